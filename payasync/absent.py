@@ -1,0 +1,20 @@
+"""The mark of an argument that was not given, which is not the same as `None`."""
+
+import enum
+from typing import Final, Literal, TypeAlias
+
+
+class _Absent(enum.Enum):
+    """A type with one value, so that type checkers can tell it apart."""
+
+    ABSENT = "ABSENT"
+
+    def __repr__(self) -> str:
+        return self.value
+
+    def __bool__(self) -> bool:
+        return False
+
+
+Absent: TypeAlias = Literal[_Absent.ABSENT]
+ABSENT: Final = _Absent.ABSENT

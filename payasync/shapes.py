@@ -1,0 +1,242 @@
+"""The parts of a profile: each says one thing that the service's document leaves open.
+
+Every part is a frozen value whose arguments are named as the keys of its TOML table. What the document
+states is the default; what it leaves open is empty.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from attrs import Factory, field, frozen
+
+from payasync.errors import ConfigurationError
+
+Code = str | int
+"""A result code or a state as the service sends it; compared by type and value."""
+
+
+def _frozen_lists(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+
+
+@frozen(kw_only=True)
+class Accept:
+    """What the service takes; anything else is refused before any I/O.
+
+    Args:
+        currency: Currency codes; empty: any.
+        scene_type: Scene types; empty: any.
+        amount: The least and the greatest amount; empty: 1 to 2**53-1.
+        required: By operation, the arguments that it demands beyond the document's.
+        length: By argument, the greatest number of characters.
+    """
+
+    currency: tuple[str, ...] = field(default=(), converter=tuple)
+    scene_type: tuple[str, ...] = field(default=(), converter=tuple)
+    amount: tuple[int, ...] = field(default=(), converter=tuple)
+    required: Mapping[str, tuple[str, ...]] = field(default=Factory(dict), converter=_frozen_lists)
+    length: Mapping[str, int] = field(default=Factory(dict), converter=dict)
+
+    @amount.validator
+    def _check_amount(self, _attribute: object, value: tuple[int, ...]) -> None:
+        ordered = len(value) in {0, 2} and all(type(bound) is int for bound in value) and tuple(sorted(value)) == value
+        if not ordered:
+            raise ConfigurationError(
+                f"accept.amount must be [least, greatest], two integers, not {list(value)!r}", field="accept.amount"
+            )
+
+
+@frozen
+class Parameter:
+    """How endpoint 6 or 7 takes its identifier.
+
+    Args:
+        name: Its wire name; the header's name, where it is a header.
+        place: `query`, `path` (which appends `/<identifier>`) or `header`.
+    """
+
+    name: str
+    place: Literal["query", "path", "header"] = "query"
+
+    def __attrs_post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise ConfigurationError("status: a parameter needs the name that the service gives it", field="status")
+        if self.place not in {"query", "path", "header"}:
+            raise ConfigurationError(
+                f"status: place is {self.place!r}; allowed are query, path and header", field="status"
+            )
+
+
+@frozen(kw_only=True)
+class AnswerShape:
+    """Where things stand in the service's answers: dotted paths into the JSON document.
+
+    Args:
+        data: The payload inside an envelope; empty: the whole document.
+        code: A result code; empty: HTTP 2xx is success.
+        ok: The codes that mean success.
+        message: The service's words.
+        request_id: A path, or `header:` and a name.
+        payment_id: Relative to `data`, as the next six.
+        payment_status: The state of a payment.
+        redirect_url: Where the customer goes (spec: Endpoints, rule 2).
+        order_status: The state of an order.
+        refund_status: The state of a refund.
+        subscription_id: The service's number of a subscription.
+        subscription_status: The state of a subscription.
+        signature: Set, answers are verified over the object that holds it.
+    """
+
+    data: str = ""
+    code: str = ""
+    ok: tuple[Code, ...] = field(default=(), converter=tuple)
+    message: str = ""
+    request_id: str = ""
+    payment_id: str = ""
+    payment_status: str = ""
+    redirect_url: str = ""
+    order_status: str = ""
+    refund_status: str = ""
+    subscription_id: str = ""
+    subscription_status: str = ""
+    signature: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        if self.code and not self.ok:
+            raise ConfigurationError(
+                "answer.ok must list the codes that mean success where answer.code is given", field="answer.ok"
+            )
+
+
+ORDER_STATES: Final = ("pending", "paid", "closed", "failed", "expired", "refunded")
+REFUND_STATES: Final = ("processing", "succeeded", "failed")
+SUBSCRIPTION_STATES: Final = ("scheduled", "active", "past_due", "cancelled")
+
+
+@frozen(kw_only=True)
+class States:
+    """Our names of states, and the service's values that mean them; these give `.state`.
+
+    Args:
+        order: pending, paid, closed, failed, expired and refunded.
+        payment: The same names.
+        refund: processing, succeeded and failed.
+        subscription: scheduled, active, past_due and cancelled.
+    """
+
+    order: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=_frozen_lists)
+    payment: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=_frozen_lists)
+    refund: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=_frozen_lists)
+    subscription: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=_frozen_lists)
+
+    def __attrs_post_init__(self) -> None:
+        _check_states("order", self.order, ORDER_STATES)
+        _check_states("payment", self.payment, ORDER_STATES)
+        _check_states("refund", self.refund, REFUND_STATES)
+        _check_states("subscription", self.subscription, SUBSCRIPTION_STATES)
+
+    def name(self, thing: str, value: object) -> str | None:
+        """Return our name of a state that the service sent, or `None` where the profile has none."""
+        table: Mapping[str, tuple[Code, ...]] = getattr(self, thing)
+        return next((ours for ours, theirs in table.items() if among(value, theirs)), None)
+
+
+def _check_states(thing: str, table: Mapping[str, tuple[Code, ...]], allowed: tuple[str, ...]) -> None:
+    where = f"states.{thing}"
+    if unknown := set(table).difference(allowed):
+        names = ", ".join(sorted(unknown))
+        raise ConfigurationError(f"{where} knows no {names}; allowed are {', '.join(allowed)}", field=where)
+    seen: list[Code] = []
+    for value in (value for values in table.values() for value in values):
+        if among(value, seen):
+            raise ConfigurationError(f"{where} gives {value!r} two meanings: keep one", field=where)
+        seen.append(value)
+
+
+def among(value: object, allowed: "tuple[Code, ...] | list[Code]") -> bool:
+    """Return whether a value is one of the codes, by type and value: `0` is not `False`, nor `"0"`."""
+    return any(type(value) is type(code) and value == code for code in allowed)
+
+
+@frozen(kw_only=True)
+class ResultCodes:
+    """Result codes, or the service's messages, by what they mean.
+
+    Args:
+        not_executed: It was refused, and nothing was done.
+        retryable: It may be tried again, as after a 5xx.
+        duplicate: The number was used before.
+        absent: The service knows no such order or refund.
+    """
+
+    not_executed: tuple[Code, ...] = field(default=(), converter=tuple)
+    retryable: tuple[Code, ...] = field(default=(), converter=tuple)
+    duplicate: tuple[Code, ...] = field(default=(), converter=tuple)
+    absent: tuple[Code, ...] = field(default=(), converter=tuple)
+
+
+@frozen(kw_only=True)
+class HttpCodes:
+    """What HTTP statuses mean where no listed code says more.
+
+    Args:
+        not_executed: 4xx that mean that nothing was done.
+        absent: Statuses that mean, on a query, that there is no such order or refund.
+        rate_limit_precedes_execution: A 429 was not executed.
+    """
+
+    not_executed: tuple[int, ...] = field(default=(400, 401, 403, 404, 405, 413, 415, 422), converter=tuple)
+    absent: tuple[int, ...] = field(default=(), converter=tuple)
+    rate_limit_precedes_execution: bool = False
+
+
+@frozen(kw_only=True)
+class Recovery:
+    """When a write may be sent a second time.
+
+    Args:
+        quarantine: Seconds after which an absent answer is final; `None`: nothing is sent twice.
+    """
+
+    quarantine: float | None = None
+
+
+@frozen(kw_only=True)
+class NotificationShape:
+    """What a notification looks like, and which answer acknowledges it (spec: Events).
+
+    Args:
+        verification: `body`, `standard-webhooks` or `none`; empty: open.
+        data: Path of the payload.
+        signature: Path of the signature, where it stands in the body.
+        kind: Path of an event name; empty: the receiver's route says the kind.
+        kinds: Our kinds, and the service's event names that mean them.
+        time: Path of a timestamp.
+        tolerance: Seconds that the timestamp may be off, both ways.
+        id: By kind, the paths that together identify one event.
+        out_trade_no: Relative to `data`, as the next two: what a confirmation asks about.
+        out_refund_no: The refund's number.
+        subscription_id: The subscription's number.
+        volatile: Fields that a redelivery may change.
+        ack_status: The HTTP status that acknowledges.
+        ack_body: The body that acknowledges.
+        nack_status: The HTTP status that refuses.
+        nack_body: The body that refuses.
+    """
+
+    verification: Literal["", "body", "standard-webhooks", "none"] = ""
+    data: str = ""
+    signature: str = ""
+    kind: str = ""
+    kinds: Mapping[str, tuple[str, ...]] = field(default=Factory(dict), converter=_frozen_lists)
+    time: str = ""
+    tolerance: int = 300
+    id: Mapping[str, tuple[str, ...]] = field(default=Factory(dict), converter=_frozen_lists)
+    out_trade_no: str = ""
+    out_refund_no: str = ""
+    subscription_id: str = ""
+    volatile: tuple[str, ...] = field(default=(), converter=tuple)
+    ack_status: int | None = None
+    ack_body: str = ""
+    nack_status: int | None = None
+    nack_body: str = ""

@@ -1,0 +1,259 @@
+"""Signature schemes: which text of a request is signed, and how (spec: Authentication, 3 and 4).
+
+The document does not show the algorithm. `SortedPairs` covers the families that services of this
+shape use; anything else is an object with the two methods of `SignatureScheme`.
+"""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Final, Literal, Protocol, get_args
+
+import orjson
+from attrs import field, frozen
+
+from payasync.algorithms import ALGORITHMS, Algorithm, AlgorithmName
+from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError
+from payasync.secret import Secret
+
+Encoding = Literal["hex", "HEX", "base64"]
+Nested = Literal["refuse", "json", "omit"]
+
+IDENTIFIERS: Final = frozenset({"merchantId", "outTradeNo", "outRefundNo", "nonceStr"})
+"""Wire names that `allow_delimiters` cannot hold: what they identify must not be shifted."""
+
+FREE_TEXT: Final = ("subject", "body", "description", "refundDesc", "notifyUrl", "returnUrl")
+
+
+class SignatureScheme(Protocol):
+    """Any object of this shape can be a profile's `signature`; `sign` may be a coroutine function."""
+
+    def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str | Awaitable[str]:
+        """Return the signature of the wire fields of one request."""
+
+    def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
+        """Return whether the signature is that of the fields."""
+
+
+@frozen(kw_only=True)
+class SortedPairs:
+    """`name=value` pairs, joined in the ASCII order of their names, and signed.
+
+    Args:
+        algorithm: md5, hmac-md5, hmac-sha256, hmac-sha512, rsa-sha256, rsa-sha512 or ed25519.
+        encoding: How the signature is written: hex, HEX or base64.
+        separator: Stands between the pairs.
+        exclude: Fields that are not signed.
+        skip_empty: Leave out fields whose value is the empty text.
+        key_param: Append `<separator><key_param>=<signing key>` to the text. md5 demands it, since
+            without a key in the text anybody could sign.
+        append_path: Append the endpoint's path, without the base URL's (after `key_param`, where both are).
+        prehash: `"sha256"` signs the lower-case hexadecimal SHA-256 of the text in its place.
+        nested: What a nested value does to the text: `refuse` the call, stand in it as compact `json` in
+            the order in which it is sent, or be left out (`omit`).
+        allow_delimiters: Fields in whose values the separator and `=` may stand: free text and URLs,
+            never an identifier.
+
+    Raises:
+        ConfigurationError: An option that does not exist, or options that contradict each other.
+    """
+
+    algorithm: AlgorithmName | Literal[""] = ""
+    encoding: Encoding | Literal[""] = ""
+    separator: str = "&"
+    exclude: tuple[str, ...] = field(default=("sign",), converter=tuple)
+    skip_empty: bool = True
+    key_param: str = ""
+    append_path: bool = False
+    prehash: Literal["", "sha256"] = ""
+    nested: Nested = "refuse"
+    allow_delimiters: tuple[str, ...] = field(default=FREE_TEXT, converter=tuple)
+
+    def __attrs_post_init__(self) -> None:
+        _one_of("algorithm", self.algorithm, ("", *get_args(AlgorithmName)))
+        _one_of("encoding", self.encoding, ("", *get_args(Encoding)))
+        _one_of("prehash", self.prehash, ("", "sha256"))
+        _one_of("nested", self.nested, get_args(Nested))
+        if self.algorithm == "md5" and not self.key_param:
+            _refuse("key_param", 'must be given with algorithm "md5": without a key in the text anybody could sign')
+        if "sign" not in self.exclude:
+            _refuse("exclude", 'must hold "sign": a signature cannot sign itself')
+        if shifting := IDENTIFIERS.intersection(self.allow_delimiters):
+            names = ", ".join(sorted(shifting))
+            _refuse("allow_delimiters", f"must not hold {names}: a delimiter there could pass for another field")
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the key that signs also verifies."""
+        return self._algorithm().symmetric
+
+    @property
+    def blocking(self) -> bool:
+        """Whether signing takes so long that it belongs off the event loop."""
+        return self._algorithm().blocking
+
+    def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:
+        """Return the signature of the wire fields of one request.
+
+        Args:
+            fields: By their wire names; those in `exclude` do not count.
+            path: The endpoint's path, such as `/payment/refund`.
+            key: A shared secret, or a private key (PEM, or base64 of PKCS #8).
+
+        Raises:
+            InvalidArgumentError: A value that cannot be signed.
+            ConfigurationError: A key that the algorithm cannot use.
+            NotConfiguredError: The algorithm or the encoding is open.
+        """
+        algorithm, written = self._algorithm(), self._encoding()
+        pairs = self._joined(fields)
+        return written.encode(algorithm.sign(self._message(pairs, path, key), key))
+
+    def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
+        """Return whether the signature is that of the fields; a text that is no signature is not.
+
+        Args:
+            fields: By their wire names; those in `exclude` do not count.
+            signature: As it was received.
+            path: The endpoint's path.
+            key: A shared secret, or a public key (PEM, or base64 of SubjectPublicKeyInfo).
+
+        Raises:
+            ConfigurationError: A key that the algorithm cannot use.
+            NotConfiguredError: The algorithm or the encoding is open.
+        """
+        algorithm, written = self._algorithm(), self._encoding()
+        try:
+            pairs, raw = self._joined(fields), written.decode(signature)
+        except (InvalidArgumentError, ValueError):
+            return False
+        return algorithm.verify(self._message(pairs, path, key), raw, key)
+
+    def text(self, fields: Mapping[str, Any], *, path: str) -> str:
+        """Return the text that is signed, with `<signing key>` where `key_param` puts the key.
+
+        Raises:
+            InvalidArgumentError: A value that cannot be signed.
+        """
+        return self._completed(self._joined(fields), path, "<signing key>")
+
+    def _message(self, pairs: str, path: str, key: Secret) -> bytes:
+        message = self._completed(pairs, path, key.reveal() if self.key_param else "").encode()
+        return hashlib.sha256(message).hexdigest().encode() if self.prehash else message
+
+    def _completed(self, pairs: str, path: str, key: str) -> str:
+        keyed = f"{pairs}{self.separator}{self.key_param}={key}" if self.key_param else pairs
+        return keyed + path if self.append_path else keyed
+
+    def _joined(self, fields: Mapping[str, Any]) -> str:
+        return self.separator.join(self._pairs(fields))
+
+    def _pairs(self, fields: Mapping[str, Any]) -> Iterator[str]:
+        for name in sorted(fields):
+            if name in self.exclude:
+                continue
+            text = self._text_of(name, fields[name])
+            if text or (text is not None and not self.skip_empty):
+                yield f"{name}={text}"
+
+    def _text_of(self, name: str, value: object) -> str | None:
+        """Return the one text that stands for a value; `None` where the value is left out."""
+        if isinstance(value, str):
+            text = value
+        elif type(value) is int:
+            text = str(value)
+        elif self.nested == "refuse" or not isinstance(value, dict | list):
+            raise _unsignable(name, value, "a text or an integer: nothing else has one form that can be signed")
+        elif self.nested == "omit":
+            return None
+        else:
+            text = _compact(name, value)
+        self._check_text(name, text)
+        return text
+
+    def _check_text(self, name: str, text: str) -> None:
+        if not _encodable(name + text):
+            raise _unsignable(name, text, "valid Unicode: a lone surrogate cannot be signed")
+        if self._splits(name) or (name not in self.allow_delimiters and self._splits(text)):
+            rule = f"free of {self.separator!r} and '=': there they would make the signed text ambiguous"
+            raise _unsignable(name, text, rule)
+
+    def _splits(self, text: str) -> bool:
+        return "=" in text or (self.separator != "" and self.separator in text)
+
+    def _algorithm(self) -> Algorithm:
+        if not self.algorithm:
+            raise _open("algorithm", get_args(AlgorithmName))
+        return ALGORITHMS[self.algorithm]
+
+    def _encoding(self) -> "_Written":
+        if not self.encoding:
+            raise _open("encoding", get_args(Encoding))
+        return _ENCODINGS[self.encoding]
+
+
+@frozen
+class _Written:
+    """How a signature is written, and read back: `ValueError` for what is none."""
+
+    encode: Callable[[bytes], str]
+    decode: Callable[[str], bytes]
+
+
+_ENCODINGS: Final[dict[str, _Written]] = {
+    "hex": _Written(bytes.hex, binascii.unhexlify),
+    "HEX": _Written(lambda raw: raw.hex().upper(), binascii.unhexlify),
+    "base64": _Written(
+        lambda raw: base64.b64encode(raw).decode(), lambda text: base64.b64decode(text, validate=True)
+    ),
+}
+
+
+def _compact(name: str, value: object) -> str:
+    """Return a nested value as it stands in the body that is sent."""
+    if _holds_float(value):
+        raise _unsignable(name, value, "free of floats: they have no one form that can be signed")
+    try:
+        return orjson.dumps(value).decode()
+    except (TypeError, RecursionError):
+        pass
+    raise _unsignable(name, value, "JSON: texts, integers, booleans, nulls, lists and objects")
+
+
+def _holds_float(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(map(_holds_float, value.values()))
+    if isinstance(value, list):
+        return any(map(_holds_float, value))
+    return isinstance(value, float)
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _unsignable(name: str, value: object, rule: str) -> InvalidArgumentError:
+    message = f"{name} cannot be signed: it must be {rule}; leave it out, or change the profile's [signature]"
+    return InvalidArgumentError(message, field=name, rule=rule, value=value)
+
+
+def _one_of(option: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        _refuse(option, f"is {value!r}; allowed are {', '.join(allow for allow in allowed if allow)}")
+
+
+def _refuse(option: str, why: str) -> None:
+    raise ConfigurationError(f"signature.{option} {why}", field=f"signature.{option}")
+
+
+def _open(option: str, allowed: tuple[str, ...]) -> NotConfiguredError:
+    return NotConfiguredError(
+        f"signature.{option} is open: the service's document does not show it. "
+        f"Put what your service uses into the profile's [signature]: {', '.join(allowed)}",
+        field=f"signature.{option}",
+    )
