@@ -1,10 +1,9 @@
 """RSA (PKCS #1 v1.5) and Ed25519, on the `cryptography` package: extra `[rsa]`."""
 
 import base64
-import binascii
 import functools
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
@@ -17,7 +16,6 @@ from payasync.secret import Secret
 
 PrivateKey = RSAPrivateKey | Ed25519PrivateKey
 PublicKey = RSAPublicKey | Ed25519PublicKey
-Key = TypeVar("Key")
 
 MIN_RSA_BITS: Final = 2048
 _HASHES: Final = {"rsa-sha256": hashes.SHA256(), "rsa-sha512": hashes.SHA512()}
@@ -60,7 +58,11 @@ def private_key(name: str, key: Secret) -> PrivateKey:
         ConfigurationError: It is none, or not for this algorithm, or an RSA key below 2048 bits.
     """
     loaded = _loaded(key, serialization.load_pem_private_key, serialization.load_der_private_key, password=None)
-    return _fitting(name, loaded, (RSAPrivateKey, Ed25519PrivateKey), "credentials.signing_key", "private")
+    if not isinstance(loaded, PrivateKey) or isinstance(loaded, Ed25519PrivateKey) is not (name == "ed25519"):
+        form = "PEM, or base64 of PKCS #8, and without a password"
+        raise _refused("credentials.signing_key", f"is not a private key for {name}: {form}")
+    _check_bits("credentials.signing_key", loaded)
+    return loaded
 
 
 @functools.lru_cache(maxsize=64)
@@ -71,7 +73,11 @@ def public_key(name: str, key: Secret) -> PublicKey:
         ConfigurationError: It is none, or not for this algorithm, or an RSA key below 2048 bits.
     """
     loaded = _loaded(key, serialization.load_pem_public_key, serialization.load_der_public_key)
-    return _fitting(name, loaded, (RSAPublicKey, Ed25519PublicKey), "credentials.service_keys", "public")
+    if not isinstance(loaded, PublicKey) or isinstance(loaded, Ed25519PublicKey) is not (name == "ed25519"):
+        form = "PEM, or base64 of SubjectPublicKeyInfo"
+        raise _refused("credentials.service_keys", f"is not a public key for {name}: {form}")
+    _check_bits("credentials.service_keys", loaded)
+    return loaded
 
 
 def _loaded(key: Secret, pem: Callable[..., object], der: Callable[..., object], **options: None) -> object:
@@ -80,17 +86,14 @@ def _loaded(key: Secret, pem: Callable[..., object], der: Callable[..., object],
         if "-----BEGIN" in key.reveal():
             return pem(key.reveal().encode(), **options)
         return der(base64.b64decode("".join(key.reveal().split()), validate=True), **options)
-    except (ValueError, TypeError, UnsupportedAlgorithm, binascii.Error):
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         return None
 
 
-def _fitting(name: str, loaded: object, kinds: tuple[type[Key], type[Key]], field: str, side: str) -> Key:
-    rsa, ed25519 = kinds
-    wanted = ed25519 if name == "ed25519" else rsa
-    if not isinstance(loaded, wanted):
-        form = f"a {side} key for {name}: PEM, or base64 of {'PKCS #8' if side == 'private' else 'SubjectPublicKeyInfo'}"
-        raise ConfigurationError(f"{field} is not {form}, without a password", field=field)
-    bits = getattr(loaded, "key_size", MIN_RSA_BITS)
-    if bits < MIN_RSA_BITS:
-        raise ConfigurationError(f"{field} has {bits} bits: an RSA key needs {MIN_RSA_BITS} or more", field=field)
-    return loaded
+def _check_bits(field: str, key: PrivateKey | PublicKey) -> None:
+    if isinstance(key, RSAPrivateKey | RSAPublicKey) and key.key_size < MIN_RSA_BITS:
+        raise _refused(field, f"has {key.key_size} bits: an RSA key needs {MIN_RSA_BITS} or more")
+
+
+def _refused(field: str, why: str) -> ConfigurationError:
+    return ConfigurationError(f"{field} {why}", field=field)

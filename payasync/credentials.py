@@ -11,7 +11,8 @@ from attrs import field, frozen
 from payasync.errors import ConfigurationError
 from payasync.secret import Secret
 
-_PEM: Final = re.compile(r"-----BEGIN [^-]+-----.*?-----END [^-]+-----", re.DOTALL)
+_KEY: Final = re.compile(r"\s*(-----BEGIN [^-]+-----.*?-----END [^-]+-----|[^,\n]+)", re.DOTALL)
+"""One of several keys: a PEM block, or what stands between commas and line ends."""
 
 
 def _secret(given: str | Secret | None) -> Secret | None:
@@ -19,7 +20,7 @@ def _secret(given: str | Secret | None) -> Secret | None:
 
 
 def _secrets(given: str | Secret | Iterable[str | Secret]) -> tuple[Secret, ...]:
-    several = (given,) if isinstance(given, str | Secret) else tuple(given)
+    several = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else given
     return tuple(one if isinstance(one, Secret) else Secret(one) for one in several)
 
 
@@ -72,11 +73,12 @@ class Credentials:
                 file cannot be read.
         """
         read = Environment(os.environ if environ is None else environ)
+        del environ  # a traceback may show what is local: from here on only masked values are
         return cls(
             read.required("PAYASYNC_MERCHANT_ID"),
-            secret_key=read.optional("PAYASYNC_SECRET_KEY"),
-            public_key=read.optional("PAYASYNC_PUBLIC_KEY"),
-            signing_key=read.optional("PAYASYNC_SIGNING_KEY"),
+            secret_key=_secret(read.optional("PAYASYNC_SECRET_KEY")),
+            public_key=_secret(read.optional("PAYASYNC_PUBLIC_KEY")),
+            signing_key=_secret(read.optional("PAYASYNC_SIGNING_KEY")),
             service_keys=_several(read.optional("PAYASYNC_SERVICE_KEYS")),
             notification_keys=_several(read.optional("PAYASYNC_NOTIFICATION_KEYS")),
         )
@@ -94,14 +96,18 @@ class Environment:
         Raises:
             ConfigurationError: Both forms are set, one is empty, or the file cannot be read.
         """
-        value, path = self.variables.get(name), self.variables.get(f"{name}_FILE")
-        if value is not None and path is not None:
-            raise ConfigurationError(f"{name} and {name}_FILE are both set: keep one", field=name)
-        if path is not None:
-            name, value = f"{name}_FILE", _file_text(f"{name}_FILE", path)
+        file = f"{name}_FILE"
+        if file not in self.variables:
+            return self._filled(name, self.variables.get(name))
+        if name in self.variables:
+            raise ConfigurationError(f"{name} and {file} are both set: keep one", field=name)
+        return self._filled(file, _file_text(file, self.variables[file]).strip())
+
+    @staticmethod
+    def _filled(name: str, value: str | None) -> str | None:
         if value is not None and not value.strip():
             raise ConfigurationError(f"{name} is empty: give it a value, or unset it", field=name)
-        return value if path is None or value is None else value.strip()
+        return value
 
     def required(self, name: str) -> str:
         """Return a setting that must be there.
@@ -123,8 +129,6 @@ def _file_text(name: str, path: str) -> str:
     raise ConfigurationError(f"{name}: cannot read {path!r}: {why}", field=name)
 
 
-def _several(value: str | None) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    blocks = _PEM.findall(value)
-    return tuple(blocks) or tuple(key.strip() for key in re.split(r"[,\n]", value) if key.strip())
+def _several(value: str | None) -> tuple[Secret, ...]:
+    keys = map(str.strip, _KEY.findall(value or ""))
+    return _secrets(filter(None, keys))

@@ -5,9 +5,12 @@ of 6 to 10 it says nothing. A profile starts from here, and may say more.
 """
 
 import enum
+import re
 from typing import Final
 
 from attrs import frozen
+
+from payasync.errors import InvalidArgumentError
 
 
 class Auth(enum.Enum):
@@ -55,18 +58,14 @@ class Operation:
         return self.method not in _BODILESS
 
 
-_BODILESS: Final = frozenset({"GET", "HEAD", "DELETE"})
+_BODILESS: Final = frozenset({"GET", "DELETE"})
 
 CREATE_PAYMENT: Final = Operation("payments.create", "POST", "/v1/payments", Auth.BEARER, Kind.UNKEYED)
-PLACE_ORDER: Final = Operation(
-    "orders.place", "POST", "/payment/unifiedorder", Auth.SIGNED, Kind.KEYED, "out_trade_no"
-)
+PLACE_ORDER: Final = Operation("orders.place", "POST", "/payment/unifiedorder", Auth.SIGNED, Kind.KEYED, "out_trade_no")
 QUERY_ORDER: Final = Operation("orders.query", "POST", "/payment/orderquery", Auth.SIGNED, Kind.READ, "out_trade_no")
 CLOSE_ORDER: Final = Operation("orders.close", "POST", "/payment/closeorder", Auth.SIGNED, Kind.KEYED, "out_trade_no")
 CREATE_REFUND: Final = Operation("refunds.create", "POST", "/payment/refund", Auth.SIGNED, Kind.KEYED, "out_refund_no")
-QUERY_PAYMENT: Final = Operation(
-    "payments.status", "GET", "/payment/status", Auth.NOT_SHOWN, Kind.READ, "identifier"
-)
+QUERY_PAYMENT: Final = Operation("payments.status", "GET", "/payment/status", Auth.NOT_SHOWN, Kind.READ, "identifier")
 QUERY_REFUND: Final = Operation(
     "refunds.status", "GET", "/payment/refund/status", Auth.NOT_SHOWN, Kind.READ, "identifier"
 )
@@ -98,3 +97,29 @@ OPERATIONS: Final = (
 def names(auth: Auth) -> tuple[str, ...]:
     """Return the operations that the document authenticates so."""
     return tuple(operation.name for operation in OPERATIONS if operation.auth is auth)
+
+_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_PATH: Final = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)+")
+
+
+def custom(method: str, path: str, *, read: bool) -> Operation:
+    """Return an endpoint that the document does not show.
+
+    Raises:
+        InvalidArgumentError: The method or the path is none.
+    """
+    if method not in _METHODS:
+        raise InvalidArgumentError(
+            f"method must be one of {', '.join(_METHODS)}, not {method!r}",
+            field="method",
+            rule="an HTTP method in capitals",
+            value=method,
+        )
+    if not isinstance(path, str) or not _PATH.fullmatch(path) or {".", ".."}.intersection(path.split("/")):
+        raise InvalidArgumentError(
+            f"path must be a path below the base URL, such as /payment/bill, not {path!r}",
+            field="path",
+            rule="a path below the base URL",
+            value=path,
+        )
+    return Operation(f"{method} {path}", method, path, Auth.NOT_SHOWN, Kind.READ if read else Kind.UNKEYED)

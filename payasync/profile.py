@@ -6,6 +6,7 @@ A live session has no answer of its own for an open point. A call that needs one
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from attrs import Factory, field, frozen
@@ -21,14 +22,18 @@ from payasync.shapes import (
     Recovery,
     ResultCodes,
     States,
+    listed,
+    named,
+    one_of,
 )
 from payasync.signing import SignatureScheme
 
 NONCE: Final = "nonceStr"
 SIGN: Final = "sign"
 MERCHANT: Final = "merchantId"
-RESERVED: Final = frozenset({NONCE, SIGN, MERCHANT})
-"""Wire names that only the session itself may set."""
+SIGNING: Final = (NONCE, SIGN)
+RESERVED: Final = frozenset({MERCHANT, *SIGNING})
+"""Wire names that only payasync itself may set."""
 
 OPEN_FIELDS: Final = {
     "return_url": "the wire name of the return URL",
@@ -40,11 +45,14 @@ OPEN_FIELDS: Final = {
 }
 """Arguments whose wire names the document does not show (spec: Endpoints, gaps)."""
 
+KINDS: Final = ("payment", "refund", "subscription")
+"""Of notifications."""
+
 _NAMES: Final = frozenset(operation.name for operation in OPERATIONS)
 
 
 def _tables(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {operation: dict(constants) for operation, constants in given.items()}
+    return {operation: named(constants) for operation, constants in named(given).items()}
 
 
 @frozen(kw_only=True)
@@ -81,16 +89,16 @@ class Profile:
     """
 
     name: str = ""
-    bearer: tuple[str, ...] = field(default=names(Auth.BEARER), converter=tuple)
-    signed: tuple[str, ...] = field(default=names(Auth.SIGNED), converter=tuple)
-    merchant: tuple[str, ...] = field(default=names(Auth.SIGNED), converter=tuple)
+    bearer: tuple[str, ...] = field(default=names(Auth.BEARER), converter=listed)
+    signed: tuple[str, ...] = field(default=names(Auth.SIGNED), converter=listed)
+    merchant: tuple[str, ...] = field(default=names(Auth.SIGNED), converter=listed)
     identifier: str = "[A-Za-z0-9_-]{1,64}"
     amount_unit: Literal["", "minor", "major"] = ""
     signature: SignatureScheme | None = None
-    fields: Mapping[str, str] = field(default=Factory(dict), converter=dict)
-    formats: Mapping[str, str] = field(default=Factory(dict), converter=dict)
+    fields: Mapping[str, str] = field(default=Factory(dict), converter=named)
+    formats: Mapping[str, str] = field(default=Factory(dict), converter=named)
     constants: Mapping[str, Mapping[str, Any]] = field(default=Factory(dict), converter=_tables)
-    headers: Mapping[str, str] = field(default=Factory(dict), converter=dict)
+    headers: Mapping[str, str] = field(default=Factory(dict), converter=named)
     accept: Accept = Accept()
     payment_status: Parameter | None = None
     refund_status: Parameter | None = None
@@ -107,20 +115,38 @@ class Profile:
         _known("fields", self.fields, OPEN_FIELDS)
         _known("formats", self.formats, {"start_date"})
         _known("constants", self.constants, _NAMES | {"*"})
+        _known("accept.required", self.accept.required, _NAMES)
+        _known("notification.kinds", self.notification.kinds, KINDS)
+        _known("notification.id", self.notification.id, KINDS)
+        one_of("amount_unit", self.amount_unit, ("", "minor", "major"))
         for operation, constants in self.constants.items():
-            if taken := RESERVED.intersection(constants):
-                where = f"constants.{operation}"
-                raise ConfigurationError(f"{where} must not set {', '.join(sorted(taken))}: payasync does", field=where)
+            _not_reserved(f"constants.{operation}", constants)
+        _not_reserved("fields", self.fields.values())
+        for key in ("payment_status", "refund_status"):
+            _check_parameter(key, getattr(self, key))
         for name, value in self.headers.items():
-            check_header("headers", name, value)
-        try:
-            re.compile(self.identifier)
-        except re.error:
-            bad = True
-        else:
-            bad = False
-        if bad:
+            if not is_header(name, value):
+                raise ConfigurationError(f"headers: {name!r} must be of visible ASCII characters", field="headers")
+        if not _compiles(self.identifier):
             raise ConfigurationError(f"identifier is no regular expression: {self.identifier!r}", field="identifier")
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> "Profile":
+        """Read a profile from a TOML file.
+
+        Raises:
+            ConfigurationError: The file cannot be read, is not TOML, or has a key that is unknown or wrong.
+        """
+        return _toml().read_file(path)
+
+    @classmethod
+    def from_toml(cls, text: str) -> "Profile":
+        """Read a profile from a TOML text.
+
+        Raises:
+            ConfigurationError: It is not TOML, or has a key that is unknown or wrong.
+        """
+        return _toml().read_text(text)
 
     def wire_name(self, argument: str) -> str:
         """Return the wire name of an argument that the document does not show.
@@ -142,19 +168,40 @@ def not_configured(point: str, put: str) -> NotConfiguredError:
     )
 
 
-def check_header(where: str, name: object, value: object) -> None:
-    """Refuse a header that could break the request apart: visible ASCII only.
-
-    Raises:
-        ConfigurationError: It is not.
-    """
-    fine = isinstance(name, str) and isinstance(value, str) and _TOKEN.fullmatch(name) and _VISIBLE.fullmatch(value)
-    if not fine:
-        raise ConfigurationError(f"{where}: {name!r} must be a header of visible ASCII characters", field=where)
+def is_header(name: object, value: object) -> bool:
+    """Return whether a header is of visible ASCII, so that it cannot break the request apart."""
+    texts = isinstance(name, str) and isinstance(value, str)
+    return texts and bool(_TOKEN.fullmatch(str(name)) and _VISIBLE.fullmatch(str(value)))
 
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
+
+
+def _toml() -> Any:
+    from payasync import profile_toml  # noqa: PLC0415 - it builds on this module, and few need it
+
+    return profile_toml
+
+
+def _compiles(pattern: str) -> bool:
+    try:
+        re.compile(pattern)
+    except (re.error, TypeError, OverflowError, RecursionError):
+        return False
+    return True
+
+
+def _not_reserved(where: str, names: Iterable[str]) -> None:
+    if taken := RESERVED.intersection(names):
+        raise ConfigurationError(f"{where} must not set {', '.join(sorted(taken))}: payasync does", field=where)
+
+
+def _check_parameter(key: str, parameter: Parameter | None) -> None:
+    if parameter is not None:
+        _not_reserved(key, [parameter.name])
+        if parameter.place == "header" and not is_header(parameter.name, "-"):
+            raise ConfigurationError(f"{key}: {parameter.name!r} is no name of a header", field=key)
 
 
 def _known(key: str, given: Iterable[str], allowed: Iterable[str]) -> None:

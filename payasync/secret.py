@@ -19,7 +19,7 @@ class Secret:
         text: The secret itself, not empty.
 
     Raises:
-        ConfigurationError: It is not a text, or it is empty.
+        ConfigurationError: It is not a text, it is empty, or it holds a lone surrogate.
     """
 
     __slots__ = ("__text", "__weakref__")
@@ -28,6 +28,8 @@ class Secret:
         if not isinstance(text, str) or not text:
             kind = "an empty text" if isinstance(text, str) else type(text).__name__
             raise ConfigurationError(f"a secret must be a text that is not empty, not {kind}: give the key itself")
+        if not _encodable(text):
+            raise ConfigurationError("a secret must be valid Unicode, without lone surrogates: is its source UTF-8?")
         self.__text = text
 
     def reveal(self) -> str:
@@ -43,7 +45,7 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        return hmac.compare_digest(_bytes(self.__text), _bytes(other.__text))
+        return hmac.compare_digest(self.__text.encode(), other.__text.encode())
 
     def __hash__(self) -> int:
         return hash((Secret, self.__text))
@@ -54,9 +56,13 @@ class Secret:
     def __deepcopy__(self, memo: object) -> Self:
         return self
 
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
+    def __getstate__(self) -> NoReturn:
         raise TypeError("a Secret is never pickled: send the name of the key, and look it up there")
 
 
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

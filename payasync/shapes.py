@@ -4,7 +4,8 @@ Every part is a frozen value whose arguments are named as the keys of its TOML t
 states is the default; what it leaves open is empty.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
 from attrs import Factory, field, frozen
@@ -15,8 +16,41 @@ Code = str | int
 """A result code or a state as the service sends it; compared by type and value."""
 
 
-def _frozen_lists(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+def listed(given: Iterable[Any]) -> tuple[Any, ...]:
+    """Return a list as a tuple; a text is not a list of its letters.
+
+    Raises:
+        ConfigurationError: It is no list.
+    """
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigurationError(f"{given!r} stands where a list belongs: write [{given!r}]")
+    return tuple(given)
+
+
+def named(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table as a dict of its own.
+
+    Raises:
+        ConfigurationError: It is no table.
+    """
+    if not isinstance(given, Mapping):
+        raise ConfigurationError(f"{given!r} stands where a table belongs: names and their values")
+    return dict(given)
+
+
+def one_of(key: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Refuse a word that is not allowed.
+
+    Raises:
+        ConfigurationError: It is not.
+    """
+    if value not in allowed:
+        words = ", ".join(word for word in allowed if word)
+        raise ConfigurationError(f"{key} is {value!r}; allowed are {words}", field=key)
+
+
+def _named_lists(given: Mapping[str, Iterable[Any]]) -> dict[str, tuple[Any, ...]]:
+    return {name: listed(value) for name, value in named(given).items()}
 
 
 @frozen(kw_only=True)
@@ -31,11 +65,11 @@ class Accept:
         length: By argument, the greatest number of characters.
     """
 
-    currency: tuple[str, ...] = field(default=(), converter=tuple)
-    scene_type: tuple[str, ...] = field(default=(), converter=tuple)
-    amount: tuple[int, ...] = field(default=(), converter=tuple)
-    required: Mapping[str, tuple[str, ...]] = field(default=Factory(dict), converter=_frozen_lists)
-    length: Mapping[str, int] = field(default=Factory(dict), converter=dict)
+    currency: tuple[str, ...] = field(default=(), converter=listed)
+    scene_type: tuple[str, ...] = field(default=(), converter=listed)
+    amount: tuple[int, ...] = field(default=(), converter=listed)
+    required: Mapping[str, tuple[str, ...]] = field(default=Factory(dict), converter=_named_lists)
+    length: Mapping[str, int] = field(default=Factory(dict), converter=named)
 
     @amount.validator
     def _check_amount(self, _attribute: object, value: tuple[int, ...]) -> None:
@@ -61,10 +95,7 @@ class Parameter:
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise ConfigurationError("status: a parameter needs the name that the service gives it", field="status")
-        if self.place not in {"query", "path", "header"}:
-            raise ConfigurationError(
-                f"status: place is {self.place!r}; allowed are query, path and header", field="status"
-            )
+        one_of("status.place", self.place, ("query", "path", "header"))
 
 
 @frozen(kw_only=True)
@@ -89,7 +120,7 @@ class AnswerShape:
 
     data: str = ""
     code: str = ""
-    ok: tuple[Code, ...] = field(default=(), converter=tuple)
+    ok: tuple[Code, ...] = field(default=(), converter=listed)
     message: str = ""
     request_id: str = ""
     payment_id: str = ""
@@ -124,10 +155,10 @@ class States:
         subscription: scheduled, active, past_due and cancelled.
     """
 
-    order: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=_frozen_lists)
-    payment: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=_frozen_lists)
-    refund: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=_frozen_lists)
-    subscription: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=_frozen_lists)
+    order: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=_named_lists)
+    payment: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=_named_lists)
+    refund: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=_named_lists)
+    subscription: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=_named_lists)
 
     def __attrs_post_init__(self) -> None:
         _check_states("order", self.order, ORDER_STATES)
@@ -169,10 +200,10 @@ class ResultCodes:
         absent: The service knows no such order or refund.
     """
 
-    not_executed: tuple[Code, ...] = field(default=(), converter=tuple)
-    retryable: tuple[Code, ...] = field(default=(), converter=tuple)
-    duplicate: tuple[Code, ...] = field(default=(), converter=tuple)
-    absent: tuple[Code, ...] = field(default=(), converter=tuple)
+    not_executed: tuple[Code, ...] = field(default=(), converter=listed)
+    retryable: tuple[Code, ...] = field(default=(), converter=listed)
+    duplicate: tuple[Code, ...] = field(default=(), converter=listed)
+    absent: tuple[Code, ...] = field(default=(), converter=listed)
 
 
 @frozen(kw_only=True)
@@ -185,8 +216,8 @@ class HttpCodes:
         rate_limit_precedes_execution: A 429 was not executed.
     """
 
-    not_executed: tuple[int, ...] = field(default=(400, 401, 403, 404, 405, 413, 415, 422), converter=tuple)
-    absent: tuple[int, ...] = field(default=(), converter=tuple)
+    not_executed: tuple[int, ...] = field(default=(400, 401, 403, 404, 405, 413, 415, 422), converter=listed)
+    absent: tuple[int, ...] = field(default=(), converter=listed)
     rate_limit_precedes_execution: bool = False
 
 
@@ -198,7 +229,16 @@ class Recovery:
         quarantine: Seconds after which an absent answer is final; `None`: nothing is sent twice.
     """
 
-    quarantine: float | None = None
+    quarantine: float | None = field(default=None)
+
+    @quarantine.validator
+    def _check_quarantine(self, _attribute: object, value: object) -> None:
+        fine = value is None or (type(value) in {int, float} and 0 <= value < math.inf)  # type: ignore[operator] # a number
+        if not fine:
+            raise ConfigurationError(
+                f"recovery.quarantine must be a number of seconds, 0 or more, not {value!r}",
+                field="recovery.quarantine",
+            )
 
 
 @frozen(kw_only=True)
@@ -228,15 +268,18 @@ class NotificationShape:
     data: str = ""
     signature: str = ""
     kind: str = ""
-    kinds: Mapping[str, tuple[str, ...]] = field(default=Factory(dict), converter=_frozen_lists)
+    kinds: Mapping[str, tuple[str, ...]] = field(default=Factory(dict), converter=_named_lists)
     time: str = ""
     tolerance: int = 300
-    id: Mapping[str, tuple[str, ...]] = field(default=Factory(dict), converter=_frozen_lists)
+    id: Mapping[str, tuple[str, ...]] = field(default=Factory(dict), converter=_named_lists)
     out_trade_no: str = ""
     out_refund_no: str = ""
     subscription_id: str = ""
-    volatile: tuple[str, ...] = field(default=(), converter=tuple)
+    volatile: tuple[str, ...] = field(default=(), converter=listed)
     ack_status: int | None = None
     ack_body: str = ""
     nack_status: int | None = None
     nack_body: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        one_of("notification.verification", self.verification, ("", "body", "standard-webhooks", "none"))

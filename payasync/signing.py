@@ -23,6 +23,11 @@ Nested = Literal["refuse", "json", "omit"]
 IDENTIFIERS: Final = frozenset({"merchantId", "outTradeNo", "outRefundNo", "nonceStr"})
 """Wire names that `allow_delimiters` cannot hold: what they identify must not be shifted."""
 
+_INTEGER_BITS: Final = 64
+"""What JSON writers agree to write as an integer."""
+
+_UNICODE: Final = "valid Unicode: a lone surrogate cannot be signed"
+
 FREE_TEXT: Final = ("subject", "body", "description", "refundDesc", "notifyUrl", "returnUrl")
 
 
@@ -75,8 +80,13 @@ class SortedPairs:
         _one_of("encoding", self.encoding, ("", *get_args(Encoding)))
         _one_of("prehash", self.prehash, ("", "sha256"))
         _one_of("nested", self.nested, get_args(Nested))
+        for option in ("separator", "key_param"):
+            if not isinstance(getattr(self, option), str) or not _encodable(getattr(self, option)):
+                _refuse(option, "must be a text of valid Unicode")
         if self.algorithm == "md5" and not self.key_param:
             _refuse("key_param", 'must be given with algorithm "md5": without a key in the text anybody could sign')
+        if self.key_param and self.algorithm and not self.symmetric:
+            _refuse("key_param", f'must be empty with algorithm "{self.algorithm}": nobody else has the private key')
         if "sign" not in self.exclude:
             _refuse("exclude", 'must hold "sign": a signature cannot sign itself')
         if shifting := IDENTIFIERS.intersection(self.allow_delimiters):
@@ -107,7 +117,7 @@ class SortedPairs:
             NotConfiguredError: The algorithm or the encoding is open.
         """
         algorithm, written = self._algorithm(), self._encoding()
-        pairs = self._joined(fields)
+        pairs = self._joined(fields, path)
         return written.encode(algorithm.sign(self._message(pairs, path, key), key))
 
     def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
@@ -125,8 +135,8 @@ class SortedPairs:
         """
         algorithm, written = self._algorithm(), self._encoding()
         try:
-            pairs, raw = self._joined(fields), written.decode(signature)
-        except (InvalidArgumentError, ValueError):
+            pairs, raw = self._joined(fields, path), written.decode(signature)
+        except (InvalidArgumentError, ValueError, TypeError):
             return False
         return algorithm.verify(self._message(pairs, path, key), raw, key)
 
@@ -136,7 +146,7 @@ class SortedPairs:
         Raises:
             InvalidArgumentError: A value that cannot be signed.
         """
-        return self._completed(self._joined(fields), path, "<signing key>")
+        return self._completed(self._joined(fields, path), path, "<signing key>")
 
     def _message(self, pairs: str, path: str, key: Secret) -> bytes:
         message = self._completed(pairs, path, key.reveal() if self.key_param else "").encode()
@@ -146,7 +156,9 @@ class SortedPairs:
         keyed = f"{pairs}{self.separator}{self.key_param}={key}" if self.key_param else pairs
         return keyed + path if self.append_path else keyed
 
-    def _joined(self, fields: Mapping[str, Any]) -> str:
+    def _joined(self, fields: Mapping[str, Any], path: str) -> str:
+        if self.append_path and not _encodable(path):
+            raise _unsignable("path", path, _UNICODE)
         return self.separator.join(self._pairs(fields))
 
     def _pairs(self, fields: Mapping[str, Any]) -> Iterator[str]:
@@ -160,11 +172,12 @@ class SortedPairs:
     def _text_of(self, name: str, value: object) -> str | None:
         """Return the one text that stands for a value; `None` where the value is left out."""
         if isinstance(value, str):
-            text = value
-        elif type(value) is int:
+            text = str.__str__(value)  # an f-string would write a `str` Enum's name; its value is sent
+        elif type(value) is int and value.bit_length() <= _INTEGER_BITS:
             text = str(value)
         elif self.nested == "refuse" or not isinstance(value, dict | list):
-            raise _unsignable(name, value, "a text or an integer: nothing else has one form that can be signed")
+            rule = f"a text or an integer of {_INTEGER_BITS} bits: nothing else has one form that can be signed"
+            raise _unsignable(name, value, rule)
         elif self.nested == "omit":
             return None
         else:
@@ -174,7 +187,7 @@ class SortedPairs:
 
     def _check_text(self, name: str, text: str) -> None:
         if not _encodable(name + text):
-            raise _unsignable(name, text, "valid Unicode: a lone surrogate cannot be signed")
+            raise _unsignable(name, text, _UNICODE)
         if self._splits(name) or (name not in self.allow_delimiters and self._splits(text)):
             rule = f"free of {self.separator!r} and '=': there they would make the signed text ambiguous"
             raise _unsignable(name, text, rule)
@@ -204,29 +217,26 @@ class _Written:
 _ENCODINGS: Final[dict[str, _Written]] = {
     "hex": _Written(bytes.hex, binascii.unhexlify),
     "HEX": _Written(lambda raw: raw.hex().upper(), binascii.unhexlify),
-    "base64": _Written(
-        lambda raw: base64.b64encode(raw).decode(), lambda text: base64.b64decode(text, validate=True)
-    ),
+    "base64": _Written(lambda raw: base64.b64encode(raw).decode(), lambda text: base64.b64decode(text, validate=True)),
 }
 
 
 def _compact(name: str, value: object) -> str:
     """Return a nested value as it stands in the body that is sent."""
-    if _holds_float(value):
-        raise _unsignable(name, value, "free of floats: they have no one form that can be signed")
     try:
-        return orjson.dumps(value).decode()
+        if _plain(value):
+            return orjson.dumps(value).decode()
     except (TypeError, RecursionError):
         pass
-    raise _unsignable(name, value, "JSON: texts, integers, booleans, nulls, lists and objects")
+    raise _unsignable(name, value, "JSON of texts, integers, booleans, nulls, lists and objects, without floats")
 
 
-def _holds_float(value: object) -> bool:
+def _plain(value: object) -> bool:
     if isinstance(value, dict):
-        return any(map(_holds_float, value.values()))
+        return all(map(_plain, value.values()))
     if isinstance(value, list):
-        return any(map(_holds_float, value))
-    return isinstance(value, float)
+        return all(map(_plain, value))
+    return value is None or isinstance(value, str | int)
 
 
 def _encodable(text: str) -> bool:

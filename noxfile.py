@@ -1,0 +1,72 @@
+"""How payasync is checked: `nox -l` lists the sessions, `nox -s tests -- -k refund` passes arguments on."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import nox
+
+nox.needs_version = ">=2025.5"
+nox.options.sessions = ["tests"]
+nox.options.reuse_venv = "yes"
+nox.options.error_on_missing_interpreters = True
+
+PYPROJECT: Final[dict[str, Any]] = nox.project.load_toml("pyproject.toml")
+DECIDES_WITHOUT_IO: Final = ",".join(PYPROJECT["tool"]["payasync"]["decides-without-io"])
+PARALLEL: Final = ("--numprocesses=auto", "--maxprocesses=4")
+CHECKED: Final = ("payasync", "tests", "benchmarks", "examples", "noxfile.py")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run all tests against the package as pip installs it; 95 % covered, what decides without I/O wholly."""
+    session.install(".[cli,rsa]", *_group("test"))
+    # Safe path: the package in this folder must not hide the installed one.
+    session.env.update(PYTHONSAFEPATH="1", COVERAGE_FILE=str(Path(session.create_tmp()).resolve() / "coverage"))
+    session.run("coverage", "erase")
+    session.run("coverage", "run", "-m", "pytest", *PARALLEL, *session.posargs)
+    session.run("coverage", "combine", "--quiet")
+    if session.posargs:
+        session.log("Arguments were passed on, so coverage is shown, not judged.")
+        session.run("coverage", "report", "--fail-under=0")
+        return
+    session.run("coverage", "report", "--fail-under=95")
+    session.run("coverage", "report", "--fail-under=100", f"--include={DECIDES_WITHOUT_IO}")
+
+
+@nox.session
+def quick(session: nox.Session) -> None:
+    """Run the tests that are not slow, without coverage, on the code in this folder: under a minute."""
+    session.install("-e", ".[cli,rsa]", *_group("test"))
+    session.run("pytest", *PARALLEL, "-m", "not slow", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style (ruff, all rules), formatting and the floors that modules stand on (import-linter)."""
+    session.install(*_group("lint"))
+    session.run("ruff", "check", *session.posargs)
+    session.run("ruff", "format", "--check")
+    session.run("lint-imports", "--no-logo", env={"PYTHONPATH": "."})
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check types with mypy and pyright, both strict."""
+    session.install("-e", ".[cli,rsa]", *_group("types"))
+    session.run("mypy", *session.posargs, *(path for path in CHECKED if _holds_python(Path(path))))
+    session.run("pyright", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Run every Python snippet of README.md and docs/."""
+    session.install(".[cli,rsa]", *_group("test"))
+    session.run("pytest", *PARALLEL, "tests/test_readme.py", *session.posargs)
+
+
+def _group(name: str) -> tuple[str, ...]:
+    return nox.project.dependency_groups(PYPROJECT, name)
+
+
+def _holds_python(path: Path) -> bool:
+    return path.is_file() or any(path.rglob("*.py"))

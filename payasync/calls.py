@@ -1,0 +1,104 @@
+"""One call on its way out, and the answer on its way back: the values that middleware passes on."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
+from typing import Any, Self, TypeAlias
+
+from attrs import Factory, evolve, field, frozen
+
+from payasync import documents
+from payasync.errors import InvalidArgumentError
+from payasync.operations import Kind, Operation
+from payasync.profile import Profile, is_header
+from payasync.secret import Secret
+from payasync.settings import Timeouts
+from payasync.shapes import Parameter
+
+
+@frozen(kw_only=True)
+class Call:
+    """One call; never changed, each layer that adds to it derives another.
+
+    Attributes:
+        operation: Which endpoint.
+        profile: What the service does.
+        fields: By their wire names.
+        reference: The order, refund or subscription number that the call is about.
+        parameter: Where the identifier of endpoints 6 and 7 stands.
+        bearer: It carries `Authorization: Bearer`.
+        signed: It carries `nonceStr` and `sign`.
+        headers: By their names; a `Secret` is revealed only as it is sent.
+        timeouts: In seconds.
+        deadline: When it must end, on the event loop's clock.
+        attempt: 1 for the first.
+    """
+
+    operation: Operation
+    profile: Profile = field(repr=False)
+    fields: Mapping[str, Any] = field(repr=False)
+    reference: str | None = None
+    parameter: Parameter | None = None
+    bearer: bool = False
+    signed: bool = False
+    headers: Mapping[str, str | Secret] = field(default=Factory(dict), repr=False)
+    timeouts: Timeouts = Timeouts()
+    deadline: float = float("inf")
+    attempt: int = 1
+
+    def with_fields(self, **fields: Any) -> Self:
+        """Return the call with further fields, by their wire names."""
+        return evolve(self, fields={**self.fields, **fields})
+
+    def with_headers(self, headers: Mapping[str, str | Secret]) -> Self:
+        """Return the call with further headers.
+
+        Raises:
+            InvalidArgumentError: A name or value that could break the request apart.
+        """
+        for name, value in headers.items():
+            if not is_header(name, value.reveal() if isinstance(value, Secret) else value):
+                raise InvalidArgumentError(
+                    f"header {name!r} must be of visible ASCII characters",
+                    field=name,
+                    rule="visible ASCII",
+                    value=value,
+                )
+        return evolve(self, headers={**self.headers, **headers})
+
+    @property
+    def read(self) -> bool:
+        """Whether asking again changes nothing."""
+        return self.operation.kind is Kind.READ
+
+
+@frozen(kw_only=True)
+class Reply:
+    """What came back: bytes, not yet judged.
+
+    Attributes:
+        status: The HTTP status.
+        headers: Of the answer, by names in any case.
+        body: As it was received.
+        elapsed: Seconds, from the first attempt's start.
+        attempts: Those that had begun, queries of recovery included.
+        recovered: It answers a query that was made after the first answer was lost.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+    elapsed: float = 0.0
+    attempts: int = 1
+    recovered: bool = False
+
+    @cached_property
+    def document(self) -> Any:
+        """The decoded JSON; `ABSENT` where there is none."""
+        return documents.loads(self.body)
+
+
+Send: TypeAlias = Callable[[Call], Awaitable[Reply]]
+"""The rest of the way, as a layer sees it."""
+
+Layer: TypeAlias = Callable[[Call, Send], Awaitable[Reply]]
+"""One layer of middleware: `async def layer(call, send)`, which returns what `send` returns."""

@@ -1,0 +1,90 @@
+"""JSON in and out, and paths into it: strict where money could be misread."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from payasync.absent import ABSENT
+
+MAX_DEPTH: Final = 32
+_INT64: Final = range(-(2**63), 2**64)
+
+
+def dumps(value: object) -> bytes:
+    """Return compact JSON in a buffer of its own length; orjson's result keeps 4 KiB, however short it is."""
+    return bytes(memoryview(orjson.dumps(value)))
+
+
+def loads(raw: bytes) -> object:
+    """Return a JSON document, or `ABSENT` where there is none that can be read: not JSON, or nested too deep."""
+    try:
+        document = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return ABSENT
+    suspicious = raw.count(b"{") + raw.count(b"[") > MAX_DEPTH
+    return ABSENT if suspicious and _too_deep(document, MAX_DEPTH) else document
+
+
+def _too_deep(value: object, left: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return left == 0 or any(_too_deep(each, left - 1) for each in inner)
+
+
+def at(document: object, path: str, default: object = ABSENT) -> Any:
+    """Return what stands at a dotted path; a number steps into a list; the empty path is the document."""
+    here = document
+    for step in path.split(".") if path else ():
+        if isinstance(here, Mapping) and step in here:
+            here = here[step]
+        elif isinstance(here, list) and step.isdecimal() and int(step) < len(here):
+            here = here[int(step)]
+        else:
+            return default
+    return here
+
+
+def flaw(value: object, left: int = MAX_DEPTH) -> str | None:
+    """Return why a value cannot be sent as JSON, or `None` where it can."""
+    if isinstance(value, str):
+        return None if encodable(value) else "a text with a lone surrogate"
+    if value is None or isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return None if value in _INT64 else "an integer beyond 64 bits"
+    if isinstance(value, float):
+        return None if math.isfinite(value) else "a number that is not finite"
+    if isinstance(value, Mapping | list | tuple):
+        return _inner_flaw(value, left)
+    return f"a {type(value).__name__}"
+
+
+def _inner_flaw(value: Mapping[Any, Any] | list[Any] | tuple[Any, ...], left: int) -> str | None:
+    if left == 0:
+        return f"nested deeper than {MAX_DEPTH}"
+    if isinstance(value, Mapping):
+        if not all(isinstance(name, str) and encodable(name) for name in value):
+            return "an object with a name that is no text"
+        value = list(value.values())
+    return next((found for each in value if (found := flaw(each, left - 1))), None)
+
+
+def encodable(text: str) -> bool:
+    """Return whether a text is valid Unicode, free of lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def plain(value: Any) -> Any:
+    """Return a copy whose mappings are dicts and whose sequences are lists, so that nobody else can change it."""
+    if isinstance(value, Mapping):
+        return {name: plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    return value

@@ -1,0 +1,27 @@
+"""The Authorization header, on the operations that the profile's `bearer` lists (spec: Authentication, 2 and 5)."""
+
+from payasync.calls import Call, Layer, Reply, Send
+from payasync.errors import ConfigurationError
+from payasync.secret import Secret
+
+AUTHORIZATION = "Authorization"
+
+
+def authorize(key: Secret | None) -> Layer:
+    """Return the layer that adds `Authorization: Bearer` with a merchant's secret key.
+
+    The header's value stays a `Secret` until the transport writes it.
+    """
+    header = None if key is None else Secret(f"Bearer {key.reveal()}")
+
+    async def layer(call: Call, send: Send) -> Reply:
+        if not call.bearer:
+            return await send(call)
+        if header is None:
+            raise ConfigurationError(
+                f"credentials.secret_key is not set: {call.operation.name} carries it as Authorization: Bearer",
+                field="credentials.secret_key",
+            )
+        return await send(call.with_headers({AUTHORIZATION: header}))
+
+    return layer

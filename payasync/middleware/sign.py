@@ -1,0 +1,67 @@
+"""The signature: each attempt of a signed call has its own `sign` (spec: Authentication, 3)."""
+
+import asyncio
+import inspect
+import os
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from payasync.calls import Call, Layer, Reply, Send
+from payasync.errors import ConfigurationError, NotSentError, PayasyncError
+from payasync.profile import SIGN, not_configured
+from payasync.secret import Secret
+from payasync.signing import SignatureScheme
+
+
+def sign(key: Secret | None) -> Layer:
+    """Return the layer that signs with a merchant's key, by the scheme of the call's profile.
+
+    A scheme that is `blocking` (RSA) works in one thread of its own, and leaves the event loop free.
+    """
+
+    async def layer(call: Call, send: Send) -> Reply:
+        if not call.signed:
+            return await send(call)
+        scheme = call.profile.signature
+        if scheme is None:
+            raise not_configured("signature", "the signature scheme of the service, such as SortedPairs(...)")
+        if key is None:
+            raise ConfigurationError(
+                f"credentials.signing_key is not set: {call.operation.name} is signed with it",
+                field="credentials.signing_key",
+            )
+        return await send(call.with_fields(**{SIGN: await _signature(scheme, call, key)}))
+
+    return layer
+
+
+async def _signature(scheme: SignatureScheme, call: Call, key: Secret) -> str:
+    make = partial(scheme.sign, dict(call.fields), path=call.operation.path, key=key)
+    try:
+        made: Any = await _off_loop(make) if getattr(scheme, "blocking", False) else make()
+        signature = await made if inspect.isawaitable(made) else made
+    except PayasyncError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a merchant's own scheme may raise anything
+        failure = f"raised {type(error).__name__}"
+    else:
+        if isinstance(signature, str):
+            return signature
+        failure = f"returned {type(signature).__name__}, not a text"
+    raise NotSentError(f"the signature scheme {failure}: nothing was sent", reason="signing failed", permanent=True)
+
+
+async def _off_loop(make: Any) -> Any:
+    return await asyncio.get_running_loop().run_in_executor(_executor(), make)
+
+
+_executors: dict[int, Executor] = {}
+
+
+def _executor() -> Executor:
+    """Return this process's one signing thread; a fork leaves the parent's thread behind."""
+    executor = _executors.get(os.getpid())
+    if executor is None:
+        executor = _executors[os.getpid()] = ThreadPoolExecutor(1, "payasync-sign")
+    return executor

@@ -1,0 +1,104 @@
+"""What all requests share: their checks, and the link to the endpoint that takes them."""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import date
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from attrs import Attribute, Factory, field, frozen
+
+from payasync.absent import ABSENT
+from payasync.documents import encodable, flaw, plain
+from payasync.errors import InvalidArgumentError
+from payasync.operations import Operation
+from payasync.responses import Response
+
+R_co = TypeVar("R_co", bound=Response, covariant=True)
+Check = Callable[[Any, "Attribute[Any]", Any], None]
+
+MAX_AMOUNT: Final = 2**53 - 1
+"""The greatest integer that every JSON reader keeps exact."""
+
+_URL: Final = re.compile(r"https?://(?:[^\s/?#@]*@)?(?:\[[0-9A-Fa-f:.]+\]|[^\s/?#@:\[\]]+)(?::\d{1,5})?(?:[/?#]\S*)?")
+
+
+def invalid(name: str, rule: str, value: object) -> InvalidArgumentError:
+    """Return the error for a bad argument: it names the field, the rule and the value."""
+    shown = repr(value)
+    if len(shown) > 80:
+        shown = f"{shown[:77]}..."
+    return InvalidArgumentError(f"{name} must be {rule}, not {shown}", field=name, rule=rule, value=value)
+
+
+def an_amount(_: object, attribute: "Attribute[Any]", value: object) -> None:
+    """Check an amount: an `int`, in the unit that the service counts in."""
+    if type(value) is not int or not 1 <= value <= MAX_AMOUNT:
+        raise invalid(attribute.name, f"an int from 1 to {MAX_AMOUNT}, in the unit that the service counts in", value)
+
+
+def a_text(_: object, attribute: "Attribute[Any]", value: object) -> None:
+    """Check a text; it may be empty."""
+    if not isinstance(value, str) or not encodable(value):
+        raise invalid(attribute.name, "a text of valid Unicode", value)
+
+
+def a_word(_: object, attribute: "Attribute[Any]", value: object) -> None:
+    """Check a code or a number that names something: a text that is not empty."""
+    if not isinstance(value, str) or not value.strip() or not encodable(value):
+        raise invalid(attribute.name, "a text that is not empty", value)
+
+
+def a_url(_: object, attribute: "Attribute[Any]", value: object) -> None:
+    """Check an absolute http(s) URL."""
+    if not isinstance(value, str) or not _URL.fullmatch(value) or not encodable(value):
+        raise invalid(attribute.name, "an absolute http or https URL", value)
+
+
+def a_date(_: object, attribute: "Attribute[Any]", value: object) -> None:
+    """Check a date; a `datetime` is one, too."""
+    if not isinstance(value, date):
+        raise invalid(attribute.name, "a datetime.date", value)
+
+
+def an_object(_: object, attribute: "Attribute[Any]", value: object) -> None:
+    """Check a mapping that can be sent as a JSON object."""
+    if not isinstance(value, Mapping):
+        raise invalid(attribute.name, "a mapping of names to JSON values", value)
+    if found := flaw(value):
+        raise invalid(attribute.name, f"a mapping of names to JSON values, without {found}", value)
+
+
+def taken(value: Any) -> Any:
+    """Return a copy of a mapping that nobody else can change; what cannot be sent stays for `an_object` to refuse."""
+    return value if flaw(value) else plain(value)
+
+
+def optional(check: Check) -> Check:
+    """Return a check that lets an argument be absent; `None` is not absent: leave the argument out."""
+
+    def checked(instance: object, attribute: "Attribute[Any]", value: object) -> None:
+        if value is not ABSENT:
+            check(instance, attribute, value)
+
+    return checked
+
+
+@frozen(kw_only=True)
+class Request(Generic[R_co]):
+    """One call's arguments, checked as it is made; `Session.send` sends it.
+
+    Args:
+        extra: Fields that the document does not show, by their wire names.
+    """
+
+    operation: ClassVar[Operation]
+    answer: ClassVar[type[Response]]
+
+    extra: Mapping[str, Any] = field(default=Factory(dict), converter=taken, validator=an_object)
+
+    @property
+    def reference(self) -> str | None:
+        """The number that the call is about, where it has one."""
+        name = self.operation.reference
+        value = getattr(self, name, ABSENT) if name else ABSENT
+        return None if value is ABSENT else str(value)

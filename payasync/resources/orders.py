@@ -1,0 +1,172 @@
+"""`pay.orders`: endpoints 2, 3 and 4."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from attrs import field, frozen
+
+from payasync.absent import ABSENT, Absent
+from payasync.codec import OPEN
+from payasync.operations import CLOSE_ORDER, PLACE_ORDER, QUERY_ORDER
+from payasync.requests import Request, a_text, a_url, a_word, an_amount, optional
+from payasync.resources.sending import NOTHING, Namespace
+from payasync.responses import OrderResponse
+
+
+@frozen(kw_only=True)
+class PlaceOrder(Request[OrderResponse]):
+    """Endpoint 2: an order of the signed style (spec: Resources, payment order, signed-style request).
+
+    Args:
+        total_amt: An int, in the unit that the service counts in.
+        currency: Its code, such as `"CAD"`.
+        subject: Short title.
+        body: Longer description.
+        notify_url: Receives the payment notification.
+        scene_type: Payment scene; the document's sample is `"JSAPI"`.
+        return_url: Where the customer comes back to; the profile gives its wire name.
+        out_trade_no: The merchant's own number, sent only when given; with it the order can be asked about.
+        extra: Fields that the document does not show, by their wire names.
+
+    Raises:
+        InvalidArgumentError: A bad value; it names the field and the rule.
+    """
+
+    operation = PLACE_ORDER
+    answer: ClassVar[type[OrderResponse]] = OrderResponse
+
+    total_amt: int = field(validator=an_amount)
+    currency: str = field(validator=a_word)
+    subject: str | Absent = field(default=ABSENT, validator=optional(a_text))
+    body: str | Absent = field(default=ABSENT, validator=optional(a_text))
+    notify_url: str | Absent = field(default=ABSENT, validator=optional(a_url))
+    scene_type: str | Absent = field(default=ABSENT, validator=optional(a_word))
+    return_url: str | Absent = field(default=ABSENT, validator=optional(a_url), metadata={OPEN: "return_url"})
+    out_trade_no: str | Absent = field(default=ABSENT, validator=optional(a_word))
+
+
+@frozen(kw_only=True)
+class QueryOrder(Request[OrderResponse]):
+    """Endpoint 3: the state of an order (spec: Endpoints, rule 3).
+
+    Args:
+        out_trade_no: The merchant's own number of the order.
+        extra: Fields that the document does not show, by their wire names.
+
+    Raises:
+        InvalidArgumentError: A bad value; it names the field and the rule.
+    """
+
+    operation = QUERY_ORDER
+    answer: ClassVar[type[OrderResponse]] = OrderResponse
+
+    out_trade_no: str = field(validator=a_word)
+
+
+@frozen(kw_only=True)
+class CloseOrder(Request[OrderResponse]):
+    """Endpoint 4: close an order (spec: Endpoints, rule 4).
+
+    Args:
+        out_trade_no: The merchant's own number of the order.
+        extra: Fields that the document does not show, by their wire names.
+
+    Raises:
+        InvalidArgumentError: A bad value; it names the field and the rule.
+    """
+
+    operation = CLOSE_ORDER
+    answer: ClassVar[type[OrderResponse]] = OrderResponse
+
+    out_trade_no: str = field(validator=a_word)
+
+
+class Orders(Namespace):
+    """Orders that the customer authorises at the gateway."""
+
+    async def place(
+        self,
+        *,
+        total_amt: int,
+        currency: str,
+        subject: str | Absent = ABSENT,
+        body: str | Absent = ABSENT,
+        notify_url: str | Absent = ABSENT,
+        scene_type: str | Absent = ABSENT,
+        return_url: str | Absent = ABSENT,
+        out_trade_no: str | Absent = ABSENT,
+        extra: Mapping[str, Any] = NOTHING,
+        timeout: float | None = None,
+    ) -> OrderResponse:
+        """Place an order (spec: Endpoints, rules 1 and 2); the customer goes to `redirect_url` of the answer.
+
+        Args:
+            total_amt: An int, in the unit that the service counts in.
+            currency: Its code, such as `"CAD"`.
+            subject: Short title.
+            body: Longer description.
+            notify_url: Receives the payment notification.
+            scene_type: Payment scene; the document's sample is `"JSAPI"`.
+            return_url: Where the customer comes back to.
+            out_trade_no: The merchant's own number. Give it: without it a lost answer cannot be asked about.
+            extra: Fields that the document does not show, by their wire names.
+            timeout: Seconds for this call, in place of `Timeouts.total`.
+
+        Raises:
+            InvalidArgumentError: A bad value; nothing was sent.
+            NotConfiguredError: The profile does not say how to sign, or the return URL's wire name.
+            NotSentError: Provably nothing left this machine.
+            OutcomeUnknownError: It may have been done.
+            DuplicateError: The number was used before.
+            ServiceError: The service refused it.
+        """
+        request = PlaceOrder(
+            total_amt=total_amt,
+            currency=currency,
+            subject=subject,
+            body=body,
+            notify_url=notify_url,
+            scene_type=scene_type,
+            return_url=return_url,
+            out_trade_no=out_trade_no,
+            extra=extra,
+        )
+        return await self._send(request, timeout=timeout)
+
+    async def query(
+        self, out_trade_no: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
+    ) -> OrderResponse:
+        """Ask for the state of an order (spec: Endpoints, rule 3).
+
+        Args:
+            out_trade_no: The merchant's own number of the order.
+            extra: Fields that the document does not show, by their wire names.
+            timeout: Seconds for this call, in place of `Timeouts.total`.
+
+        Raises:
+            InvalidArgumentError: A bad value; nothing was sent.
+            NotConfiguredError: The profile does not say how to sign.
+            NotSentError: Provably nothing left this machine.
+            NoAnswerError: No usable answer came.
+            ServiceError: The service refused it, or knows no such order.
+        """
+        return await self._send(QueryOrder(out_trade_no=out_trade_no, extra=extra), timeout=timeout)
+
+    async def close(
+        self, out_trade_no: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
+    ) -> OrderResponse:
+        """Close an order that the customer cancelled, or that timed out (spec: Endpoints, rule 4).
+
+        Args:
+            out_trade_no: The merchant's own number of the order.
+            extra: Fields that the document does not show, by their wire names.
+            timeout: Seconds for this call, in place of `Timeouts.total`.
+
+        Raises:
+            InvalidArgumentError: A bad value; nothing was sent.
+            NotConfiguredError: The profile does not say how to sign.
+            NotSentError: Provably nothing left this machine.
+            OutcomeUnknownError: It may have been done.
+            ServiceError: The service refused it, as for an order that is paid.
+        """
+        return await self._send(CloseOrder(out_trade_no=out_trade_no, extra=extra), timeout=timeout)

@@ -1,0 +1,102 @@
+"""`pay.payments`: endpoints 1 and 6."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from attrs import field, frozen
+
+from payasync.absent import ABSENT, Absent
+from payasync.operations import CREATE_PAYMENT, QUERY_PAYMENT
+from payasync.requests import Request, a_text, a_word, an_amount, optional
+from payasync.resources.sending import NOTHING, Namespace
+from payasync.responses import PaymentResponse
+
+
+@frozen(kw_only=True)
+class CreatePayment(Request[PaymentResponse]):
+    """Endpoint 1: a payment of the general style (spec: Resources, payment order, general-style request).
+
+    Args:
+        amount: An int, in the unit that the service counts in.
+        currency: Its code, such as `"USD"`.
+        description: Free text.
+        extra: Fields that the document does not show, by their wire names.
+
+    Raises:
+        InvalidArgumentError: A bad value; it names the field and the rule.
+    """
+
+    operation = CREATE_PAYMENT
+    answer: ClassVar[type[PaymentResponse]] = PaymentResponse
+
+    amount: int = field(validator=an_amount)
+    currency: str = field(validator=a_word)
+    description: str | Absent = field(default=ABSENT, validator=optional(a_text))
+
+
+@frozen(kw_only=True)
+class QueryPayment(Request[PaymentResponse]):
+    """Endpoint 6: the state of a payment (spec: Endpoints, rule 6).
+
+    Args:
+        identifier: The order identifier that the service expects there; the profile says where it stands.
+        extra: Fields that the document does not show, by their wire names.
+
+    Raises:
+        InvalidArgumentError: A bad value; it names the field and the rule.
+    """
+
+    operation = QUERY_PAYMENT
+    answer: ClassVar[type[PaymentResponse]] = PaymentResponse
+
+    identifier: str = field(validator=a_word)
+
+
+class Payments(Namespace):
+    """Payments of the general style, and the state of any payment."""
+
+    async def create(
+        self,
+        *,
+        amount: int,
+        currency: str,
+        description: str | Absent = ABSENT,
+        extra: Mapping[str, Any] = NOTHING,
+        timeout: float | None = None,
+    ) -> PaymentResponse:
+        """Create a payment (spec: Endpoints, 1). Nothing names it, so it is never sent twice.
+
+        Args:
+            amount: An int, in the unit that the service counts in.
+            currency: Its code, such as `"USD"`.
+            description: Free text.
+            extra: Fields that the document does not show, by their wire names.
+            timeout: Seconds for this call, in place of `Timeouts.total`.
+
+        Raises:
+            InvalidArgumentError: A bad value; nothing was sent.
+            NotSentError: Provably nothing left this machine.
+            OutcomeUnknownError: It may have been done.
+            ServiceError: The service refused it.
+        """
+        request = CreatePayment(amount=amount, currency=currency, description=description, extra=extra)
+        return await self._send(request, timeout=timeout)
+
+    async def status(
+        self, identifier: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
+    ) -> PaymentResponse:
+        """Ask for the state of a payment, as after the customer came back (spec: Endpoints, rule 6).
+
+        Args:
+            identifier: The order identifier that the service expects there.
+            extra: Fields that the document does not show, by their wire names.
+            timeout: Seconds for this call, in place of `Timeouts.total`.
+
+        Raises:
+            InvalidArgumentError: A bad value; nothing was sent.
+            NotConfiguredError: The profile's `payment_status` does not say how the identifier is given.
+            NotSentError: Provably nothing left this machine.
+            NoAnswerError: No usable answer came.
+            ServiceError: The service refused it, or knows no such payment.
+        """
+        return await self._send(QueryPayment(identifier=identifier, extra=extra), timeout=timeout)

@@ -1,0 +1,125 @@
+"""`pay.refunds`: endpoints 5 and 7."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from attrs import field, frozen
+
+from payasync.absent import ABSENT, Absent
+from payasync.operations import CREATE_REFUND, QUERY_REFUND
+from payasync.requests import Request, a_text, a_url, a_word, an_amount, optional
+from payasync.resources.sending import NOTHING, Namespace
+from payasync.responses import RefundResponse
+
+
+@frozen(kw_only=True)
+class CreateRefund(Request[RefundResponse]):
+    """Endpoint 5: refund a paid order, in whole or in part (spec: Resources, refund request).
+
+    Args:
+        out_trade_no: The merchant's own number of the order.
+        out_refund_no: The merchant's own number of this refund, unique for each.
+        total_amt: Total amount of the order: an int, in the unit that the service counts in.
+        refund_amt: Amount to refund, in the same unit.
+        refund_desc: Reason for the refund.
+        notify_url: Receives the refund notification.
+        extra: Fields that the document does not show, by their wire names.
+
+    Raises:
+        InvalidArgumentError: A bad value; it names the field and the rule.
+    """
+
+    operation = CREATE_REFUND
+    answer: ClassVar[type[RefundResponse]] = RefundResponse
+
+    out_trade_no: str = field(validator=a_word)
+    out_refund_no: str = field(validator=a_word)
+    total_amt: int = field(validator=an_amount)
+    refund_amt: int = field(validator=an_amount)
+    refund_desc: str | Absent = field(default=ABSENT, validator=optional(a_text))
+    notify_url: str | Absent = field(default=ABSENT, validator=optional(a_url))
+
+
+@frozen(kw_only=True)
+class QueryRefund(Request[RefundResponse]):
+    """Endpoint 7: the outcome of a refund (spec: Endpoints, rule 6).
+
+    Args:
+        identifier: The refund identifier that the service expects there; the profile says where it stands.
+        extra: Fields that the document does not show, by their wire names.
+
+    Raises:
+        InvalidArgumentError: A bad value; it names the field and the rule.
+    """
+
+    operation = QUERY_REFUND
+    answer: ClassVar[type[RefundResponse]] = RefundResponse
+
+    identifier: str = field(validator=a_word)
+
+
+class Refunds(Namespace):
+    """Refunds of paid orders."""
+
+    async def create(
+        self,
+        *,
+        out_trade_no: str,
+        out_refund_no: str,
+        total_amt: int,
+        refund_amt: int,
+        refund_desc: str | Absent = ABSENT,
+        notify_url: str | Absent = ABSENT,
+        extra: Mapping[str, Any] = NOTHING,
+        timeout: float | None = None,
+    ) -> RefundResponse:
+        """Refund a paid order, in whole or in part (spec: Endpoints, rule 5).
+
+        Args:
+            out_trade_no: The merchant's own number of the order.
+            out_refund_no: The merchant's own number of this refund. Keep it: a refund whose outcome is unknown
+                is asked about, and tried again, under the same number.
+            total_amt: Total amount of the order: an int, in the unit that the service counts in.
+            refund_amt: Amount to refund, in the same unit.
+            refund_desc: Reason for the refund.
+            notify_url: Receives the refund notification.
+            extra: Fields that the document does not show, by their wire names.
+            timeout: Seconds for this call, in place of `Timeouts.total`.
+
+        Raises:
+            InvalidArgumentError: A bad value; nothing was sent.
+            NotConfiguredError: The profile does not say how to sign.
+            NotSentError: Provably nothing left this machine.
+            OutcomeUnknownError: It may have been done.
+            DuplicateError: The number was used before.
+            ServiceError: The service refused it.
+        """
+        request = CreateRefund(
+            out_trade_no=out_trade_no,
+            out_refund_no=out_refund_no,
+            total_amt=total_amt,
+            refund_amt=refund_amt,
+            refund_desc=refund_desc,
+            notify_url=notify_url,
+            extra=extra,
+        )
+        return await self._send(request, timeout=timeout)
+
+    async def status(
+        self, identifier: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
+    ) -> RefundResponse:
+        """Ask for the outcome of a refund (spec: Endpoints, rule 6).
+
+        Args:
+            identifier: The refund identifier that the service expects there.
+            extra: Fields that the document does not show, by their wire names.
+            timeout: Seconds for this call, in place of `Timeouts.total`.
+
+        Raises:
+            InvalidArgumentError: A bad value; nothing was sent.
+            NotConfiguredError: The profile's `refund_status` does not say how the identifier is given.
+            NotSentError: Provably nothing left this machine.
+            NoAnswerError: No usable answer came.
+            ServiceError: The service refused it, or knows no such refund.
+        """
+        return await self._send(QueryRefund(identifier=identifier, extra=extra), timeout=timeout)

@@ -1,0 +1,28 @@
+"""What a namespace needs of a session: a way to send a request."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, Protocol, TypeVar
+
+from payasync.requests import Request
+from payasync.responses import Response
+
+R = TypeVar("R", bound=Response)
+
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+"""The default of `extra`."""
+
+
+class SendRequest(Protocol):
+    """`Session.send`, as the namespaces see it."""
+
+    async def __call__(self, request: Request[R], *, timeout: float | None = None) -> R:
+        """Send a request, and return its answer."""
+        ...
+
+
+class Namespace:
+    """One of `pay.payments`, `pay.orders`, `pay.refunds` and `pay.subscriptions`."""
+
+    def __init__(self, send: SendRequest) -> None:
+        self._send = send

@@ -1,0 +1,184 @@
+"""`pay.subscriptions`: endpoints 8, 9 and 10."""
+
+from collections.abc import Mapping
+from datetime import date
+from typing import Any, ClassVar
+
+from attrs import field, frozen
+
+from payasync.absent import ABSENT, Absent
+from payasync.codec import OPEN
+from payasync.operations import CANCEL_SUBSCRIPTION, CREATE_SUBSCRIPTION, UPDATE_SUBSCRIPTION
+from payasync.requests import Request, a_date, a_word, an_amount, an_object, optional, taken
+from payasync.resources.sending import NOTHING, Namespace
+from payasync.responses import SubscriptionResponse
+
+_FREQUENCY = {OPEN: "frequency"}
+_AMOUNT = {OPEN: "subscription_amount"}
+_START_DATE = {OPEN: "start_date"}
+_CUSTOMER = {OPEN: "customer"}
+_SUBSCRIPTION_ID = {OPEN: "subscription_id"}
+
+
+@frozen(kw_only=True)
+class CreateSubscription(Request[SubscriptionResponse]):
+    """Endpoint 8: start a recurring payment (spec: Resources, subscription). The profile gives all wire names.
+
+    Args:
+        frequency: How often the customer is billed, in the service's words.
+        amount: Per billing: an int, in the unit that the service counts in.
+        start_date: The first day.
+        customer: The customer's details, as a mapping of JSON values.
+        extra: Fields that the document does not show, by their wire names.
+
+    Raises:
+        InvalidArgumentError: A bad value; it names the field and the rule.
+    """
+
+    operation = CREATE_SUBSCRIPTION
+    answer: ClassVar[type[SubscriptionResponse]] = SubscriptionResponse
+
+    frequency: str = field(validator=a_word, metadata=_FREQUENCY)
+    amount: int = field(validator=an_amount, metadata=_AMOUNT)
+    start_date: date = field(validator=a_date, metadata=_START_DATE)
+    customer: Mapping[str, Any] = field(converter=taken, validator=an_object, metadata=_CUSTOMER, repr=False)
+
+
+@frozen(kw_only=True)
+class UpdateSubscription(Request[SubscriptionResponse]):
+    """Endpoint 9: change a subscription; what is left out stays as it is.
+
+    Args:
+        subscription_id: The service's number of the subscription.
+        frequency: How often the customer is billed, in the service's words.
+        amount: Per billing: an int, in the unit that the service counts in.
+        start_date: The first day.
+        customer: The customer's details, as a mapping of JSON values.
+        extra: Fields that the document does not show, by their wire names.
+
+    Raises:
+        InvalidArgumentError: A bad value; it names the field and the rule.
+    """
+
+    operation = UPDATE_SUBSCRIPTION
+    answer: ClassVar[type[SubscriptionResponse]] = SubscriptionResponse
+
+    subscription_id: str = field(validator=a_word, metadata=_SUBSCRIPTION_ID)
+    frequency: str | Absent = field(default=ABSENT, validator=optional(a_word), metadata=_FREQUENCY)
+    amount: int | Absent = field(default=ABSENT, validator=optional(an_amount), metadata=_AMOUNT)
+    start_date: date | Absent = field(default=ABSENT, validator=optional(a_date), metadata=_START_DATE)
+    customer: Mapping[str, Any] | Absent = field(
+        default=ABSENT, converter=taken, validator=optional(an_object), metadata=_CUSTOMER, repr=False
+    )
+
+
+@frozen(kw_only=True)
+class CancelSubscription(Request[SubscriptionResponse]):
+    """Endpoint 10: end a subscription.
+
+    Args:
+        subscription_id: The service's number of the subscription.
+        extra: Fields that the document does not show, by their wire names.
+
+    Raises:
+        InvalidArgumentError: A bad value; it names the field and the rule.
+    """
+
+    operation = CANCEL_SUBSCRIPTION
+    answer: ClassVar[type[SubscriptionResponse]] = SubscriptionResponse
+
+    subscription_id: str = field(validator=a_word, metadata=_SUBSCRIPTION_ID)
+
+
+class Subscriptions(Namespace):
+    """Recurring payments. Nothing names these writes, so none is ever sent twice."""
+
+    async def create(
+        self,
+        *,
+        frequency: str,
+        amount: int,
+        start_date: date,
+        customer: Mapping[str, Any],
+        extra: Mapping[str, Any] = NOTHING,
+        timeout: float | None = None,
+    ) -> SubscriptionResponse:
+        """Start a recurring payment (spec: Endpoints, 8).
+
+        Args:
+            frequency: How often the customer is billed, in the service's words.
+            amount: Per billing: an int, in the unit that the service counts in.
+            start_date: The first day; the profile's `formats` says how it is written.
+            customer: The customer's details, as a mapping of JSON values.
+            extra: Fields that the document does not show, by their wire names.
+            timeout: Seconds for this call, in place of `Timeouts.total`.
+
+        Raises:
+            InvalidArgumentError: A bad value; nothing was sent.
+            NotConfiguredError: The profile lacks one of the wire names, or the date's format.
+            NotSentError: Provably nothing left this machine.
+            OutcomeUnknownError: It may have been done.
+            ServiceError: The service refused it.
+        """
+        request = CreateSubscription(
+            frequency=frequency, amount=amount, start_date=start_date, customer=customer, extra=extra
+        )
+        return await self._send(request, timeout=timeout)
+
+    async def update(
+        self,
+        subscription_id: str,
+        *,
+        frequency: str | Absent = ABSENT,
+        amount: int | Absent = ABSENT,
+        start_date: date | Absent = ABSENT,
+        customer: Mapping[str, Any] | Absent = ABSENT,
+        extra: Mapping[str, Any] = NOTHING,
+        timeout: float | None = None,
+    ) -> SubscriptionResponse:
+        """Change a subscription (spec: Endpoints, 9); what is left out stays as it is.
+
+        Args:
+            subscription_id: The service's number of the subscription.
+            frequency: How often the customer is billed, in the service's words.
+            amount: Per billing: an int, in the unit that the service counts in.
+            start_date: The first day.
+            customer: The customer's details, as a mapping of JSON values.
+            extra: Fields that the document does not show, by their wire names.
+            timeout: Seconds for this call, in place of `Timeouts.total`.
+
+        Raises:
+            InvalidArgumentError: A bad value; nothing was sent.
+            NotConfiguredError: The profile lacks one of the wire names, or the date's format.
+            NotSentError: Provably nothing left this machine.
+            OutcomeUnknownError: It may have been done.
+            ServiceError: The service refused it.
+        """
+        request = UpdateSubscription(
+            subscription_id=subscription_id,
+            frequency=frequency,
+            amount=amount,
+            start_date=start_date,
+            customer=customer,
+            extra=extra,
+        )
+        return await self._send(request, timeout=timeout)
+
+    async def cancel(
+        self, subscription_id: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
+    ) -> SubscriptionResponse:
+        """End a subscription (spec: Endpoints, 10).
+
+        Args:
+            subscription_id: The service's number of the subscription.
+            extra: Fields that the document does not show, by their wire names.
+            timeout: Seconds for this call, in place of `Timeouts.total`.
+
+        Raises:
+            InvalidArgumentError: A bad value; nothing was sent.
+            NotConfiguredError: The profile lacks the wire name of the subscription's number.
+            NotSentError: Provably nothing left this machine.
+            OutcomeUnknownError: It may have been done.
+            ServiceError: The service refused it.
+        """
+        return await self._send(CancelSubscription(subscription_id=subscription_id, extra=extra), timeout=timeout)

@@ -1,0 +1,214 @@
+"""The service's answers, lightly typed, because their fields are not shown (spec: Resources, gaps)."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self, TypeVar
+
+import cattrs
+from attrs import field, fields, frozen
+from multidict import CIMultiDict
+
+from payasync.absent import ABSENT
+from payasync.calls import Call, Reply
+from payasync.documents import at
+from payasync.errors import InvalidArgumentError
+from payasync.profile import not_configured
+from payasync.shapes import AnswerShape, States
+from payasync.structuring import STRICT
+
+T = TypeVar("T")
+
+
+@frozen(kw_only=True)
+class Response:
+    """An answer of the service.
+
+    Attributes:
+        http_status: Its HTTP status.
+        headers: Its headers, by names in any case.
+        body: Its bytes, as they were received.
+        document: The decoded JSON, or `None` where there is none.
+        data: The payload inside the profile's envelope, else the document.
+        elapsed: Seconds that the call took.
+        request_id: The service's number of the request, where the profile says where it stands.
+        attempts: Those begun for this call, queries of recovery included.
+        recovered: It is the answer of a query, after the call's own answer was lost.
+    """
+
+    http_status: int
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+    document: Any = field(repr=False)
+    data: Any
+    elapsed: float
+    request_id: str | int | None
+    attempts: int
+    recovered: bool
+    _shape: AnswerShape = field(repr=False, eq=False)
+    _states: States = field(repr=False, eq=False)
+
+    thing: ClassVar[str] = ""
+    """Which table of the profile's states is this answer's."""
+
+    @classmethod
+    def of(cls, call: Call, reply: Reply) -> Self:
+        """Read a reply by the call's profile."""
+        shape = call.profile.answer
+        document = reply.document
+        return cls(
+            http_status=reply.status,
+            headers=reply.headers,
+            body=reply.body,
+            document=None if document is ABSENT else document,
+            data=payload(shape, document),
+            elapsed=reply.elapsed,
+            request_id=_request_id(shape, reply),
+            attempts=reply.attempts,
+            recovered=reply.recovered,
+            shape=shape,
+            states=call.profile.states,
+        )
+
+    def __getitem__(self, name: str) -> Any:
+        """Return one field of `data`.
+
+        Raises:
+            KeyError: There is no such field.
+        """
+        found = self.data.get(name, ABSENT) if isinstance(self.data, Mapping) else ABSENT
+        if found is ABSENT:
+            raise KeyError(name)
+        return found
+
+    def get(self, path: str, default: Any = None) -> Any:
+        """Return what stands at a dotted path in `data`, or the default."""
+        return at(self.data, path, default)
+
+    def to(self, kind: type[T]) -> T:
+        """Return `data` as an attrs class, strictly: no text becomes a number, and `"false"` is not true.
+
+        Raises:
+            InvalidArgumentError: The data does not fit the class; the message says where.
+        """
+        try:
+            return STRICT.structure(self.data, kind)
+        except Exception as error:  # noqa: BLE001 - whatever a hook of the class raises, it does not fit
+            why = "; ".join(cattrs.transform_error(error, path="data"))
+        raise InvalidArgumentError(
+            f"the answer does not fit {kind.__name__}: {why}", field=kind.__name__, rule="fits the answer's data"
+        )
+
+    @property
+    def state(self) -> str | None:
+        """Our name of the state, where the profile maps it, else `None`."""
+        path = getattr(self._shape, f"{self.thing}_status", "")
+        return self._states.name(self.thing, at(self.data, path)) if path else None
+
+    def _located(self, name: str) -> str | int | None:
+        path = getattr(self._shape, name)
+        if not path:
+            raise not_configured(f"answer.{name}", f"the path, inside the answer's data, of its {name}")
+        found: str | int | None = at(self.data, path, None)
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        facts = {each.alias: getattr(self, each.name) for each in fields(type(self))}
+        return _revive, (type(self), {**facts, "headers": CIMultiDict(self.headers)})
+
+
+def _revive(kind: type[Response], facts: Mapping[str, Any]) -> Response:
+    return kind(**facts)
+
+
+def payload(shape: AnswerShape, document: Any) -> Any:
+    """Return the payload inside the profile's envelope, else the document, else `None`."""
+    data = at(document, shape.data)
+    found = document if data is ABSENT else data
+    return None if found is ABSENT else found
+
+
+def _request_id(shape: AnswerShape, reply: Reply) -> str | int | None:
+    kind, _, name = shape.request_id.partition(":")
+    if name:
+        return reply.headers.get(name) if kind == "header" else None
+    found = at(reply.document, kind) if kind else None
+    return found if isinstance(found, str) or type(found) is int else None
+
+
+@frozen(kw_only=True)
+class PaymentResponse(Response):
+    """An answer about a payment: endpoints 1 and 6."""
+
+    thing = "payment"
+
+    @property
+    def payment_id(self) -> str | int | None:
+        """The service's number of the payment.
+
+        Raises:
+            NotConfiguredError: The profile does not say where it stands; so with the next, too.
+        """
+        return self._located("payment_id")
+
+    @property
+    def payment_status(self) -> str | int | None:
+        """Its state, as the service sent it."""
+        return self._located("payment_status")
+
+
+@frozen(kw_only=True)
+class OrderResponse(Response):
+    """An answer about an order: endpoints 2, 3 and 4."""
+
+    thing = "order"
+
+    @property
+    def redirect_url(self) -> str | None:
+        """Where the customer goes to authorise (spec: Endpoints, rule 2).
+
+        Raises:
+            NotConfiguredError: The profile does not say where it stands; so with the next, too.
+        """
+        found = self._located("redirect_url")
+        return None if found is None else str(found)
+
+    @property
+    def order_status(self) -> str | int | None:
+        """Its state, as the service sent it."""
+        return self._located("order_status")
+
+
+@frozen(kw_only=True)
+class RefundResponse(Response):
+    """An answer about a refund: endpoints 5 and 7."""
+
+    thing = "refund"
+
+    @property
+    def refund_status(self) -> str | int | None:
+        """Its state, as the service sent it.
+
+        Raises:
+            NotConfiguredError: The profile does not say where it stands.
+        """
+        return self._located("refund_status")
+
+
+@frozen(kw_only=True)
+class SubscriptionResponse(Response):
+    """An answer about a subscription: endpoints 8, 9 and 10."""
+
+    thing = "subscription"
+
+    @property
+    def subscription_id(self) -> str | int | None:
+        """The service's number of the subscription.
+
+        Raises:
+            NotConfiguredError: The profile does not say where it stands; so with the next, too.
+        """
+        return self._located("subscription_id")
+
+    @property
+    def subscription_status(self) -> str | int | None:
+        """Its state, as the service sent it."""
+        return self._located("subscription_status")

@@ -1,0 +1,197 @@
+"""What the sandbox keeps: orders, refunds, subscriptions, and what is told about them.
+
+All states and rules here are the sandbox's own: the service's document names none (spec: States and
+transitions).
+"""
+
+from collections.abc import Mapping
+from datetime import date
+from typing import Any, Literal
+
+from attrs import field, frozen
+
+OrderState = Literal["pending", "paid", "failed", "expired", "closed"]
+RefundState = Literal["processing", "succeeded", "failed"]
+SubscriptionState = Literal["scheduled", "active", "past_due", "cancelled"]
+Decision = Literal["authorize", "decline", "cancel"]
+Kind = Literal["payment", "refund", "subscription"]
+Why = Literal[
+    "invalid", "unauthenticated", "bad_signature", "nonce_used", "wrong_state", "duplicate", "absent", "busy"
+]
+
+
+class RefusedError(Exception):
+    """A request is not done.
+
+    Attributes:
+        why: What the refusal means; the dialect has the service's code for it.
+        message: For people.
+        argument: The argument at fault, by our name.
+        field: The field at fault, by its wire name, where no argument stands for it.
+        status: The HTTP status, where it is not the usual one for `why`.
+    """
+
+    def __init__(
+        self, why: Why, message: str, *, argument: str = "", field: str = "", status: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.why: Why = why
+        self.message = message
+        self.argument = argument
+        self.field = field
+        self.status = status
+
+
+@frozen(kw_only=True)
+class Order:
+    """One order, or one payment of endpoint 1, with the page where its customer decides.
+
+    Attributes:
+        out_trade_no: The merchant's own number, or one that the sandbox made.
+        payment_id: The sandbox's number.
+        token: Names the gateway page; nobody can guess it.
+        origin: Which endpoint made it: `order` (2) or `payment` (1).
+        total_amt: What the customer pays.
+        currency: Its code.
+        subject: The title that the customer reads.
+        body: What the customer reads below.
+        notify_url: Where notifications go.
+        return_url: Where the customer is sent back to.
+        state: Where it stands.
+        declines: How often the customer's payment was declined.
+        reserved: The sum of its refunds, those under way included.
+    """
+
+    out_trade_no: str
+    payment_id: str
+    token: str
+    origin: Literal["order", "payment"]
+    total_amt: int
+    currency: str
+    subject: str = ""
+    body: str = ""
+    notify_url: str | None = None
+    return_url: str | None = None
+    state: OrderState = "pending"
+    declines: int = 0
+    reserved: int = 0
+
+
+@frozen(kw_only=True)
+class Refund:
+    """One refund of a paid order.
+
+    Attributes:
+        out_refund_no: The merchant's own number.
+        out_trade_no: The order's number.
+        total_amt: The order's amount.
+        refund_amt: What goes back.
+        notify_url: Where the notification goes.
+        fingerprint: Equal for equal requests: nonce and signature do not count.
+        state: Where it stands.
+    """
+
+    out_refund_no: str
+    out_trade_no: str
+    total_amt: int
+    refund_amt: int
+    notify_url: str | None = None
+    fingerprint: str
+    state: RefundState = "processing"
+
+
+def _date(given: date | str) -> date:
+    return date.fromisoformat(given) if isinstance(given, str) else given
+
+
+@frozen(kw_only=True)
+class Subscription:
+    """One subscription (spec: Subscription).
+
+    Attributes:
+        subscription_id: The sandbox's number.
+        frequency: How often it is billed, as the merchant wrote it.
+        amount: What each period costs.
+        start_date: When the first period begins.
+        customer: The customer's details, as JSON.
+        state: Where it stands.
+        period: The periods that have begun.
+    """
+
+    subscription_id: str
+    frequency: str
+    amount: int
+    start_date: date = field(converter=_date)
+    customer: str
+    state: SubscriptionState = "scheduled"
+    period: int = 0
+
+
+@frozen(kw_only=True)
+class Event:
+    """Something that the merchant's server is told (spec: Events).
+
+    Attributes:
+        kind: What it is about.
+        name: What happened, such as `paid`.
+        subject: The thing as it is now.
+        url: Where the notification goes; `None` where the merchant gave no address.
+    """
+
+    kind: Kind
+    name: str
+    subject: Order | Refund | Subscription
+    url: str | None
+
+
+@frozen(kw_only=True)
+class Notification:
+    """A notification that waits for its delivery: a row of the outbox.
+
+    Attributes:
+        notification_id: Names it to the receiver, in every attempt.
+        url: Where it goes.
+        body: What is sent, signed as it stands.
+    """
+
+    notification_id: str
+    url: str
+    body: str
+
+
+@frozen(kw_only=True)
+class Attempt:
+    """One attempt to deliver a notification.
+
+    Attributes:
+        notification_id: Which one.
+        url: Where it went.
+        status: The HTTP status of the answer, or `None` where none came.
+        error: Why none came, or why the answer does not acknowledge; empty where it does.
+        acknowledged: The receiver took it.
+    """
+
+    notification_id: str
+    url: str
+    status: int | None
+    error: str
+    acknowledged: bool = field(converter=bool)
+
+
+@frozen(kw_only=True)
+class Answered:
+    """One call that the sandbox answered.
+
+    Attributes:
+        operation: Its name, such as `refunds.create`.
+        status: The HTTP status.
+        code: The result code, as it was sent.
+    """
+
+    operation: str
+    status: int
+    code: str | int
+
+
+Arguments = Mapping[str, Any]
+"""A request's arguments by our names, checked."""

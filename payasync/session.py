@@ -1,0 +1,321 @@
+"""The session: lifetime and wiring. What a call goes through is in `middleware` and `transport`."""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import aiohttp
+from attrs import evolve, field, frozen
+
+from payasync.addresses import base_url, is_loopback, proxy_url, verifying
+from payasync.calls import Call, Layer, Reply, Send
+from payasync.codec import Codec
+from payasync.credentials import Credentials, Environment
+from payasync.errors import ConfigurationError, SessionClosedError
+from payasync.events import Event
+from payasync.middleware.authorize import authorize
+from payasync.middleware.chain import chain
+from payasync.middleware.nonce import nonce
+from payasync.middleware.observe import observe, teller
+from payasync.middleware.quota import Quota
+from payasync.middleware.retry import retry
+from payasync.middleware.sign import sign
+from payasync.operations import custom
+from payasync.profile import Profile
+from payasync.requests import Request, invalid
+from payasync.resources.orders import Orders
+from payasync.resources.payments import Payments
+from payasync.resources.refunds import Refunds
+from payasync.resources.sending import NOTHING
+from payasync.resources.subscriptions import Subscriptions
+from payasync.responses import Response
+from payasync.sandbox_profile import PROFILE as SANDBOX
+from payasync.secret import Secret
+from payasync.settings import RetryPolicy, Timeouts
+from payasync.transport import PoolSettings, Transport
+
+R = TypeVar("R", bound=Response)
+
+ENVIRONMENT: Final = "environment"
+"""The `proxy` that asks for the one in the environment."""
+
+
+@frozen(kw_only=True)
+class _Setup:
+    """What makes one session differ from another that shares its connections."""
+
+    credentials: Credentials
+    profile: Profile
+    timeouts: Timeouts
+    retry: RetryPolicy
+    middleware: tuple[Layer, ...]
+    on_event: Callable[[Event], None] | None = field(repr=False)
+
+    def way(self, transport: Send) -> Send:
+        """Return the way of a call: each layer wraps those below it."""
+        tell = teller(self.on_event)
+        return chain(
+            [
+                retry(self.retry, Quota(self.retry.quota), tell),
+                *self.middleware,
+                nonce,
+                sign(self.credentials.signing_key),
+                authorize(self.credentials.secret_key),
+                observe(tell),
+            ],
+            transport,
+        )
+
+
+class Session:
+    """One merchant's way to one service; constructing it opens nothing.
+
+    Use it with `async with`, or call `aclose` at the end. It may be used in one event loop after another, and in
+    forked children: connections are never shared between them.
+
+    Args:
+        base_url: The address under which all endpoints are (spec: Endpoints); a path in it is kept. https, or
+            http on loopback.
+        credentials: Who the merchant is.
+        profile: What the service does.
+        timeouts: In seconds.
+        retry: How often and how patiently a call is tried.
+        middleware: Your own layers, outermost first; each sees every attempt, before it is signed.
+        on_event: Called with each `Attempted`, `Retrying` and `Unknown`; it must not block.
+        http: An `aiohttp.ClientSession` to use in place of our own pools. It is left open, and belongs to one
+            event loop; its proxies and idle connections are its own affair.
+        tls: An `ssl.SSLContext` that verifies, for a CA bundle or a client certificate of your own.
+        proxy: A proxy's URL, or `"environment"` for the one in the environment.
+        max_connections: At most so many connections for writes, and as many for reads.
+        max_response_bytes: A longer answer is an unreadable one.
+
+    Raises:
+        ConfigurationError: A setting that is wrong, or that would not be safe.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        credentials: Credentials,
+        profile: Profile,
+        timeouts: Timeouts = Timeouts(),
+        retry: RetryPolicy = RetryPolicy(),
+        middleware: Iterable[Layer] = (),
+        on_event: Callable[[Event], None] | None = None,
+        http: aiohttp.ClientSession | None = None,
+        tls: Any = None,
+        proxy: str | None = None,
+        max_connections: int = 100,
+        max_response_bytes: int = 1 << 20,
+    ) -> None:
+        url = _address(base_url, profile)
+        _check_kinds(credentials=(credentials, Credentials), profile=(profile, Profile))
+        _check_kinds(timeouts=(timeouts, Timeouts), retry=(retry, RetryPolicy))
+        _check_counts(max_connections=max_connections, max_response_bytes=max_response_bytes)
+        transport = Transport(
+            url,
+            pools=PoolSettings(
+                tls=None if tls is None else verifying(tls),
+                trust_env=proxy == ENVIRONMENT,
+                max_connections=max_connections,
+            ),
+            proxy=None if proxy in {None, ENVIRONMENT} else Secret(proxy_url(proxy)),
+            max_response_bytes=max_response_bytes,
+            http=http,
+        )
+        setup = _Setup(
+            credentials=credentials,
+            profile=profile,
+            timeouts=timeouts,
+            retry=retry,
+            middleware=tuple(middleware),
+            on_event=on_event,
+        )
+        self._wire(setup, transport, set(), owner=True)
+
+    def _wire(
+        self, setup: _Setup, transport: Transport, flights: set[asyncio.Task[Any] | None], *, owner: bool
+    ) -> None:
+        self._setup = setup
+        self._transport = transport
+        self._flights = flights
+        self._owner = owner
+        self._closed = False
+        self._codec = Codec(setup.profile, setup.credentials)
+        self._way = setup.way(transport.send)
+        self.payments: Final = Payments(self.send)
+        self.orders: Final = Orders(self.send)
+        self.refunds: Final = Refunds(self.send)
+        self.subscriptions: Final = Subscriptions(self.send)
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None, **settings: Any) -> Self:
+        """Make a session from the environment, read now.
+
+        `PAYASYNC_BASE_URL`, `PAYASYNC_PROFILE` (the path of a TOML file, or `sandbox`; without it only what the
+        document itself states is known), and what `Credentials.from_env` reads; each may be given with `_FILE`
+        behind its name, as the path of a file that holds the value.
+
+        Args:
+            environ: Read in place of `os.environ`.
+            settings: Any other argument of `Session`; one that is given here is not read.
+
+        Raises:
+            ConfigurationError: A variable is missing, empty or wrong.
+        """
+        variables = os.environ if environ is None else environ
+        read = Environment(variables)
+        if "credentials" not in settings:
+            settings["credentials"] = Credentials.from_env(variables)
+        if "profile" not in settings:
+            settings["profile"] = _profile(read.optional("PAYASYNC_PROFILE"))
+        return cls(settings.pop("base_url", None) or read.required("PAYASYNC_BASE_URL"), **settings)
+
+    async def send(self, request: Request[R], *, timeout: float | None = None) -> R:  # noqa: ASYNC109 - ours
+        """Send a request object, as the methods of the namespaces do.
+
+        Args:
+            request: Such as `CreateRefund(...)`.
+            timeout: Seconds for this call, in place of `Timeouts.total`.
+
+        Raises:
+            PayasyncError: As the method of the same name says.
+        """
+        if not isinstance(request, Request):
+            raise invalid("request", "a request object, such as CreateRefund(...)", request)
+        call = self._codec.call(request)
+        answer: R = request.answer.of(call, await self._reply(call, timeout))  # type: ignore[assignment] # its own
+        return answer
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        fields: Mapping[str, Any] = NOTHING,
+        bearer: bool = False,
+        signed: bool = False,
+        read: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109 - ours
+    ) -> Response:
+        """Call an endpoint that the document does not show, through the same middleware.
+
+        Args:
+            method: GET, POST, PUT, PATCH or DELETE.
+            path: Below the base URL, such as `/payment/bill`.
+            fields: By their wire names: in a JSON body, or for GET and DELETE in the query.
+            bearer: Send `Authorization: Bearer`.
+            signed: Add `nonceStr` and `sign`.
+            read: Asking again changes nothing. Without it the call is a write that nothing names, and is never
+                sent twice.
+            timeout: Seconds for this call, in place of `Timeouts.total`.
+
+        Raises:
+            PayasyncError: As for any other call.
+        """
+        operation = custom(method, path, read=read)
+        call = self._codec.custom(operation, fields, bearer=bearer, signed=signed)
+        return Response.of(call, await self._reply(call, timeout))
+
+    async def _reply(self, call: Call, seconds: float | None) -> Reply:
+        if self._closed:
+            raise SessionClosedError("the session is closed: make another", operation=call.operation.name)
+        task = asyncio.current_task()
+        self._flights.add(task)
+        try:
+            return await self._way(evolve(call, timeouts=_bounded(self._setup.timeouts, seconds)))
+        finally:
+            self._flights.discard(task)
+
+    def with_options(self, *, timeouts: Timeouts | None = None, retry: RetryPolicy | None = None) -> Self:
+        """Return a copy with other times or retries, on the same connections; closing it does not close them.
+
+        Raises:
+            ConfigurationError: A value of another type.
+        """
+        chosen = {"timeouts": timeouts or self._setup.timeouts, "retry": retry or self._setup.retry}
+        _check_kinds(timeouts=(chosen["timeouts"], Timeouts), retry=(chosen["retry"], RetryPolicy))
+        return self._copy(evolve(self._setup, **chosen))
+
+    def for_merchant(self, credentials: Credentials) -> Self:
+        """Return a copy for another merchant, on the same connections; closing it does not close them.
+
+        Raises:
+            ConfigurationError: A value of another type.
+        """
+        _check_kinds(credentials=(credentials, Credentials))
+        return self._copy(evolve(self._setup, credentials=credentials))
+
+    def _copy(self, setup: _Setup) -> Self:
+        copy = object.__new__(type(self))
+        copy._wire(setup, self._transport, self._flights, owner=False)
+        return copy
+
+    async def aclose(self, grace: float = 0) -> None:
+        """Close the session, and the connections if they are its own.
+
+        Args:
+            grace: Seconds to let calls in flight come to their end; those left after it are cut off.
+        """
+        self._closed = True
+        if not self._owner:
+            return
+        here = asyncio.get_running_loop()
+        flying = {task for task in self._flights if task and task.get_loop() is here} - {asyncio.current_task()}
+        if flying and grace > 0:
+            await asyncio.wait(flying, timeout=grace)
+        await self._transport.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed or self._transport.closed else "open"
+        return f"<Session {self._transport.base!r} for {self._setup.credentials.merchant_id!r}, {state}>"
+
+
+def _address(given: str, profile: Profile) -> Any:
+    url = base_url(given)
+    if isinstance(profile, Profile) and profile.name == SANDBOX.name and not is_loopback(url):
+        raise ConfigurationError(
+            f"profile is the sandbox's own, and {given!r} is not on this machine: its answers are not the "
+            "service's; write a profile of the service",
+            field="profile",
+        )
+    return url
+
+
+def _profile(given: str | None) -> Profile:
+    if given is None:
+        return Profile()
+    return SANDBOX if given.strip() == "sandbox" else Profile.from_file(given.strip())
+
+
+def _bounded(timeouts: Timeouts, seconds: float | None) -> Timeouts:
+    if seconds is None:
+        return timeouts
+    try:
+        return evolve(timeouts, total=seconds)
+    except ConfigurationError:
+        pass
+    raise invalid("timeout", "a number of seconds above 0", seconds)
+
+
+def _check_kinds(**given: tuple[object, type]) -> None:
+    for name, (value, kind) in given.items():
+        if not isinstance(value, kind):
+            raise ConfigurationError(f"{name} must be a {kind.__name__}, not {value!r}", field=name)
+
+
+def _check_counts(**given: int) -> None:
+    for name, value in given.items():
+        if type(value) is not int or value < 1:
+            raise ConfigurationError(f"{name} must be an integer of 1 or more, not {value!r}", field=name)

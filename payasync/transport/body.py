@@ -1,0 +1,49 @@
+"""A request body that is written once, and remembers that it was begun."""
+
+from collections.abc import Callable
+
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.payload import Payload
+
+
+class OneShotBody(Payload):
+    """The only proof of whether anything left this machine: a body that marks the start of its own write.
+
+    aiohttp writes the head together with the body, so before `write` no byte is handed to a socket. Once begun
+    it reports itself as consumed, and aiohttp sends a consumed body to no second connection: that stops its own
+    re-send of GET, PUT and DELETE after a dropped connection, which has no public switch.
+
+    Args:
+        content: The bytes; for a request without a body, none.
+        headers: Headers that belong to the body; aiohttp wants at least one.
+    """
+
+    def __init__(self, content: bytes, headers: dict[str, str]) -> None:
+        super().__init__(content)
+        self.headers.clear()
+        self.headers.update(headers)
+        self._content = content
+        self._size = len(content)
+        self.begun = False
+        self.on_start: Callable[[], None] | None = None
+
+    @property
+    def consumed(self) -> bool:
+        """Whether it was begun."""
+        return self.begun
+
+    @property
+    def autoclose(self) -> bool:
+        """It holds nothing that must be closed."""
+        return True
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """Return the body as text."""
+        return self._content.decode(encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        """Mark the start, then write."""
+        self.begun = True
+        if self.on_start is not None:
+            self.on_start()
+        await writer.write(self._content)

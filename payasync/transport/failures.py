@@ -1,0 +1,60 @@
+"""What aiohttp's errors mean, in our own: nothing foreign escapes, and nothing that could show a header."""
+
+import os
+import ssl
+from typing import Final
+
+import aiohttp
+
+from payasync.errors import NoAnswerError, NoAnswerTimeoutError, NotSentError, NotSentTimeoutError
+
+
+class AnswerTooLargeError(aiohttp.ClientError):
+    """The answer is longer than `max_response_bytes`."""
+
+
+_PHRASES: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (aiohttp.ClientConnectorCertificateError, "the certificate of the service cannot be trusted"),
+    (ssl.SSLCertVerificationError, "the certificate of the service cannot be trusted"),
+    (aiohttp.ClientConnectorDNSError, "the host name does not resolve"),
+    (aiohttp.ClientConnectorSSLError, "the TLS handshake failed"),
+    (aiohttp.ClientProxyConnectionError, "the proxy does not answer"),
+    (aiohttp.ClientHttpProxyError, "the proxy refused the connection"),
+    (aiohttp.ConnectionTimeoutError, "no connection in time"),
+    (TimeoutError, "no answer in time"),
+    (AnswerTooLargeError, "the answer is longer than max_response_bytes"),
+    (aiohttp.ClientPayloadError, "the answer was cut short"),
+    (aiohttp.ServerDisconnectedError, "the connection was closed before the answer"),
+    (aiohttp.ClientResponseError, "the answer is not HTTP"),
+)
+
+_PERMANENT: Final = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)
+
+
+def failure(error: BaseException, *, begun: bool) -> NotSentError | NoAnswerError:
+    """Return what a failed attempt ends as.
+
+    Args:
+        error: What aiohttp raised.
+        begun: Whether the write had begun: only the writer can prove that nothing was sent.
+    """
+    timed_out = isinstance(error, TimeoutError)
+    if begun:
+        kind = NoAnswerTimeoutError if timed_out else NoAnswerError
+        reason = phrase(error)
+        return kind(f"no usable answer: {reason}", reason=reason, sent=None)
+    reason = "no connection in time" if timed_out else phrase(error)
+    unsent = NotSentTimeoutError if timed_out else NotSentError
+    return unsent(
+        f"nothing was sent: {reason}", reason=reason, sent=False, permanent=isinstance(error, _PERMANENT)
+    )
+
+
+def phrase(error: BaseException) -> str:
+    """Return what happened in a few words, without the request's own."""
+    for kind, words in _PHRASES:
+        if isinstance(error, kind):
+            return words
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno).lower()
+    return "the connection failed"

@@ -1,0 +1,167 @@
+"""Connection pools, each bound to the process and the event loop that it was made in.
+
+A pool of another loop is never awaited and never reused. A loop that `asyncio.run` ends closes its pool on
+the way out; of a loop that was closed without that, the raw sockets are closed. A forked child drops what it
+inherits without closing: a TLS close would reach the parent's peer.
+"""
+
+import asyncio
+import os
+import socket
+import ssl
+import weakref
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+
+import aiohttp
+from attrs import frozen
+
+WRITE_IDLE: Final = 2.0
+"""Seconds after which a write takes a new connection: a server that closes an idle one makes a write ambiguous."""
+READ_IDLE: Final = 15.0
+
+
+@frozen(kw_only=True)
+class PoolSettings:
+    """What a pool is made with."""
+
+    tls: ssl.SSLContext | None
+    trust_env: bool
+    max_connections: int
+
+
+class Pool:
+    """Two aiohttp sessions of one loop: writes may reuse only what idled shortly, reads more."""
+
+    def __init__(self, settings: PoolSettings) -> None:
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        tls = settings.tls or _default_tls()
+        self.writes = self._http(settings, tls, WRITE_IDLE)
+        self.reads = self._http(settings, tls, READ_IDLE)
+        self._guard = self._closing()
+        _begin(self._guard)
+
+    def _http(self, settings: PoolSettings, tls: ssl.SSLContext, idle: float) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(
+            ssl=tls,
+            limit=settings.max_connections,
+            keepalive_timeout=idle,
+            socket_factory=self._socket,
+            resolver=aiohttp.ThreadedResolver(),
+        )
+        return aiohttp.ClientSession(
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=settings.trust_env
+        )
+
+    def _socket(self, address: Any) -> socket.socket:
+        family, kind, protocol, *_ = address
+        made = socket.socket(family, kind, protocol)
+        self._sockets.add(made)
+        return made
+
+    async def _closing(self) -> AsyncGenerator[None, None]:
+        """Close with the loop: `asyncio.run` ends the async generators that were begun in its loop."""
+        try:
+            yield
+        finally:
+            await self.writes.close()
+            await self.reads.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether its loop has closed it."""
+        return self.writes.closed
+
+    async def aclose(self) -> None:
+        """Close, from within the pool's own loop."""
+        await self._guard.aclose()
+
+    def dispose(self) -> None:
+        """Close from outside, once the pool's loop is closed: only the raw sockets are left to close."""
+        for each in tuple(self._sockets):
+            each.close()
+        for http in (self.writes, self.reads):
+            _finish(http.close())
+
+    def disown(self, nowhere: int) -> None:
+        """Let go of a parent's connections: its sockets become /dev/null here, so that nothing can reach its peer."""
+        for each in tuple(self._sockets):
+            if each.fileno() >= 0:
+                os.dup2(nowhere, each.fileno(), inheritable=False)
+
+
+def _default_tls() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _begin(guard: AsyncGenerator[None, None]) -> None:
+    _finish(guard.__anext__())
+
+
+def _finish(awaitable: Any) -> None:
+    """Run to its end what has nothing to wait for."""
+    try:
+        awaitable.__await__().send(None)
+    except StopIteration:
+        return
+    raise AssertionError("it waited")  # pragma: no cover - a new aiohttp could; the fork and loop tests would show it
+
+
+class Pools:
+    """The pools of one transport, by event loop."""
+
+    def __init__(self, settings: PoolSettings) -> None:
+        self._settings = settings
+        self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
+        _live.add(self)
+
+    def current(self) -> Pool:
+        """Return the pool of the running loop, made when it is first asked for."""
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None or pool.closed:
+            self._sweep()
+            pool = self._pools[loop] = Pool(self._settings)
+        return pool
+
+    def _sweep(self) -> None:
+        for loop, pool in tuple(self._pools.items()):
+            if loop.is_closed():
+                del self._pools[loop]
+                pool.dispose()
+
+    async def aclose(self) -> None:
+        """Close the running loop's pool; tell other living loops to close theirs."""
+        self._sweep()
+        here = asyncio.get_running_loop()
+        pools, self._pools = self._pools, {}
+        for loop, pool in pools.items():
+            if loop is not here:
+                loop.call_soon_threadsafe(loop.create_task, pool.aclose())
+        if here in pools:
+            await pools[here].aclose()
+
+    def disown(self, nowhere: int) -> None:
+        """In a forked child: let go of everything, without closing it."""
+        pools, self._pools = self._pools, {}
+        _inherited.append(pools)
+        for pool in pools.values():
+            pool.disown(nowhere)
+
+
+_live: "weakref.WeakSet[Pools]" = weakref.WeakSet()
+_inherited: list[object] = []
+"""Kept until the child ends: collecting them would close them."""
+
+
+def _disown_all() -> None:
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for pools in tuple(_live):
+        pools.disown(nowhere)
+    os.close(nowhere)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown_all)

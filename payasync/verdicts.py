@@ -1,0 +1,181 @@
+"""What an answer means: which row of the failure matrix it falls in, and which error is its last word.
+
+Nothing here does I/O. The rows are those of the design's matrix: 3xx, 429 and 5xx by status alone; other 4xx
+by a listed result code, then by status; 2xx by result code, or, where the profile has no path to one, by
+being a JSON object.
+"""
+
+import enum
+from typing import Any, Final
+
+from payasync.absent import ABSENT
+from payasync.calls import Call, Reply
+from payasync.documents import at
+from payasync.errors import (
+    AuthenticationError,
+    DuplicateError,
+    NoAnswerError,
+    NotSentError,
+    OutcomeUnknownError,
+    PayasyncError,
+    RateLimitedError,
+    ServiceError,
+)
+from payasync.operations import Kind
+from payasync.profile import Profile
+from payasync.responses import Response
+from payasync.retry_after import retry_after
+from payasync.shapes import among
+
+
+class Row(enum.Enum):
+    """What an answer turned out to be; the value is how people say it."""
+
+    SUCCESS = "success"
+    UNRECOGNISED = "an answer that the profile does not recognise"
+    REDIRECT = "a redirect, which is never followed"
+    NOT_EXECUTED = "refused before it was done"
+    ABSENT = "no such number"
+    DUPLICATE = "the number was used before"
+    UNLISTED = "a refusal that the profile does not list"
+    RATE_LIMITED = "too many requests"
+    BROKEN = "the service failed"
+
+
+def row(call: Call, reply: Reply) -> Row:
+    """Return the row that an answer falls in."""
+    status = reply.status
+    if status == 429:
+        return Row.RATE_LIMITED
+    if status >= 500:
+        return Row.BROKEN
+    if 300 <= status < 400:
+        return Row.REDIRECT
+    return _refused(call, reply) if status >= 400 else _succeeded(call.profile, reply)
+
+
+def _succeeded(profile: Profile, reply: Reply) -> Row:
+    if not 200 <= reply.status < 300 or not isinstance(reply.document, dict):
+        return Row.UNRECOGNISED
+    if not profile.answer.code:
+        return Row.SUCCESS
+    code = at(reply.document, profile.answer.code)
+    if code is ABSENT:
+        return Row.UNRECOGNISED
+    return Row.SUCCESS if among(code, profile.answer.ok) else _listed(profile, reply) or Row.UNLISTED
+
+
+def _refused(call: Call, reply: Reply) -> Row:
+    http = call.profile.http
+    if found := _listed(call.profile, reply):
+        return found
+    if call.read and reply.status in http.absent:
+        return Row.ABSENT
+    if reply.status in http.not_executed:
+        return Row.NOT_EXECUTED
+    return Row.DUPLICATE if reply.status == 409 else Row.UNLISTED
+
+
+_CODE_ROWS: Final = {
+    "not_executed": Row.NOT_EXECUTED,
+    "retryable": Row.BROKEN,
+    "duplicate": Row.DUPLICATE,
+    "absent": Row.ABSENT,
+}
+
+
+def _listed(profile: Profile, reply: Reply) -> Row | None:
+    """Return the row of a listed result code, or of a listed message."""
+    said = [at(reply.document, path) for path in (profile.answer.code, profile.answer.message) if path]
+    for name, found in _CODE_ROWS.items():
+        listed = getattr(profile.codes, name)
+        if any(among(each, listed) for each in said):
+            return found
+    return None
+
+
+def may_repeat(outcome: Reply | PayasyncError) -> bool:
+    """Return whether a further attempt may follow this one.
+
+    Only what provably never left this machine is repeated. Here is the place of the rest of the matrix: what
+    a 502 to a refund leads to is decided by `row`, here, and by `last_word`.
+    """
+    return isinstance(outcome, NotSentError) and not outcome.permanent
+
+
+def last_word(call: Call, outcome: Reply | PayasyncError) -> PayasyncError | None:
+    """Return the error that a call ends with where no further attempt follows; `None` for success."""
+    if isinstance(outcome, Reply):
+        return _last_word_on_answer(call, row(call, outcome), outcome)
+    if isinstance(outcome, NoAnswerError) and not call.read:
+        return OutcomeUnknownError(
+            f"{call.operation.name} got no answer ({outcome.reason}): it may have been done; "
+            "ask for its state, do not repeat it",
+            sent=outcome.sent,
+            reason=outcome.reason,
+        )
+    return outcome
+
+
+def _last_word_on_answer(call: Call, found: Row, reply: Reply) -> PayasyncError | None:
+    if found is Row.SUCCESS:
+        return None
+    if _was_refused(call, found):
+        return _refusal(call, found, reply)
+    kind = NoAnswerError if call.read else OutcomeUnknownError
+    done = "repeat it" if call.read else "it may have been done: ask for its state, do not repeat it"
+    message = f"{call.operation.name} got HTTP {reply.status}, {found.value}; {done}"
+    return kind(message, sent=True, reason=found.value, **_facts(call, reply))
+
+
+def _was_refused(call: Call, found: Row) -> bool:
+    """Return whether an answer proves that nothing was done, or asks about a read, where that hardly matters."""
+    if found in {Row.NOT_EXECUTED, Row.ABSENT}:
+        return True
+    if found is Row.RATE_LIMITED:
+        return call.read or call.profile.http.rate_limit_precedes_execution
+    if found is Row.DUPLICATE:
+        return call.read or names_its_thing(call)
+    return call.read and found in {Row.REDIRECT, Row.UNLISTED}
+
+
+def names_its_thing(call: Call) -> bool:
+    """Return whether a write names what it makes or closes by the merchant's own number."""
+    return call.operation.kind is Kind.KEYED and call.reference is not None
+
+
+def _refusal(call: Call, found: Row, reply: Reply) -> ServiceError:
+    code, said = _text(reply, call.profile.answer.code), _text(reply, call.profile.answer.message)
+    words = ": ".join(str(each) for each in (code, said) if each is not None)
+    return _refusal_kind(call, found, reply)(
+        f"{call.operation.name} got HTTP {reply.status}, {found.value}{words and f' ({words})'}",
+        code=code,
+        message=None if said is None else str(said),
+        http_status=reply.status,
+        sent=True,
+        reason=found.value,
+        **_facts(call, reply),
+    )
+
+
+def _refusal_kind(call: Call, found: Row, reply: Reply) -> type[ServiceError]:
+    if found is Row.DUPLICATE and names_its_thing(call):
+        return DuplicateError
+    if found is Row.RATE_LIMITED:
+        return RateLimitedError
+    return AuthenticationError if reply.status in {401, 403} and found is Row.NOT_EXECUTED else ServiceError
+
+
+def _facts(call: Call, reply: Reply) -> dict[str, Any]:
+    return {
+        "operation": call.operation.name,
+        "reference": call.reference,
+        "attempts": reply.attempts,
+        "retry_after": retry_after(reply.headers.get("Retry-After")),
+        "response": Response.of(call, reply),
+    }
+
+
+def _text(reply: Reply, path: str) -> str | int | None:
+    found = at(reply.document, path) if path else None
+    return found if isinstance(found, str) or type(found) is int else None

@@ -1,0 +1,176 @@
+"""The rules of the code base that a linter does not know."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import payasync
+
+ROOT: Final = Path(__file__).parents[1]
+SOURCES: Final = sorted((ROOT / "payasync").rglob("*.py"))
+ROOMS: Final = ("cli", "integrations", "notifications", "sandbox", "transport")
+MOST_LINES: Final = 300
+NOT_LOADED: Final = {
+    "click",
+    "cryptography",
+    "payasync.cli",
+    "payasync.journal",
+    "payasync.notifications",
+    "payasync.sandbox",
+    "rich",
+    "sqlite3",
+}
+
+PUBLIC: Final = [
+    "ABSENT",
+    "Absent",
+    "Accept",
+    "AnswerShape",
+    "Attempted",
+    "AuthenticationError",
+    "Call",
+    "CancelSubscription",
+    "CloseOrder",
+    "ConfigurationError",
+    "CreatePayment",
+    "CreateRefund",
+    "CreateSubscription",
+    "Credentials",
+    "DuplicateError",
+    "Event",
+    "HttpCodes",
+    "IntentConflictError",
+    "InvalidArgumentError",
+    "InvalidSignatureError",
+    "NoAnswerError",
+    "NotConfiguredError",
+    "NotSentError",
+    "NotificationShape",
+    "OrderResponse",
+    "OutcomeUnknownError",
+    "Parameter",
+    "PayasyncError",
+    "PaymentResponse",
+    "PlaceOrder",
+    "Profile",
+    "QueryOrder",
+    "QueryPayment",
+    "QueryRefund",
+    "RateLimitedError",
+    "Recovery",
+    "RefundResponse",
+    "Reply",
+    "Response",
+    "ResultCodes",
+    "RetryPolicy",
+    "Retrying",
+    "Secret",
+    "Send",
+    "ServiceError",
+    "Session",
+    "SessionClosedError",
+    "SignatureScheme",
+    "SortedPairs",
+    "States",
+    "SubscriptionResponse",
+    "Timeouts",
+    "Unknown",
+    "UpdateSubscription",
+    "WaitTimeoutError",
+    "__version__",
+]
+
+
+def pyproject() -> dict[str, Any]:
+    """Return what pyproject.toml says."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        return tomllib.load(file)
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Yield the modules that a program imports while it runs: not those for type checkers only."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)):
+            yield from imports(node)
+
+
+def in_core(source: Path) -> bool:
+    """Return whether a source file is of the core, and not of a room beside it."""
+    return source.relative_to(ROOT / "payasync").with_suffix("").parts[0] not in ROOMS
+
+
+def shown(source: Path) -> str:
+    """Return the name of a source file in the ids of tests."""
+    return source.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("source", [source for source in SOURCES if in_core(source)], ids=shown)
+def test_core_leaves_aiohttp_to_the_transport(source: Path) -> None:
+    """The core decides without I/O: only the transport, and rooms that speak HTTP themselves, use aiohttp."""
+    roots = {name.partition(".")[0] for name in imports(ast.parse(source.read_text(encoding="utf-8")))}
+
+    assert "aiohttp" not in roots
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=shown)
+def test_files_are_short(source: Path) -> None:
+    """A file that has grown past 300 lines holds two things."""
+    lines = len(source.read_text(encoding="utf-8").splitlines())
+
+    assert lines <= MOST_LINES
+
+
+def test_import_leaves_rooms_and_extras_alone() -> None:
+    """`import payasync` loads the core only: who sends a payment pays for no sandbox, no CLI and no extra."""
+    code = f"import sys, payasync; print(*sorted(sys.modules.keys() & {NOT_LOADED}))"
+    # To measure coverage loads sqlite3.
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
+
+    assert [] == done.stdout.split()
+
+
+def test_core_depends_on_five_packages() -> None:
+    """The core needs these five packages; all else is an extra."""
+    expected = ["aiohttp", "attrs", "backoff", "cattrs", "orjson"]
+
+    needed = [re.split(r"[<>=!~\[; ]", one)[0] for one in pyproject()["project"]["dependencies"]]
+
+    assert expected == needed
+
+
+def test_public_names_are_pinned() -> None:
+    """The public surface changes only together with this list: users' imports hang on it."""
+    public: object = getattr(payasync, "__all__", None)
+
+    assert PUBLIC == public
+
+
+def test_public_names_are_sorted() -> None:
+    """A list that is sorted has one place for a name."""
+    assert sorted(PUBLIC) == PUBLIC
+
+
+def test_public_names_are_importable() -> None:
+    """Every public name is there, those of rooms that load lazily too."""
+    assert [] == [name for name in PUBLIC if not hasattr(payasync, name)]
+
+
+def test_modules_that_decide_without_io_exist() -> None:
+    """The list of what must be covered wholly names real files: a module that was renamed stays on it."""
+    patterns: list[str] = pyproject()["tool"]["payasync"]["decides-without-io"]
+
+    assert [] == [pattern for pattern in patterns if not any(ROOT.glob(pattern))]

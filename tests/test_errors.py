@@ -1,0 +1,199 @@
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from payasync import errors
+from payasync.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    DuplicateError,
+    IntentConflictError,
+    InvalidArgumentError,
+    InvalidSignatureError,
+    NoAnswerError,
+    NoAnswerTimeoutError,
+    NotConfiguredError,
+    NotSentError,
+    NotSentTimeoutError,
+    OutcomeUnknownError,
+    PayasyncError,
+    RateLimitedError,
+    ServiceError,
+    SessionClosedError,
+    WaitTimeoutError,
+)
+from payasync.secret import Secret
+
+TREE: Final[dict[type[PayasyncError], tuple[type[BaseException], ...]]] = {
+    PayasyncError: (Exception,),
+    ConfigurationError: (PayasyncError,),
+    NotConfiguredError: (ConfigurationError,),
+    InvalidArgumentError: (PayasyncError,),
+    NotSentError: (PayasyncError,),
+    NotSentTimeoutError: (NotSentError, TimeoutError),
+    OutcomeUnknownError: (PayasyncError,),
+    NoAnswerError: (PayasyncError,),
+    NoAnswerTimeoutError: (NoAnswerError, TimeoutError),
+    WaitTimeoutError: (NoAnswerError, TimeoutError),
+    ServiceError: (PayasyncError,),
+    AuthenticationError: (ServiceError,),
+    DuplicateError: (ServiceError,),
+    RateLimitedError: (ServiceError,),
+    InvalidSignatureError: (PayasyncError,),
+    IntentConflictError: (PayasyncError,),
+    SessionClosedError: (PayasyncError,),
+}
+TIMEOUTS: Final = {NotSentTimeoutError, NoAnswerTimeoutError, WaitTimeoutError}
+SENT: Final[dict[type[PayasyncError], bool | None]] = {
+    PayasyncError: False,
+    ConfigurationError: False,
+    NotConfiguredError: False,
+    InvalidArgumentError: False,
+    NotSentError: False,
+    NotSentTimeoutError: False,
+    OutcomeUnknownError: None,
+    NoAnswerError: None,
+    NoAnswerTimeoutError: None,
+    WaitTimeoutError: None,
+    ServiceError: True,
+    AuthenticationError: True,
+    DuplicateError: True,
+    RateLimitedError: True,
+    InvalidSignatureError: None,
+    IntentConflictError: False,
+    SessionClosedError: False,
+}
+COMMON: Final = {
+    "operation": "refunds.create",
+    "reference": "R1",
+    "attempts": 3,
+    "sent": None,
+    "retry_after": 1.5,
+    "response": {"stands": "for a response"},
+}
+OWN: Final[dict[type[PayasyncError], dict[str, Any]]] = {
+    ConfigurationError: {"field": "signature.algorithm", "line": 7},
+    InvalidArgumentError: {"field": "total_amt", "rule": "an integer", "value": 1.5},
+    NotSentError: {"permanent": True},
+    ServiceError: {"code": "BUSY", "message": "later", "http_status": 429},
+}
+COPIES: Final[dict[str, Callable[[PayasyncError], PayasyncError]]] = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    **{
+        f"pickle {protocol}": lambda error, protocol=protocol: pickle.loads(pickle.dumps(error, protocol))  # noqa: S301
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
+    },
+}
+
+
+def facts_of(kind: type[PayasyncError]) -> dict[str, Any]:
+    """Return every fact that errors of a class can carry."""
+    own = {name: value for parent, facts in OWN.items() if issubclass(kind, parent) for name, value in facts.items()}
+    return COMMON | own
+
+
+def test_tree_is_the_documented_one() -> None:
+    """No class is missing, and none is there that the table above does not draw."""
+    found = {value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, PayasyncError)}
+
+    assert set(TREE) == found
+
+
+@pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
+def test_parents(kind: type[PayasyncError]) -> None:
+    """An `except` for a class catches what the documented tree says."""
+    assert TREE[kind] == kind.__bases__
+
+
+@pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
+def test_time_outs_are_those_that_are_harmless_to_repeat(kind: type[PayasyncError]) -> None:
+    """What retries on `TimeoutError` or `OSError` must not pay twice."""
+    assert (kind in TIMEOUTS) == issubclass(kind, TimeoutError)
+    assert (kind in TIMEOUTS) == issubclass(kind, OSError)
+
+
+@pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
+def test_sent_unless_told_otherwise(kind: type[PayasyncError]) -> None:
+    """`sent` is `False` only where nothing can have left, and `True` only where something has."""
+    assert kind("why").sent is SENT[kind]
+
+
+@pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
+def test_message_is_what_it_says(kind: type[PayasyncError]) -> None:
+    """`str(error)` is the message alone, whatever facts there are; also without a message."""
+    assert "why" == str(kind("why", **facts_of(kind)))
+    assert "" == str(kind())
+
+
+@pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
+def test_facts_are_none_until_known(kind: type[PayasyncError]) -> None:
+    """Every fact can be read from every error, and says `None` (or nothing) where it is not known."""
+    error = kind("why")
+    unknown = {name: getattr(error, name) for name in {*facts_of(kind), "reason"} - {"sent"}}
+
+    assert set() == {name for name, value in unknown.items() if value}
+
+
+@pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
+@pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
+def test_copies_with_every_fact(kind: type[PayasyncError], copied: Callable[[PayasyncError], PayasyncError]) -> None:
+    """An error crosses a process boundary, as it does in task workers, and loses nothing."""
+    facts = facts_of(kind)
+    error = kind("why", **facts, reason=NotSentError("refused", permanent=True))
+    error.add_note("seen in a worker")
+    twin = copied(error)
+
+    assert type(twin) is kind
+    assert error.args == twin.args
+    assert str(error) == str(twin)
+    assert facts == {name: getattr(twin, name) for name in facts}
+    assert isinstance(twin.reason, NotSentError)
+    assert twin.reason.permanent
+    assert ["seen in a worker"] == twin.__notes__
+
+
+class Unpicklable:
+    """Stands for whatever a caller may give by mistake."""
+
+    def __repr__(self) -> str:
+        return "<unpicklable>"
+
+    def __reduce__(self) -> str:
+        raise TypeError
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (Unpicklable(), "<unpicklable>"),
+        (Secret("sk_canary"), "Secret('***')"),
+        ([1], "[1]"),
+        (None, None),
+        (True, True),
+    ],
+)
+def test_refused_value_pickles_whatever_it_is(value: object, shown: object) -> None:
+    """A value that was refused may be anything: it travels as it reads, and a secret stays masked."""
+    twin = pickle.loads(pickle.dumps(InvalidArgumentError("no", value=value)))  # noqa: S301 - made in the same line
+
+    assert shown == twin.value
+
+
+@pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
+def test_unknown_fact_is_refused(kind: type[PayasyncError]) -> None:
+    """A misspelt fact is a mistake in the program, and never silently lost."""
+    with pytest.raises(TypeError, match=f"{kind.__name__} has no 'attempt'"):
+        kind("why", attempt=1)
+
+
+def test_add_tells_what_was_learnt_later() -> None:
+    """Facts can be added to an error on its way up; the class's own stay as they were."""
+    error = NoAnswerError("reset", attempts=1)
+    error.add(attempts=2, reference="T1")
+
+    assert (2, "T1") == (error.attempts, error.reference)
+    assert 0 == NoAnswerError.attempts

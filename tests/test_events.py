@@ -1,0 +1,36 @@
+import pickle
+from typing import Final
+
+import attrs
+import pytest
+
+from payasync.events import Attempted, Event, Retrying, Unknown
+
+EVENTS: Final[list[Event]] = [
+    Attempted(operation="orders.place", reference="T1", attempt=1, elapsed=0.25, error="ConnectionResetError"),
+    Retrying(operation="orders.query", reference="T1", attempt=2, delay=0.5, reason="no answer"),
+    Unknown(operation="orders.place", reference=None, reason="no answer"),
+]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_events_are_frozen_values(event: Event) -> None:
+    """An observer can keep, compare and send on what it was told, and cannot change it."""
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        event.operation = "orders.close"  # type: ignore[misc] # the mistake that is refused
+
+    assert event == pickle.loads(pickle.dumps(event))  # noqa: S301 - made in the same line
+
+
+@pytest.mark.parametrize("kind", [Attempted, Retrying, Unknown])
+def test_events_take_keywords_only(kind: type[Event]) -> None:
+    """A field that is added later breaks nobody's call."""
+    with pytest.raises(TypeError):
+        kind("orders.place", "T1", 1, 0.5, "no answer")  # type: ignore[call-arg, misc] # the mistake that is refused
+
+
+def test_attempt_without_an_answer_has_no_status() -> None:
+    """Either a status or an error says how an attempt ended: both are absent until given."""
+    event = Attempted(operation="orders.place", reference=None, attempt=1, elapsed=0.0)
+
+    assert (None, None) == (event.status, event.error)

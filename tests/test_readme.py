@@ -1,0 +1,82 @@
+"""README.md and docs/: what they show runs, and what they list is there."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[1]
+README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES: Final = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+
+
+def blocks(text: str, language: str) -> list[tuple[int, str]]:
+    """Return the fenced blocks of a language, each with the line that it starts in."""
+    fences = re.finditer(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    return [(text.count("\n", 0, fence.start(1)) + 1, fence[1]) for fence in fences]
+
+
+def snippets() -> list[Any]:
+    """Return the Python snippets of all pages, named by page and line."""
+    return [
+        pytest.param(page, line, code, id=f"{page.relative_to(ROOT).as_posix()}:{line}")
+        for page in PAGES
+        for line, code in blocks(page.read_text(encoding="utf-8"), "python")
+    ]
+
+
+def section(title: str) -> str:
+    """Return what stands under a heading of README.md."""
+    _, _, below = README.partition(f"\n## {title}\n")
+
+    assert below, f"README.md has no section {title!r}"
+    return below.partition("\n## ")[0]
+
+
+@pytest.mark.parametrize(("page", "line", "code"), snippets())
+def test_snippet_runs(page: Path, line: int, code: str, tmp_path: Path) -> None:
+    """Every Python snippet is a whole program that runs, with warnings as errors."""
+    script = tmp_path / "snippet.py"
+    # So many empty lines that a traceback names the page's own line.
+    script.write_text("\n" * (line - 1) + code, encoding="utf-8")
+
+    done = subprocess.run(
+        [sys.executable, "-W", "error", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0, f"{page.name}, line {line}:\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.parametrize(
+    ("title", "command"),
+    [
+        ("Try it", 'python -m pip install ".[cli]" && payasync demo'),
+        ("Work on it", "python -m pip install nox && nox -s tests"),
+    ],
+)
+def test_readme_gives_the_two_commands(title: str, command: str) -> None:
+    """The first block of each section is one command, by which a newcomer starts."""
+    shown = [block for _, block in blocks(section(title), "bash")]
+
+    assert [f"{command}\n"] == shown[:1]
+
+
+def test_readme_lists_every_extra() -> None:
+    """The table of extras names exactly the extras of pyproject.toml, each with what it brings."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        extras: dict[str, list[str]] = tomllib.load(file)["project"]["optional-dependencies"]
+    expected = {name: {re.split(r"[<>=!~\[; ]", one)[0] for one in brought} for name, brought in extras.items()}
+
+    rows = re.findall(r"^\| `\[([a-z-]+)\]` \| ([^|]*) \|", README, re.MULTILINE)
+    listed = {name: set(re.findall(r"[\w-]+", brings)) for name, brings in rows}
+
+    assert expected == listed
