@@ -35,9 +35,9 @@ def _parsed(given: object) -> URL | None:
         return None
     try:
         url = URL(given)
-        return url if url.port else None
     except ValueError:
         return None
+    return url if url.port else None
 
 
 def _refused(given: object, why: str) -> ConfigurationError:

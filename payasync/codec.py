@@ -96,9 +96,7 @@ class Codec:
             return self._profile.refund_status or _open_parameter("refund_status")
         return None
 
-    def _completed(
-        self, operation: Operation, given: Mapping[str, Any], extra: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def _completed(self, operation: Operation, given: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
         """Return all fields: what the caller gives goes before the profile's constants."""
         own = {MERCHANT: self._merchant_id} if operation.name in self._profile.merchant else {}
         taken = {*given, *own, *(SIGNING if operation.name in self._profile.signed else ())}
@@ -140,7 +138,7 @@ def _writer(
     arguments: tuple[Attribute[Any], ...] = fields(kind)
     open_names = {each.name: each.metadata[OPEN] for each in arguments if OPEN in each.metadata}
     unanswered = {name: point for name, point in open_names.items() if not profile.fields.get(point)}
-    renames = {
+    renames: dict[str, Any] = {
         each.name: override(rename=profile.fields.get(open_names.get(each.name, ""), camel(each.name)))
         for each in arguments
         if each.name not in {"extra", "identifier"}

@@ -98,6 +98,7 @@ def names(auth: Auth) -> tuple[str, ...]:
     """Return the operations that the document authenticates so."""
     return tuple(operation.name for operation in OPERATIONS if operation.auth is auth)
 
+
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)+")
 

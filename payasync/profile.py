@@ -137,7 +137,9 @@ class Profile:
         Raises:
             ConfigurationError: The file cannot be read, is not TOML, or has a key that is unknown or wrong.
         """
-        return _toml().read_file(path)
+        from payasync import profile_toml  # noqa: PLC0415 - it builds on this module, and few need it
+
+        return profile_toml.read_file(path)
 
     @classmethod
     def from_toml(cls, text: str) -> "Profile":
@@ -146,7 +148,9 @@ class Profile:
         Raises:
             ConfigurationError: It is not TOML, or has a key that is unknown or wrong.
         """
-        return _toml().read_text(text)
+        from payasync import profile_toml  # noqa: PLC0415 - as above
+
+        return profile_toml.read_text(text)
 
     def wire_name(self, argument: str) -> str:
         """Return the wire name of an argument that the document does not show.
@@ -176,12 +180,6 @@ def is_header(name: object, value: object) -> bool:
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
-
-
-def _toml() -> Any:
-    from payasync import profile_toml  # noqa: PLC0415 - it builds on this module, and few need it
-
-    return profile_toml
 
 
 def _compiles(pattern: str) -> bool:

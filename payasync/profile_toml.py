@@ -16,9 +16,7 @@ from payasync.structuring import strict_converter
 
 _CONVERTER: Final = strict_converter(forbid_extra_keys=True)
 configure_union_passthrough(str | int, _CONVERTER)
-_CONVERTER.register_structure_hook(
-    SignatureScheme | None, lambda value, _: _CONVERTER.structure(value, SortedPairs)
-)
+_CONVERTER.register_structure_hook(SignatureScheme | None, lambda value, _: _CONVERTER.structure(value, SortedPairs))
 _CONVERTER.register_structure_hook(Parameter | None, lambda value, _: _CONVERTER.structure(value, Parameter))
 
 

@@ -1,6 +1,7 @@
 """What all requests share: their checks, and the link to the endpoint that takes them."""
 
 import re
+import reprlib
 from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Any, ClassVar, Final, Generic, TypeVar
@@ -24,10 +25,7 @@ _URL: Final = re.compile(r"https?://(?:[^\s/?#@]*@)?(?:\[[0-9A-Fa-f:.]+\]|[^\s/?
 
 def invalid(name: str, rule: str, value: object) -> InvalidArgumentError:
     """Return the error for a bad argument: it names the field, the rule and the value."""
-    shown = repr(value)
-    if len(shown) > 80:
-        shown = f"{shown[:77]}..."
-    return InvalidArgumentError(f"{name} must be {rule}, not {shown}", field=name, rule=rule, value=value)
+    return InvalidArgumentError(f"{name} must be {rule}, not {reprlib.repr(value)}", field=name, rule=rule, value=value)
 
 
 def an_amount(_: object, attribute: "Attribute[Any]", value: object) -> None:

@@ -2,11 +2,11 @@
 
 import asyncio
 import os
+import ssl
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-import aiohttp
 from attrs import evolve, field, frozen
 
 from payasync.addresses import base_url, is_loopback, proxy_url, verifying
@@ -35,6 +35,9 @@ from payasync.sandbox_profile import PROFILE as SANDBOX
 from payasync.secret import Secret
 from payasync.settings import RetryPolicy, Timeouts
 from payasync.transport import PoolSettings, Transport
+
+if TYPE_CHECKING:
+    import aiohttp
 
 R = TypeVar("R", bound=Response)
 
@@ -105,8 +108,8 @@ class Session:
         retry: RetryPolicy = RetryPolicy(),
         middleware: Iterable[Layer] = (),
         on_event: Callable[[Event], None] | None = None,
-        http: aiohttp.ClientSession | None = None,
-        tls: Any = None,
+        http: "aiohttp.ClientSession | None" = None,
+        tls: ssl.SSLContext | None = None,
         proxy: str | None = None,
         max_connections: int = 100,
         max_response_bytes: int = 1 << 20,
@@ -146,10 +149,10 @@ class Session:
         self._closed = False
         self._codec = Codec(setup.profile, setup.credentials)
         self._way = setup.way(transport.send)
-        self.payments: Final = Payments(self.send)
-        self.orders: Final = Orders(self.send)
-        self.refunds: Final = Refunds(self.send)
-        self.subscriptions: Final = Subscriptions(self.send)
+        self.payments = Payments(self.send)
+        self.orders = Orders(self.send)
+        self.refunds = Refunds(self.send)
+        self.subscriptions = Subscriptions(self.send)
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **settings: Any) -> Self:
@@ -174,7 +177,7 @@ class Session:
             settings["profile"] = _profile(read.optional("PAYASYNC_PROFILE"))
         return cls(settings.pop("base_url", None) or read.required("PAYASYNC_BASE_URL"), **settings)
 
-    async def send(self, request: Request[R], *, timeout: float | None = None) -> R:  # noqa: ASYNC109 - ours
+    async def send(self, request: Request[R], *, timeout: float | None = None) -> R:
         """Send a request object, as the methods of the namespaces do.
 
         Args:
@@ -199,7 +202,7 @@ class Session:
         bearer: bool = False,
         signed: bool = False,
         read: bool = False,
-        timeout: float | None = None,  # noqa: ASYNC109 - ours
+        timeout: float | None = None,
     ) -> Response:
         """Call an endpoint that the document does not show, through the same middleware.
 
@@ -236,9 +239,10 @@ class Session:
         Raises:
             ConfigurationError: A value of another type.
         """
-        chosen = {"timeouts": timeouts or self._setup.timeouts, "retry": retry or self._setup.retry}
-        _check_kinds(timeouts=(chosen["timeouts"], Timeouts), retry=(chosen["retry"], RetryPolicy))
-        return self._copy(evolve(self._setup, **chosen))
+        timeouts = self._setup.timeouts if timeouts is None else timeouts
+        retry = self._setup.retry if retry is None else retry
+        _check_kinds(timeouts=(timeouts, Timeouts), retry=(retry, RetryPolicy))
+        return self._copy(evolve(self._setup, timeouts=timeouts, retry=retry))
 
     def for_merchant(self, credentials: Credentials) -> Self:
         """Return a copy for another merchant, on the same connections; closing it does not close them.

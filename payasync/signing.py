@@ -36,9 +36,11 @@ class SignatureScheme(Protocol):
 
     def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str | Awaitable[str]:
         """Return the signature of the wire fields of one request."""
+        ...
 
     def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
         """Return whether the signature is that of the fields."""
+        ...
 
 
 @frozen(kw_only=True)

@@ -5,7 +5,7 @@ What an attempt's end means is decided in `verdicts`, without I/O; here is only 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import backoff
 from attrs import evolve, frozen
@@ -35,18 +35,19 @@ class Pace:
     jitter: Callable[[float], float] = backoff.full_jitter
 
 
-def retry(policy: RetryPolicy, quota: Quota, tell: Tell, pace: Pace = Pace()) -> Layer:  # noqa: B008 - frozen
+def retry(policy: RetryPolicy, quota: Quota, tell: Tell, pace: Pace = Pace()) -> Layer:
     """Return the layer that bounds a call by its deadline, and repeats what may be repeated."""
 
     async def layer(call: Call, send: Send) -> Reply:
         started = pace.clock()
         call = evolve(call, deadline=started + call.timeouts.total)
-        delays, taken = _delays(policy, pace), 0
+        bounds, taken = _bounds(policy), 0
         while True:
             outcome = await _attempt(call, send)
-            delay = next(delays)
-            cost = _cost(outcome)
-            if not may_repeat(outcome) or not _in_time(call, policy, pace.clock() + delay) or not quota.take(cost):
+            if not may_repeat(outcome) or call.attempt >= policy.attempts:
+                break
+            delay, cost = pace.jitter(next(bounds)), _cost(outcome)
+            if not _time_left(call, pace.clock() + delay) or not quota.take(cost):
                 break
             taken += cost
             tell(_retrying(call, delay, outcome))
@@ -67,16 +68,15 @@ async def _attempt(call: Call, send: Send) -> Reply | PayasyncError:
         return error
 
 
-def _delays(policy: RetryPolicy, pace: Pace) -> Iterator[float]:
-    """Full jitter: from 0 to a bound that doubles up to the policy's greatest."""
+def _bounds(policy: RetryPolicy) -> Iterator[float]:
+    """Yield the greatest wait before each further attempt: it doubles, up to the policy's limit."""
     bounds = backoff.expo(base=2, factor=policy.base_delay, max_value=policy.max_delay)
-    next(bounds)  # backoff's generators start with an empty step
-    return (pace.jitter(bound) for bound in bounds)
+    next(bounds)  # backoff's generators begin with an empty step
+    yield from bounds
 
 
-def _in_time(call: Call, policy: RetryPolicy, start: float) -> bool:
-    left = call.deadline - start
-    return call.attempt < policy.attempts and left >= min(LEAST_TIME, call.timeouts.total / 10)
+def _time_left(call: Call, start: float) -> bool:
+    return call.deadline - start >= min(LEAST_TIME, call.timeouts.total / 10)
 
 
 def _cost(outcome: Reply | PayasyncError) -> int:
@@ -99,8 +99,7 @@ def _concluded(call: Call, outcome: Reply | PayasyncError, tell: Tell) -> Reply:
         outcome = evolve(outcome, attempts=call.attempt)
     error = last_word(call, outcome)
     if error is None:
-        assert isinstance(outcome, Reply)
-        return outcome
+        return cast("Reply", outcome)  # only a reply can be a success
     error.add(operation=call.operation.name, reference=call.reference, attempts=call.attempt)
     if isinstance(error, OutcomeUnknownError):
         tell(Unknown(operation=call.operation.name, reference=call.reference, reason=_reason(error)))

@@ -1,12 +1,11 @@
 """Between the sandbox and the wire: requests in and answers out, in the words of a profile.
 
-Nothing else in the sandbox knows a wire name, a code or the place where something stands.
+With its vocabulary and its payloads it alone knows a wire name, a code, or where something stands.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from attrs import frozen
@@ -14,10 +13,11 @@ from attrs import frozen
 from payasync.operations import Operation
 from payasync.profile import MERCHANT, NONCE, SIGN, Profile
 from payasync.sandbox.arguments import ARGUMENTS, Argument
-from payasync.sandbox.checks import checks
+from payasync.sandbox.checks import Sort, checks
 from payasync.sandbox.paths import beside, put
-from payasync.sandbox.values import Arguments, Event, Order, Refund, RefusedError, Subscription, Why
-from payasync.sandbox.vocabulary import Vocabulary, camel
+from payasync.sandbox.payloads import Payloads
+from payasync.sandbox.values import Arguments, RefusedError, Why
+from payasync.sandbox.vocabulary import Vocabulary
 from payasync.shapes import Code
 
 STATUSES: Final[Mapping[Why, int]] = {
@@ -97,6 +97,7 @@ class Dialect:
 
     def __init__(self, profile: Profile) -> None:
         self._words = Vocabulary(profile)
+        self.payloads: Final = Payloads(self._words)
         self._checks = checks(profile.identifier, self._words.date_format)
 
     def place(self, operation: Operation) -> str:
@@ -141,11 +142,11 @@ class Dialect:
         merchant = (MERCHANT,) if operation.name in profile.merchant else ()
         return (*merchant, NONCE, SIGN) if operation.name in profile.signed else merchant
 
-    def _checked(self, name: str, sort: Any, fields: Mapping[str, Any]) -> Any:
+    def _checked(self, name: str, sort: Sort, fields: Mapping[str, Any]) -> Any:
         if name not in fields:
             raise RefusedError("invalid", f"{name} is missing", field=name)
         try:
-            return self._checks[sort](fields[name])  # type: ignore[index]
+            return self._checks[sort](fields[name])
         except ValueError as error:
             message = f"{name} must be {error}"
         raise RefusedError("invalid", message, field=name)
@@ -156,12 +157,9 @@ class Dialect:
 
     def answer(self, payload: Mapping[str, Any], request_id: str) -> Outgoing:
         """Return the answer to a request that was done."""
-        answer, document = self._words.answer, dict[str, Any]()
-        if answer.data:
-            put(document, answer.data, dict(payload))
-        else:
-            document.update(payload)
-        return self._sealed(document, 200, answer.ok[0], "done", request_id)
+        document: dict[str, Any] = {}
+        put(document, self._words.answer.data, dict(payload))
+        return self._sealed(document, 200, self._words.answer.ok[0], "done", request_id)
 
     def refusal(self, refused: RefusedError, operation: Operation | None, request_id: str) -> Outgoing:
         """Return the answer to a request that was not done."""
@@ -186,68 +184,3 @@ class Dialect:
         else:
             put(document, answer.request_id, request_id)
         return Outgoing(status=status, code=code, headers=headers, document=document)
-
-    def order(self, order: Order, redirect_url: str = "") -> dict[str, Any]:
-        """Return an order as endpoints 2 to 4 tell it, with the customer's address where it is new."""
-        answer = self._words.answer
-        payload = {camel("out_trade_no"): order.out_trade_no, camel("total_amt"): order.total_amt}
-        return self._payable(payload, order, answer.order_status, self._words.state("order", order.state), redirect_url)
-
-    def payment(self, order: Order, redirect_url: str = "") -> dict[str, Any]:
-        """Return a payment as endpoints 1 and 6 tell it, with the customer's address where it is new."""
-        answer = self._words.answer
-        payload = {camel("out_trade_no"): order.out_trade_no, "amount": order.total_amt}
-        return self._payable(
-            payload, order, answer.payment_status, self._words.state("payment", order.state), redirect_url
-        )
-
-    def _payable(
-        self, payload: dict[str, Any], order: Order, status_path: str, state: Code, redirect_url: str
-    ) -> dict[str, Any]:
-        payload["currency"] = order.currency
-        put(payload, self._words.answer.payment_id, order.payment_id)
-        put(payload, status_path, state)
-        if redirect_url:
-            put(payload, self._words.answer.redirect_url, redirect_url)
-        return payload
-
-    def refund(self, refund: Refund) -> dict[str, Any]:
-        """Return a refund as endpoints 5 and 7 tell it."""
-        payload = {
-            camel(name): getattr(refund, name) for name in ("out_refund_no", "out_trade_no", "total_amt", "refund_amt")
-        }
-        put(payload, self._words.answer.refund_status, self._words.state("refund", refund.state))
-        return payload
-
-    def subscription(self, subscription: Subscription) -> dict[str, Any]:
-        """Return a subscription as endpoints 8 to 10 tell it."""
-        words = self._words
-        payload: dict[str, Any] = {
-            words.fields["frequency"]: subscription.frequency,
-            words.fields["subscription_amount"]: subscription.amount,
-            words.fields["start_date"]: subscription.start_date.strftime(words.date_format),
-        }
-        put(payload, words.answer.subscription_id, subscription.subscription_id)
-        put(payload, words.answer.subscription_status, words.state("subscription", subscription.state))
-        return payload
-
-    def notification(self, event: Event, now: datetime) -> str:
-        """Return the body of a notification (spec: Events, 4)."""
-        shape, document = self._words.notification, dict[str, Any]()
-        put(document, shape.data, self._told(event))
-        put(document, shape.kind, self._words.event(event.kind, event.name))
-        put(document, shape.time, now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"))
-        return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
-
-    def _told(self, event: Event) -> dict[str, Any]:
-        shape, subject = self._words.notification, event.subject
-        if isinstance(subject, Order):
-            payload = self.payment(subject) if subject.origin == "payment" else self.order(subject)
-            put(payload, shape.out_trade_no, subject.out_trade_no)
-        elif isinstance(subject, Refund):
-            payload = self.refund(subject)
-            put(payload, shape.out_refund_no, subject.out_refund_no)
-        else:
-            payload = {**self.subscription(subject), "period": subject.period}
-            put(payload, shape.subscription_id, subject.subscription_id)
-        return payload

@@ -4,7 +4,10 @@ from typing import Any
 
 
 def put(document: dict[str, Any], path: str, value: object) -> None:
-    """Set a value at a dotted path; objects on the way are made where they are missing."""
+    """Set a value at a dotted path, objects on the way included; an empty path is the document itself."""
+    if not path and isinstance(value, dict):
+        document.update(value)
+        return
     *above, name = path.split(".")
     for part in above:
         inner = document.get(part)

@@ -1,7 +1,7 @@
 """The profile's words: each point that it leaves open is as the sandbox's own profile has it."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from attrs import evolve, fields_dict
 
@@ -26,8 +26,10 @@ class Vocabulary:
 
     def __init__(self, profile: Profile) -> None:
         self.profile: Final = profile
-        self.answer: Final[AnswerShape] = _filled(profile.answer, PROFILE.answer, ("data", "signature"))
-        self.notification: Final[NotificationShape] = _filled(profile.notification, PROFILE.notification, ("signature",))
+        self.answer: Final = _filled(profile.answer)
+        self.notification: Final[NotificationShape] = (
+            profile.notification if profile.notification.verification else PROFILE.notification
+        )
         self.fields: Final[Mapping[str, str]] = {**PROFILE.fields, **_given(profile.fields)}
         self.date_format: Final[str] = profile.formats.get("start_date") or PROFILE.formats["start_date"]
 
@@ -77,11 +79,11 @@ def _given(table: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in table.items() if value}
 
 
-def _filled(given: Any, own: Any, meant: tuple[str, ...]) -> Any:
-    """Return a shape whose empty points are filled; those in `meant` mean something when they are empty."""
+def _filled(given: AnswerShape) -> AnswerShape:
+    """Return a shape whose open points are filled; an empty `data` means the document, an empty `signature` none."""
     empty = {
-        name: getattr(own, name)
-        for name in fields_dict(type(given))
-        if name not in meant and getattr(given, name) in ("", (), None)
+        name: getattr(PROFILE.answer, name)
+        for name in fields_dict(AnswerShape)
+        if name not in {"data", "signature"} and not getattr(given, name)
     }
     return evolve(given, **empty)

@@ -1,9 +1,13 @@
 """A request body that is written once, and remembers that it was begun."""
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aiohttp.abc import AbstractStreamWriter
 
 
 class OneShotBody(Payload):
@@ -41,7 +45,7 @@ class OneShotBody(Payload):
         """Return the body as text."""
         return self._content.decode(encoding, errors)
 
-    async def write(self, writer: AbstractStreamWriter) -> None:
+    async def write(self, writer: "AbstractStreamWriter") -> None:
         """Mark the start, then write."""
         self.begun = True
         if self.on_start is not None:

@@ -45,9 +45,7 @@ def failure(error: BaseException, *, begun: bool) -> NotSentError | NoAnswerErro
         return kind(f"no usable answer: {reason}", reason=reason, sent=None)
     reason = "no connection in time" if timed_out else phrase(error)
     unsent = NotSentTimeoutError if timed_out else NotSentError
-    return unsent(
-        f"nothing was sent: {reason}", reason=reason, sent=False, permanent=isinstance(error, _PERMANENT)
-    )
+    return unsent(f"nothing was sent: {reason}", reason=reason, sent=False, permanent=isinstance(error, _PERMANENT))
 
 
 def phrase(error: BaseException) -> str:

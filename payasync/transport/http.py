@@ -10,7 +10,7 @@ from yarl import URL
 
 from payasync.calls import Call, Reply
 from payasync.codec import Outgoing, encode
-from payasync.errors import ConfigurationError, PayasyncError, SessionClosedError
+from payasync.errors import PayasyncError, SessionClosedError
 from payasync.secret import Secret
 from payasync.transport.body import OneShotBody
 from payasync.transport.failures import AnswerTooLargeError, failure
@@ -81,9 +81,7 @@ class Transport:
             ended = SessionClosedError("the session was closed: make another")
         raise ended
 
-    async def _exchange(
-        self, http: aiohttp.ClientSession, call: Call, outgoing: Outgoing, body: OneShotBody
-    ) -> Reply:
+    async def _exchange(self, http: aiohttp.ClientSession, call: Call, outgoing: Outgoing, body: OneShotBody) -> Reply:
         response = await http.request(
             call.operation.method,
             self._url(outgoing),

@@ -1,0 +1,14 @@
+"""The `payasync` command: extra `[cli]`."""
+
+import sys
+
+
+def main() -> None:
+    """Run the command; without the extra, say how to get it."""
+    try:
+        from payasync.cli.commands import payasync  # noqa: PLC0415 - click and rich may be missing
+    except ModuleNotFoundError as error:
+        if error.name not in {"click", "rich"}:
+            raise
+        sys.exit(f'payasync: the command needs {error.name}: python -m pip install "payasync[cli]"')
+    payasync()

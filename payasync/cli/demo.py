@@ -1,0 +1,213 @@
+"""`payasync demo`: a payment from its first call to its refund, on a sandbox of its own."""
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+from aiohttp import web
+from attrs import Factory, evolve, field, frozen
+
+from payasync.cli.show import Screen
+from payasync.errors import AuthenticationError
+from payasync.sandbox import Sandbox
+from payasync.session import Session
+
+TOTAL: Final = 450
+REFUND: Final = 200
+THANKS: Final = "https://shop.example/thanks"
+
+Inbox: TypeAlias = "asyncio.Queue[dict[str, Any]]"
+
+
+class InvariantError(Exception):
+    """What a call was told is not what the sandbox's ledger holds."""
+
+
+@frozen
+class Shop:
+    """The merchant's side of the story.
+
+    Attributes:
+        pay: The session.
+        sandbox: The service; its ledger is the truth.
+        inbox: The notifications that came.
+        notify_url: Where they are sent.
+        screen: Shows each step.
+        order: The number of the order that is paid.
+    """
+
+    pay: Session
+    sandbox: Sandbox
+    inbox: Inbox
+    notify_url: str
+    screen: Screen
+    order: str = field(default=Factory(lambda: f"T{secrets.randbelow(9000) + 1000}"))
+
+
+async def run(screen: Screen) -> bool:
+    """Tell the whole story, and return whether every answer agreed with the ledger."""
+    started = time.perf_counter()
+    inbox: Inbox = asyncio.Queue()
+    async with _receiver(inbox) as notify_url, Sandbox(webhook_url=notify_url) as sandbox, sandbox.session() as pay:
+        screen.opened(sandbox.url)
+        shop = Shop(pay, sandbox, inbox, notify_url, screen)
+        try:
+            for chapter in CHAPTERS:
+                await chapter(shop)
+        except InvariantError as broken:
+            screen.broken(str(broken))
+            return False
+        screen.closed(_truth(shop), time.perf_counter() - started)
+    return True
+
+
+async def create_payment(shop: Shop) -> None:
+    """Endpoint 1."""
+    before = shop.sandbox.ledger.payments()
+    payment = await shop.pay.payments.create(amount=1000, currency="USD", description="Invoice 42")
+
+    _agree("payments made", 1, shop.sandbox.ledger.payments() - before)
+    shop.screen.step("Create a payment", "payments.create", payment.state, f"{payment.payment_id} · USD 10.00")
+
+
+async def place_order(shop: Shop) -> None:
+    """Endpoint 2; the customer's address is in its answer."""
+    order = await shop.pay.orders.place(
+        subject="Coffee",
+        body="Large coffee",
+        total_amt=TOTAL,
+        currency="CAD",
+        scene_type="JSAPI",
+        notify_url=shop.notify_url,
+        return_url=THANKS,
+        out_trade_no=shop.order,
+    )
+
+    _agree("state of the order", shop.sandbox.ledger.order_state(shop.order), order.state)
+    shop.screen.step("Place an order", "orders.place", order.state, f"{shop.order} · CAD {_money(TOTAL)}")
+    shop.screen.note(f"the customer goes to {order.redirect_url}")
+    back = await shop.sandbox.customer.authorize(order)
+
+    _agree("paid", TOTAL, shop.sandbox.ledger.paid(shop.order))
+    shop.screen.step("The customer authorises", "gateway page", "paid", "and is sent back")
+    shop.screen.note(f"to {back}, which proves nothing yet")
+
+
+async def hear_of_it(shop: Shop) -> None:
+    """The notification, then endpoints 3 and 6."""
+    await shop.sandbox.settle()
+    heard = shop.inbox.get_nowait()
+    state = shop.sandbox.ledger.order_state(shop.order)
+
+    _agree("the notified order", shop.order, heard["data"]["outTradeNo"])
+    shop.screen.step("The notification arrives", "webhook", "paid", heard["type"])
+
+    order = await shop.pay.orders.query(shop.order)
+    payment = await shop.pay.payments.status(shop.order)
+
+    _agree("state by query", state, order.state)
+    _agree("state by status", state, payment.state)
+    shop.screen.step("Ask, before believing it", "orders.query", order.state, "the service itself says so")
+    shop.screen.step("Check the payment", "payments.status", payment.state, "and says it again")
+
+
+async def refund_some(shop: Shop) -> None:
+    """Endpoints 5 and 7."""
+    refund = await shop.pay.refunds.create(
+        out_trade_no=shop.order, out_refund_no="R1", total_amt=TOTAL, refund_amt=REFUND, refund_desc="cold"
+    )
+    shop.screen.step("Refund a part", "refunds.create", refund.state, f"R1 · CAD {_money(REFUND)} of {_money(TOTAL)}")
+    status = await shop.pay.refunds.status("R1")
+
+    _agree("refunded", REFUND, shop.sandbox.ledger.refunded(shop.order))
+    _agree("state of the refund", "succeeded", status.state)
+    shop.screen.step("Follow the refund", "refunds.status", status.state, "R1")
+
+
+async def subscribe(shop: Shop) -> None:
+    """Endpoints 8, 9 and 10."""
+    tomorrow = datetime.now(UTC).date() + timedelta(days=1)
+    made = await shop.pay.subscriptions.create(
+        frequency="monthly", amount=900, start_date=tomorrow, customer={"email": "a@example.com"}
+    )
+    number = str(made.subscription_id)
+    _agree("state of the subscription", shop.sandbox.ledger.subscription_state(number), made.state)
+    shop.screen.step("Start a subscription", "subscriptions.create", made.state, "CAD 9.00 each month")
+
+    updated = await shop.pay.subscriptions.update(number, amount=1000)
+    shop.screen.step("Change its amount", "subscriptions.update", updated.state, "CAD 10.00 from the next month on")
+
+    cancelled = await shop.pay.subscriptions.cancel(number)
+    _agree("state of the subscription", shop.sandbox.ledger.subscription_state(number), cancelled.state)
+    _agree("the end of the subscription", "cancelled", cancelled.state)
+    shop.screen.step("Cancel it", "subscriptions.cancel", cancelled.state, number)
+
+
+async def close_unpaid(shop: Shop) -> None:
+    """Endpoint 4, for an order that nobody paid."""
+    number = f"{shop.order}-2"
+    await shop.pay.orders.place(total_amt=TOTAL, currency="CAD", out_trade_no=number)
+    closed = await shop.pay.orders.close(number)
+
+    _agree("state of the unpaid order", "closed", shop.sandbox.ledger.order_state(number))
+    _agree("state that close told", "closed", closed.state)
+    shop.screen.step("Close an unpaid order", "orders.close", closed.state, number)
+
+
+async def forge(shop: Shop) -> None:
+    """A call that is signed with another key is refused, and moves nothing."""
+    forger = shop.pay.for_merchant(evolve(shop.sandbox.credentials, signing_key="not the merchant's"))
+    try:
+        await forger.refunds.create(out_trade_no=shop.order, out_refund_no="R2", total_amt=TOTAL, refund_amt=TOTAL)
+    except AuthenticationError as refused:
+        _agree("refunded after the forgery", REFUND, shop.sandbox.ledger.refunded(shop.order))
+        shop.screen.step("Forge a signature", "refunds.create", "refused", str(refused.code))
+    else:
+        raise InvariantError("a refund with a forged signature was not refused")
+
+
+CHAPTERS: Final = (create_payment, place_order, hear_of_it, refund_some, subscribe, close_unpaid, forge)
+
+
+def _agree(what: str, truth: object, told: object) -> None:
+    if truth != told:
+        raise InvariantError(f"{what}: {told!r}, where {truth!r} is right")
+
+
+def _truth(shop: Shop) -> dict[str, str]:
+    ledger = shop.sandbox.ledger
+    return {
+        "paid": f"CAD {_money(ledger.paid(shop.order))}",
+        "refunded": f"CAD {_money(ledger.refunded(shop.order))}",
+        "calls answered": str(len(ledger.calls())),
+    }
+
+
+def _money(minor: int) -> str:
+    return f"{minor // 100}.{minor % 100:02}"
+
+
+@asynccontextmanager
+async def _receiver(inbox: Inbox) -> AsyncIterator[str]:
+    """Take notifications on a free port of this machine, and give their address."""
+
+    async def take(request: web.Request) -> web.Response:
+        inbox.put_nowait(json.loads(await request.read()))
+        return web.json_response({"received": True})
+
+    app = web.Application()
+    app.router.add_post("/notify", take)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        port = runner.addresses[0][1]
+        yield f"http://127.0.0.1:{port}/notify"
+    finally:
+        await runner.cleanup()

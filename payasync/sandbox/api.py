@@ -1,0 +1,159 @@
+"""The ten endpoints over HTTP (spec: Endpoints).
+
+A request is checked in this order: size, content type, JSON, fields, who asks, nonce, state. The order is
+the sandbox's own.
+"""
+
+import json
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from aiohttp import web
+
+from payasync.operations import (
+    CANCEL_SUBSCRIPTION,
+    CLOSE_ORDER,
+    CREATE_PAYMENT,
+    CREATE_REFUND,
+    CREATE_SUBSCRIPTION,
+    OPERATIONS,
+    PLACE_ORDER,
+    QUERY_ORDER,
+    QUERY_PAYMENT,
+    QUERY_REFUND,
+    UPDATE_SUBSCRIPTION,
+    Operation,
+)
+from payasync.sandbox import receiving
+from payasync.sandbox.admission import Admission
+from payasync.sandbox.dialect import Dialect, Incoming, Outgoing
+from payasync.sandbox.service import Service
+from payasync.sandbox.store import Store
+from payasync.sandbox.strict import read_object
+from payasync.sandbox.values import Answered, Order, RefusedError
+
+Action = Callable[[Incoming], Mapping[str, Any]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_REST: Final = "identifier"
+
+
+class Api:
+    """Takes requests, has them done, and answers.
+
+    Args:
+        dialect: How the wire is read and written.
+        admission: Who may ask.
+        service: Does it.
+        store: Holds the transaction around it.
+        page_url: Gives the address of an order's gateway page.
+    """
+
+    def __init__(
+        self,
+        *,
+        dialect: Dialect,
+        admission: Admission,
+        service: Service,
+        store: Store,
+        page_url: Callable[[Order], str],
+    ) -> None:
+        self._dialect = dialect
+        self._admission = admission
+        self._store = store
+        self._actions = actions(service, dialect, page_url)
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the ten endpoints' routes."""
+        return [route for operation in OPERATIONS for route in self._routes(operation)]
+
+    def _routes(self, operation: Operation) -> list[web.RouteDef]:
+        async def handler(request: web.Request) -> web.Response:
+            return await self._handle(operation, request)
+
+        paths = [operation.path]
+        if self._dialect.place(operation) == "path":
+            paths.append(f"{operation.path}/{{{_REST}:.+}}")
+        return [web.route(operation.method, path, handler) for path in paths]
+
+    async def _handle(self, operation: Operation, request: web.Request) -> web.Response:
+        request_id = secrets.token_hex(12)
+        try:
+            incoming = self._dialect.read(operation, await self._fields(operation, request))
+            self._admission.check(incoming, request.headers.get("Authorization", ""))
+            outgoing = self._dialect.answer(self._execute(incoming), request_id)
+        except RefusedError as refused:
+            outgoing = self._dialect.refusal(refused, operation, request_id)
+        self._store.add_call(Answered(operation=operation.name, status=outgoing.status, code=outgoing.code))
+        return sent(outgoing)
+
+    async def _fields(self, operation: Operation, request: web.Request) -> dict[str, Any]:
+        if operation.has_body:
+            return read_object(await receiving.body(request, "application/json"))
+        rest = request.match_info.get(_REST, "")
+        return self._dialect.located(operation, receiving.query(request), request.headers, rest)
+
+    def _execute(self, incoming: Incoming) -> Mapping[str, Any]:
+        with self._store.transaction():
+            self._admission.burn(incoming, self._store)
+            try:
+                with self._store.attempt():
+                    return self._actions[incoming.operation](incoming)
+            except RefusedError as error:
+                # What is refused by state keeps its nonce burned: sent again later, it must not be done.
+                refused = error
+        raise refused
+
+    @web.middleware
+    async def shape_errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer an unknown path or a wrong method in the shape of all refusals."""
+        try:
+            return await handler(request)
+        except web.HTTPMethodNotAllowed as error:
+            allowed = ", ".join(sorted(error.allowed_methods))
+            refused = RefusedError("invalid", f"the method must be {allowed}", status=405)
+            return sent(self._dialect.refusal(refused, None, secrets.token_hex(12)), {"Allow": allowed})
+        except web.HTTPNotFound:
+            refused = RefusedError("absent", "there is no such endpoint")
+            return sent(self._dialect.refusal(refused, None, secrets.token_hex(12)))
+
+
+def sent(outgoing: Outgoing, headers: Mapping[str, str] | None = None) -> web.Response:
+    """Return an answer as aiohttp sends it."""
+    challenge = {"WWW-Authenticate": "Bearer"} if outgoing.status == web.HTTPUnauthorized.status_code else {}
+    return web.Response(
+        body=json.dumps(outgoing.document, ensure_ascii=False).encode(),
+        status=outgoing.status,
+        headers={**outgoing.headers, **challenge, **(headers or {})},
+        content_type="application/json",
+    )
+
+
+def actions(service: Service, dialect: Dialect, page_url: Callable[[Order], str]) -> dict[Operation, Action]:
+    """Return what each endpoint does."""
+    told = dialect.payloads
+
+    def create_payment(incoming: Incoming) -> Mapping[str, Any]:
+        order = service.create_payment(**incoming.arguments)
+        return told.payment(order, page_url(order))
+
+    def place_order(incoming: Incoming) -> Mapping[str, Any]:
+        order = service.place_order(**incoming.arguments)
+        return told.order(order, page_url(order))
+
+    def create_refund(incoming: Incoming) -> Mapping[str, Any]:
+        return told.refund(service.create_refund(fingerprint=incoming.fingerprint, **incoming.arguments))
+
+    return {
+        CREATE_PAYMENT: create_payment,
+        PLACE_ORDER: place_order,
+        QUERY_ORDER: lambda incoming: told.order(service.order(**incoming.arguments)),
+        CLOSE_ORDER: lambda incoming: told.order(service.close_order(**incoming.arguments)),
+        CREATE_REFUND: create_refund,
+        QUERY_PAYMENT: lambda incoming: told.payment(service.payment(**incoming.arguments)),
+        QUERY_REFUND: lambda incoming: told.refund(service.refund(incoming.arguments["identifier"])),
+        CREATE_SUBSCRIPTION: lambda incoming: told.subscription(service.create_subscription(**incoming.arguments)),
+        UPDATE_SUBSCRIPTION: lambda incoming: told.subscription(service.update_subscription(**incoming.arguments)),
+        CANCEL_SUBSCRIPTION: lambda incoming: told.subscription(service.cancel_subscription(**incoming.arguments)),
+    }

@@ -1,0 +1,112 @@
+"""A customer: what a person does on the gateway page, over real HTTP as a browser does it."""
+
+from collections.abc import Callable
+from html.parser import HTMLParser
+from typing import Protocol, TypeAlias
+
+import aiohttp
+from yarl import URL
+
+from payasync.errors import InvalidArgumentError
+from payasync.sandbox.values import Decision
+
+
+class Redirecting(Protocol):
+    """An answer that says where the customer goes, such as that of `orders.place`."""
+
+    @property
+    def redirect_url(self) -> str | None: ...  # noqa: D102 - said above
+
+
+Paying: TypeAlias = Redirecting | str
+"""What names an order: an answer, the address in it, or the order's number."""
+
+
+class Customer:
+    """Opens an order's gateway page and presses a button.
+
+    Each method takes an answer with a `redirect_url`, such an address, or an order's number. It returns
+    the address that the customer is sent back to, or `None` where they stay at the gateway: there is no
+    return URL, or the page does not offer the button, since the order is no longer pending.
+
+    Args:
+        http: The browser.
+        page_url: Gives the address of the gateway page by the order's number, where there is such an order.
+        base: The sandbox's own address: no other page is opened.
+    """
+
+    def __init__(
+        self, http: aiohttp.ClientSession, *, page_url: Callable[[str], str | None], base: str
+    ) -> None:
+        self._http = http
+        self._page_url = page_url
+        self._base = base
+
+    async def authorize(self, order: Paying) -> str | None:
+        """Pay.
+
+        Raises:
+            InvalidArgumentError: It names no order of this sandbox.
+        """
+        return await self._press(order, "authorize")
+
+    async def decline(self, order: Paying) -> str | None:
+        """Have the payment declined: the first two times the customer stays at the gateway and may try again.
+
+        Raises:
+            InvalidArgumentError: It names no order of this sandbox.
+        """
+        return await self._press(order, "decline")
+
+    async def cancel(self, order: Paying) -> str | None:
+        """Go back without paying: the order stays pending, for the merchant to close.
+
+        Raises:
+            InvalidArgumentError: It names no order of this sandbox.
+        """
+        return await self._press(order, "cancel")
+
+    async def _press(self, order: Paying, decision: Decision) -> str | None:
+        page_url = self._page(order)
+        async with self._http.get(page_url, allow_redirects=False) as page:
+            if page.status != 200:  # noqa: PLR2004 - the page is there, or it is not
+                raise _unknown(order)
+            form = _Form(await page.text())
+        if decision not in form.decisions:
+            return None
+        action = page_url.join(URL(form.action))
+        async with self._http.post(action, data={"decision": decision}, allow_redirects=False) as answer:
+            location = answer.headers.get("Location")
+        return None if location in {None, form.action} else location
+
+    def _page(self, order: Paying) -> URL:
+        given = order if isinstance(order, str) else order.redirect_url
+        if given is None:
+            raise _unknown(order)
+        address = given if "://" in given else self._page_url(given)
+        if address is None or not address.startswith(f"{self._base}/"):
+            raise _unknown(order)
+        return URL(address)
+
+
+class _Form(HTMLParser):
+    """The form of a page: where it leads, and the decisions that its buttons stand for."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.action = ""
+        self.decisions: set[str] = set()
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "form":
+            self.action = given.get("action") or ""
+        elif tag == "button":
+            self.decisions.add(given.get("value") or "")
+
+
+def _unknown(order: Paying) -> InvalidArgumentError:
+    rule = "an answer with a redirect_url of this sandbox, such an address, or the number of an order in it"
+    return InvalidArgumentError(f"order must be {rule}, not {order!r}", field="order", rule=rule, value=order)

@@ -1,0 +1,79 @@
+"""The ledger: what the service really did, whatever a client was told."""
+
+from payasync.errors import InvalidArgumentError
+from payasync.sandbox.store import Store
+from payasync.sandbox.values import Answered, Attempt, Order
+
+
+class Ledger:
+    """Reads what the sandbox keeps; states are by our names, such as `paid`.
+
+    Args:
+        store: The sandbox's.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def paid(self, out_trade_no: str) -> int:
+        """Return what was paid for an order; 0 where there is none."""
+        order = self._store.order(out_trade_no)
+        return order.total_amt if order and order.state == "paid" else 0
+
+    def refunded(self, out_trade_no: str) -> int:
+        """Return what was given back of an order; 0 where there is none."""
+        return self._store.refunded(out_trade_no)
+
+    def order_state(self, out_trade_no: str) -> str:
+        """Return an order's state: pending, paid, failed, expired or closed.
+
+        Raises:
+            InvalidArgumentError: There is no such order.
+        """
+        return self._order(out_trade_no).state
+
+    def subscription_state(self, subscription_id: str) -> str:
+        """Return a subscription's state: scheduled, active, past_due or cancelled.
+
+        Raises:
+            InvalidArgumentError: There is no such subscription.
+        """
+        subscription = self._store.subscription(subscription_id)
+        if subscription is None:
+            raise _absent("subscription_id", subscription_id)
+        return subscription.state
+
+    def orders(self) -> int:
+        """Count the orders that endpoint 2 made, and those of `sandbox.given`."""
+        return self._store.count_orders("order")
+
+    def payments(self) -> int:
+        """Count the payments that endpoint 1 made."""
+        return self._store.count_orders("payment")
+
+    def refunds(self) -> int:
+        """Count the refunds."""
+        return self._store.count_refunds()
+
+    def calls(self, operation: str | None = None) -> list[Answered]:
+        """Return the calls that were answered, oldest first.
+
+        Args:
+            operation: Only those of one, by its name such as `refunds.create`.
+        """
+        return self._store.calls(operation)
+
+    def deliveries(self) -> list[Attempt]:
+        """Return the attempts to deliver notifications, oldest first."""
+        return self._store.attempts()
+
+    def _order(self, out_trade_no: str) -> Order:
+        order = self._store.order(out_trade_no)
+        if order is None:
+            raise _absent("out_trade_no", out_trade_no)
+        return order
+
+
+def _absent(field: str, value: str) -> InvalidArgumentError:
+    rule = "the number of something in this sandbox"
+    return InvalidArgumentError(f"{field} must be {rule}, not {value!r}", field=field, rule=rule, value=value)

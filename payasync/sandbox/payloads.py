@@ -1,0 +1,90 @@
+"""What answers and notifications tell, in the words of a profile."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from payasync.sandbox.paths import put
+from payasync.sandbox.values import Event, Order, Refund, Subscription
+from payasync.sandbox.vocabulary import Vocabulary, camel
+from payasync.shapes import Code
+
+
+class Payloads:
+    """Writes orders, payments, refunds, subscriptions and notifications.
+
+    Args:
+        words: The profile's.
+    """
+
+    def __init__(self, words: Vocabulary) -> None:
+        self._words = words
+
+    def order(self, order: Order, redirect_url: str = "") -> dict[str, Any]:
+        """Return an order as endpoints 2 to 4 tell it, with the customer's address where it is new."""
+        answer = self._words.answer
+        payload = {camel("out_trade_no"): order.out_trade_no, camel("total_amt"): order.total_amt}
+        return self._payable(payload, order, answer.order_status, self._words.state("order", order.state), redirect_url)
+
+    def payment(self, order: Order, redirect_url: str = "") -> dict[str, Any]:
+        """Return a payment as endpoints 1 and 6 tell it, with the customer's address where it is new."""
+        answer = self._words.answer
+        payload = {camel("out_trade_no"): order.out_trade_no, "amount": order.total_amt}
+        return self._payable(
+            payload, order, answer.payment_status, self._words.state("payment", order.state), redirect_url
+        )
+
+    def _payable(
+        self, payload: dict[str, Any], order: Order, status_path: str, state: Code, redirect_url: str
+    ) -> dict[str, Any]:
+        payload["currency"] = order.currency
+        put(payload, self._words.answer.payment_id, order.payment_id)
+        put(payload, status_path, state)
+        if redirect_url:
+            put(payload, self._words.answer.redirect_url, redirect_url)
+        return payload
+
+    def refund(self, refund: Refund) -> dict[str, Any]:
+        """Return a refund as endpoints 5 and 7 tell it."""
+        payload = {
+            camel(name): getattr(refund, name) for name in ("out_refund_no", "out_trade_no", "total_amt", "refund_amt")
+        }
+        put(payload, self._words.answer.refund_status, self._words.state("refund", refund.state))
+        return payload
+
+    def subscription(self, subscription: Subscription) -> dict[str, Any]:
+        """Return a subscription as endpoints 8 to 10 tell it."""
+        words = self._words
+        payload: dict[str, Any] = {
+            words.fields["frequency"]: subscription.frequency,
+            words.fields["subscription_amount"]: subscription.amount,
+            words.fields["start_date"]: subscription.start_date.strftime(words.date_format),
+        }
+        put(payload, words.answer.subscription_id, subscription.subscription_id)
+        put(payload, words.answer.subscription_status, words.state("subscription", subscription.state))
+        return payload
+
+    def notification(self, event: Event, now: datetime) -> str:
+        """Return the body of a notification (spec: Events, 4)."""
+        shape, document = self._words.notification, dict[str, Any]()
+        put(document, shape.data, self._told(event))
+        if shape.kind:
+            put(document, shape.kind, self._words.event(event.kind, event.name))
+        if shape.time:
+            put(document, shape.time, now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"))
+        return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+
+    def _told(self, event: Event) -> dict[str, Any]:
+        shape, subject = self._words.notification, event.subject
+        if isinstance(subject, Order):
+            path, number = shape.out_trade_no, subject.out_trade_no
+            payload = self.payment(subject) if subject.origin == "payment" else self.order(subject)
+        elif isinstance(subject, Refund):
+            path, number = shape.out_refund_no, subject.out_refund_no
+            payload = self.refund(subject)
+        else:
+            path, number = shape.subscription_id, subject.subscription_id
+            payload = {**self.subscription(subject), "period": subject.period}
+        if path:
+            put(payload, path, number)
+        return payload
