@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from attrs import field, frozen
 
@@ -24,6 +24,14 @@ def _secrets(given: str | Secret | Iterable[str | Secret]) -> tuple[Secret, ...]
     return tuple(one if isinstance(one, Secret) else Secret(one) for one in several)
 
 
+def _check_merchant_id(_: object, __: object, value: Any) -> None:
+    if not isinstance(value, str) or not value.isprintable() or not value.strip():
+        raise ConfigurationError(
+            f"credentials.merchant_id must be a text that is not empty, not {value!r}",
+            field="credentials.merchant_id",
+        )
+
+
 @frozen
 class Credentials:
     """The merchant's number and keys; every key is held as a `Secret`.
@@ -41,20 +49,12 @@ class Credentials:
         ConfigurationError: A value of another type, or an empty one.
     """
 
-    merchant_id: str = field()
+    merchant_id: str = field(validator=_check_merchant_id)
     secret_key: Secret | None = field(default=None, converter=_secret, kw_only=True)
     public_key: Secret | None = field(default=None, converter=_secret, kw_only=True)
     signing_key: Secret | None = field(default=None, converter=_secret, kw_only=True)
     service_keys: tuple[Secret, ...] = field(default=(), converter=_secrets, kw_only=True)
     notification_keys: tuple[Secret, ...] = field(default=(), converter=_secrets, kw_only=True)
-
-    @merchant_id.validator
-    def _check_merchant_id(self, _attribute: object, value: object) -> None:
-        if not isinstance(value, str) or not value.isprintable() or not value.strip():
-            raise ConfigurationError(
-                f"credentials.merchant_id must be a text that is not empty, not {value!r}",
-                field="credentials.merchant_id",
-            )
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:

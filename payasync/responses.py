@@ -43,8 +43,8 @@ class Response:
     request_id: str | int | None
     attempts: int
     recovered: bool
-    _shape: AnswerShape = field(repr=False, eq=False)
-    _states: States = field(repr=False, eq=False)
+    _shape: AnswerShape = field(alias="shape", repr=False, eq=False)
+    _states: States = field(alias="states", repr=False, eq=False)
 
     thing: ClassVar[str] = ""
     """Which table of the profile's states is this answer's."""

@@ -53,6 +53,14 @@ def _named_lists(given: Mapping[str, Iterable[Any]]) -> dict[str, tuple[Any, ...
     return {name: listed(value) for name, value in named(given).items()}
 
 
+def _check_bounds(_: object, __: object, value: tuple[object, ...]) -> None:
+    whole = all(type(bound) is int for bound in value)
+    if len(value) not in {0, 2} or not whole or sorted(value) != list(value):  # type: ignore[type-var] # integers
+        raise ConfigurationError(
+            f"accept.amount must be [least, greatest], two integers, not {list(value)!r}", field="accept.amount"
+        )
+
+
 @frozen(kw_only=True)
 class Accept:
     """What the service takes; anything else is refused before any I/O.
@@ -67,17 +75,9 @@ class Accept:
 
     currency: tuple[str, ...] = field(default=(), converter=listed)
     scene_type: tuple[str, ...] = field(default=(), converter=listed)
-    amount: tuple[int, ...] = field(default=(), converter=listed)
+    amount: tuple[int, ...] = field(default=(), converter=listed, validator=_check_bounds)
     required: Mapping[str, tuple[str, ...]] = field(default=Factory(dict), converter=_named_lists)
     length: Mapping[str, int] = field(default=Factory(dict), converter=named)
-
-    @amount.validator
-    def _check_amount(self, _attribute: object, value: tuple[int, ...]) -> None:
-        ordered = len(value) in {0, 2} and all(type(bound) is int for bound in value) and tuple(sorted(value)) == value
-        if not ordered:
-            raise ConfigurationError(
-                f"accept.amount must be [least, greatest], two integers, not {list(value)!r}", field="accept.amount"
-            )
 
 
 @frozen
@@ -221,6 +221,14 @@ class HttpCodes:
     rate_limit_precedes_execution: bool = False
 
 
+def _check_quarantine(_: object, __: object, value: Any) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and not (number and 0 <= value < math.inf):
+        raise ConfigurationError(
+            f"recovery.quarantine must be a number of seconds, 0 or more, not {value!r}", field="recovery.quarantine"
+        )
+
+
 @frozen(kw_only=True)
 class Recovery:
     """When a write may be sent a second time.
@@ -229,16 +237,7 @@ class Recovery:
         quarantine: Seconds after which an absent answer is final; `None`: nothing is sent twice.
     """
 
-    quarantine: float | None = field(default=None)
-
-    @quarantine.validator
-    def _check_quarantine(self, _attribute: object, value: object) -> None:
-        fine = value is None or (type(value) in {int, float} and 0 <= value < math.inf)  # type: ignore[operator] # a number
-        if not fine:
-            raise ConfigurationError(
-                f"recovery.quarantine must be a number of seconds, 0 or more, not {value!r}",
-                field="recovery.quarantine",
-            )
+    quarantine: float | None = field(default=None, validator=_check_quarantine)
 
 
 @frozen(kw_only=True)

@@ -7,7 +7,7 @@ shape use; anything else is an object with the two methods of `SignatureScheme`.
 import base64
 import binascii
 import hashlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, Protocol, get_args
 
 import orjson
@@ -43,6 +43,10 @@ class SignatureScheme(Protocol):
         ...
 
 
+def _names(given: Iterable[str]) -> tuple[str, ...]:
+    return tuple(given)
+
+
 @frozen(kw_only=True)
 class SortedPairs:
     """`name=value` pairs, joined in the ASCII order of their names, and signed.
@@ -69,13 +73,13 @@ class SortedPairs:
     algorithm: AlgorithmName | Literal[""] = ""
     encoding: Encoding | Literal[""] = ""
     separator: str = "&"
-    exclude: tuple[str, ...] = field(default=("sign",), converter=tuple)
+    exclude: tuple[str, ...] = field(default=("sign",), converter=_names)
     skip_empty: bool = True
     key_param: str = ""
     append_path: bool = False
     prehash: Literal["", "sha256"] = ""
     nested: Nested = "refuse"
-    allow_delimiters: tuple[str, ...] = field(default=FREE_TEXT, converter=tuple)
+    allow_delimiters: tuple[str, ...] = field(default=FREE_TEXT, converter=_names)
 
     def __attrs_post_init__(self) -> None:
         _one_of("algorithm", self.algorithm, ("", *get_args(AlgorithmName)))

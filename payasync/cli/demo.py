@@ -4,7 +4,7 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
@@ -193,7 +193,7 @@ def _money(minor: int) -> str:
 
 
 @asynccontextmanager
-async def _receiver(inbox: Inbox) -> AsyncIterator[str]:
+async def _receiver(inbox: Inbox) -> AsyncGenerator[str]:
     """Take notifications on a free port of this machine, and give their address."""
 
     async def take(request: web.Request) -> web.Response:

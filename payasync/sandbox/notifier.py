@@ -10,8 +10,7 @@ import ipaddress
 import json
 import socket
 import time
-from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import aiohttp
 from attrs import frozen
@@ -19,6 +18,7 @@ from attrs import frozen
 from payasync.sandbox.store import Store
 from payasync.sandbox.values import Attempt, Notification
 from payasync.secret import Secret
+from payasync.shapes import NotificationShape
 
 SECONDS: Final = 5.0
 """How long a receiver may take."""
@@ -36,6 +36,11 @@ class Acknowledgement:
 
     status: int | None
     body: str
+
+    @classmethod
+    def of(cls, shape: NotificationShape) -> Self:
+        """Return what a profile says of it."""
+        return cls(status=shape.ack_status, body=shape.ack_body)
 
     def missing(self, status: int, body: str) -> str:
         """Return what an answer lacks to acknowledge; nothing where it does."""
@@ -114,9 +119,10 @@ class Notifier:
     async def close(self) -> None:
         """Stop; what is still due stays in the outbox."""
         self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
-        await self._http.close()
+        try:
+            await asyncio.wait({self._task})
+        finally:
+            await self._http.close()
 
     async def _run(self) -> None:
         while True:

@@ -1,11 +1,11 @@
 """The sandbox's lifetime, and the wiring of its parts."""
 
+import socket
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Self
 
-import aiohttp
 from aiohttp import web
 from attrs import field, frozen
 
@@ -31,6 +31,8 @@ from payasync.session import Session
 
 HOST: Final = "127.0.0.1"
 MARK: Final = "X-Payasync-Sandbox"
+SHUTDOWN_SECONDS: Final = 1.0
+"""How long a request under way may take while the sandbox closes."""
 
 
 @frozen
@@ -174,3 +176,81 @@ class Sandbox:
 
     async def _start(self, stack: AsyncExitStack) -> _Running:
         """Return a sandbox that runs; what was opened is closed again where something fails."""
+        listening = _listening(self._port)
+        stack.callback(listening.close)
+        url = f"http://{HOST}:{listening.getsockname()[1]}"
+        store = Store(self._db)
+        stack.callback(store.close)
+        notifier = self._notifier(store)
+        stack.push_async_callback(notifier.close)
+        http = outgoing_client(allow_remote=False)
+        stack.push_async_callback(http.close)
+        service = self._service(store)
+        runner = web.AppRunner(
+            self._application(service, store, url),
+            access_log=None,
+            auto_decompress=False,
+            shutdown_timeout=SHUTDOWN_SECONDS,
+        )
+        stack.push_async_callback(runner.cleanup)
+        await runner.setup()
+        await web.SockSite(runner, listening).start()
+        return _Running(
+            url,
+            notifier,
+            Customer(http, page_url=lambda number: _page_of(store, url, number), base=url),
+            Ledger(store),
+            Given(service, store),
+            stack.pop_all(),
+        )
+
+    def _notifier(self, store: Store) -> Notifier:
+        notifier = Notifier(
+            store,
+            self.credentials.notification_keys[0],
+            Acknowledgement.of(Vocabulary(self.profile).notification),
+            allow_remote=self._allow_remote,
+        )
+        store.on_commit(notifier.wake)
+        return notifier
+
+    def _service(self, store: Store) -> Service:
+        return Service(
+            store,
+            now=lambda: datetime.now(UTC),
+            written=Dialect(self.profile).payloads.notification,
+            webhook_url=self._webhook_url,
+        )
+
+    def _application(self, service: Service, store: Store, url: str) -> web.Application:
+        api = Api(
+            dialect=Dialect(self.profile),
+            admission=Admission(self.profile, self.credentials),
+            service=service,
+            store=store,
+            page_url=lambda order: url + pages.address(order),
+        )
+        gateway = Gateway(
+            service=service, store=store, merchant=self.credentials.merchant_id, unit=self.profile.amount_unit
+        )
+        application = web.Application(middlewares=[api.shape_errors])
+        application.add_routes([*api.routes(), *gateway.routes()])
+        application.on_response_prepare.append(_mark)
+        return application
+
+
+async def _mark(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers[MARK] = "1"
+
+
+def _page_of(store: Store, url: str, out_trade_no: str) -> str | None:
+    order = store.order(out_trade_no)
+    return url + pages.address(order) if order else None
+
+
+def _listening(port: int) -> socket.socket:
+    try:
+        return socket.create_server((HOST, port))
+    except (OSError, OverflowError) as error:
+        why = str(error)
+    raise ConfigurationError(f"port: cannot listen on {HOST}:{port}: {why}", field="port")

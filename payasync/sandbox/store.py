@@ -31,14 +31,13 @@ class Store:
 
     Args:
         path: The database's file, or `:memory:`.
-        committed: Called after each transaction that was committed.
 
     Raises:
         ConfigurationError: The file cannot be opened, or it is no such database.
     """
 
-    def __init__(self, path: str, committed: Callable[[], object]) -> None:
-        self._committed = committed
+    def __init__(self, path: str) -> None:
+        self._committed: Callable[[], object] = bool
         try:
             self._db = _opened(path)
         except sqlite3.Error as error:
@@ -46,6 +45,10 @@ class Store:
         else:
             return
         raise ConfigurationError(f"db: cannot use {path!r} as the sandbox's database: {why}", field="db")
+
+    def on_commit(self, committed: Callable[[], object]) -> None:
+        """Have a function called after each transaction that was committed."""
+        self._committed = committed
 
     def close(self) -> None:
         """Close the database."""
