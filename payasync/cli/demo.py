@@ -72,7 +72,7 @@ async def create_payment(shop: Shop) -> None:
     payment = await shop.pay.payments.create(amount=1000, currency="USD", description="Invoice 42")
 
     _agree("payments made", 1, shop.sandbox.ledger.payments() - before)
-    shop.screen.step("Create a payment", "payments.create", payment.state, f"{payment.payment_id} · USD 10.00")
+    shop.screen.step("Create a payment", "payments.create", payment.state, "USD 10.00")
 
 
 async def place_order(shop: Shop) -> None:
@@ -90,12 +90,12 @@ async def place_order(shop: Shop) -> None:
 
     _agree("state of the order", shop.sandbox.ledger.order_state(shop.order), order.state)
     shop.screen.step("Place an order", "orders.place", order.state, f"{shop.order} · CAD {_money(TOTAL)}")
-    shop.screen.note(f"the customer goes to {order.redirect_url}")
+    shop.screen.note("the customer goes to", str(order.redirect_url))
     back = await shop.sandbox.customer.authorize(order)
 
     _agree("paid", TOTAL, shop.sandbox.ledger.paid(shop.order))
-    shop.screen.step("The customer authorises", "gateway page", "paid", "and is sent back")
-    shop.screen.note(f"to {back}, which proves nothing yet")
+    shop.screen.step("The customer authorises", "gateway page", "paid", "no proof yet")
+    shop.screen.note("and is sent back to", str(back))
 
 
 async def hear_of_it(shop: Shop) -> None:
@@ -112,8 +112,8 @@ async def hear_of_it(shop: Shop) -> None:
 
     _agree("state by query", state, order.state)
     _agree("state by status", state, payment.state)
-    shop.screen.step("Ask, before believing it", "orders.query", order.state, "the service itself says so")
-    shop.screen.step("Check the payment", "payments.status", payment.state, "and says it again")
+    shop.screen.step("Ask, before believing it", "orders.query", order.state, "so it is true")
+    shop.screen.step("Check the payment", "payments.status", payment.state, shop.order)
 
 
 async def refund_some(shop: Shop) -> None:
@@ -121,7 +121,7 @@ async def refund_some(shop: Shop) -> None:
     refund = await shop.pay.refunds.create(
         out_trade_no=shop.order, out_refund_no="R1", total_amt=TOTAL, refund_amt=REFUND, refund_desc="cold"
     )
-    shop.screen.step("Refund a part", "refunds.create", refund.state, f"R1 · CAD {_money(REFUND)} of {_money(TOTAL)}")
+    shop.screen.step("Refund a part", "refunds.create", refund.state, f"R1 · CAD {_money(REFUND)}")
     status = await shop.pay.refunds.status("R1")
 
     _agree("refunded", REFUND, shop.sandbox.ledger.refunded(shop.order))
@@ -137,15 +137,15 @@ async def subscribe(shop: Shop) -> None:
     )
     number = str(made.subscription_id)
     _agree("state of the subscription", shop.sandbox.ledger.subscription_state(number), made.state)
-    shop.screen.step("Start a subscription", "subscriptions.create", made.state, "CAD 9.00 each month")
+    shop.screen.step("Start a subscription", "subscriptions.create", made.state, "CAD 9.00 monthly")
 
     updated = await shop.pay.subscriptions.update(number, amount=1000)
-    shop.screen.step("Change its amount", "subscriptions.update", updated.state, "CAD 10.00 from the next month on")
+    shop.screen.step("Change its amount", "subscriptions.update", updated.state, "CAD 10.00 monthly")
 
     cancelled = await shop.pay.subscriptions.cancel(number)
     _agree("state of the subscription", shop.sandbox.ledger.subscription_state(number), cancelled.state)
     _agree("the end of the subscription", "cancelled", cancelled.state)
-    shop.screen.step("Cancel it", "subscriptions.cancel", cancelled.state, number)
+    shop.screen.step("Cancel it", "subscriptions.cancel", cancelled.state, "before it began")
 
 
 async def close_unpaid(shop: Shop) -> None:

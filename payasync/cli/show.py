@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Final
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-WIDTH: Final = 92
+WIDTH: Final = 96
 
 _STATE_STYLES: Final = {
     "paid": "bold green",
@@ -35,6 +34,33 @@ THEME: Final = TerminalTheme(
         (190, 198, 210),
     ],
 )
+
+PICTURE: Final = """\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="payasync demo">
+<style>
+.{unique_id}-matrix {{
+    font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace;
+    font-size: {char_height}px;
+    line-height: {line_height}px;
+    font-variant-east-asian: full-width;
+}}
+.{unique_id}-title {{ font-family: system-ui, sans-serif; font-size: 18px; font-weight: bold; }}
+{styles}
+</style>
+<defs>
+<clipPath id="{unique_id}-clip-terminal"><rect width="{terminal_width}" height="{terminal_height}"/></clipPath>
+{lines}
+</defs>
+{chrome}
+<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
+{backgrounds}
+<g class="{unique_id}-matrix">
+{matrix}
+</g>
+</g>
+</svg>
+"""
+"""The frame of a saved picture; it asks no other host for a font."""
 
 
 class Screen:
@@ -62,7 +88,7 @@ class Screen:
         row = Table.grid(padding=(0, 2), expand=False)
         for width in (2, 24, 20, 9):
             row.add_column(width=width, no_wrap=True)
-        row.add_column(overflow="fold")
+        row.add_column(no_wrap=True)
         shown = state or "-"
         row.add_row(
             Text(str(self._steps), "dim", justify="right"),
@@ -73,14 +99,14 @@ class Screen:
         )
         self._console.print(row)
 
-    def note(self, text: str) -> None:
-        """Add a line below a step."""
-        self._console.print(Padding(Text(f"↳ {text}", "dim", overflow="fold"), (0, 0, 0, 4)))
+    def note(self, words: str, address: str) -> None:
+        """Add a line below a step, that ends in an address."""
+        self._console.print(Text.assemble(" " * 4, (f"↳ {words} ", "dim"), (address, "cyan")), soft_wrap=True)
 
     def closed(self, truth: Mapping[str, str], seconds: float) -> None:
         """Show what the ledger holds at the end."""
         facts = " · ".join(f"{name} {value}" for name, value in truth.items())
-        words = Text.assemble(("✓ every answer agrees with the ledger", "bold green"), f"\n{facts} · {seconds:.1f} s")
+        words = Text.assemble(("✓ every answer agrees with the ledger", "bold green"), f"\n{facts} · {seconds * 1000:.0f} ms")
         self._console.print()
         self._console.print(Panel(words, border_style="green", expand=False, padding=(0, 2)))
 
@@ -97,4 +123,4 @@ class Screen:
 
     def save(self, path: Path, *, title: str) -> None:
         """Save what was shown as an SVG picture."""
-        self._console.save_svg(str(path), title=title, theme=THEME)
+        self._console.save_svg(str(path), title=title, theme=THEME, code_format=PICTURE)
