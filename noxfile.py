@@ -21,7 +21,7 @@ def tests(session: nox.Session) -> None:
     """Run all tests against the package as pip installs it; 95 % covered, what decides without I/O wholly."""
     session.install(".[cli,rsa]", *_group("test"))
     # Safe path: the package in this folder must not hide the installed one.
-    session.env.update(PYTHONSAFEPATH="1", COVERAGE_FILE=str(Path(session.create_tmp()).resolve() / "coverage"))
+    session.env["PYTHONSAFEPATH"] = "1"
     session.run("coverage", "erase")
     session.run("coverage", "run", "-m", "pytest", *PARALLEL, *session.posargs)
     session.run("coverage", "combine", "--quiet")
@@ -62,6 +62,13 @@ def docs(session: nox.Session) -> None:
     """Run every Python snippet of README.md and docs/."""
     session.install(".[cli,rsa]", *_group("test"))
     session.run("pytest", *PARALLEL, "tests/test_readme.py", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure what a call costs beside aiohttp written by hand, in one run."""
+    session.install(".")
+    session.run("python", "-m", "benchmarks", *session.posargs)
 
 
 def _group(name: str) -> tuple[str, ...]:

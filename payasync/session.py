@@ -1,27 +1,19 @@
-"""The session: lifetime and wiring. What a call goes through is in `middleware` and `transport`."""
+"""The session: the namespaces, and their lifetime. What a call goes through is in `wiring`."""
 
 import asyncio
 import os
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from attrs import evolve, field, frozen
+from attrs import evolve
 
-from payasync.addresses import base_url, is_loopback, proxy_url, verifying
-from payasync.calls import Call, Layer, Reply, Send
+from payasync.calls import Call, Layer, Reply
 from payasync.codec import Codec
 from payasync.credentials import Credentials, Environment
-from payasync.errors import ConfigurationError, SessionClosedError
+from payasync.errors import SessionClosedError
 from payasync.events import Event
-from payasync.middleware.authorize import authorize
-from payasync.middleware.chain import chain
-from payasync.middleware.nonce import nonce
-from payasync.middleware.observe import observe, teller
-from payasync.middleware.quota import Quota
-from payasync.middleware.retry import retry
-from payasync.middleware.sign import sign
 from payasync.operations import custom
 from payasync.profile import Profile
 from payasync.requests import Request, invalid
@@ -32,44 +24,14 @@ from payasync.resources.sending import NOTHING
 from payasync.resources.subscriptions import Subscriptions
 from payasync.responses import Response
 from payasync.sandbox_profile import PROFILE as SANDBOX
-from payasync.secret import Secret
 from payasync.settings import RetryPolicy, Timeouts
-from payasync.transport import PoolSettings, Transport
+from payasync.wiring import Setup, transport
+from payasync.transport import Transport
 
 if TYPE_CHECKING:
     import aiohttp
 
 R = TypeVar("R", bound=Response)
-
-ENVIRONMENT: Final = "environment"
-"""The `proxy` that asks for the one in the environment."""
-
-
-@frozen(kw_only=True)
-class _Setup:
-    """What makes one session differ from another that shares its connections."""
-
-    credentials: Credentials
-    profile: Profile
-    timeouts: Timeouts
-    retry: RetryPolicy
-    middleware: tuple[Layer, ...]
-    on_event: Callable[[Event], None] | None = field(repr=False)
-
-    def way(self, transport: Send) -> Send:
-        """Return the way of a call: each layer wraps those below it."""
-        tell = teller(self.on_event)
-        return chain(
-            [
-                retry(self.retry, Quota(self.retry.quota), tell),
-                *self.middleware,
-                nonce,
-                sign(self.credentials.signing_key),
-                authorize(self.credentials.secret_key),
-                observe(tell),
-            ],
-            transport,
-        )
 
 
 class Session:
@@ -114,22 +76,7 @@ class Session:
         max_connections: int = 100,
         max_response_bytes: int = 1 << 20,
     ) -> None:
-        url = _address(base_url, profile)
-        _check_kinds(credentials=(credentials, Credentials), profile=(profile, Profile))
-        _check_kinds(timeouts=(timeouts, Timeouts), retry=(retry, RetryPolicy))
-        _check_counts(max_connections=max_connections, max_response_bytes=max_response_bytes)
-        transport = Transport(
-            url,
-            pools=PoolSettings(
-                tls=None if tls is None else verifying(tls),
-                trust_env=proxy == ENVIRONMENT,
-                max_connections=max_connections,
-            ),
-            proxy=None if proxy in {None, ENVIRONMENT} else Secret(proxy_url(proxy)),
-            max_response_bytes=max_response_bytes,
-            http=http,
-        )
-        setup = _Setup(
+        setup = Setup(
             credentials=credentials,
             profile=profile,
             timeouts=timeouts,
@@ -137,11 +84,18 @@ class Session:
             middleware=tuple(middleware),
             on_event=on_event,
         )
-        self._wire(setup, transport, set(), owner=True)
+        way_out = transport(
+            base_url,
+            profile,
+            http=http,
+            tls=tls,
+            proxy=proxy,
+            max_connections=max_connections,
+            max_response_bytes=max_response_bytes,
+        )
+        self._wire(setup, way_out, set(), owner=True)
 
-    def _wire(
-        self, setup: _Setup, transport: Transport, flights: set[asyncio.Task[Any] | None], *, owner: bool
-    ) -> None:
+    def _wire(self, setup: Setup, transport: Transport, flights: set[asyncio.Task[Any] | None], *, owner: bool) -> None:
         self._setup = setup
         self._transport = transport
         self._flights = flights
@@ -229,7 +183,7 @@ class Session:
         task = asyncio.current_task()
         self._flights.add(task)
         try:
-            return await self._way(evolve(call, timeouts=_bounded(self._setup.timeouts, seconds)))
+            return await self._way(evolve(call, timeouts=self._setup.times(seconds)))
         finally:
             self._flights.discard(task)
 
@@ -241,7 +195,6 @@ class Session:
         """
         timeouts = self._setup.timeouts if timeouts is None else timeouts
         retry = self._setup.retry if retry is None else retry
-        _check_kinds(timeouts=(timeouts, Timeouts), retry=(retry, RetryPolicy))
         return self._copy(evolve(self._setup, timeouts=timeouts, retry=retry))
 
     def for_merchant(self, credentials: Credentials) -> Self:
@@ -250,10 +203,9 @@ class Session:
         Raises:
             ConfigurationError: A value of another type.
         """
-        _check_kinds(credentials=(credentials, Credentials))
         return self._copy(evolve(self._setup, credentials=credentials))
 
-    def _copy(self, setup: _Setup) -> Self:
+    def _copy(self, setup: Setup) -> Self:
         copy = object.__new__(type(self))
         copy._wire(setup, self._transport, self._flights, owner=False)
         return copy
@@ -286,40 +238,7 @@ class Session:
         return f"<Session {self._transport.base!r} for {self._setup.credentials.merchant_id!r}, {state}>"
 
 
-def _address(given: str, profile: Profile) -> Any:
-    url = base_url(given)
-    if isinstance(profile, Profile) and profile.name == SANDBOX.name and not is_loopback(url):
-        raise ConfigurationError(
-            f"profile is the sandbox's own, and {given!r} is not on this machine: its answers are not the "
-            "service's; write a profile of the service",
-            field="profile",
-        )
-    return url
-
-
 def _profile(given: str | None) -> Profile:
     if given is None:
         return Profile()
     return SANDBOX if given.strip() == "sandbox" else Profile.from_file(given.strip())
-
-
-def _bounded(timeouts: Timeouts, seconds: float | None) -> Timeouts:
-    if seconds is None:
-        return timeouts
-    try:
-        return evolve(timeouts, total=seconds)
-    except ConfigurationError:
-        pass
-    raise invalid("timeout", "a number of seconds above 0", seconds)
-
-
-def _check_kinds(**given: tuple[object, type]) -> None:
-    for name, (value, kind) in given.items():
-        if not isinstance(value, kind):
-            raise ConfigurationError(f"{name} must be a {kind.__name__}, not {value!r}", field=name)
-
-
-def _check_counts(**given: int) -> None:
-    for name, value in given.items():
-        if type(value) is not int or value < 1:
-            raise ConfigurationError(f"{name} must be an integer of 1 or more, not {value!r}", field=name)

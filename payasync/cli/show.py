@@ -105,8 +105,8 @@ class Screen:
 
     def closed(self, truth: Mapping[str, str], seconds: float) -> None:
         """Show what the ledger holds at the end."""
-        facts = " · ".join(f"{name} {value}" for name, value in truth.items())
-        words = Text.assemble(("✓ every answer agrees with the ledger", "bold green"), f"\n{facts} · {seconds * 1000:.0f} ms")
+        facts = [*(f"{name} {value}" for name, value in truth.items()), f"{seconds * 1000:.0f} ms"]
+        words = Text.assemble(("✓ every answer agrees with the ledger", "bold green"), f"\n{' · '.join(facts)}")
         self._console.print()
         self._console.print(Panel(words, border_style="green", expand=False, padding=(0, 2)))
 

@@ -1,0 +1,1 @@
+"""What payasync costs beside aiohttp written by hand: `nox -s bench`."""

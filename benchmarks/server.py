@@ -1,0 +1,44 @@
+"""A static JSON server, as cheap as asyncio allows, so that the clients are what is measured."""
+
+import asyncio
+import os
+import sys
+
+ANSWER = b'{"code":"OK","redirectUrl":"https://pay.example.com/gateway/1","status":"PENDING"}'
+REPLY = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(ANSWER), ANSWER)
+
+
+class Static(asyncio.Protocol):
+    """Answers each whole request with the same bytes."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the way back."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._received = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        """Answer as many requests as have come whole."""
+        self._received += data
+        while (end := self._received.find(b"\r\n\r\n")) >= 0:
+            head = bytes(self._received[:end]).lower()
+            length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0] or 0)
+            if len(self._received) < end + 4 + length:
+                return
+            del self._received[: end + 4 + length]
+            self._transport.write(REPLY)
+
+
+async def serve() -> None:
+    """Print the port, and serve until the standard input ends."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Static, "127.0.0.1", 0, backlog=2048)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await loop.run_in_executor(None, sys.stdin.read)
+    server.close()
+
+
+if __name__ == "__main__":
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(range(os.cpu_count() or 1))})
+    asyncio.run(serve())

@@ -1,0 +1,125 @@
+"""What a session is made of: its settings, checked, and the way that a call takes through them."""
+
+import ssl
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from attrs import evolve, field, frozen
+
+from payasync.addresses import base_url, is_loopback, proxy_url, verifying
+from payasync.calls import Layer, Send
+from payasync.credentials import Credentials
+from payasync.errors import ConfigurationError
+from payasync.events import Event
+from payasync.middleware.authorize import authorize
+from payasync.middleware.chain import chain
+from payasync.middleware.nonce import nonce
+from payasync.middleware.observe import observe, teller
+from payasync.middleware.quota import Quota
+from payasync.middleware.retry import retry
+from payasync.middleware.sign import sign
+from payasync.profile import Profile
+from payasync.requests import invalid
+from payasync.sandbox_profile import PROFILE as SANDBOX
+from payasync.secret import Secret
+from payasync.settings import RetryPolicy, Timeouts
+from payasync.transport import PoolSettings, Transport
+
+if TYPE_CHECKING:
+    import aiohttp
+
+ENVIRONMENT: Final = "environment"
+"""The `proxy` that asks for the one in the environment."""
+
+
+@frozen(kw_only=True)
+class Setup:
+    """What makes one session differ from another that shares its connections.
+
+    Raises:
+        ConfigurationError: A setting of another type.
+    """
+
+    credentials: Credentials
+    profile: Profile
+    timeouts: Timeouts
+    retry: RetryPolicy
+    middleware: tuple[Layer, ...]
+    on_event: Callable[[Event], None] | None = field(repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        kinds = {"credentials": Credentials, "profile": Profile, "timeouts": Timeouts, "retry": RetryPolicy}
+        for name, kind in kinds.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                raise ConfigurationError(f"{name} must be a {kind.__name__}, not {value!r}", field=name)
+        for name, each in (*(("middleware", layer) for layer in self.middleware), ("on_event", self.on_event)):
+            if each is not None and not callable(each):
+                raise ConfigurationError(f"{name} must be callable, not {each!r}", field=name)
+
+    def way(self, transport: Send) -> Send:
+        """Return the way of a call: each layer wraps those below it."""
+        tell = teller(self.on_event)
+        return chain(
+            [
+                retry(self.retry, Quota(self.retry.quota), tell),
+                *self.middleware,
+                nonce,
+                sign(self.credentials.signing_key),
+                authorize(self.credentials.secret_key),
+                observe(tell),
+            ],
+            transport,
+        )
+
+    def times(self, seconds: float | None) -> Timeouts:
+        """Return the times of one call, whose own total goes before the session's.
+
+        Raises:
+            InvalidArgumentError: It is no number of seconds above 0.
+        """
+        if seconds is None:
+            return self.timeouts
+        try:
+            return evolve(self.timeouts, total=seconds)
+        except ConfigurationError:
+            pass
+        raise invalid("timeout", "a number of seconds above 0", seconds)
+
+
+def transport(
+    address: str,
+    profile: Profile,
+    *,
+    http: "aiohttp.ClientSession | None",
+    tls: ssl.SSLContext | None,
+    proxy: str | None,
+    max_connections: int,
+    max_response_bytes: int,
+) -> Transport:
+    """Return the transport for these settings; it opens nothing yet.
+
+    Raises:
+        ConfigurationError: A setting that is wrong, or that would not be safe.
+    """
+    url = base_url(address)
+    if profile.name == SANDBOX.name and not is_loopback(url):
+        raise ConfigurationError(
+            f"profile is the sandbox's own, and {address!r} is not on this machine: its answers are not the "
+            "service's; write a profile of the service",
+            field="profile",
+        )
+    for name, value in (("max_connections", max_connections), ("max_response_bytes", max_response_bytes)):
+        if type(value) is not int or value < 1:
+            raise ConfigurationError(f"{name} must be an integer of 1 or more, not {value!r}", field=name)
+    return Transport(
+        url,
+        pools=PoolSettings(
+            tls=None if tls is None else verifying(tls),
+            trust_env=proxy == ENVIRONMENT,
+            max_connections=max_connections,
+        ),
+        proxy=None if proxy in {None, ENVIRONMENT} else Secret(proxy_url(proxy)),
+        max_response_bytes=max_response_bytes,
+        http=http,
+    )
