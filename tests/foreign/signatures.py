@@ -1,0 +1,67 @@
+"""Signatures recomputed from the bytes received, by the `openssl` program: a second opinion on every algorithm.
+
+The rule for the text is the one that is checked, written down once more: `name=value` in the order of the names,
+joined by `&`, without `sign` and without empty values.
+"""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from tests.foreign.recorder import Request
+
+OPENSSL: Final = "openssl"
+
+
+def fields(request: Request) -> dict[str, Any]:
+    """Return the fields of a request: of its JSON body, or else of its query."""
+    if request.body:
+        document: dict[str, Any] = json.loads(request.body)
+        return document
+    return dict(parse_qsl(urlsplit(request.target).query, keep_blank_values=True, strict_parsing=True))
+
+
+def signed_text(sent: Mapping[str, Any]) -> str:
+    """Return the text that is signed."""
+    return "&".join(f"{name}={sent[name]}" for name in sorted(sent) if name != "sign" and sent[name] != "")
+
+
+def hmac_sha256(text: str, key: str) -> str:
+    """Return the HMAC of a text in hex."""
+    return _run("dgst", "-sha256", "-mac", "HMAC", "-macopt", f"hexkey:{key.encode().hex()}", "-r", of=text)
+
+
+def md5(text: str) -> str:
+    """Return the MD5 of a text in hex."""
+    return _run("dgst", "-md5", "-r", of=text)
+
+
+def rsa_sha256_verifies(text: str, signature: bytes, public_key: Path, scratch: Path) -> bool:
+    """Return whether a signature is that of the text.
+
+    Args:
+        text: What was signed.
+        signature: Its bytes.
+        public_key: A PEM file.
+        scratch: A file to write the signature to.
+    """
+    scratch.write_bytes(signature)
+    command = [OPENSSL, "dgst", "-sha256", "-verify", str(public_key), "-signature", str(scratch)]
+    return subprocess.run(command, input=text.encode(), capture_output=True, check=False).returncode == 0
+
+
+def rsa_keys(folder: Path, bits: int = 2048) -> tuple[Path, Path]:
+    """Return PEM files of a new private key (PKCS #8) and its public one."""
+    private, public = folder / "private.pem", folder / "public.pem"
+    _run("genpkey", "-quiet", "-algorithm", "RSA", "-pkeyopt", f"rsa_keygen_bits:{bits}", "-out", str(private))
+    _run("pkey", "-in", str(private), "-pubout", "-out", str(public))
+    return private, public
+
+
+def _run(*arguments: str, of: str = "") -> str:
+    """Return the first word that the program prints."""
+    done = subprocess.run([OPENSSL, *arguments], input=of.encode(), capture_output=True, check=True)
+    return next(iter(done.stdout.decode().split()), "")

@@ -1,0 +1,158 @@
+"""Pools: bound to the process and the event loop, and gone with them."""
+
+import asyncio
+import gc
+import json
+import ssl
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from payasync import Credentials, Profile, Session
+from tests.foreign.certificates import authority, server_tls, trusting_tls
+from tests.foreign.recorder import Recorder
+
+PROGRAM = Path(__file__).with_name("program.py")
+
+
+def session(service: Recorder, tls: ssl.SSLContext | None = None, **settings: Any) -> Session:
+    """Return a session with a recorder."""
+    return Session(
+        service.url, credentials=Credentials("M1", secret_key="sk_test"), profile=Profile(), tls=tls, **settings
+    )
+
+
+async def create(pay: Session, amount: int = 1) -> None:
+    """Make one payment."""
+    await pay.payments.create(amount=amount, currency="USD")
+
+
+def amounts(service: Recorder) -> list[int]:
+    """Return the amount of each request, in the order of arrival."""
+    return [json.loads(request.body)["amount"] for request in service.requests]
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_one_session_serves_loops_and_a_fork(scheme: str, tmp_path: Path) -> None:
+    """Each call of one session, over loops and a fork, is delivered exactly once; the parent's connection lives on."""
+    trusted = tmp_path / "authority.pem"
+    authority().cert_pem.write_to_path(str(trusted))
+    tls = server_tls() if scheme == "https" else None
+    arguments = [str(trusted)] if tls else []
+
+    with Recorder(tls=tls) as service:
+        command = [sys.executable, "-X", "dev", "-W", "error", str(PROGRAM), service.url, *arguments]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (0, "") == (ended.returncode, errors(ended.stderr))
+    assert [1, 2, 3, 4, 5, 6, 7] == amounts(service)
+    assert [1, 2, 3, 4, 5, 4, 4] == [request.connection for request in service.requests]
+
+
+def errors(output: str) -> str:
+    """Return what was said on the way out, but for the debug mode's word of slow steps."""
+    return "\n".join(line for line in output.splitlines() if not line.startswith("Executing "))
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_dead_loop_leaves_no_socket_open(scheme: str) -> None:
+    """Of a loop that was closed without courtesy the raw sockets are closed; asyncio alone warns of its transport."""
+    server, client = (server_tls(), trusting_tls()) if scheme == "https" else (None, None)
+    with Recorder(tls=server) as service, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        pay = session(service, client)
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(create(pay, 1))
+        sockets = [each for pool in pay._transport._pools._pools.values() for each in pool._sockets]
+        loop.close()
+        still_open = [each.fileno() >= 0 for each in sockets]
+        asyncio.run(create(pay, 2))
+        closed = [each.fileno() < 0 for each in sockets]
+        gc.collect()
+
+    assert [1, 2] == amounts(service)
+    assert ([True], [True]) == (still_open, closed)
+    assert {"unclosed transport"} == {str(each.message).partition(" <")[0] for each in caught}
+
+
+def test_asyncio_run_closes_its_pool() -> None:
+    """A loop that `asyncio.run` ends closes its connections, and nothing warns, though nobody closed the session."""
+    with Recorder() as service:
+        pay = session(service)
+        for amount in (1, 2, 3):
+            asyncio.run(create(pay, amount))
+        sockets = [each for pool in pay._transport._pools._pools.values() for each in pool._sockets]
+        gc.collect()
+
+    assert [1, 2, 3] == amounts(service)
+    assert [] == [each for each in sockets if each.fileno() >= 0]
+
+
+def test_two_living_loops_have_a_pool_each() -> None:
+    """A session used by loops in two threads at once shares no connection between them; closing closes both."""
+    with Recorder() as service:
+        pay = session(service)
+        first_paid, may_end = threading.Event(), threading.Event()
+
+        def other_thread() -> None:
+            async def pay_and_stay() -> None:
+                await create(pay, 1)
+                first_paid.set()
+                await asyncio.to_thread(may_end.wait, 30)
+
+            asyncio.run(pay_and_stay())
+
+        thread = threading.Thread(target=other_thread)
+        thread.start()
+        first_paid.wait(30)
+
+        async def pay_and_close() -> None:
+            await create(pay, 2)
+            await pay.aclose()
+
+        asyncio.run(pay_and_close())
+        may_end.set()
+        thread.join(30)
+
+    assert [1, 2] == amounts(service)
+    assert 2 == len(service.connections)
+
+
+async def test_a_closed_guard_makes_way_for_a_new_pool() -> None:
+    """Where a loop ends its async generators and runs on, the next call opens a new pool."""
+    with Recorder() as service:
+        async with session(service) as pay:
+            await create(pay, 1)
+            await asyncio.get_running_loop().shutdown_asyncgens()
+            with warnings.catch_warnings():
+                # asyncio says that a generator began after the end of all: that is what this test is about.
+                warnings.simplefilter("ignore", ResourceWarning)
+                await create(pay, 2)
+
+    assert [1, 2] == amounts(service)
+
+
+async def test_writes_do_not_share_connections_with_reads() -> None:
+    """Writes and reads have pools of their own: a write reuses only what idled shortly."""
+    with Recorder() as service:
+        async with session(service) as pay:
+            await create(pay)
+            await pay.request("GET", "/bill", read=True)
+            await create(pay)
+
+    assert [1, 2, 1] == [request.connection for request in service.requests]
+
+
+async def test_connections_are_bounded() -> None:
+    """At most `max_connections` are open for writes, however many calls there are at once."""
+    with Recorder() as service:
+        async with session(service, max_connections=3) as pay:
+            await asyncio.gather(*(create(pay) for _ in range(30)))
+
+    assert 30 == len(service.requests)
+    assert 3 >= len(service.connections)
