@@ -22,7 +22,7 @@ def base_url(given: object) -> URL:
     if url is None or url.scheme not in _HTTP or not url.host:
         raise _refused(given, "must be an absolute URL, such as https://pay.example.com")
     if url.user is not None or url.password is not None:
-        raise _refused("(not shown)", "must not hold a user or a password: keys belong into Credentials")
+        raise _refused(given, "must not hold a user or a password: keys belong into Credentials")
     if url.raw_query_string or url.raw_fragment or "?" in str(given) or "#" in str(given):
         raise _refused(given, "must not hold a query or a fragment")
     if url.scheme == "http" and not is_loopback(url):
@@ -41,7 +41,8 @@ def _parsed(given: object) -> URL | None:
 
 
 def _refused(given: object, why: str) -> ConfigurationError:
-    return ConfigurationError(f"base_url {why}; it is {given!r}", field="base_url")
+    shown = "" if {"@", "?", "#"}.intersection(str(given)) else f"; it is {given!r}"  # a key may stand there
+    return ConfigurationError(f"base_url {why}{shown}", field="base_url")
 
 
 def is_loopback(url: URL) -> bool:

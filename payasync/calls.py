@@ -45,7 +45,7 @@ class Call:
     deadline: float = float("inf")
     attempt: int = 1
 
-    def with_fields(self, **fields: Any) -> Self:
+    def with_fields(self, /, **fields: Any) -> Self:
         """Return the call with further fields, by their wire names."""
         return evolve(self, fields={**self.fields, **fields})
 

@@ -1,6 +1,6 @@
 """Names and places: a request becomes a call by the profile, and a call becomes bytes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from typing import Any, Final
 from urllib.parse import quote
@@ -16,7 +16,7 @@ from payasync.credentials import Credentials
 from payasync.errors import InvalidArgumentError, PayasyncError
 from payasync.operations import QUERY_PAYMENT, QUERY_REFUND, Operation
 from payasync.profile import MERCHANT, SIGNING, Profile, is_header, not_configured
-from payasync.requests import Request, invalid
+from payasync.requests import Request, check_object, invalid
 from payasync.responses import Response
 from payasync.shapes import Parameter
 
@@ -70,9 +70,10 @@ class Codec:
         Raises:
             InvalidArgumentError: A field that cannot be sent, or that only the session may set.
         """
-        if found := documents.flaw(given):
-            raise invalid("fields", f"a mapping of names to JSON values, without {found}", given)
-        complete = self._completed(operation, {}, given)
+        check_object("fields", given)
+        if signed:
+            _check_free("fields", given, SIGNING)
+        complete = self._completed(operation, {}, documents.plain(given))
         return Call(operation=operation, profile=self._profile, fields=complete, bearer=bearer, signed=signed)
 
     def _call(
@@ -99,10 +100,7 @@ class Codec:
     def _completed(self, operation: Operation, given: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
         """Return all fields: what the caller gives goes before the profile's constants."""
         own = {MERCHANT: self._merchant_id} if operation.name in self._profile.merchant else {}
-        taken = {*given, *own, *(SIGNING if operation.name in self._profile.signed else ())}
-        if clash := taken.intersection(extra):
-            names = ", ".join(sorted(clash))
-            raise invalid("extra", f"free of {names}, which an argument or payasync itself sets", sorted(clash))
+        _check_free("extra", extra, [*given, *own, *(SIGNING if operation.name in self._profile.signed else ())])
         constants = self._profile.constants
         return {**own, **constants.get("*", {}), **constants.get(operation.name, {}), **given, **extra}
 
@@ -111,6 +109,11 @@ class Codec:
         if writer is None:
             writer = self._writers[kind] = _writer(kind, self._profile, self._converter)
         return writer
+
+
+def _check_free(argument: str, given: Mapping[str, Any], taken: Iterable[str]) -> None:
+    if clash := sorted(given.keys() & set(taken)):
+        raise invalid(argument, f"free of {', '.join(clash)}, which an argument or payasync itself sets", clash)
 
 
 def _open_parameter(point: str) -> Parameter:

@@ -9,7 +9,6 @@ import orjson
 from payasync.absent import ABSENT
 
 MAX_DEPTH: Final = 32
-_INT64: Final = range(-(2**63), 2**64)
 
 
 def dumps(value: object) -> bytes:
@@ -54,8 +53,8 @@ def flaw(value: object, left: int = MAX_DEPTH) -> str | None:
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, int):
-        return None if value in _INT64 else "an integer beyond 64 bits"
-    if isinstance(value, float):
+        return None if -(2**63) <= value < 2**64 else "an integer beyond 64 bits"
+    if type(value) is float:  # orjson takes no subclass of it
         return None if math.isfinite(value) else "a number that is not finite"
     if isinstance(value, Mapping | list | tuple):
         return _inner_flaw(value, left)

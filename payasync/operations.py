@@ -7,6 +7,7 @@ of 6 to 10 it says nothing. A profile starts from here, and may say more.
 import enum
 import re
 from typing import Final
+from urllib.parse import unquote
 
 from attrs import frozen
 
@@ -116,7 +117,7 @@ def custom(method: str, path: str, *, read: bool) -> Operation:
             rule="an HTTP method in capitals",
             value=method,
         )
-    if not isinstance(path, str) or not _PATH.fullmatch(path) or {".", ".."}.intersection(path.split("/")):
+    if not isinstance(path, str) or not _PATH.fullmatch(path) or {".", ".."}.intersection(unquote(path).split("/")):
         raise InvalidArgumentError(
             f"path must be a path below the base URL, such as /payment/bill, not {path!r}",
             field="path",

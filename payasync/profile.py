@@ -35,6 +35,20 @@ SIGNING: Final = (NONCE, SIGN)
 RESERVED: Final = frozenset({MERCHANT, *SIGNING})
 """Wire names that only payasync itself may set."""
 
+OWN_HEADERS: Final = frozenset(
+    {
+        "accept-encoding",
+        "authorization",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "host",
+        "transfer-encoding",
+    }
+)
+"""Headers that a profile cannot set: they say how the request is sent, and who sends it."""
+
 OPEN_FIELDS: Final = {
     "return_url": "the wire name of the return URL",
     "frequency": "the wire name of a subscription's billing frequency",
@@ -127,6 +141,8 @@ class Profile:
         for name, value in self.headers.items():
             if not is_header(name, value):
                 raise ConfigurationError(f"headers: {name!r} must be of visible ASCII characters", field="headers")
+            if name.lower() in OWN_HEADERS:
+                raise ConfigurationError(f"headers must not set {name}: payasync does", field="headers")
         if not _compiles(self.identifier):
             raise ConfigurationError(f"identifier is no regular expression: {self.identifier!r}", field="identifier")
 

@@ -1,21 +1,21 @@
 """A profile's TOML form, read strictly: a key that does not exist is an error, and nothing is converted."""
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import cattrs
-from cattrs.strategies import configure_union_passthrough
 
 from payasync.errors import ConfigurationError
 from payasync.profile import Profile
 from payasync.shapes import Parameter
 from payasync.signing import SignatureScheme, SortedPairs
-from payasync.structuring import strict_converter
+from payasync.structuring import complaints, strict_converter
 
+_LINE: Final = re.compile(r"at line (\d+)")
 _CONVERTER: Final = strict_converter(forbid_extra_keys=True)
-configure_union_passthrough(str | int, _CONVERTER)
 _CONVERTER.register_structure_hook(SignatureScheme | None, lambda value, _: _CONVERTER.structure(value, SortedPairs))
 _CONVERTER.register_structure_hook(Parameter | None, lambda value, _: _CONVERTER.structure(value, Parameter))
 
@@ -47,7 +47,8 @@ def read_text(text: str, where: str = "profile") -> Profile:
         why = str(error)
     else:
         return _structured(_arguments(tables, where), where)
-    raise ConfigurationError(f"{where} is not TOML: {why}", field="profile")
+    line = _LINE.search(why)
+    raise ConfigurationError(f"{where} is not TOML: {why}", field="profile", line=int(line[1]) if line else None)
 
 
 def _arguments(tables: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -56,7 +57,9 @@ def _arguments(tables: Mapping[str, Any], where: str) -> dict[str, Any]:
     status = arguments.pop("status", {})
     for reserved in ("payment_status", "refund_status"):
         if reserved in arguments:
-            raise ConfigurationError(f"{where}: {reserved} is written [status.{reserved.removesuffix('_status')}]")
+            raise ConfigurationError(
+                f"{where}: {reserved} is written [status.{reserved.removesuffix('_status')}]", field=reserved
+            )
     if not isinstance(status, dict) or set(status) - {"payment", "refund"}:
         raise ConfigurationError(f"{where}: status must hold [status.payment] and [status.refund] only", field="status")
     return arguments | {f"{thing}_status": parameter for thing, parameter in status.items()}
@@ -65,11 +68,9 @@ def _arguments(tables: Mapping[str, Any], where: str) -> dict[str, Any]:
 def _structured(arguments: Mapping[str, Any], where: str) -> Profile:
     try:
         return _CONVERTER.structure(arguments, Profile)
-    except ConfigurationError:
-        raise
     except cattrs.BaseValidationError as error:
         ours = _ours(error)
-        why = "; ".join(cattrs.transform_error(error, path=where))
+        why = complaints(error, where)
     if ours is not None:
         raise ours
     raise ConfigurationError(why, field="profile")

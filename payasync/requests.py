@@ -20,12 +20,21 @@ Check = Callable[[Any, "Attribute[Any]", Any], None]
 MAX_AMOUNT: Final = 2**53 - 1
 """The greatest integer that every JSON reader keeps exact."""
 
-_URL: Final = re.compile(r"https?://(?:[^\s/?#@]*@)?(?:\[[0-9A-Fa-f:.]+\]|[^\s/?#@:\[\]]+)(?::\d{1,5})?(?:[/?#]\S*)?")
+_URL: Final = re.compile(
+    r"(?i:https?)://(?:[^\s/?#@]*@)?(?:\[[0-9A-Fa-f:.]+\]|[^\s/?#@:\[\]]+)(?::\d{1,5})?(?:[/?#]\S*)?"
+)
 
 
 def invalid(name: str, rule: str, value: object) -> InvalidArgumentError:
     """Return the error for a bad argument: it names the field, the rule and the value."""
-    return InvalidArgumentError(f"{name} must be {rule}, not {reprlib.repr(value)}", field=name, rule=rule, value=value)
+    return InvalidArgumentError(f"{name} must be {rule}, not {_shown(value)}", field=name, rule=rule, value=value)
+
+
+def _shown(value: object) -> str:
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # it holds an integer of more digits than Python writes
+        return f"this {type(value).__name__}, which is too long to show"
 
 
 def an_amount(_: object, attribute: "Attribute[Any]", value: object) -> None:
@@ -60,10 +69,19 @@ def a_date(_: object, attribute: "Attribute[Any]", value: object) -> None:
 
 def an_object(_: object, attribute: "Attribute[Any]", value: object) -> None:
     """Check a mapping that can be sent as a JSON object."""
+    check_object(attribute.name, value)
+
+
+def check_object(name: str, value: object) -> None:
+    """Refuse what cannot be sent as a JSON object.
+
+    Raises:
+        InvalidArgumentError: The argument, the rule and the value.
+    """
     if not isinstance(value, Mapping):
-        raise invalid(attribute.name, "a mapping of names to JSON values", value)
+        raise invalid(name, "a mapping of names to JSON values", value)
     if found := flaw(value):
-        raise invalid(attribute.name, f"a mapping of names to JSON values, without {found}", value)
+        raise invalid(name, f"a mapping of names to JSON values, without {found}", value)
 
 
 def taken(value: Any) -> Any:
@@ -99,4 +117,4 @@ class Request(Generic[R_co]):
         """The number that the call is about, where it has one."""
         name = self.operation.reference
         value = getattr(self, name, ABSENT) if name else ABSENT
-        return None if value is ABSENT else str(value)
+        return None if value is ABSENT else str.__str__(value)  # of a `str` Enum its value, as it is sent

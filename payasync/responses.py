@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self, TypeVar
 
-import cattrs
 from attrs import field, fields, frozen
 from multidict import CIMultiDict
 
@@ -13,7 +12,7 @@ from payasync.documents import at
 from payasync.errors import InvalidArgumentError
 from payasync.profile import not_configured
 from payasync.shapes import AnswerShape, States
-from payasync.structuring import STRICT
+from payasync.structuring import STRICT, complaints
 
 T = TypeVar("T")
 
@@ -92,10 +91,9 @@ class Response:
         try:
             return STRICT.structure(self.data, kind)
         except Exception as error:  # noqa: BLE001 - whatever a hook of the class raises, it does not fit
-            why = "; ".join(cattrs.transform_error(error, path="data"))
-        raise InvalidArgumentError(
-            f"the answer does not fit {kind.__name__}: {why}", field=kind.__name__, rule="fits the answer's data"
-        )
+            why = complaints(error, "data")
+        name = getattr(kind, "__name__", str(kind))
+        raise InvalidArgumentError(f"the answer does not fit {name}: {why}", field=name, rule="fits the answer's data")
 
     @property
     def state(self) -> str | None:

@@ -25,8 +25,8 @@ from payasync.resources.subscriptions import Subscriptions
 from payasync.responses import Response
 from payasync.sandbox_profile import PROFILE as SANDBOX
 from payasync.settings import RetryPolicy, Timeouts
-from payasync.wiring import Setup, transport
 from payasync.transport import Transport
+from payasync.wiring import Setup, transport
 
 if TYPE_CHECKING:
     import aiohttp

@@ -1,6 +1,6 @@
 """How a session behaves: times and retries, as frozen values."""
 
-import math
+import sys
 from typing import Any
 
 from attrs import Attribute, field, frozen
@@ -8,9 +8,9 @@ from attrs import Attribute, field, frozen
 from payasync.errors import ConfigurationError
 
 
-def _seconds(instance: object, attribute: "Attribute[Any]", value: object) -> None:
+def _seconds(instance: object, attribute: "Attribute[Any]", value: Any) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value <= 0:  # type: ignore[arg-type, operator] # a number by now
+    if not number or not 0 < value <= sys.float_info.max:
         raise _wrong(instance, attribute, "a number of seconds above 0", value)
 
 

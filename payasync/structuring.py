@@ -1,9 +1,14 @@
 """Strict structuring with cattrs: a value must already be of the type that a class asks for."""
 
+from collections.abc import Sequence
 from datetime import date, datetime
-from typing import Any, Final
+from typing import Any, Final, get_args, get_origin
 
-from cattrs import Converter
+from attrs import fields
+from cattrs import Converter, transform_error
+from cattrs.cols import list_structure_factory
+from cattrs.errors import ForbiddenExtraKeysError
+from cattrs.strategies import configure_union_passthrough
 
 
 def _exactly(kind: type) -> Any:
@@ -30,15 +35,54 @@ def _dated(kind: type[date]) -> Any:
     return hook
 
 
+_LISTS: Final[dict[Any, Any]] = {list: list, tuple: tuple, set: set, frozenset: frozenset, Sequence: tuple}
+"""What a JSON array can become."""
+
+
+def _is_list(kind: Any) -> bool:
+    return (get_origin(kind) or kind) in _LISTS and get_args(kind)[1:] in {(), (...,)}
+
+
+def _listed(kind: Any, converter: Converter) -> Any:
+    make = _LISTS[get_origin(kind) or kind]
+    whole: Any = list[(*get_args(kind), Any)[0]]  # type: ignore[misc] # known only now
+    structure = list_structure_factory(whole, converter)
+
+    def hook(value: object, _: object) -> Any:
+        if not isinstance(value, list | tuple):  # cattrs would take a text for a list of its letters
+            raise TypeError(f"expected a list, got {type(value).__name__}")
+        return make(structure(value, whole))
+
+    return hook
+
+
 def strict_converter(**options: Any) -> Converter:
     """Return a converter that never turns a value of one type into another."""
     converter = Converter(**options)
-    for kind in (str, int, bool):
+    for kind in (str, int, bool, bytes):
         converter.register_structure_hook(kind, _exactly(kind))
     converter.register_structure_hook(float, _number)
     converter.register_structure_hook(date, _dated(date))
     converter.register_structure_hook(datetime, _dated(datetime))
+    converter.register_structure_hook_factory(_is_list, _listed)
+    configure_union_passthrough(str | int | float | None, converter)
     return converter
 
 
 STRICT: Final = strict_converter()
+
+
+def complaints(error: Exception, path: str) -> str:
+    """Return what does not fit, and where, in the words of the hooks above."""
+    return "; ".join(transform_error(error, path=path, format_exception=_words))
+
+
+def _words(error: BaseException, _: type | None) -> str:
+    if isinstance(error, ForbiddenExtraKeysError):
+        known = ", ".join(each.name for each in fields(error.cl))
+        return f"knows no {', '.join(sorted(error.extra_fields))}; allowed are {known}"
+    if isinstance(error, KeyError):
+        return "is missing"
+    if isinstance(error, AttributeError):  # cattrs asked something else for its names
+        return "expected an object"
+    return str(error) or type(error).__name__

@@ -31,7 +31,7 @@ NOT_LOADED: Final = {
 
 PUBLIC: Final = [
     "ABSENT",
-    "Absent",
+    "OPERATIONS",
     "Accept",
     "AnswerShape",
     "Attempted",
@@ -50,10 +50,14 @@ PUBLIC: Final = [
     "IntentConflictError",
     "InvalidArgumentError",
     "InvalidSignatureError",
+    "Layer",
     "NoAnswerError",
+    "NoAnswerTimeoutError",
     "NotConfiguredError",
     "NotSentError",
+    "NotSentTimeoutError",
     "NotificationShape",
+    "Operation",
     "OrderResponse",
     "OutcomeUnknownError",
     "Parameter",
@@ -68,6 +72,7 @@ PUBLIC: Final = [
     "Recovery",
     "RefundResponse",
     "Reply",
+    "Request",
     "Response",
     "ResultCodes",
     "RetryPolicy",
@@ -160,8 +165,8 @@ def test_public_names_are_pinned() -> None:
 
 
 def test_public_names_are_sorted() -> None:
-    """A list that is sorted has one place for a name."""
-    assert sorted(PUBLIC) == PUBLIC
+    """A list that is sorted has one place for a name: constants come first, as the linter has it."""
+    assert sorted(PUBLIC, key=lambda name: (not name.isupper(), name)) == PUBLIC
 
 
 def test_public_names_are_importable() -> None:

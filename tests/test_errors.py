@@ -46,7 +46,7 @@ TREE: Final[dict[type[PayasyncError], tuple[type[BaseException], ...]]] = {
     IntentConflictError: (PayasyncError,),
     SessionClosedError: (PayasyncError,),
 }
-TIMEOUTS: Final = {NotSentTimeoutError, NoAnswerTimeoutError, WaitTimeoutError}
+TIMEOUTS: Final[set[type[PayasyncError]]] = {NotSentTimeoutError, NoAnswerTimeoutError, WaitTimeoutError}
 SENT: Final[dict[type[PayasyncError], bool | None]] = {
     PayasyncError: False,
     ConfigurationError: False,
@@ -83,10 +83,8 @@ OWN: Final[dict[type[PayasyncError], dict[str, Any]]] = {
 COPIES: Final[dict[str, Callable[[PayasyncError], PayasyncError]]] = {
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
-    **{
-        f"pickle {protocol}": lambda error, protocol=protocol: pickle.loads(pickle.dumps(error, protocol))  # noqa: S301
-        for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
-    },
+    "oldest pickle": lambda error: pickle.loads(pickle.dumps(error, 0)),  # noqa: S301 - made in the same line
+    "newest pickle": lambda error: pickle.loads(pickle.dumps(error, -1)),  # noqa: S301 - made in the same line
 }
 
 

@@ -1,4 +1,5 @@
 import pickle
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -23,10 +24,10 @@ def test_events_are_frozen_values(event: Event) -> None:
 
 
 @pytest.mark.parametrize("kind", [Attempted, Retrying, Unknown])
-def test_events_take_keywords_only(kind: type[Event]) -> None:
+def test_events_take_keywords_only(kind: Callable[..., Event]) -> None:
     """A field that is added later breaks nobody's call."""
-    with pytest.raises(TypeError):
-        kind("orders.place", "T1", 1, 0.5, "no answer")  # type: ignore[call-arg, misc] # the mistake that is refused
+    with pytest.raises(TypeError, match="positional"):
+        kind("orders.place", "T1")
 
 
 def test_attempt_without_an_answer_has_no_status() -> None:

@@ -1,7 +1,10 @@
+from typing import Any
+
 import attrs
 import pytest
 
-from payasync.operations import OPERATIONS, Auth, Kind, Operation, names
+from payasync.errors import InvalidArgumentError
+from payasync.operations import OPERATIONS, Auth, Kind, Operation, custom, names
 
 TABLE = [
     ("payments.create", "POST", "/v1/payments", Auth.BEARER, Kind.UNKEYED, None),
@@ -45,3 +48,65 @@ def test_every_operation_is_authenticated_in_one_way() -> None:
 def test_fields_travel_in_the_body_where_there_is_one(method: str, *, expected: bool) -> None:
     """The fields of a GET stand in its query, those of a POST in its body (spec: Endpoints, 7)."""
     assert expected == Operation("x", method, "/x", Auth.NOT_SHOWN, Kind.READ).has_body
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize(("read", "kind"), [(True, Kind.READ), (False, Kind.UNKEYED)])
+def test_custom_endpoint_is_a_write_unless_the_caller_says(method: str, *, read: bool, kind: Kind) -> None:
+    """Of an endpoint that the document does not show, nothing is known: it is never sent twice unless it reads."""
+    expected = Operation(f"{method} /payment/bill", method, "/payment/bill", Auth.NOT_SHOWN, kind)
+
+    assert expected == custom(method, "/payment/bill", read=read)
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/v1/bills/B-1", "/a/", "/a//b", "/a;v=1/b:c@d", "/%C3%A9", "/a%20b", "/.well-known", "/a..b"]
+)
+def test_custom_path_is_taken_as_it_is(path: str) -> None:
+    """Whatever RFC 3986 lets stand in a path can be asked for."""
+    assert path == custom("GET", path, read=True).path
+
+
+@pytest.mark.parametrize("method", ["get", "CONNECT", "TRACE", "", "GET /x", "POST\r\n", None])
+def test_custom_method_must_be_one_of_five(method: Any) -> None:
+    """A method that is none, or that is not about a resource, is refused before any I/O."""
+    with pytest.raises(InvalidArgumentError, match="method must be one of GET, POST, PUT, PATCH, DELETE") as caught:
+        custom(method, "/payment/bill", read=True)
+
+    assert ("method", "an HTTP method in capitals", method) == (
+        caught.value.field,
+        caught.value.rule,
+        caught.value.value,
+    )
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "payment/bill",
+        "https://evil.example/",
+        "/a?b=c",
+        "/a#b",
+        "/a b",
+        "/a\r\nX-B: 1",
+        "/a\n",
+        "/é",
+        "/\ud800",
+        "/..",
+        "/../admin",
+        "/a/../../b",
+        "/a/./b",
+        "/%2e%2E/admin",
+        "/a/..%2Fb",
+        "/a\\b",
+        None,
+        5,
+    ],
+)
+def test_custom_path_stays_below_the_base_url(path: Any) -> None:
+    """A path is no address, leaves the base URL's path in no way, and cannot break the request apart."""
+    with pytest.raises(InvalidArgumentError, match="path must be a path below the base URL") as caught:
+        custom("GET", path, read=True)
+
+    assert ("path", "a path below the base URL", path) == (caught.value.field, caught.value.rule, caught.value.value)

@@ -25,7 +25,7 @@ SHOWN: Final[dict[str, Callable[[Secret], str]]] = {
     "f-string with !r": lambda secret: f"{secret!r}",
     "f-string with a width": lambda secret: f"{secret:>20}",
     "percent": lambda secret: "%s %r" % (secret, secret),  # noqa: UP031 - logging formats so
-    "str.format": lambda secret: "{0} {0!r}".format(secret),  # noqa: UP032 - many a log formatter does
+    "str.format": "{0} {0!r}".format,
     "in a list": lambda secret: str([secret]),
     "in a dict": lambda secret: str({secret: secret}),
     "pprint": pprint.pformat,

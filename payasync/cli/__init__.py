@@ -8,7 +8,8 @@ def main() -> None:
     try:
         from payasync.cli.commands import payasync  # noqa: PLC0415 - click and rich may be missing
     except ModuleNotFoundError as error:
-        if error.name not in {"click", "rich"}:
+        missing = str(error.name).partition(".")[0]
+        if missing not in {"click", "rich"}:
             raise
-        sys.exit(f'payasync: the command needs {error.name}: python -m pip install "payasync[cli]"')
+        sys.exit(f'payasync: the command needs {missing}: python -m pip install "payasync[cli]"')
     payasync()

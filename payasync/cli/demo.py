@@ -4,7 +4,7 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
@@ -15,10 +15,12 @@ from attrs import Factory, evolve, field, frozen
 from payasync.cli.show import Screen
 from payasync.errors import AuthenticationError
 from payasync.sandbox import Sandbox
+from payasync.secret import Secret
 from payasync.session import Session
 
 TOTAL: Final = 450
 REFUND: Final = 200
+FORGED: Final = Secret("not the merchant's")
 THANKS: Final = "https://shop.example/thanks"
 
 Inbox: TypeAlias = "asyncio.Queue[dict[str, Any]]"
@@ -49,15 +51,23 @@ class Shop:
     order: str = field(default=Factory(lambda: f"T{secrets.randbelow(9000) + 1000}"))
 
 
-async def run(screen: Screen) -> bool:
-    """Tell the whole story, and return whether every answer agreed with the ledger."""
+Chapter: TypeAlias = Callable[[Shop], Awaitable[None]]
+
+
+async def run(screen: Screen, chapters: Iterable[Chapter] | None = None) -> bool:
+    """Tell the story, and return whether every answer agreed with the ledger.
+
+    Args:
+        screen: Shows it.
+        chapters: Told in place of the whole story.
+    """
     started = time.perf_counter()
     inbox: Inbox = asyncio.Queue()
     async with _receiver(inbox) as notify_url, Sandbox(webhook_url=notify_url) as sandbox, sandbox.session() as pay:
         screen.opened(sandbox.url)
         shop = Shop(pay, sandbox, inbox, notify_url, screen)
         try:
-            for chapter in CHAPTERS:
+            for chapter in CHAPTERS if chapters is None else chapters:
                 await chapter(shop)
         except InvariantError as broken:
             screen.broken(str(broken))
@@ -71,7 +81,7 @@ async def create_payment(shop: Shop) -> None:
     before = shop.sandbox.ledger.payments()
     payment = await shop.pay.payments.create(amount=1000, currency="USD", description="Invoice 42")
 
-    _agree("payments made", 1, shop.sandbox.ledger.payments() - before)
+    agree("payments made", 1, shop.sandbox.ledger.payments() - before)
     shop.screen.step("Create a payment", "payments.create", payment.state, "USD 10.00")
 
 
@@ -88,12 +98,12 @@ async def place_order(shop: Shop) -> None:
         out_trade_no=shop.order,
     )
 
-    _agree("state of the order", shop.sandbox.ledger.order_state(shop.order), order.state)
+    agree("state of the order", shop.sandbox.ledger.order_state(shop.order), order.state)
     shop.screen.step("Place an order", "orders.place", order.state, f"{shop.order} · CAD {_money(TOTAL)}")
     shop.screen.note("the customer goes to", str(order.redirect_url))
     back = await shop.sandbox.customer.authorize(order)
 
-    _agree("paid", TOTAL, shop.sandbox.ledger.paid(shop.order))
+    agree("paid", TOTAL, shop.sandbox.ledger.paid(shop.order))
     shop.screen.step("The customer authorises", "gateway page", "paid", "no proof yet")
     shop.screen.note("and is sent back to", str(back))
 
@@ -104,14 +114,14 @@ async def hear_of_it(shop: Shop) -> None:
     heard = shop.inbox.get_nowait()
     state = shop.sandbox.ledger.order_state(shop.order)
 
-    _agree("the notified order", shop.order, heard["data"]["outTradeNo"])
+    agree("the notified order", shop.order, heard["data"]["outTradeNo"])
     shop.screen.step("The notification arrives", "webhook", "paid", heard["type"])
 
     order = await shop.pay.orders.query(shop.order)
     payment = await shop.pay.payments.status(shop.order)
 
-    _agree("state by query", state, order.state)
-    _agree("state by status", state, payment.state)
+    agree("state by query", state, order.state)
+    agree("state by status", state, payment.state)
     shop.screen.step("Ask, before believing it", "orders.query", order.state, "so it is true")
     shop.screen.step("Check the payment", "payments.status", payment.state, shop.order)
 
@@ -124,8 +134,8 @@ async def refund_some(shop: Shop) -> None:
     shop.screen.step("Refund a part", "refunds.create", refund.state, f"R1 · CAD {_money(REFUND)}")
     status = await shop.pay.refunds.status("R1")
 
-    _agree("refunded", REFUND, shop.sandbox.ledger.refunded(shop.order))
-    _agree("state of the refund", "succeeded", status.state)
+    agree("refunded", REFUND, shop.sandbox.ledger.refunded(shop.order))
+    agree("state of the refund", "succeeded", status.state)
     shop.screen.step("Follow the refund", "refunds.status", status.state, "R1")
 
 
@@ -136,15 +146,15 @@ async def subscribe(shop: Shop) -> None:
         frequency="monthly", amount=900, start_date=tomorrow, customer={"email": "a@example.com"}
     )
     number = str(made.subscription_id)
-    _agree("state of the subscription", shop.sandbox.ledger.subscription_state(number), made.state)
+    agree("state of the subscription", shop.sandbox.ledger.subscription_state(number), made.state)
     shop.screen.step("Start a subscription", "subscriptions.create", made.state, "CAD 9.00 monthly")
 
     updated = await shop.pay.subscriptions.update(number, amount=1000)
     shop.screen.step("Change its amount", "subscriptions.update", updated.state, "CAD 10.00 monthly")
 
     cancelled = await shop.pay.subscriptions.cancel(number)
-    _agree("state of the subscription", shop.sandbox.ledger.subscription_state(number), cancelled.state)
-    _agree("the end of the subscription", "cancelled", cancelled.state)
+    agree("state of the subscription", shop.sandbox.ledger.subscription_state(number), cancelled.state)
+    agree("the end of the subscription", "cancelled", cancelled.state)
     shop.screen.step("Cancel it", "subscriptions.cancel", cancelled.state, "before it began")
 
 
@@ -154,27 +164,40 @@ async def close_unpaid(shop: Shop) -> None:
     await shop.pay.orders.place(total_amt=TOTAL, currency="CAD", out_trade_no=number)
     closed = await shop.pay.orders.close(number)
 
-    _agree("state of the unpaid order", "closed", shop.sandbox.ledger.order_state(number))
-    _agree("state that close told", "closed", closed.state)
+    agree("state of the unpaid order", "closed", shop.sandbox.ledger.order_state(number))
+    agree("state that close told", "closed", closed.state)
     shop.screen.step("Close an unpaid order", "orders.close", closed.state, number)
 
 
-async def forge(shop: Shop) -> None:
+async def forge(shop: Shop, key: Secret = FORGED) -> None:
     """A call that is signed with another key is refused, and moves nothing."""
-    forger = shop.pay.for_merchant(evolve(shop.sandbox.credentials, signing_key="not the merchant's"))
+    forger = shop.pay.for_merchant(evolve(shop.sandbox.credentials, signing_key=key))
     try:
         await forger.refunds.create(out_trade_no=shop.order, out_refund_no="R2", total_amt=TOTAL, refund_amt=TOTAL)
     except AuthenticationError as refused:
-        _agree("refunded after the forgery", REFUND, shop.sandbox.ledger.refunded(shop.order))
+        agree("refunded after the forgery", REFUND, shop.sandbox.ledger.refunded(shop.order))
         shop.screen.step("Forge a signature", "refunds.create", "refused", str(refused.code))
     else:
         raise InvariantError("a refund with a forged signature was not refused")
 
 
-CHAPTERS: Final = (create_payment, place_order, hear_of_it, refund_some, subscribe, close_unpaid, forge)
+CHAPTERS: Final[tuple[Chapter, ...]] = (
+    create_payment,
+    place_order,
+    hear_of_it,
+    refund_some,
+    subscribe,
+    close_unpaid,
+    forge,
+)
 
 
-def _agree(what: str, truth: object, told: object) -> None:
+def agree(what: str, truth: object, told: object) -> None:
+    """Hold an answer against the ledger.
+
+    Raises:
+        InvariantError: They differ.
+    """
     if truth != told:
         raise InvariantError(f"{what}: {told!r}, where {truth!r} is right")
 

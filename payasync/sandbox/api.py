@@ -75,7 +75,8 @@ class Api:
         paths = [operation.path]
         if self._dialect.place(operation) == "path":
             paths.append(f"{operation.path}/{{{_REST}:.+}}")
-        return [web.route(operation.method, path, handler) for path in paths]
+        options = {} if operation.has_body else {"allow_head": False}
+        return [web.route(operation.method, path, handler, **options) for path in paths]
 
     async def _handle(self, operation: Operation, request: web.Request) -> web.Response:
         request_id = secrets.token_hex(12)

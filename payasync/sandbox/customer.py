@@ -35,9 +35,7 @@ class Customer:
         base: The sandbox's own address: no other page is opened.
     """
 
-    def __init__(
-        self, http: aiohttp.ClientSession, *, page_url: Callable[[str], str | None], base: str
-    ) -> None:
+    def __init__(self, http: aiohttp.ClientSession, *, page_url: Callable[[str], str | None], base: str) -> None:
         self._http = http
         self._page_url = page_url
         self._base = base

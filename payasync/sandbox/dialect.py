@@ -18,7 +18,7 @@ from payasync.sandbox.paths import beside, put
 from payasync.sandbox.payloads import Payloads
 from payasync.sandbox.values import Arguments, RefusedError, Why
 from payasync.sandbox.vocabulary import Vocabulary
-from payasync.shapes import Code
+from payasync.shapes import Code, NotificationShape
 
 STATUSES: Final[Mapping[Why, int]] = {
     "invalid": 422,
@@ -100,6 +100,11 @@ class Dialect:
         self.payloads: Final = Payloads(self._words)
         self._checks = checks(profile.identifier, self._words.date_format)
 
+    @property
+    def acknowledged(self) -> NotificationShape:
+        """What a notification looks like, and which answer acknowledges it."""
+        return self._words.notification
+
     def place(self, operation: Operation) -> str:
         """Return where an endpoint's identifier stands: `query`, `path`, `header`, or nowhere."""
         parameter = self._words.parameter(operation)
@@ -173,9 +178,7 @@ class Dialect:
         arguments = ARGUMENTS[operation] if operation else ()
         return next((self._name(operation, one) for one in arguments if operation and one.name == name), "")
 
-    def _sealed(
-        self, document: dict[str, Any], status: int, code: Code, message: str, request_id: str
-    ) -> Outgoing:
+    def _sealed(self, document: dict[str, Any], status: int, code: Code, message: str, request_id: str) -> Outgoing:
         answer, headers = self._words.answer, dict[str, str]()
         put(document, answer.code, code)
         put(document, answer.message, message)

@@ -11,7 +11,7 @@ from payasync.sandbox.service import Service
 from payasync.sandbox.store import Store
 from payasync.sandbox.values import Decision, Order, RefusedError
 
-_DECISIONS: Final = {decision: decision for decision in get_args(Decision)}
+_DECISIONS: Final[dict[str, Decision]] = {decision: decision for decision in get_args(Decision)}
 
 
 class Gateway:
@@ -88,9 +88,10 @@ def _decision(body: bytes) -> Decision:
         fields = dict(parse_qsl(body.decode("ascii"), max_num_fields=8))
     except ValueError:
         fields = {}
-    if fields.get("decision") not in _DECISIONS:
+    decision = _DECISIONS.get(fields.get("decision", ""))
+    if decision is None:
         raise RefusedError("invalid", "The form must say authorize, decline or cancel.")
-    return _DECISIONS[fields["decision"]]
+    return decision
 
 
 def _sent(page: pages.Page) -> web.Response:

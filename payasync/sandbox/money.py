@@ -4,8 +4,12 @@ from typing import Final
 
 from payasync.sandbox.values import Order
 
-_WHOLE: Final = frozenset("BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF".split())
-_THOUSANDTHS: Final = frozenset("BHD IQD JOD KWD LYD OMR TND".split())
+_DIGITS: Final = {
+    **dict.fromkeys(("BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF"), 0),
+    **dict.fromkeys(("UGX", "VND", "VUV", "XAF", "XOF", "XPF"), 0),
+    **dict.fromkeys(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"), 3),
+}
+"""Currencies whose smallest unit is not a hundredth."""
 
 
 def shown(order: Order, unit: str) -> str:
@@ -16,6 +20,6 @@ def shown(order: Order, unit: str) -> str:
         unit: `major` where that counts whole units of the currency, else the smallest ones.
     """
     currency = order.currency.upper()
-    digits = 0 if unit == "major" or currency in _WHOLE else 3 if currency in _THOUSANDTHS else 2
+    digits = 0 if unit == "major" else _DIGITS.get(currency, 2)
     whole, rest = divmod(order.total_amt, 10**digits)
     return f"{whole:,}.{rest:0{digits}} {currency}" if digits else f"{whole:,} {currency}"

@@ -5,6 +5,7 @@ Shaped by the Standard Webhooks specification; the service's document does not s
 
 import asyncio
 import base64
+import errno
 import hmac
 import ipaddress
 import json
@@ -90,9 +91,7 @@ class Notifier:
         allow_remote: Deliver beyond loopback, too.
     """
 
-    def __init__(
-        self, store: Store, secret: Secret, acknowledgement: Acknowledgement, *, allow_remote: bool
-    ) -> None:
+    def __init__(self, store: Store, secret: Secret, acknowledgement: Acknowledgement, *, allow_remote: bool) -> None:
         self._store = store
         self._secret = secret
         self._acknowledgement = acknowledgement
@@ -170,9 +169,7 @@ async def _start(content: aiohttp.StreamReader) -> bytes:
 def outgoing_client(*, allow_remote: bool) -> aiohttp.ClientSession:
     """Return a client that sends no cookies, uses no proxy, and connects to loopback only, unless allowed."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(
-            socket_factory=_socket if allow_remote else loopback_socket, force_close=True
-        ),
+        connector=aiohttp.TCPConnector(socket_factory=_socket if allow_remote else loopback_socket, force_close=True),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=SECONDS),
         auto_decompress=False,
@@ -189,12 +186,12 @@ def loopback_socket(address: Any) -> socket.socket:
     """
     host = address[4][0]
     if not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
-        raise OSError(f"{host} is not on this machine: the sandbox notifies loopback addresses only")
+        raise OSError(errno.EACCES, f"{host} is not on this machine: the sandbox notifies loopback addresses only")
     return _socket(address)
 
 
 def _socket(address: Any) -> socket.socket:
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
-    made.setblocking(False)
+    made.settimeout(0)
     return made

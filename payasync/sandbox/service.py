@@ -51,9 +51,7 @@ class Service:
         self, *, amount: int, currency: str, description: str = "", return_url: str | None = None
     ) -> Order:
         """Make a payment with numbers of its own (spec: endpoint 1)."""
-        order = _new_order(
-            "payment", total_amt=amount, currency=currency, subject=description, return_url=return_url
-        )
+        order = _new_order("payment", total_amt=amount, currency=currency, subject=description, return_url=return_url)
         self._store.add_order(order)
         return order
 
@@ -197,8 +195,8 @@ class Service:
     def _tell(self, event: Event | None) -> None:
         url = event and (event.url or self._webhook_url)
         if event and url:
-            body = self._written(event, self._now())
-            self._store.add_notification(Notification(notification_id=f"msg_{secrets.token_hex(12)}", url=url, body=body))
+            number, body = f"msg_{secrets.token_hex(12)}", self._written(event, self._now())
+            self._store.add_notification(Notification(notification_id=number, url=url, body=body))
 
     def _today(self) -> date:
         return self._now().date()
@@ -211,8 +209,8 @@ def _known(found: T | None, thing: str, argument: str) -> T:
 
 
 def _new_order(origin: Literal["order", "payment"], **given: Any) -> Order:
-    own = {"out_trade_no": _numbered("T"), "payment_id": _numbered("P"), "token": secrets.token_urlsafe(24)}
-    return Order(origin=origin, **{**own, **given})
+    given.setdefault("out_trade_no", _numbered("T"))
+    return Order(origin=origin, payment_id=_numbered("P"), token=secrets.token_urlsafe(24), **given)
 
 
 def _numbered(kind: str) -> str:

@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from payasync.errors import PayasyncError
 from payasync.sandbox import asymmetric
@@ -19,6 +19,7 @@ from payasync.secret import Secret
 from payasync.signing import SignatureScheme, SortedPairs
 
 _DIGESTS: Final = {"hmac-md5": "md5", "hmac-sha256": "sha256", "hmac-sha512": "sha512"}
+_OWN: Final = cast("SortedPairs", PROFILE.signature)
 
 
 class UnsignableError(Exception):
@@ -51,9 +52,9 @@ def verify(
     Raises:
         UnsignableError: A field has no one form that could be signed.
     """
-    options = PROFILE.signature if scheme is None else scheme
+    options = scheme or _OWN
     if not isinstance(options, SortedPairs):
-        return _asked(scheme, fields, signature, path, key)
+        return _asked(options, fields, signature, path, key)
     algorithm, encoding = _answered(options)
     message = _message(options, fields, path, key.reveal())
     if algorithm in asymmetric.ALGORITHMS:
@@ -63,19 +64,15 @@ def verify(
     return hmac.compare_digest(expected.encode(), signature.encode())
 
 
-def _asked(
-    scheme: SignatureScheme | None, fields: Mapping[str, Any], signature: str, path: str, key: Secret
-) -> bool:
+def _asked(scheme: SignatureScheme, fields: Mapping[str, Any], signature: str, path: str, key: Secret) -> bool:
     try:
-        return scheme is not None and scheme.verify(fields, signature, path=path, key=key)
+        return scheme.verify(fields, signature, path=path, key=key)
     except (PayasyncError, ValueError, TypeError):
         return False
 
 
 def _answered(options: SortedPairs) -> tuple[str, str]:
-    own = PROFILE.signature
-    assert isinstance(own, SortedPairs)
-    return options.algorithm or own.algorithm, options.encoding or own.encoding
+    return options.algorithm or _OWN.algorithm, options.encoding or _OWN.encoding
 
 
 def _message(options: SortedPairs, fields: Mapping[str, Any], path: str, key: str) -> bytes:

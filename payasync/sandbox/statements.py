@@ -13,7 +13,7 @@ INSERT INTO orders VALUES (
 ) ON CONFLICT (out_trade_no) DO NOTHING"""
 ORDER: Final = "SELECT * FROM orders WHERE out_trade_no = :key"
 ORDER_BY_PAYMENT: Final = "SELECT * FROM orders WHERE payment_id = :key"
-ORDER_BY_TOKEN: Final = "SELECT * FROM orders WHERE token = :key"
+ORDER_AT_GATEWAY: Final = "SELECT * FROM orders WHERE token = :key"
 MOVE_ORDER: Final = """
 UPDATE orders SET state = :state, declines = :declines
 WHERE out_trade_no = :out_trade_no AND state = :was AND declines = :declined"""

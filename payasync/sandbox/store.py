@@ -1,7 +1,7 @@
 """The sandbox's memory: SQLite and nothing else, one connection, one thread."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, contextmanager
 from importlib import resources
 from typing import Any, Final, TypeVar
@@ -55,7 +55,7 @@ class Store:
         self._db.close()
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> Generator[None]:
         """Commit all that is done inside, or nothing of it where an exception leaves.
 
         Raises:
@@ -75,7 +75,7 @@ class Store:
         self._committed()
 
     @contextmanager
-    def attempt(self) -> Iterator[None]:
+    def attempt(self) -> Generator[None]:
         """Undo what is done inside where an exception leaves; the transaction around it goes on."""
         self._db.execute("SAVEPOINT attempt")
         try:
@@ -100,7 +100,7 @@ class Store:
 
     def order_by_token(self, token: str) -> Order | None:
         """Return the order whose gateway page this token names."""
-        return self._one(Order, statements.ORDER_BY_TOKEN, token)
+        return self._one(Order, statements.ORDER_AT_GATEWAY, token)
 
     def move_order(self, before: Order, after: Order) -> bool:
         """Change an order's state; `False` where it is no longer as it was."""

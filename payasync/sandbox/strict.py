@@ -18,9 +18,7 @@ def read_object(body: bytes) -> dict[str, Any]:
             that is none, or a text with a lone surrogate.
     """
     try:
-        document = json.loads(
-            body.decode(), object_pairs_hook=_object, parse_constant=_no_number, parse_float=_finite
-        )
+        document = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_no_number, parse_float=_finite)
     except RecursionError:
         raise _malformed(f"the body has more than {MAX_DEPTH} levels") from None
     except ValueError as error:

@@ -15,9 +15,7 @@ RefundState = Literal["processing", "succeeded", "failed"]
 SubscriptionState = Literal["scheduled", "active", "past_due", "cancelled"]
 Decision = Literal["authorize", "decline", "cancel"]
 Kind = Literal["payment", "refund", "subscription"]
-Why = Literal[
-    "invalid", "unauthenticated", "bad_signature", "nonce_used", "wrong_state", "duplicate", "absent", "busy"
-]
+Why = Literal["invalid", "unauthenticated", "bad_signature", "nonce_used", "wrong_state", "duplicate", "absent", "busy"]
 
 
 class RefusedError(Exception):

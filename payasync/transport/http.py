@@ -74,9 +74,11 @@ class Transport:
                 body.on_start = partial(_bound_read, timer, call)
                 return await self._exchange(http, call, outgoing, body)
         except asyncio.CancelledError as cancelled:
-            raise cancelled.with_traceback(None)  # noqa: B904 - aiohttp's frames hold the headers
+            if not (self.closed and _nobody_cancelled()):
+                raise cancelled.with_traceback(None)  # noqa: B904 - aiohttp's frames hold the headers
+            ended: PayasyncError = failure(ConnectionAbortedError(), begun=body.begun)
         except _FOREIGN as error:
-            ended: PayasyncError = failure(error, begun=body.begun)
+            ended = failure(error, begun=body.begun)
         if self.closed and not body.begun:
             ended = SessionClosedError("the session was closed: make another")
         raise ended
@@ -135,6 +137,12 @@ class Transport:
         await self._pools.aclose()
 
 
+def _nobody_cancelled() -> bool:
+    """Return whether it was aiohttp that cancelled: a pool that closes does that to those who wait for it."""
+    task = asyncio.current_task()
+    return task is not None and not task.cancelling()
+
+
 def _bound_read(timer: asyncio.Timeout, call: Call) -> None:
     """From the start of the write to the whole answer: `Timeouts.read`, within the call's deadline."""
     if not timer.expired():
@@ -143,6 +151,7 @@ def _bound_read(timer: asyncio.Timeout, call: Call) -> None:
 
 def _headers(call: Call, outgoing: Outgoing) -> CIMultiDict[str]:
     headers = CIMultiDict(ALWAYS)
+    headers.update(call.profile.headers)
     headers.update(outgoing.headers)
     for name, value in call.headers.items():
         headers[name] = value.reveal() if isinstance(value, Secret) else value

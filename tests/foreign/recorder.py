@@ -262,6 +262,17 @@ class Recorder:
         if not self._seen.acquire(timeout=PATIENCE):
             raise TimeoutError("no request came")
 
+    def wait_for_ends(self) -> None:
+        """Block until the other side has closed every connection that there is.
+
+        Raises:
+            TimeoutError: It has not.
+        """
+        for servant in tuple(self._servants):
+            servant.join(PATIENCE)
+            if servant.is_alive():
+                raise TimeoutError("a connection is still open")
+
     def listen(self) -> None:
         """Open the door; until then, connections are refused."""
         self._door.listen()

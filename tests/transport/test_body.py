@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Callable
+from functools import partial
 
 import aiohttp
 import pytest
@@ -60,7 +61,7 @@ async def test_a_body_that_did_not_begin_left_no_byte(scheme: str, turns: range)
             for steps in turns:
                 body = OneShotBody(b"%04d" % steps, JSON)
                 trials.append(body)
-                await cancelled_after(steps, lambda body=body: http.post(service.url, data=body))
+                await cancelled_after(steps, partial(http.post, service.url, data=body))
 
     received = {request.body.decode() for request in service.requests}
     begun = {body.decode() for body in trials if body.begun}

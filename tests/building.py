@@ -1,0 +1,195 @@
+"""What several test modules build: profiles, requests, calls and replies, and a way that leads nowhere."""
+
+from collections.abc import Iterable, Mapping
+from datetime import date
+from typing import Any, Final
+
+import orjson
+from attrs import evolve, field, frozen, mutable
+from multidict import CIMultiDict
+
+from payasync.calls import Call, Reply
+from payasync.codec import Codec
+from payasync.credentials import Credentials
+from payasync.events import Event
+from payasync.middleware.retry import Pace
+from payasync.operations import Operation
+from payasync.profile import Profile
+from payasync.requests import Request
+from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
+from payasync.resources.payments import CreatePayment, QueryPayment
+from payasync.resources.refunds import CreateRefund, QueryRefund
+from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
+from payasync.responses import Response
+from payasync.shapes import AnswerShape, Parameter, States
+
+CREDENTIALS: Final = Credentials("M1", secret_key="sk_canary", signing_key="sign_canary")
+
+PROFILE: Final = Profile(
+    fields={
+        "return_url": "backTo",
+        "frequency": "every",
+        "start_date": "from",
+        "subscription_amount": "price",
+        "customer": "payer",
+        "subscription_id": "planNo",
+    },
+    formats={"start_date": "%d.%m.%Y"},
+    payment_status=Parameter("tradeNo"),
+    refund_status=Parameter("refundNo"),
+)
+"""Answers every point that a request needs, in words that nobody could guess."""
+
+ENVELOPE: Final = AnswerShape(
+    data="result",
+    code="head.code",
+    ok=(0, "OK"),
+    message="head.text",
+    request_id="head.id",
+    payment_id="pay.no",
+    payment_status="pay.state",
+    redirect_url="goTo",
+    order_status="state",
+    refund_status="state",
+    subscription_id="planNo",
+    subscription_status="state",
+)
+"""An envelope whose payload stands beside a head."""
+
+STATES: Final = States(
+    order={"paid": ("SUCCESS", 2), "closed": (3,)},
+    payment={"paid": ("SUCCESS",)},
+    refund={"succeeded": ("DONE",)},
+    subscription={"active": (1,)},
+)
+
+FULL: Final[Mapping[str, Request[Response]]] = {
+    "payments.create": CreatePayment(amount=1000, currency="USD", description="Invoice 42"),
+    "orders.place": PlaceOrder(
+        subject="Coffee",
+        body="Large coffee",
+        total_amt=450,
+        currency="CAD",
+        notify_url="https://shop.example/notify/payment",
+        scene_type="JSAPI",
+        return_url="https://shop.example/thanks",
+        out_trade_no="T1",
+    ),
+    "orders.query": QueryOrder(out_trade_no="T1"),
+    "orders.close": CloseOrder(out_trade_no="T1"),
+    "refunds.create": CreateRefund(
+        out_trade_no="T1",
+        out_refund_no="R1",
+        total_amt=450,
+        refund_amt=200,
+        refund_desc="cold",
+        notify_url="https://shop.example/notify/refund",
+    ),
+    "payments.status": QueryPayment(identifier="T1"),
+    "refunds.status": QueryRefund(identifier="R1"),
+    "subscriptions.create": CreateSubscription(
+        frequency="monthly", amount=900, start_date=date(2027, 1, 31), customer={"email": "a@example.com"}
+    ),
+    "subscriptions.update": UpdateSubscription(
+        subscription_id="S1",
+        frequency="weekly",
+        amount=1000,
+        start_date=date(2027, 2, 1),
+        customer={"email": "b@example.com"},
+    ),
+    "subscriptions.cancel": CancelSubscription(subscription_id="S1"),
+}
+"""One request for each operation, with every argument that it takes."""
+
+
+def codec(profile: Profile = PROFILE) -> Codec:
+    """Return a codec for one merchant."""
+    return Codec(profile, CREDENTIALS)
+
+
+def call_for(operation: str, profile: Profile = PROFILE, **facts: Any) -> Call:
+    """Return the call that the full request of an operation stands for."""
+    return evolve(codec(profile).call(FULL[operation]), **facts)
+
+
+def bare_call(operation: Operation, **facts: Any) -> Call:
+    """Return a call without fields."""
+    return Call(**{"operation": operation, "profile": PROFILE, "fields": {}, **facts})
+
+
+def reply(document: object = None, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:
+    """Return a reply with a JSON document; with `None`, with an empty body."""
+    body = b"" if document is None else orjson.dumps(document)
+    return Reply(status=status, headers=CIMultiDict(headers or {}), body=body)
+
+
+@mutable
+class Way:
+    """A way to the service that leads nowhere: it records the calls, and gives the ends that it was told.
+
+    Args:
+        ends: Replies to return and errors to raise, one for each call; the last goes on.
+    """
+
+    ends: list[Reply | BaseException] = field(factory=lambda: [reply({})], converter=list)
+    calls: list[Call] = field(factory=list)
+
+    async def send(self, call: Call) -> Reply:
+        """Take a call."""
+        self.calls.append(call)
+        end = self.ends[min(len(self.calls), len(self.ends)) - 1]
+        if isinstance(end, BaseException):
+            raise end
+        return end
+
+
+def way(*ends: Reply | BaseException) -> Way:
+    """Return a way with these ends."""
+    return Way(ends=list(ends)) if ends else Way()
+
+
+@mutable
+class Hours:
+    """Time that passes only where somebody waits, and chance that always says the most.
+
+    Args:
+        now: What the clock says.
+        share: Of a wait's bound, how much of it is waited.
+    """
+
+    now: float = 1000.0
+    share: float = 1.0
+    bounds: list[float] = field(factory=list)
+    waits: list[float] = field(factory=list)
+
+    def pace(self) -> Pace:
+        """Return what the retry layer asks for time and chance."""
+        return Pace(clock=lambda: self.now, sleep=self._sleep, jitter=self._jitter)
+
+    async def _sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.now += seconds
+
+    def _jitter(self, bound: float) -> float:
+        self.bounds.append(bound)
+        return self.share * bound
+
+
+@frozen
+class Heard:
+    """An `on_event` that keeps what it was told."""
+
+    events: list[Event] = field(factory=list)
+
+    def tell(self, event: Event) -> None:
+        """Take an event."""
+        self.events.append(event)
+
+    def of(self, *kinds: type[Event]) -> list[Event]:
+        """Return the events of some kinds."""
+        return [event for event in self.events if isinstance(event, kinds)]
+
+
+def without(names: Iterable[str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a mapping without some of its names."""
+    return {name: value for name, value in given.items() if name not in set(names)}

@@ -1,0 +1,119 @@
+"""`payasync demo`: the story, its checks against the ledger, and what people see of it."""
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+from attrs import evolve
+from click.testing import CliRunner
+from rich.console import Console
+
+from payasync.cli import demo
+from payasync.cli.commands import payasync
+from payasync.cli.show import Screen
+
+OPERATIONS: Final = (
+    "payments.create",
+    "orders.place",
+    "orders.query",
+    "payments.status",
+    "refunds.create",
+    "refunds.status",
+    "subscriptions.create",
+    "subscriptions.update",
+    "subscriptions.cancel",
+    "orders.close",
+)
+
+
+def screen(width: int = 80) -> tuple[Screen, io.StringIO]:
+    """Return a screen, and what is written to it."""
+    written = io.StringIO()
+    return Screen(console=Console(file=written, width=width, highlight=False)), written
+
+
+async def test_the_story_shows_all_ten_endpoints() -> None:
+    """Every endpoint has its line, the forged call is refused, and the ledger agrees."""
+    shown, written = screen()
+
+    holds = await demo.run(shown)
+
+    assert holds
+    assert [] == [name for name in OPERATIONS if name not in written.getvalue()]
+    assert "SBX_BAD_SIGNATURE" in written.getvalue()
+    assert "every answer agrees with the ledger" in written.getvalue()
+
+
+async def test_a_narrow_terminal_cuts_no_step() -> None:
+    """In 80 columns no line of a step is cut short or folded."""
+    shown, written = screen(width=80)
+
+    await demo.run(shown)
+    lines = written.getvalue().splitlines()
+
+    assert 13 == sum(line[:2].strip().isdigit() for line in lines)
+    assert not [line for line in lines if "…" in line]
+
+
+async def test_a_ledger_that_disagrees_ends_the_story() -> None:
+    """Where an answer is not what the ledger holds, the story says so and does not hold."""
+    shown, written = screen()
+
+    async def lie(shop: demo.Shop) -> None:
+        demo.agree("refunded", shop.sandbox.ledger.refunded(shop.order), 1)
+
+    holds = await demo.run(shown, (demo.create_payment, lie))
+
+    assert not holds
+    assert "refunded: 1, where 0 is right" in written.getvalue()
+
+
+async def test_a_forgery_that_is_not_refused_ends_the_story() -> None:
+    """A service that takes a forged refund breaks the story: here the forger knows the key."""
+    shown, written = screen()
+
+    async def knowing_forger(shop: demo.Shop) -> None:
+        order = await shop.sandbox.given.paid_order(total_amt=demo.TOTAL)
+        key = shop.sandbox.credentials.signing_key
+        assert key is not None
+        await demo.forge(evolve(shop, order=order), key=key)
+
+    holds = await demo.run(shown, (knowing_forger,))
+
+    assert not holds
+    assert "was not refused" in written.getvalue()
+
+
+def test_the_command_ends_with_0_and_saves_its_picture(tmp_path: Path) -> None:
+    """`payasync demo --save` exits with 0, and writes an SVG that asks no other host for anything."""
+    picture = tmp_path / "demo.svg"
+
+    result = CliRunner().invoke(payasync, ["demo", "--save", str(picture)])
+    drawn = picture.read_text(encoding="utf-8")
+
+    assert 0 == result.exit_code
+    assert drawn.startswith("<svg")
+    assert "url(http" not in drawn
+    assert "SBX_BAD_SIGNATURE" in drawn
+
+
+@pytest.mark.parametrize("width", [None, 96])
+def test_an_error_ends_with_1_and_one_line(width: int | None) -> None:
+    """An error of ours is one line for a person, not a traceback."""
+    shown, written = screen(width or 80)
+
+    shown.failed(demo.InvariantError("it broke"))
+
+    assert "✗ InvariantError: it broke" == written.getvalue().strip()
+
+
+def test_the_whole_process_takes_less_than_five_seconds() -> None:
+    """`python -m payasync demo` is a program of its own, with no word on standard error."""
+    command = [sys.executable, "-X", "dev", "-W", "error", "-m", "payasync", "demo"]
+
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False, encoding="utf-8")
+
+    assert (0, "") == (ended.returncode, ended.stderr)

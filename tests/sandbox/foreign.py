@@ -1,0 +1,150 @@
+"""A client that shares nothing with payasync's own: it signs and sends by its own few lines."""
+
+import asyncio
+import hashlib
+import hmac
+import itertools
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import aiohttp
+from aiohttp import web
+from attrs import frozen
+
+from payasync.sandbox import Sandbox
+
+PLACE: Final = "/payment/unifiedorder"
+QUERY: Final = "/payment/orderquery"
+CLOSE: Final = "/payment/closeorder"
+REFUND: Final = "/payment/refund"
+PAY: Final = "/v1/payments"
+
+
+@frozen
+class Answer:
+    """What came back."""
+
+    status: int
+    document: Any
+    headers: Mapping[str, str]
+
+    @property
+    def code(self) -> object:
+        """The result code of the sandbox's own profile."""
+        return self.document["code"]
+
+    @property
+    def told(self) -> tuple[int, object]:
+        """Status and code."""
+        return self.status, self.code
+
+
+class Foreign:
+    """Speaks to a sandbox in the words of its own profile."""
+
+    def __init__(self, sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+        self.sandbox = sandbox
+        self.http = http
+        self._nonces = (f"nonce-{count}" for count in itertools.count())
+        signing_key, secret_key = sandbox.credentials.signing_key, sandbox.credentials.secret_key
+        assert signing_key
+        assert secret_key
+        self._signing_key = signing_key.reveal()
+        self.bearer = {"Authorization": f"Bearer {secret_key.reveal()}"}
+
+    def signed(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return fields with the merchant's number, a new nonce and a signature."""
+        told = {"merchantId": "SANDBOX", "nonceStr": next(self._nonces), **fields}
+        text = "&".join(f"{name}={told[name]}" for name in sorted(told) if told[name] != "")
+        return {**told, "sign": hmac.new(self._signing_key.encode(), text.encode(), hashlib.sha256).hexdigest()}
+
+    async def send(self, method: str, path: str, *, headers: Mapping[str, str] | None = None, **options: Any) -> Answer:
+        """Send anything."""
+        url = self.sandbox.url + path
+        async with self.http.request(method, url, headers=headers, allow_redirects=False, **options) as answer:
+            text = await answer.text()
+            document = json.loads(text) if answer.content_type == "application/json" else text
+            return Answer(answer.status, document, dict(answer.headers))
+
+    async def post(self, path: str, **fields: Any) -> Answer:
+        """Send a signed request."""
+        return await self.send("POST", path, json=self.signed(fields))
+
+    async def place(self, out_trade_no: str, total_amt: int = 450, **fields: Any) -> Answer:
+        """Place an order."""
+        return await self.post(PLACE, outTradeNo=out_trade_no, totalAmt=total_amt, currency="CAD", **fields)
+
+    async def refund(
+        self, out_refund_no: str, refund_amt: int, *, out_trade_no: str, total_amt: int = 450, **fields: Any
+    ) -> Answer:
+        """Ask for a refund."""
+        told = {"outTradeNo": out_trade_no, "outRefundNo": out_refund_no, **fields}
+        return await self.post(REFUND, totalAmt=total_amt, refundAmt=refund_amt, **told)
+
+
+@frozen
+class Delivered:
+    """A notification as it arrived."""
+
+    headers: Mapping[str, str]
+    body: str
+
+    @property
+    def document(self) -> Any:
+        """The body, read."""
+        return json.loads(self.body)
+
+
+class Receiver:
+    """A merchant's server for notifications."""
+
+    def __init__(self) -> None:
+        self.received: list[Delivered] = []
+        self.answer: Callable[[], Awaitable[web.Response]] = as_coroutine(acknowledged)
+        self.url = ""
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Listen on a free port."""
+        application = web.Application()
+        application.router.add_post("/notify", self._take)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/notify"
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._runner:
+            await self._runner.cleanup()
+
+    async def _take(self, request: web.Request) -> web.Response:
+        self.received.append(Delivered(dict(request.headers), await request.text()))
+        return await self.answer()
+
+
+def acknowledged() -> web.Response:
+    """Answer as the sandbox's own profile has it."""
+    return web.json_response({"received": True})
+
+
+def as_coroutine(answer: Callable[[], web.Response]) -> Callable[[], Awaitable[web.Response]]:
+    """Return an answer as a receiver gives it."""
+
+    async def answered() -> web.Response:
+        return answer()
+
+    return answered
+
+
+async def raw(url: str, request: bytes) -> bytes:
+    """Send bytes, and return the first line that comes back."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(request)
+    answer = await reader.readline()
+    writer.close()
+    await writer.wait_closed()
+    return answer

@@ -1,0 +1,65 @@
+"""The customer: what `sandbox.customer` does at the gateway."""
+
+import pytest
+
+from payasync.errors import InvalidArgumentError
+from payasync.sandbox import Sandbox
+from tests.sandbox.foreign import CLOSE, Foreign
+
+THANKS = "https://shop.example/thanks"
+
+
+class Placed:
+    """An answer, as a client gives it."""
+
+    def __init__(self, redirect_url: str | None) -> None:
+        self.redirect_url = redirect_url
+
+
+async def test_three_ways_to_name_an_order(foreign: Foreign, sandbox: Sandbox) -> None:
+    """An answer, its address and the order's number mean the same order."""
+    url = (await foreign.place("T1", returnUrl=THANKS)).document["redirectUrl"]
+
+    assert [f"{THANKS}?cancelled=1"] * 3 == [await sandbox.customer.cancel(way) for way in (Placed(url), url, "T1")]
+
+
+async def test_authorize_leads_back(sandbox: Sandbox) -> None:
+    """Who pays is sent back to the return URL; who looks again stays."""
+    number = await sandbox.given.pending_order(return_url=THANKS)
+
+    assert [THANKS, None] == [await sandbox.customer.authorize(number) for _ in range(2)]
+    assert "paid" == sandbox.ledger.order_state(number)
+
+
+async def test_decline_stays_until_it_fails(sandbox: Sandbox) -> None:
+    """Two declines keep the customer at the gateway; the third sends them back."""
+    number = await sandbox.given.pending_order(return_url=THANKS)
+
+    assert [None, None, THANKS] == [await sandbox.customer.decline(number) for _ in range(3)]
+    assert "failed" == sandbox.ledger.order_state(number)
+
+
+async def test_without_return_url_nobody_is_sent_back(sandbox: Sandbox) -> None:
+    """Without a return URL the customer reads the outcome at the gateway."""
+    number = await sandbox.given.pending_order()
+
+    assert await sandbox.customer.authorize(number) is None
+    assert "paid" == sandbox.ledger.order_state(number)
+
+
+async def test_closed_order_is_not_paid(foreign: Foreign, sandbox: Sandbox) -> None:
+    """The page of a closed order offers nothing to press."""
+    number = await sandbox.given.pending_order(return_url=THANKS)
+    await foreign.post(CLOSE, outTradeNo=number)
+
+    assert await sandbox.customer.authorize(number) is None
+    assert "closed" == sandbox.ledger.order_state(number)
+
+
+@pytest.mark.parametrize(
+    "order", ["T9", "https://shop.example/gateway/x", "{url}/gateway/x", "{url}.example/", Placed(None)]
+)
+async def test_what_names_no_order(sandbox: Sandbox, order: str | Placed) -> None:
+    """A customer goes to no page but those of this sandbox, and says so."""
+    with pytest.raises(InvalidArgumentError, match="order must be"):
+        await sandbox.customer.authorize(order.format(url=sandbox.url) if isinstance(order, str) else order)

@@ -1,0 +1,180 @@
+"""The gateway page, as a browser sees it."""
+
+import re
+from typing import Any, Final
+
+import pytest
+
+from payasync.sandbox import Sandbox
+from tests.sandbox.foreign import CLOSE, Answer, Foreign
+
+THANKS: Final = "https://shop.example/thanks?a=1#top"
+EVIL: Final = '"><script>alert(1)</script>&amp;'
+
+
+async def opened(foreign: Foreign, **fields: Any) -> str:
+    """Place an order, and return the path of its page."""
+    placed = await foreign.place("T1", 129_950, **fields)
+    return str(placed.document["redirectUrl"]).removeprefix(foreign.sandbox.url)
+
+
+async def press(foreign: Foreign, page: str, decision: str) -> Answer:
+    """Send the page's form."""
+    return await foreign.send("POST", page, data={"decision": decision})
+
+
+async def test_page_shows_what_is_paid(foreign: Foreign) -> None:
+    """The page says merchant, title, description and amount, and that it is a sandbox."""
+    page = await foreign.send("GET", await opened(foreign, subject="Coffee", body="Large coffee"))
+
+    assert 200 == page.status
+    for text in ("SANDBOX", "Coffee", "Large coffee", "1,299.50 CAD", "T1", "No money moves here"):
+        assert text in page.document
+
+
+async def test_page_works_without_script(foreign: Foreign) -> None:
+    """One plain form, three named buttons, no script; each can be reached and pressed by keyboard."""
+    path = await opened(foreign)
+    page = await foreign.send("GET", path)
+
+    assert [("post", path)] == re.findall(r'<form method="(\w+)" action="([^"]+)"', page.document)
+    assert ["authorize", "decline", "cancel"] == re.findall(
+        r'<button[^>]* name="decision" value="(\w+)"', page.document
+    )
+    assert not re.search(r"<script|tabindex|\son\w+=", page.document)
+
+
+async def test_what_merchants_write_is_escaped(foreign: Foreign) -> None:
+    """No text of an order can become markup."""
+    page = await foreign.send("GET", await opened(foreign, subject=EVIL, body=EVIL))
+
+    assert "<script" not in page.document
+    assert 2 == page.document.count("&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;&amp;amp;")
+
+
+async def test_policy_forbids_everything_but_the_form(foreign: Foreign) -> None:
+    """The page's policy allows its one style and its form, which may lead back to the merchant's host only."""
+    page = await foreign.send("GET", await opened(foreign, returnUrl=THANKS))
+    policy = page.headers["Content-Security-Policy"]
+
+    assert re.fullmatch(
+        r"default-src 'none'; style-src 'sha256-[A-Za-z0-9+/=]+'; "
+        r"form-action 'self' https://shop\.example; base-uri 'none'; frame-ancestors 'none'",
+        policy,
+    )
+    assert ("nosniff", "no-referrer", "no-store") == tuple(
+        page.headers[name] for name in ("X-Content-Type-Options", "Referrer-Policy", "Cache-Control")
+    )
+
+
+@pytest.mark.parametrize(
+    ("return_url", "sources"),
+    [
+        ("http://127.0.0.1:8000/x", "'self' http://127.0.0.1:8000"),
+        ("http://[::1]:8000/x", "'self' http:"),
+        ("https://a;script-src *.example/", "'self' https:"),
+        ("https://café.example/", "'self' https:"),
+    ],
+)
+async def test_return_url_cannot_widen_the_policy(foreign: Foreign, return_url: str, sources: str) -> None:
+    """A host that could not stand in a policy is not written into it."""
+    path = await opened(foreign, returnUrl=return_url.replace(" ", ""))
+    page = await foreign.send("GET", path)
+
+    assert f"form-action {sources};" in page.headers["Content-Security-Policy"]
+
+
+async def test_authorising_leads_back(foreign: Foreign, sandbox: Sandbox) -> None:
+    """After authorising, the customer is redirected to the return URL as it was given (spec: rule 2)."""
+    answer = await press(foreign, await opened(foreign, returnUrl=THANKS), "authorize")
+
+    assert (303, THANKS, "paid") == (answer.status, answer.headers["Location"], sandbox.ledger.order_state("T1"))
+
+
+async def test_pressing_twice_pays_once(foreign: Foreign, sandbox: Sandbox) -> None:
+    """The second press leads back too, and changes nothing."""
+    path = await opened(foreign, returnUrl=THANKS)
+    answers = [await press(foreign, path, "authorize") for _ in range(2)]
+    await sandbox.settle()
+
+    assert [(303, THANKS)] * 2 == [(answer.status, answer.headers["Location"]) for answer in answers]
+    assert 1 == len(sandbox.ledger.deliveries())
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("https://shop.example", "https://shop.example?cancelled=1"),
+        (THANKS, "https://shop.example/thanks?a=1&cancelled=1#top"),
+        ("https://shop.example/?", "https://shop.example/?cancelled=1"),
+        ("https://shop.example/%2F?q=%26", "https://shop.example/%2F?q=%26&cancelled=1"),
+        ("https://shop.example/é", "https://shop.example/%C3%A9?cancelled=1"),
+    ],
+)
+async def test_cancelling_leads_back(foreign: Foreign, sandbox: Sandbox, given: str, expected: str) -> None:
+    """Who cancels goes back with `cancelled=1`; the order stays pending, for the merchant to close."""
+    answer = await press(foreign, await opened(foreign, returnUrl=given), "cancel")
+
+    assert (303, expected) == (answer.status, answer.headers["Location"])
+    assert "pending" == sandbox.ledger.order_state("T1")
+
+
+async def test_third_decline_fails(foreign: Foreign, sandbox: Sandbox) -> None:
+    """Two declines leave the customer at the page, the third fails the order and leads back."""
+    path = await opened(foreign, returnUrl=THANKS)
+    answers = [await press(foreign, path, "decline") for _ in range(2)]
+    page = await foreign.send("GET", path)
+    last = await press(foreign, path, "decline")
+
+    assert [(303, path)] * 2 == [(answer.status, answer.headers["Location"]) for answer in answers]
+    assert "1 more, and it fails" in page.document
+    assert (THANKS, "failed") == (last.headers["Location"], sandbox.ledger.order_state("T1"))
+
+
+@pytest.mark.parametrize(("decision", "title"), [("authorize", "Paid"), ("cancel", "Cancelled")])
+async def test_without_return_url_the_page_says_it(foreign: Foreign, decision: str, title: str) -> None:
+    """Without a return URL the customer reads what became of the order."""
+    answer = await press(foreign, await opened(foreign), decision)
+
+    assert (200, True) == (answer.status, f"<strong>{title}.</strong>" in answer.document)
+
+
+@pytest.mark.parametrize("decision", ["authorize", "decline", "cancel"])
+async def test_closed_order(foreign: Foreign, sandbox: Sandbox, decision: str) -> None:
+    """What the merchant has closed cannot be paid from a page that was open before."""
+    path = await opened(foreign, returnUrl=THANKS)
+    await foreign.post(CLOSE, outTradeNo="T1")
+    answer = await press(foreign, path, decision)
+    page = await foreign.send("GET", path)
+
+    assert (409, "closed", 0) == (answer.status, sandbox.ledger.order_state("T1"), sandbox.ledger.paid("T1"))
+    assert "<strong>Closed.</strong>" in page.document
+    assert "<form" not in page.document
+    assert 'href="https://shop.example/thanks?a=1#top"' in page.document
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "status"),
+    [
+        ("application/x-www-form-urlencoded", b"", 400),
+        ("application/x-www-form-urlencoded", b"decision=steal", 400),
+        ("application/x-www-form-urlencoded", b"decision=\xff", 400),
+        ("application/x-www-form-urlencoded", b"&".join([b"decision=authorize"] * 9), 400),
+        ("application/x-www-form-urlencoded", b"x" * 65_537, 413),
+        ("application/json", b'{"decision":"authorize"}', 415),
+    ],
+)
+async def test_hostile_forms(foreign: Foreign, sandbox: Sandbox, content_type: str, body: bytes, status: int) -> None:
+    """What is not the page's form pays nothing."""
+    path = await opened(foreign)
+    answer = await foreign.send("POST", path, data=body, headers={"Content-Type": content_type})
+
+    assert (status, "pending") == (answer.status, sandbox.ledger.order_state("T1"))
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_unknown_page(foreign: Foreign, method: str) -> None:
+    """A token that nobody was given names no page."""
+    answer = await foreign.send(method, "/gateway/unknown", data={"decision": "authorize"})
+
+    assert (404, "text/html; charset=utf-8") == (answer.status, answer.headers["Content-Type"])

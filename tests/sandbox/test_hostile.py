@@ -1,0 +1,251 @@
+"""Hostile input: a documented 4xx, never a 500, and nothing is done."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from payasync.sandbox import Sandbox
+from tests.sandbox.foreign import PAY, PLACE, REFUND, Foreign, raw
+
+GOOD: Final = {"outTradeNo": "T1", "totalAmt": 450, "currency": "CAD"}
+JSON: Final = {"Content-Type": "application/json"}
+BAD: Final[dict[str, list[Any]]] = {
+    "totalAmt": [0, -1, 2**53, 10**400, 1.0, 4.5, True, "450", None, [450], {}],
+    "currency": ["", "CA", "CADX", "C1D", 124, None, ["CAD"], "CÄD"],
+    "outTradeNo": ["", "a b", "a" * 65, "é", "T1\n", 1, None, "a/b", "'; DROP TABLE orders; --"],
+    "notifyUrl": [
+        "",
+        "/n",
+        "shop.example",
+        "ftp://shop.example/",
+        "javascript:alert(1)",
+        "http://",
+        "http://shop.example:99999/",
+        "http://shop.example:0/",
+        "http://[::1/",
+        "http://shop.example/a b",
+        "http://shop.example/\r\nX: 1",
+        "http://shop.example/\u2028",
+        "http://" + "a" * 2048,
+        7,
+        None,
+    ],
+    "returnUrl": ["data:text/html,x", "http://shop.example/\r\nSet-Cookie: a=b", "//shop.example", {}],
+    "subject": ["x" * 4097, 1, None, ["x"]],
+    "sceneType": ["", "x" * 129, 1],
+    "nonceStr": ["", "n" * 129, 1, None],
+    "sign": ["", 1, None, "x" * 129],
+}
+
+
+def cases() -> Iterator[tuple[str, Any]]:
+    """Yield each bad value with its field."""
+    for name, values in BAD.items():
+        for value in values:
+            yield name, value
+
+
+@pytest.mark.parametrize(("name", "value"), list(cases()))
+async def test_bad_fields(foreign: Foreign, sandbox: Sandbox, name: str, value: object) -> None:
+    """A field that is not what it must be is refused by name, before its signature is looked at."""
+    answer = await foreign.send("POST", PLACE, json={**foreign.signed(GOOD), name: value})
+
+    assert ((422, "SBX_INVALID"), name) == (answer.told, answer.document["field"])
+    assert 0 == sandbox.ledger.orders()
+
+
+@pytest.mark.parametrize("name", ["totalAmt", "currency", "merchantId", "nonceStr", "sign"])
+async def test_missing_fields(foreign: Foreign, name: str) -> None:
+    """What the document demands must be there."""
+    fields = foreign.signed(GOOD)
+    del fields[name]
+    answer = await foreign.send("POST", PLACE, json=fields)
+
+    assert ((422, "SBX_INVALID"), name) == (answer.told, answer.document["field"])
+
+
+@pytest.mark.parametrize("value", [1.5, True, None, [], {"a": 1}])
+async def test_unsignable_fields(foreign: Foreign, value: object) -> None:
+    """An unknown field without one text that could be signed is refused by name."""
+    answer = await foreign.send("POST", PLACE, json={**foreign.signed(GOOD), "other": value})
+
+    assert ((422, "SBX_INVALID"), "other") == (answer.told, answer.document["field"])
+
+
+@pytest.mark.parametrize("sign", ["é", "0" * 64, "zz", "\u0000", "SBX_OK"])
+async def test_texts_that_are_no_signature(foreign: Foreign, sign: str) -> None:
+    """Whatever stands in `sign`: it is not the signature."""
+    answer = await foreign.send("POST", PLACE, json={**foreign.signed(GOOD), "sign": sign})
+
+    assert (401, "SBX_BAD_SIGNATURE") == answer.told
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"null", b"[]", b"{", b"\xff", b'{"a":1,"a":2}', b'{"a":NaN}', b"[" * 60_000, b'{"a":"\\ud800"}']
+)
+async def test_bodies_that_are_no_object(foreign: Foreign, body: bytes) -> None:
+    """What is no JSON object, or not one that all readers read alike, is malformed."""
+    answer = await foreign.send("POST", PLACE, data=body, headers=JSON)
+
+    assert (400, "SBX_INVALID") == answer.told
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "application/json; charset=utf-16",
+        "json",
+        "application/jsonx",
+    ],
+)
+async def test_other_content_types(foreign: Foreign, content_type: str) -> None:
+    """Every body is sent as application/json (spec: What the service does)."""
+    body = json.dumps(foreign.signed(GOOD)).encode()
+    answer = await foreign.send("POST", PLACE, data=body, headers={"Content-Type": content_type})
+
+    assert (415, "SBX_INVALID") == answer.told
+
+
+async def test_compressed_body(foreign: Foreign) -> None:
+    """A compressed body is refused unread: a small one may hold a huge one."""
+    body = gzip.compress(json.dumps(foreign.signed(GOOD)).encode())
+    answer = await foreign.send("POST", PLACE, data=body, headers={**JSON, "Content-Encoding": "gzip"})
+
+    assert (415, "SBX_INVALID") == answer.told
+
+
+async def test_size_comes_before_type(foreign: Foreign) -> None:
+    """A body that is too large is refused first, whatever it is."""
+    answer = await foreign.send("POST", PLACE, data=b"x" * 65_537, headers={"Content-Type": "text/plain"})
+
+    assert (413, "SBX_INVALID") == answer.told
+
+
+async def test_size_of_a_chunked_body(foreign: Foreign) -> None:
+    """A body without a length is cut off at the limit."""
+
+    async def chunks() -> Any:
+        for _ in range(20):
+            yield b" " * 4096
+
+    answer = await foreign.send("POST", PLACE, data=chunks(), headers=JSON)
+
+    assert (413, "SBX_INVALID") == answer.told
+
+
+async def test_largest_body_is_taken(foreign: Foreign) -> None:
+    """The limit itself is allowed."""
+    text = json.dumps(foreign.signed(GOOD)).encode()
+    answer = await foreign.send("POST", PLACE, data=text.ljust(65_536), headers=JSON)
+
+    assert 200 == answer.status
+
+
+async def test_order_of_checks(foreign: Foreign, sandbox: Sandbox) -> None:
+    """Fields come before the signature, the signature before the nonce, the nonce before the state."""
+    number = await sandbox.given.pending_order()
+    told = {"outTradeNo": number, "outRefundNo": "R1", "totalAmt": 450, "refundAmt": 1}
+    fields = foreign.signed(told)
+    bad = [{**fields, "sign": "x", "refundAmt": 0}, {**fields, "sign": "x"}, fields, fields]
+    answers = [await foreign.send("POST", REFUND, json=each) for each in bad]
+
+    assert ["SBX_INVALID", "SBX_BAD_SIGNATURE", "SBX_WRONG_STATE", "SBX_NONCE_USED"] == [
+        answer.code for answer in answers
+    ]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "allow"),
+    [
+        ("GET", PLACE, 405, "POST"),
+        ("OPTIONS", "/payment/status", 405, "GET"),
+        ("POST", "/payment/status", 405, "GET"),
+        ("PUT", PAY, 405, "POST"),
+        ("GET", "/", 404, None),
+        ("POST", "/payment/unifiedorder/", 404, None),
+        ("POST", "/payment/../v1/payments2", 404, None),
+        ("GET", "/gateway", 404, None),
+        ("GET", "/%ff%00", 404, None),
+    ],
+)
+async def test_other_paths_and_methods(
+    foreign: Foreign, method: str, path: str, status: int, allow: str | None
+) -> None:
+    """Unknown paths are 404, other methods 405 with those that are allowed."""
+    answer = await foreign.send(method, path)
+
+    assert (status, allow) == (answer.status, answer.headers.get("Allow"))
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("", 422),
+        ("outTradeNo=", 422),
+        ("outTradeNo=a%20b", 422),
+        ("outTradeNo=T1&outTradeNo=T2", 400),
+        ("outTradeNo=%ff", 422),
+        ("outTradeNo=%00", 422),
+        ("other=T1", 422),
+        ("outTradeNo=T1", 404),
+    ],
+)
+async def test_identifiers_of_a_query(foreign: Foreign, query: str, status: int) -> None:
+    """Endpoint 6 takes one identifier of the right form."""
+    answer = await foreign.send("GET", f"/payment/status?{query}", headers=foreign.bearer)
+
+    assert status == answer.status
+
+
+@pytest.mark.parametrize("name", ["billingFrequency", "amount", "startDate", "customer"])
+@pytest.mark.parametrize("value", [None, "", 0, [], {}, "2027-02-30"])
+async def test_bad_subscriptions(foreign: Foreign, name: str, value: object) -> None:
+    """Each term of a subscription is checked."""
+    plan = {"billingFrequency": "m", "amount": 1, "startDate": "2027-01-31", "customer": {"a": 1}, name: value}
+    answer = await foreign.send("POST", "/subscriptions/create", json=plan, headers=foreign.bearer)
+    taken = name == "billingFrequency" and value == "2027-02-30"
+
+    assert (200 if taken else 422) == answer.status
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"POST /v1/payments HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: -1\r\n\r\n{}",
+        b"POST /v1/payments HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+        b"POST /v1/payments HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}",
+        b"POST /v1/payments HTTP/1.1\r\nHost: x\r\nContent-Type: \xff\xfe; charset=\xff\r\nContent-Length: 2\r\n\r\n{}",
+        b"GET /payment/status?outTradeNo=\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST /v1/payments HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \xff\xfe\r\n"
+        b"Content-Type: application/json\r\nContent-Length: 31\r\n\r\n" + b'{"amount": 1, "currency":"USD"}',
+        b"GET /gateway/\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /gateway/%ff HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 9000 + b"\r\n\r\n",
+        b"nonsense\r\n\r\n",
+    ],
+)
+async def test_bytes_that_are_hardly_http(sandbox: Sandbox, request_: bytes) -> None:
+    """Whatever arrives: the answer is a 4xx."""
+    answer = await raw(sandbox.url, request_)
+
+    assert b"4" == answer.split()[1][:1]
+
+
+async def test_body_that_breaks_off(sandbox: Sandbox, foreign: Foreign) -> None:
+    """A client that goes away in the middle of its body disturbs nobody."""
+    host, _, port = sandbox.url.removeprefix("http://").partition(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"POST /v1/payments HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{")
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+    placed = await foreign.place("T1")
+
+    assert (200, ["orders.place"]) == (placed.status, [call.operation for call in sandbox.ledger.calls()])

@@ -1,0 +1,24 @@
+"""Amounts as a customer reads them."""
+
+import pytest
+
+from payasync.sandbox.money import shown
+from payasync.sandbox.values import Order
+
+
+@pytest.mark.parametrize(
+    ("amount", "currency", "unit", "expected"),
+    [
+        (450, "CAD", "minor", "4.50 CAD"),
+        (5, "cad", "", "0.05 CAD"),
+        (123_456_789, "USD", "minor", "1,234,567.89 USD"),
+        (450, "JPY", "minor", "450 JPY"),
+        (1005, "KWD", "minor", "1.005 KWD"),
+        (450, "CAD", "major", "450 CAD"),
+    ],
+)
+def test_shown(amount: int, currency: str, unit: str, expected: str) -> None:
+    """The smallest unit is a hundredth, but for some currencies; a profile may count whole units."""
+    order = Order(out_trade_no="T1", payment_id="P1", token="t", origin="order", total_amt=amount, currency=currency)
+
+    assert expected == shown(order, unit)

@@ -1,0 +1,180 @@
+"""Lifetime: start, close, and what is there in between."""
+
+import asyncio
+import re
+import socket
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from payasync import Credentials, Session
+from payasync.errors import ConfigurationError, InvalidArgumentError
+from payasync.sandbox import PROFILE, Sandbox
+from tests.sandbox.foreign import Foreign
+
+PARTS: Final = ("url", "customer", "ledger", "given")
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_nothing_is_there_before_the_start(name: str) -> None:
+    """What needs a sandbox that runs says so, and names itself."""
+    with pytest.raises(ConfigurationError, match=f"does not run: {name} "):
+        getattr(Sandbox(), name)
+
+
+async def test_neither_session_nor_settle_before_the_start() -> None:
+    """A session needs an address, and settling something that is due."""
+    sandbox = Sandbox()
+
+    with pytest.raises(ConfigurationError, match="does not run"):
+        sandbox.session()
+    with pytest.raises(ConfigurationError, match="does not run"):
+        await sandbox.settle()
+
+
+async def test_nothing_is_there_after_the_end() -> None:
+    """A sandbox that was closed is as one that never ran; closing again does nothing."""
+    sandbox = Sandbox()
+    await sandbox.start()
+    await sandbox.close()
+    await sandbox.close()
+
+    with pytest.raises(ConfigurationError):
+        _ = sandbox.url
+
+
+async def test_closing_leaves_nothing_behind(foreign: Foreign) -> None:
+    """After the end there is no task, and nobody listens."""
+    before = asyncio.all_tasks()
+    async with Sandbox(webhook_url="http://127.0.0.1:1/") as sandbox:
+        url = sandbox.url
+        await sandbox.customer.authorize(await sandbox.given.pending_order())
+    port = int(url.rpartition(":")[2])
+
+    assert before == asyncio.all_tasks()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+    assert foreign.sandbox.url != url
+
+
+async def test_closing_does_not_wait_for_a_receiver_that_hangs() -> None:
+    """A notification under way is broken off, and due again at the next start."""
+    connected = asyncio.Queue[asyncio.StreamWriter]()
+    server = await asyncio.start_server(lambda _, writer: connected.put_nowait(writer), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with asyncio.timeout(10), server:
+        async with Sandbox() as sandbox:
+            await sandbox.given.paid_order(notify_url=f"http://127.0.0.1:{port}/")
+            hanging = await connected.get()
+            attempts = sandbox.ledger.deliveries()
+        hanging.close()
+        await hanging.wait_closed()
+
+    assert [] == attempts
+
+
+async def test_runs_once_at_a_time() -> None:
+    """A sandbox that runs is not started again; one that was closed is."""
+    sandbox = Sandbox()
+    await sandbox.start()
+    with pytest.raises(ConfigurationError, match="runs already"):
+        await sandbox.start()
+    await sandbox.close()
+    async with sandbox:
+        assert 0 == sandbox.ledger.orders()
+
+
+async def test_port_can_be_chosen() -> None:
+    """A port that is given is used; one that is taken is refused, and leaves nothing behind."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigurationError, match="cannot listen"):
+            await Sandbox(port=port).start()
+    async with Sandbox(port=port) as sandbox:
+        assert f"http://127.0.0.1:{port}" == sandbox.url
+
+
+async def test_database_that_cannot_be_used(tmp_path: Path) -> None:
+    """A wrong path is told in our words."""
+    with pytest.raises(ConfigurationError, match="db: cannot use"):
+        await Sandbox(db=str(tmp_path)).start()
+
+
+async def test_file_keeps_orders(tmp_path: Path) -> None:
+    """With a file, the next sandbox knows what the last one did."""
+    path = str(tmp_path / "sandbox.db")
+    async with Sandbox(db=path) as first:
+        number = await first.given.paid_order()
+    async with Sandbox(db=path) as second:
+        assert 450 == second.ledger.paid(number)
+
+
+def test_credentials_are_drawn_afresh() -> None:
+    """No two sandboxes share a key; the number of the merchant is the same."""
+    first, second = Sandbox().credentials, Sandbox().credentials
+    keys = [
+        *(key for one in (first, second) for key in (one.secret_key, one.signing_key, one.public_key)),
+        *first.notification_keys,
+        *second.notification_keys,
+    ]
+
+    assert "SANDBOX" == first.merchant_id == second.merchant_id
+    assert 8 == len(set(keys))
+    assert re.fullmatch(r"whsec_[A-Za-z0-9+/]{32}", first.notification_keys[0].reveal())
+
+
+async def test_session_is_configured(sandbox: Sandbox) -> None:
+    """The session that a sandbox hands out works as it is."""
+    async with sandbox.session() as pay:
+        order = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
+        await sandbox.customer.authorize(order)
+        status = await pay.payments.status("T1")
+
+    assert isinstance(pay, Session)
+    assert ("pending", "paid") == (order.state, status.state)
+
+
+async def test_session_takes_overrides(sandbox: Sandbox) -> None:
+    """Any argument of a session can be given in place of the sandbox's own."""
+    async with sandbox.session(credentials=Credentials("M2", signing_key="x")) as pay:
+        with pytest.raises(Exception, match="no such merchant"):
+            await pay.orders.query("T1")
+
+
+async def test_given_orders(sandbox: Sandbox) -> None:
+    """Orders can be made without a request, by the same rules."""
+    pending = await sandbox.given.pending_order(7, "USD", out_trade_no="T1")
+    paid = await sandbox.given.paid_order(total_amt=9)
+
+    assert ("T1", "pending", 0) == (pending, sandbox.ledger.order_state("T1"), sandbox.ledger.paid("T1"))
+    assert ("paid", 9, 2, 0) == (
+        sandbox.ledger.order_state(paid),
+        sandbox.ledger.paid(paid),
+        sandbox.ledger.orders(),
+        len(sandbox.ledger.calls()),
+    )
+
+
+async def test_given_orders_follow_the_rules(sandbox: Sandbox) -> None:
+    """A number that is taken and an amount that is none are refused."""
+    await sandbox.given.pending_order(out_trade_no="T1")
+
+    with pytest.raises(InvalidArgumentError, match="out_trade_no"):
+        await sandbox.given.paid_order(out_trade_no="T1")
+    with pytest.raises(InvalidArgumentError, match="total_amt"):
+        await sandbox.given.paid_order(0)
+
+
+async def test_ledger_of_what_is_not_there(sandbox: Sandbox) -> None:
+    """Nothing was paid for an order that is not there, and it has no state."""
+    assert (0, 0) == (sandbox.ledger.paid("T1"), sandbox.ledger.refunded("T1"))
+    with pytest.raises(InvalidArgumentError, match="out_trade_no"):
+        sandbox.ledger.order_state("T1")
+    with pytest.raises(InvalidArgumentError, match="subscription_id"):
+        sandbox.ledger.subscription_state("S1")
+
+
+def test_profile_is_the_one_given() -> None:
+    """Without a profile the sandbox speaks its own."""
+    assert Sandbox().profile is PROFILE

@@ -1,0 +1,182 @@
+"""The database: transactions, conditional changes, and indexes."""
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final
+
+import pytest
+from attrs import evolve
+
+from payasync.errors import ConfigurationError
+from payasync.sandbox import statements
+from payasync.sandbox.store import Store
+from payasync.sandbox.values import Order, OrderState, Refund, RefundState, RefusedError, Subscription
+
+ORDER: Final = Order(out_trade_no="T1", payment_id="P1", token="t", origin="order", total_amt=450, currency="CAD")
+ENDS: Final[tuple[RefundState, ...]] = ("succeeded", "failed")
+STATEMENTS: Final = {name: text for name, text in vars(statements).items() if name.isupper()}
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """An empty store."""
+    opened = Store(":memory:")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """How SQLite finds the rows of each statement."""
+    path = str(tmp_path_factory.mktemp("plans") / "sandbox.db")
+    Store(path).close()
+    with closing(sqlite3.connect(path)) as database:
+        return {
+            name: [step[3] for step in database.execute(f"EXPLAIN QUERY PLAN {text}", defaultdict(lambda: None))]
+            for name, text in STATEMENTS.items()
+        }
+
+
+@pytest.mark.parametrize("name", [name for name in STATEMENTS if name != "DUE" and not name.startswith("ALL_")])
+def test_no_lookup_scans_a_table(plans: dict[str, list[str]], name: str) -> None:
+    """Every statement but those that read a whole table finds its rows by an index."""
+    assert [] == [step for step in plans[name] if step.startswith("SCAN")]
+
+
+def test_due_reads_the_index_of_what_is_due(plans: dict[str, list[str]]) -> None:
+    """The oldest due notification is the first of an index that holds due ones only."""
+    assert ["SCAN notifications USING INDEX notifications_due"] == plans["DUE"]
+
+
+def test_order_has_one_next_state(store: Store) -> None:
+    """Of two who saw the same order, the first changes it; the second is told that it has changed."""
+    store.add_order(ORDER)
+    won = store.move_order(ORDER, evolve(ORDER, state="paid"))
+    lost = store.move_order(ORDER, evolve(ORDER, state="closed"))
+
+    assert (True, False) == (won, lost)
+    assert evolve(ORDER, state="paid") == store.order("T1")
+
+
+def test_declines_are_counted_one_by_one(store: Store) -> None:
+    """Of two declines at once, one counts: the other saw an order that has changed."""
+    store.add_order(ORDER)
+    declined = evolve(ORDER, declines=1)
+
+    assert (True, False) == (store.move_order(ORDER, declined), store.move_order(ORDER, declined))
+
+
+def test_number_names_one_order(store: Store) -> None:
+    """A second order with the same number is not kept."""
+    store.add_order(ORDER)
+    taken = store.add_order(evolve(ORDER, payment_id="P2", token="u", total_amt=1))
+
+    assert (False, ORDER) == (taken, store.order("T1"))
+
+
+@pytest.mark.parametrize(
+    ("state", "amount", "fits"), [("paid", 450, True), ("paid", 451, False), ("pending", 1, False)]
+)
+def test_reserve(store: Store, state: OrderState, amount: int, *, fits: bool) -> None:
+    """A reservation is taken from what was paid, in one statement, or not at all."""
+    order = evolve(ORDER, state=state)
+    store.add_order(order)
+
+    assert fits == store.reserve("T1", amount)
+    assert evolve(order, reserved=amount if fits else 0) == store.order("T1")
+
+
+def test_released_reservation_is_free_again(store: Store) -> None:
+    """What a failed refund had set aside can be refunded."""
+    store.add_order(evolve(ORDER, state="paid"))
+    store.reserve("T1", 450)
+    store.release("T1", 450)
+
+    assert store.reserve("T1", 450)
+
+
+def test_refund_ends_once(store: Store) -> None:
+    """Of two ends of one refund, the first counts; only what succeeded was given back."""
+    store.add_order(evolve(ORDER, state="paid"))
+    store.add_refund(Refund(out_refund_no="R1", out_trade_no="T1", total_amt=450, refund_amt=200, fingerprint="f"))
+    ended = [store.move_refund("R1", "processing", state) for state in ENDS]
+
+    assert ([True, False], 200) == (ended, store.refunded("T1"))
+
+
+def test_transaction_is_all_or_nothing(store: Store) -> None:
+    """What an exception leaves behind is nothing, and nobody is told of a commit."""
+    told = list[str]()
+    store.on_commit(lambda: told.append("committed"))
+    with suppress(ZeroDivisionError), store.transaction():
+        store.add_order(ORDER)
+        raise ZeroDivisionError
+    undone = store.order("T1")
+    with store.transaction():
+        store.add_order(ORDER)
+
+    assert (None, ORDER, ["committed"]) == (undone, store.order("T1"), told)
+
+
+def test_attempt_undoes_itself_only(store: Store) -> None:
+    """What is refused is undone, and the nonce that was burned before it stays so."""
+    with store.transaction():
+        store.burn("M1", "n1")
+        with suppress(RefusedError), store.attempt():
+            store.add_order(ORDER)
+            raise RefusedError("wrong_state", "no")
+
+    assert (False, None) == (store.burn("M1", "n1"), store.order("T1"))
+
+
+def test_nonces_are_unique_per_merchant(store: Store) -> None:
+    """Another merchant may use the same nonce."""
+    assert [True, False, True] == [store.burn(merchant, "n1") for merchant in ("M1", "M1", "M2")]
+
+
+def test_subscription_has_one_next_state(store: Store) -> None:
+    """Of two who saw the same subscription, the first changes it."""
+    planned = Subscription(subscription_id="S1", frequency="monthly", amount=9, start_date="2027-01-31", customer="{}")
+    store.add_subscription(planned)
+    cancelled = evolve(planned, state="cancelled")
+
+    assert planned == store.subscription("S1")
+    assert (True, False) == (
+        store.move_subscription(planned, cancelled),
+        store.move_subscription(planned, evolve(planned, state="active")),
+    )
+
+
+def test_file_keeps_everything(tmp_path: Path) -> None:
+    """A store that is opened again holds what it held."""
+    path = str(tmp_path / "sandbox.db")
+    first = Store(path)
+    first.add_order(ORDER)
+    first.close()
+    second = Store(path)
+    found = second.order("T1")
+    second.close()
+
+    assert ORDER == found
+
+
+def test_locked_file_is_busy(tmp_path: Path) -> None:
+    """While another process holds the file, a request is refused as one that may be tried again."""
+    store = Store(str(tmp_path / "sandbox.db"))
+    other = sqlite3.connect(tmp_path / "sandbox.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(RefusedError) as refused, store.transaction():
+        pass
+    other.close()
+    store.close()
+
+    assert "busy" == refused.value.why
+
+
+def test_file_that_is_none(tmp_path: Path) -> None:
+    """A path that cannot be a database is a mistake in the configuration, in our words."""
+    with pytest.raises(ConfigurationError, match="db"):
+        Store(str(tmp_path))

@@ -1,0 +1,140 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from payasync.acceptance import check
+from payasync.errors import InvalidArgumentError
+from payasync.profile import Profile
+from payasync.requests import Request
+from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
+from payasync.resources.payments import CreatePayment, QueryPayment
+from payasync.resources.refunds import CreateRefund, QueryRefund
+from payasync.resources.subscriptions import CancelSubscription, UpdateSubscription
+from payasync.responses import Response
+from payasync.shapes import Accept
+from tests.building import FULL
+
+
+def order(**facts: Any) -> PlaceOrder:
+    """Return an order with what it needs, and more."""
+    return PlaceOrder(**{"total_amt": 450, "currency": "CAD", **facts})
+
+
+def identified(number: str) -> list[Request[Response]]:
+    """Return a request for every argument that holds a number."""
+    return [
+        order(out_trade_no=number),
+        QueryOrder(out_trade_no=number),
+        CloseOrder(out_trade_no=number),
+        CreateRefund(out_trade_no=number, out_refund_no="R1", total_amt=1, refund_amt=1),
+        CreateRefund(out_trade_no="T1", out_refund_no=number, total_amt=1, refund_amt=1),
+        QueryPayment(identifier=number),
+        QueryRefund(identifier=number),
+        UpdateSubscription(subscription_id=number),
+        CancelSubscription(subscription_id=number),
+    ]
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_a_bare_profile_takes_what_the_document_shows(name: str) -> None:
+    """What the document leaves open is refused by nobody's guess."""
+    check(FULL[name], Profile())
+
+
+@pytest.mark.parametrize("number", ["T1\n", " T1", "T 1", "T/1", "T1;", "é", "x" * 65, "T1\x00"])
+def test_numbers_match_the_pattern_as_a_whole(number: str) -> None:
+    """A number that is only partly one is refused, a line end behind it, too: it could break a text apart."""
+    for request in identified(number):
+        with pytest.raises(InvalidArgumentError, match="identifier") as caught:
+            check(request, Profile())
+
+        assert number == caught.value.value
+
+
+@given(st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True))
+def test_numbers_of_the_documented_form_are_taken(number: str) -> None:
+    """Letters, digits, `_` and `-`, 64 at most, unless the profile says otherwise."""
+    for request in identified(number):
+        check(request, Profile())
+
+
+@given(st.text(min_size=1).filter(str.strip))
+def test_numbers_are_judged_by_the_pattern_alone(number: str) -> None:
+    """A number is taken exactly where it is of the allowed characters and length."""
+    allowed = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
+    fits = set(number) <= allowed and len(number) <= 64
+
+    assert fits == accepts(QueryOrder(out_trade_no=number), Profile())
+
+
+def test_pattern_of_the_profile() -> None:
+    """A service with numbers of another form is described by its profile; the error names the pattern."""
+    profile = Profile(identifier="A|AB")
+    check(QueryOrder(out_trade_no="AB"), profile)
+    with pytest.raises(InvalidArgumentError, match=r"matches A\|AB") as caught:
+        check(QueryOrder(out_trade_no="ABC"), profile)
+
+    assert ("out_trade_no", "ABC") == (caught.value.field, caught.value.value)
+
+
+@pytest.mark.parametrize(
+    ("accept", "good", "bad", "field", "rule"),
+    [
+        (Accept(currency=("CAD", "USD")), order(), order(currency="EUR"), "currency", "one of CAD, USD"),
+        (Accept(currency=("CAD",)), order(), CreatePayment(amount=1, currency="USD"), "currency", "one of CAD"),
+        (Accept(scene_type=("JSAPI",)), order(), order(scene_type="H5"), "scene_type", "one of JSAPI"),
+        (Accept(amount=(100, 500)), order(total_amt=100), order(total_amt=99), "total_amt", "from 100 to 500"),
+        (Accept(amount=(100, 500)), order(total_amt=500), order(total_amt=501), "total_amt", "from 100 to 500"),
+        (
+            Accept(amount=(1, 5)),
+            CreatePayment(amount=5, currency="USD"),
+            CreatePayment(amount=6, currency="USD"),
+            "amount",
+            "from 1 to 5",
+        ),
+        (Accept(amount=(201, 500)), order(), FULL["refunds.create"], "refund_amt", "from 201 to 500"),
+        (Accept(length={"subject": 3}), order(subject="tea"), order(subject="milk"), "subject", "at most 3 characters"),
+        (Accept(length={"out_trade_no": 1}), order(), order(out_trade_no="T1"), "out_trade_no", "at most 1 characters"),
+    ],
+)
+def test_what_the_service_does_not_take_is_refused_here(
+    accept: Accept, good: Request[Response], bad: Request[Response], field: str, rule: str
+) -> None:
+    """Each key of the profile's `accept` refuses before any I/O, and names the field, the rule and the value."""
+    profile = Profile(accept=accept)
+    check(good, profile)
+    with pytest.raises(InvalidArgumentError, match=rule) as caught:
+        check(bad, profile)
+
+    assert field == caught.value.field
+    assert rule in str(caught.value.rule)
+    assert getattr(bad, field) == caught.value.value
+
+
+def test_required_by_this_service() -> None:
+    """A service may demand, for one operation, what the document leaves optional."""
+    profile = Profile(accept=Accept(required={"orders.place": ("subject", "notify_url")}))
+    check(order(subject="", notify_url="https://shop.example"), profile)
+    check(CreatePayment(amount=1, currency="USD"), profile)
+    with pytest.raises(InvalidArgumentError, match="notify_url is missing: this service requires it") as caught:
+        check(order(subject="tea"), profile)
+
+    assert ("notify_url", "required by this service") == (caught.value.field, caught.value.rule)
+
+
+def test_length_counts_texts_only() -> None:
+    """A mapping and what was not given have no length."""
+    profile = Profile(accept=Accept(length={"customer": 0, "body": 0, "amount": 0}))
+
+    assert accepts(FULL["subscriptions.create"], profile)
+
+
+def accepts(request: Request[Response], profile: Profile) -> bool:
+    """Return whether the service takes a request, as far as its profile says."""
+    try:
+        check(request, profile)
+    except InvalidArgumentError:
+        return False
+    return True

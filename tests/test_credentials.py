@@ -1,0 +1,300 @@
+import pickle
+import re
+import traceback
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import pytest
+
+from payasync.credentials import Credentials
+from payasync.errors import ConfigurationError
+from payasync.secret import Secret
+
+KEYS: Final = ("secret_key", "public_key", "signing_key", "service_keys", "notification_keys")
+SINGLE: Final = KEYS[:3]
+SEVERAL: Final = KEYS[3:]
+PEM: Final = "-----BEGIN PUBLIC KEY-----\nMIIB\n+/a=\n-----END PUBLIC KEY-----"
+OTHER_PEM: Final = "-----BEGIN PUBLIC KEY-----\nMCow\n-----END PUBLIC KEY-----"
+MERCHANT: Final = {"PAYASYNC_MERCHANT_ID": "M1"}
+
+
+def variable(name: str) -> str:
+    """Return the environment variable of an argument."""
+    return f"PAYASYNC_{name.upper()}"
+
+
+def revealed(held: Secret | tuple[Secret, ...] | None) -> list[str]:
+    """Return the texts of one or several secrets."""
+    secrets = held if isinstance(held, tuple) else (held,)
+    return [secret.reveal() for secret in secrets if secret]
+
+
+def shown(error: BaseException) -> str:
+    """Return a traceback with the local variables of every frame below the test's own."""
+    below = error.__traceback__ and error.__traceback__.tb_next
+    return "".join(traceback.TracebackException(type(error), error, below, capture_locals=True).format())
+
+
+def test_only_the_merchant_is_required() -> None:
+    """A merchant who only reads needs no key: what is not given is empty."""
+    credentials = Credentials("M1")
+
+    assert "M1" == credentials.merchant_id
+    assert [None, None, None, (), ()] == [getattr(credentials, name) for name in KEYS]
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_keys_are_held_as_secrets(name: str) -> None:
+    """A key given as a text is a `Secret` from then on; a `Secret` is kept as it is."""
+    secret = Secret("canary")
+    given: dict[str, Any] = {name: "canary"}
+
+    assert secret == getattr(Credentials("M1", **given), name)
+    assert getattr(Credentials("M1", **{**given, name: secret}), name) is secret
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("given", ["a", Secret("a"), ["a"], ("a",), [Secret("a")]])
+def test_several_keys_may_be_one(name: str, given: Any) -> None:
+    """Who has one key need not write a list; a text is one key, not its letters."""
+    several: dict[str, Any] = {name: given}
+
+    assert (Secret("a"),) == getattr(Credentials("M1", **several), name)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_several_keys_keep_their_order(name: str) -> None:
+    """While keys rotate, they are tried in the order in which they are given."""
+    several: dict[str, Any] = {name: ["new", Secret("old")]}
+
+    assert (Secret("new"), Secret("old")) == getattr(Credentials("M1", **several), name)
+
+
+@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize("wrong", ["", b"key", 5])
+def test_what_is_no_key_is_refused(name: str, wrong: Any) -> None:
+    """A key of another type, or an empty one, is found where it is given."""
+    given: dict[str, Any] = {name: wrong}
+    with pytest.raises(ConfigurationError, match="must be a text that is not empty"):
+        Credentials("M1", **given)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("wrong", [None, [None], ["a", ""], [b"a"], {"a": 1, "": 2}])
+def test_what_are_no_keys_is_refused(name: str, wrong: Any) -> None:
+    """One wrong key among several is found, and so is `None` in place of none."""
+    given: dict[str, Any] = {name: wrong}
+    with pytest.raises(ConfigurationError, match="must be a text that is not empty"):
+        Credentials("M1", **given)
+
+
+@pytest.mark.parametrize("merchant_id", ["", " ", "\t", "M\n1", "M\x00", "M\udcff", None, 7, b"M1", Secret("M1")])
+def test_merchant_must_be_a_printable_text(merchant_id: Any) -> None:
+    """The merchant's number goes into every request: a line end or a missing value is found before."""
+    with pytest.raises(ConfigurationError, match="merchant_id must be a text that is not empty") as caught:
+        Credentials(merchant_id)
+
+    assert "credentials.merchant_id" == caught.value.field
+
+
+def test_repr_hides_every_key() -> None:
+    """Credentials can be printed: they show the merchant and which keys there are, and no key."""
+    given: dict[str, Any] = {name: f"canary-{name}" for name in KEYS}
+    printed = repr(Credentials("M1", **given))
+
+    assert "canary" not in printed
+    assert "'M1'" in printed
+    assert [name for name in KEYS if f"{name}=" in printed] == list(KEYS)
+
+
+def test_asdict_hides_every_key() -> None:
+    """Credentials turned into a dict still hold secrets."""
+    given: dict[str, Any] = {name: f"canary-{name}" for name in KEYS}
+
+    assert "canary" not in repr(attrs.asdict(Credentials("M1", **given)))
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_keys_are_never_pickled(name: str) -> None:
+    """A task queue gets no keys: a worker reads its own."""
+    given: dict[str, Any] = {name: "canary"}
+    with pytest.raises(TypeError, match="never pickled"):
+        pickle.dumps(Credentials("M1", **given))
+
+
+def test_frozen_and_equal_by_value() -> None:
+    """Credentials are a value: nobody swaps a key in use, and a copy in a dict is found again."""
+    credentials = Credentials("M1", secret_key="a")
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        credentials.merchant_id = "M2"  # type: ignore[misc] # the mistake that is refused
+
+    assert Credentials("M1", secret_key=Secret("a")) == credentials
+    assert hash(Credentials("M1", secret_key=Secret("a"))) == hash(credentials)
+    assert Credentials("M1", secret_key="b") != credentials
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_environment_gives_each_key(name: str) -> None:
+    """Each key is read from its variable, and only that one."""
+    credentials = Credentials.from_env({**MERCHANT, variable(name): "canary"})
+
+    assert ["canary"] == revealed(getattr(credentials, name))
+    assert not any(getattr(credentials, other) for other in KEYS if other != name)
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_environment_gives_each_key_by_a_file(name: str, tmp_path: Path) -> None:
+    """Each key may stand in a file, as container platforms mount secrets; the line end is not part of it."""
+    (tmp_path / "key").write_text("canary\n", encoding="utf-8")
+    credentials = Credentials.from_env({**MERCHANT, f"{variable(name)}_FILE": str(tmp_path / "key")})
+
+    assert ["canary"] == revealed(getattr(credentials, name))
+
+
+def test_environment_gives_the_merchant_by_a_file(tmp_path: Path) -> None:
+    """The merchant's number may stand in a file too."""
+    (tmp_path / "merchant").write_text("M1\n", encoding="utf-8")
+
+    assert Credentials("M1") == Credentials.from_env({"PAYASYNC_MERCHANT_ID_FILE": str(tmp_path / "merchant")})
+
+
+def test_environment_must_name_the_merchant() -> None:
+    """A missing merchant is the one thing without which there are no credentials; both forms are named."""
+    with pytest.raises(
+        ConfigurationError, match="PAYASYNC_MERCHANT_ID is not set: set it, or PAYASYNC_MERCHANT_ID_FILE"
+    ) as caught:
+        Credentials.from_env({})
+
+    assert "PAYASYNC_MERCHANT_ID" == caught.value.field
+
+
+@pytest.mark.parametrize("name", ["merchant_id", *KEYS])
+def test_both_forms_of_a_variable_are_refused(name: str, tmp_path: Path) -> None:
+    """Which of two keys counts is nobody's guess, even where they are the same."""
+    (tmp_path / "key").write_text("canary", encoding="utf-8")
+    both = {variable(name): "canary", f"{variable(name)}_FILE": str(tmp_path / "key")}
+    with pytest.raises(ConfigurationError, match=f"{variable(name)} and {variable(name)}_FILE are both set") as caught:
+        Credentials.from_env(MERCHANT | both)
+
+    assert variable(name) == caught.value.field
+
+
+@pytest.mark.parametrize("name", ["merchant_id", *KEYS])
+@pytest.mark.parametrize("empty", ["", " ", "\n"])
+def test_empty_variable_is_refused(name: str, empty: str) -> None:
+    """A variable that is set to nothing is a deployment gone wrong, not a key that is not needed."""
+    with pytest.raises(ConfigurationError, match=f"^{variable(name)} is empty") as caught:
+        Credentials.from_env({**MERCHANT, variable(name): empty})
+
+    assert variable(name) == caught.value.field
+
+
+@pytest.mark.parametrize("name", ["merchant_id", *KEYS])
+def test_empty_file_is_refused(name: str, tmp_path: Path) -> None:
+    """An empty file is a secret that was not mounted."""
+    (tmp_path / "key").write_text("\n", encoding="utf-8")
+    environ = {key: value for key, value in MERCHANT.items() if key != variable(name)}
+    with pytest.raises(ConfigurationError, match=f"^{variable(name)}_FILE is empty") as caught:
+        Credentials.from_env({**environ, f"{variable(name)}_FILE": str(tmp_path / "key")})
+
+    assert f"{variable(name)}_FILE" == caught.value.field
+
+
+@pytest.mark.parametrize(("place", "why"), [("missing", "No such file"), (".", "Is a directory")])
+def test_unreadable_file_is_refused(place: str, why: str, tmp_path: Path) -> None:
+    """A file that cannot be read is named, with its variable and the reason."""
+    path = str(tmp_path / place)
+    with pytest.raises(ConfigurationError, match=re.escape(f"PAYASYNC_SECRET_KEY_FILE: cannot read {path!r}: {why}")):
+        Credentials.from_env({**MERCHANT, "PAYASYNC_SECRET_KEY_FILE": path})
+
+
+def test_path_that_is_none_is_refused() -> None:
+    """Nothing that stands where a path belongs lets a foreign error out."""
+    with pytest.raises(ConfigurationError, match="PAYASYNC_SECRET_KEY_FILE: cannot read"):
+        Credentials.from_env({**MERCHANT, "PAYASYNC_SECRET_KEY_FILE": "a\x00b"})
+
+
+def test_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    """A binary key file is refused; the decoder's error, which holds its bytes, is not passed on."""
+    (tmp_path / "key").write_bytes(b"canary\xff")
+    with pytest.raises(ConfigurationError, match=r"cannot read .*: not UTF-8 text") as caught:
+        Credentials.from_env({**MERCHANT, "PAYASYNC_SECRET_KEY_FILE": str(tmp_path / "key")})
+
+    assert caught.value.__context__ is None
+    assert "canary" not in shown(caught.value)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("a", ["a"]),
+        ("a,b", ["a", "b"]),
+        (" a , b ,", ["a", "b"]),
+        ("a\nb\n", ["a", "b"]),
+        ("a\r\n\r\n  b", ["a", "b"]),
+        ("whsec_+/a=,whsec_b==", ["whsec_+/a=", "whsec_b=="]),
+        (PEM, [PEM]),
+        (f"{PEM}\n{OTHER_PEM}\n", [PEM, OTHER_PEM]),
+        (f"  {PEM},{OTHER_PEM}", [PEM, OTHER_PEM]),
+        (f"MCow=\n{PEM}\nMIIB=", ["MCow=", PEM, "MIIB="]),
+        (",\n", []),
+    ],
+)
+def test_several_keys_in_one_variable(name: str, written: str, expected: list[str], tmp_path: Path) -> None:
+    """Keys stand in lines, between commas or as PEM blocks, in any mixture; none is lost, in order."""
+    (tmp_path / "keys").write_text(written, encoding="utf-8")
+    by_value = Credentials.from_env({**MERCHANT, variable(name): written})
+    by_file = Credentials.from_env({**MERCHANT, f"{variable(name)}_FILE": str(tmp_path / "keys")})
+
+    assert expected == revealed(getattr(by_value, name))
+    assert expected == revealed(getattr(by_file, name))
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_one_key_is_never_split(name: str) -> None:
+    """A key that is not one of several is taken as it stands, with its lines and commas."""
+    assert [f"{PEM},x"] == revealed(getattr(Credentials.from_env({**MERCHANT, variable(name): f"{PEM},x"}), name))
+
+
+def test_environment_is_read_when_asked() -> None:
+    """What the environment says now counts, not what it said when the module was loaded."""
+    environ = dict(MERCHANT)
+    before = Credentials.from_env(environ)
+    environ["PAYASYNC_SECRET_KEY"] = "later"
+
+    assert before.secret_key is None
+    assert ["later"] == revealed(Credentials.from_env(environ).secret_key)
+
+
+def test_own_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an argument the process's own environment is read, at that moment."""
+    # What is read is the process's environment, so it must be set; the fixture puts it back.
+    monkeypatch.setenv("PAYASYNC_MERCHANT_ID", "M1")
+    monkeypatch.setenv("PAYASYNC_SIGNING_KEY", "canary")
+    first = Credentials.from_env()
+    monkeypatch.setenv("PAYASYNC_SIGNING_KEY", "rotated")
+
+    assert ["canary"] == revealed(first.signing_key)
+    assert ["rotated"] == revealed(Credentials.from_env().signing_key)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"PAYASYNC_MERCHANT_ID": " "},
+        {"PAYASYNC_MERCHANT_ID": "M\n1"},
+        {"PAYASYNC_PUBLIC_KEY": ""},
+        {"PAYASYNC_SIGNING_KEY_FILE": "/both/set"},
+        {"PAYASYNC_NOTIFICATION_KEYS_FILE": "/not/there"},
+    ],
+    ids=lambda fault: next(iter(fault)),
+)
+def test_traceback_with_locals_shows_no_key(fault: dict[str, str]) -> None:
+    """Error trackers send the local variables of each frame: none of ours holds a key in the open."""
+    keys = {variable(name): f"canary-{name}" for name in KEYS if name != "notification_keys"}
+    with pytest.raises(ConfigurationError) as caught:
+        Credentials.from_env(MERCHANT | keys | fault)
+
+    assert "canary" not in shown(caught.value)

@@ -1,0 +1,190 @@
+import enum
+from types import MappingProxyType
+from typing import Any, Final
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from payasync.absent import ABSENT
+from payasync.documents import MAX_DEPTH, at, dumps, encodable, flaw, loads, plain
+
+JSON: Final = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+ANYTHING: Final = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(exclude_categories=[]))
+    | st.binary()
+    | st.dates(),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.tuples(inner)
+        | st.dictionaries(st.text(st.characters(exclude_categories=[])) | st.integers(), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+class Number(enum.IntEnum):
+    """An integer with a name."""
+
+    ONE = 1
+
+
+class Fraction(float):
+    """A float with a class of its own."""
+
+
+def nested(depth: int, kind: type[dict[str, Any]] | type[list[Any]]) -> object:
+    """Return so many containers, one in the other."""
+    value: Any = kind()
+    for _ in range(depth - 1):
+        value = {"a": value} if kind is dict else [value]
+    return value
+
+
+def cyclic() -> list[Any]:
+    """Return a list that holds itself."""
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+def test_dumps_is_compact() -> None:
+    """The body has no byte that means nothing, and keeps the order of the fields: what is signed is what is sent."""
+    assert b'{"b":1,"a":["\xc3\xa9",null]}' == dumps({"b": 1, "a": ["é", None]})
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"\xff", b'{"a":NaN}', b"<html>", b"[" * 100_000])
+def test_what_is_no_json_is_absent(raw: bytes) -> None:
+    """An unreadable answer is told apart from `null`, and raises nothing."""
+    assert loads(raw) is ABSENT
+
+
+def test_null_is_a_document() -> None:
+    """JSON's `null` is an answer: it is not absent."""
+    assert loads(b"null") is None
+
+
+@pytest.mark.parametrize("kind", [dict, list])
+def test_depth_is_bounded_both_ways(kind: type[dict[str, Any]] | type[list[Any]]) -> None:
+    """What may be sent may be read, 32 containers deep; one more may be neither."""
+    deepest, too_deep = nested(MAX_DEPTH, kind), nested(MAX_DEPTH + 1, kind)
+
+    assert flaw(deepest) is None
+    assert deepest == loads(orjson.dumps(deepest))
+    assert f"nested deeper than {MAX_DEPTH}" == flaw(too_deep)
+    assert loads(orjson.dumps(too_deep)) is ABSENT
+
+
+def test_many_brackets_are_not_depth() -> None:
+    """A long flat answer is readable, and so are brackets in a text."""
+    flat = [{"text": "[{" * 40}] * 40
+
+    assert flat == loads(orjson.dumps(flat))
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("", {"a": {"b": [10, {"c": None}]}, "0": "zero"}),
+        ("a.b", [10, {"c": None}]),
+        ("a.b.0", 10),
+        ("a.b.1.c", None),
+        ("0", "zero"),
+        ("a.b.2", ABSENT),
+        ("a.b.-1", ABSENT),
+        ("a.b.x", ABSENT),
+        ("a.b.0.c", ABSENT),
+        ("a.c", ABSENT),
+        ("a.", ABSENT),
+        ("a.b.²", ABSENT),
+    ],
+)
+def test_path(path: str, expected: object) -> None:
+    """A dotted path steps into objects by name and into lists by number; what is not there is the default."""
+    found = at({"a": {"b": [10, {"c": None}]}, "0": "zero"}, path)
+
+    assert expected == found
+
+
+def test_path_default() -> None:
+    """The caller says what stands for what is missing; `null` is not missing."""
+    assert 7 == at({}, "a.b", 7)
+    assert at({"a": None}, "a", 7) is None
+    assert at(ABSENT, "a") is ABSENT
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("text", None),
+        (None, None),
+        (True, None),
+        (1.5, None),
+        (Number.ONE, None),
+        (-(2**63), None),
+        (2**64 - 1, None),
+        ([1, ("a", {"b": None})], None),
+        (MappingProxyType({"a": 1}), None),
+        ("\ud800", "a text with a lone surrogate"),
+        (-(2**63) - 1, "an integer beyond 64 bits"),
+        (2**64, "an integer beyond 64 bits"),
+        (10**5000, "an integer beyond 64 bits"),
+        (float("nan"), "a number that is not finite"),
+        (float("-inf"), "a number that is not finite"),
+        (Fraction(1.5), "a Fraction"),
+        (b"", "a bytes"),
+        ({1}, "a set"),
+        (object(), "a object"),
+        ({1: "a"}, "an object with a name that is no text"),
+        ({"\ud800": "a"}, "an object with a name that is no text"),
+        ({"a": [1, {"b": object()}]}, "a object"),
+        (cyclic(), f"nested deeper than {MAX_DEPTH}"),
+    ],
+    ids=lambda value: f"{type(value).__name__}",
+)
+def test_flaw(value: object, expected: str | None) -> None:
+    """What cannot be sent as JSON is named in words, before any I/O; nothing is converted silently."""
+    assert expected == flaw(value)
+
+
+@given(ANYTHING)
+def test_what_has_no_flaw_can_be_sent(value: object) -> None:
+    """`flaw` is the one guard: what it lets through is written, and read again as it was."""
+    if flaw(value) is None:
+        assert plain(value) == loads(dumps(plain(value)))
+
+
+@given(JSON)
+def test_json_has_no_flaw(value: object) -> None:
+    """Nothing that JSON can say is refused, unless it is nested too deep."""
+    assert flaw(value) in {None, f"nested deeper than {MAX_DEPTH}"}
+
+
+@pytest.mark.parametrize(("text", "expected"), [("", True), ("é😀", True), ("\ud800", False), ("a\udfff", False)])
+def test_encodable(text: str, *, expected: bool) -> None:
+    """A lone surrogate is no Unicode: no service could read it."""
+    assert expected == encodable(text)
+
+
+def test_plain_copies_all_the_way_down() -> None:
+    """A copy shares nothing that can be changed, and holds the plain types that JSON has."""
+    inner = {"b": [1]}
+    given = MappingProxyType({"a": inner, "t": ({"c": 1},)})
+    copy = plain(given)
+    inner["b"].append(2)
+
+    assert {"a": {"b": [1]}, "t": [{"c": 1}]} == copy
+    assert dict is type(copy)

@@ -1,0 +1,348 @@
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import pytest
+
+from payasync.errors import ConfigurationError, NotConfiguredError
+from payasync.operations import OPERATIONS
+from payasync.profile import OPEN_FIELDS, RESERVED, Profile, is_header
+from payasync.sandbox_profile import PROFILE
+from payasync.secret import Secret
+from payasync.shapes import (
+    Accept,
+    AnswerShape,
+    HttpCodes,
+    NotificationShape,
+    Parameter,
+    Recovery,
+    ResultCodes,
+    States,
+)
+from payasync.signing import SortedPairs
+
+SIGNED: Final = ("orders.place", "orders.query", "orders.close", "refunds.create")
+
+
+class OwnScheme:
+    """A scheme outside the families: any object with these two methods."""
+
+    def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:
+        """Return the same for all."""
+        return f"{len(fields)}{path}{key}"
+
+    def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
+        """Return whether it is that."""
+        return signature == self.sign(fields, path=path, key=key)
+
+
+def test_defaults_are_what_the_document_states() -> None:
+    """A bare profile knows what the document states (Authentication, 2 and 3; Endpoints), and no more."""
+    expected: dict[str, Any] = {
+        "name": "",
+        "bearer": ("payments.create",),
+        "signed": SIGNED,
+        "merchant": SIGNED,
+        "identifier": "[A-Za-z0-9_-]{1,64}",
+        "amount_unit": "",
+        "signature": None,
+        "fields": {},
+        "formats": {},
+        "constants": {},
+        "headers": {},
+        "accept": Accept(),
+        "payment_status": None,
+        "refund_status": None,
+        "answer": AnswerShape(),
+        "states": States(),
+        "codes": ResultCodes(),
+        "http": HttpCodes(),
+        "recovery": Recovery(),
+        "notification": NotificationShape(),
+    }
+
+    assert expected == attrs.asdict(Profile(), recurse=False)
+
+
+def test_takes_keywords_only() -> None:
+    """Twenty arguments in order would be anybody's guess."""
+    with pytest.raises(TypeError, match="positional"):
+        Profile("my-gateway")  # type: ignore[call-arg] # the mistake that is refused
+
+
+@pytest.mark.parametrize("key", ["bearer", "signed", "merchant"])
+def test_every_operation_can_be_listed(key: str) -> None:
+    """What the document leaves open of 6 to 10, and of Bearer on 2 to 5, the profile can say."""
+    names = [operation.name for operation in OPERATIONS]
+    listed: dict[str, Any] = {key: names}
+
+    assert tuple(names) == getattr(Profile(**listed), key)
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "unknown", "allowed"),
+    [
+        ("bearer", ["payments.make"], "payments.make", "payments.create"),
+        ("signed", ["orders.place", "order.query"], "order.query", "orders.query"),
+        ("merchant", ["*"], "*", "refunds.create"),
+        ("fields", {"out_trade_no": "no"}, "out_trade_no", "customer, frequency, return_url"),
+        ("formats", {"date": "%Y"}, "date", "start_date"),
+        ("constants", {"orders": {}}, "orders", "*, orders.close"),
+    ],
+)
+def test_unknown_name_is_refused(key: str, given: Any, unknown: str, allowed: str) -> None:
+    """A misspelt operation, field or format is named with its key, and with what is allowed."""
+    with pytest.raises(ConfigurationError) as caught:
+        Profile(**{key: given})
+
+    assert str(caught.value).startswith(f"{key} knows no {unknown!r}; allowed are ")
+    assert allowed in str(caught.value)
+    assert key == caught.value.field
+
+
+@pytest.mark.parametrize(
+    ("part", "key"),
+    [
+        ({"accept": Accept(required={"orders.make": ["subject"]})}, "accept.required"),
+        ({"notification": NotificationShape(kinds={"payments": ["paid"]})}, "notification.kinds"),
+        ({"notification": NotificationShape(id={"order": ["outTradeNo"]})}, "notification.id"),
+    ],
+)
+def test_unknown_name_in_a_part_is_refused(part: dict[str, Any], key: str) -> None:
+    """A rule for an operation, or a kind of notification, that does not exist would never hold."""
+    with pytest.raises(ConfigurationError, match=f"^{key} knows no .*; allowed are ") as caught:
+        Profile(**part)
+
+    assert key == caught.value.field
+
+
+@pytest.mark.parametrize("key", ["bearer", "signed", "merchant"])
+@pytest.mark.parametrize("wrong", ["orders.place", None, 1])
+def test_one_name_is_no_list_of_them(key: str, wrong: Any) -> None:
+    """A list of operations is a list, where there is one of them too."""
+    with pytest.raises(ConfigurationError, match="stands where a list belongs"):
+        Profile(**{key: wrong})
+
+
+@pytest.mark.parametrize("key", ["fields", "formats", "constants", "headers"])
+@pytest.mark.parametrize("wrong", ["x", None, ["x"]])
+def test_a_value_is_no_table(key: str, wrong: Any) -> None:
+    """A table is names and their values; anything else is refused by our own error."""
+    with pytest.raises(ConfigurationError, match="stands where a table belongs"):
+        Profile(**{key: wrong})
+
+
+def test_constants_without_an_operation_are_refused() -> None:
+    """Who forgets the `"*"` before the fields is told."""
+    with pytest.raises(ConfigurationError, match="'RSA' stands where a table belongs"):
+        Profile(constants={"signType": "RSA"})  # type: ignore[dict-item] # the mistake that is refused
+
+
+def test_tables_are_its_own() -> None:
+    """What becomes of a table afterwards changes no profile."""
+    fields, constants = {"customer": "buyer"}, {"*": {"signType": "RSA"}}
+    profile = Profile(fields=fields, constants=constants)
+    fields["customer"] = "x"
+    constants["*"]["signType"] = "x"
+
+    assert {"customer": "buyer"} == profile.fields
+    assert {"*": {"signType": "RSA"}} == profile.constants
+
+
+@pytest.mark.parametrize("operation", ["*", "orders.place", "subscriptions.cancel"])
+def test_constants_for_all_or_for_one(operation: str) -> None:
+    """Fields can be sent with every operation, or with one by its name; their values may be nested."""
+    constants = {operation: {"version": "1.0", "terminal": {"type": 7}}}
+
+    assert constants == Profile(constants=constants).constants
+
+
+def test_reserved_names() -> None:
+    """The nonce, the signature and the merchant are set by payasync alone (spec: Resources)."""
+    assert {"nonceStr", "sign", "merchantId"} == RESERVED
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED))
+@pytest.mark.parametrize(
+    ("key", "make"),
+    [
+        ("constants.*", lambda name: {"constants": {"*": {name: "x"}}}),
+        ("constants.orders.place", lambda name: {"constants": {"orders.place": {"a": 1, name: "x"}}}),
+        ("fields", lambda name: {"fields": {"return_url": name}}),
+        ("payment_status", lambda name: {"payment_status": Parameter(name)}),
+        ("refund_status", lambda name: {"refund_status": Parameter(name, "path")}),
+    ],
+)
+def test_reserved_name_is_refused(name: str, key: str, make: Any) -> None:
+    """No profile can make a user's argument, or a constant, stand where a nonce or a signature does."""
+    with pytest.raises(ConfigurationError, match=f"must not set {name}: payasync does") as caught:
+        Profile(**make(name))
+
+    assert str(caught.value).startswith(key)
+    assert key == caught.value.field
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("X-Api-Version", "2024-01-01"), ("x", "a"), ("X-A!#$%&'*+.^_`|~9", 'a b;c="d"')],
+)
+def test_headers_of_visible_ascii_are_taken(name: str, value: str) -> None:
+    """A header is what RFC 9110 takes for one: a token, and visible ASCII with spaces between."""
+    assert is_header(name, value)
+    assert {name: value} == Profile(headers={name: value}).headers
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("X-A\r\nX-B", "1"),
+        ("X-A", "1\r\nX-B: 2"),
+        ("X-A", "1\n"),
+        ("X-A", "1\r"),
+        ("X-A\n", "1"),
+        ("X-A:", "1"),
+        ("X A", "1"),
+        ("", "1"),
+        ("X-A", ""),
+        ("X-A", " 1"),
+        ("X-A", "1 "),
+        ("X-A", "\x00"),
+        ("X-A", "1\t2"),
+        ("X-A", "é"),
+        ("Ünder", "1"),
+        ("X-A", 1),
+        (1, "1"),
+        ("X-A", None),
+        ("X-A", b"1"),
+    ],
+)
+def test_header_that_breaks_the_request_apart_is_refused(name: Any, value: Any) -> None:
+    """No line end and no invisible character gets into a header; the value, perhaps a token, is not quoted."""
+    with pytest.raises(ConfigurationError, match="must be of visible ASCII") as caught:
+        Profile(headers={"X-Fine": "1", name: value})
+
+    assert not is_header(name, value)
+    assert f"headers: {name!r} must be of visible ASCII characters" == str(caught.value)
+    assert "headers" == caught.value.field
+
+
+@pytest.mark.parametrize("key", ["payment_status", "refund_status"])
+def test_parameter_in_a_header_needs_the_name_of_one(key: str) -> None:
+    """The name of a header parameter is subject to the rule of headers; in a query it is free."""
+    with pytest.raises(ConfigurationError, match=f"{key}: 'X-Order.r.n' is no name of a header") as caught:
+        Profile(**{key: Parameter("X-Order\r\n", "header")})  # type: ignore[arg-type] # a key of this type only
+
+    assert key == caught.value.field
+
+
+def test_parameters_are_taken_in_each_place() -> None:
+    """Endpoints 6 and 7 take their identifier in the query, the path or a header (spec: Endpoints, gaps)."""
+    in_header, in_query = Parameter("X-Order-No", "header"), Parameter("order no")
+    profile = Profile(payment_status=in_header, refund_status=in_query)
+
+    assert (in_header, in_query) == (profile.payment_status, profile.refund_status)
+
+
+@pytest.mark.parametrize("identifier", ["[", "(", "*", "a{99999999999999999999}", "(" * 5_000, None, 5])
+def test_identifier_must_be_a_pattern(identifier: Any) -> None:
+    """A pattern that does not compile is found in the profile, and not in the first order."""
+    with pytest.raises(ConfigurationError, match="identifier is no regular expression") as caught:
+        Profile(identifier=identifier)
+
+    assert "identifier" == caught.value.field
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("unit", ["cents", "Minor", None])
+def test_unit_is_minor_or_major(unit: Any) -> None:
+    """Nobody should have to guess what another word for a unit means."""
+    with pytest.raises(ConfigurationError, match=r"amount_unit is .*; allowed are minor, major") as caught:
+        Profile(amount_unit=unit)
+
+    assert "amount_unit" == caught.value.field
+
+
+@pytest.mark.parametrize("argument", OPEN_FIELDS)
+def test_wire_name_is_the_profiles(argument: str) -> None:
+    """An argument whose wire name the document does not show has the profile's."""
+    assert "wireName" == Profile(fields={argument: "wireName"}).wire_name(argument)
+
+
+@pytest.mark.parametrize("argument", OPEN_FIELDS)
+@pytest.mark.parametrize("answered", [{}, dict.fromkeys(OPEN_FIELDS, "")], ids=["not given", "empty"])
+def test_open_wire_name_says_what_to_put_there(argument: str, answered: dict[str, str]) -> None:
+    """An open or empty name raises before any I/O, names the field, and says what belongs there."""
+    profile = Profile(fields=answered)
+    with pytest.raises(NotConfiguredError, match=f"fields.{argument} is open: .* as fields.{argument}$") as caught:
+        profile.wire_name(argument)
+
+    assert f"fields.{argument}" == caught.value.field
+    assert OPEN_FIELDS[argument] in str(caught.value)
+
+
+FULL: Final = Profile(
+    name="my-gateway",
+    signature=SortedPairs(algorithm="md5", encoding="HEX", key_param="key"),
+    fields={"return_url": "returnUrl"},
+    formats={"start_date": "%Y-%m-%d"},
+    constants={"*": {"signType": "MD5", "terminal": {"no": 7}}},
+    headers={"X-Version": "2"},
+    accept=Accept(currency=["CAD"], amount=[1, 99], required={"orders.place": ["subject"]}, length={"subject": 30}),
+    payment_status=Parameter("outTradeNo"),
+    refund_status=Parameter("X-Refund", "header"),
+    answer=AnswerShape(code="code", ok=[0, "0"]),
+    states=States(order={"paid": ["SUCCESS"]}),
+    codes=ResultCodes(absent=["ORDER_NOT_FOUND"]),
+    http=HttpCodes(absent=[404]),
+    recovery=Recovery(quarantine=60.0),
+    notification=NotificationShape(kinds={"payment": ["trade.paid"]}, id={"payment": ["outTradeNo"]}),
+)
+
+
+@pytest.mark.parametrize("profile", [Profile(), FULL, PROFILE], ids=["bare", "full", "sandbox"])
+def test_pickles(profile: Profile) -> None:
+    """A session's profile reaches a worker process as it was."""
+    assert profile == pickle.loads(pickle.dumps(profile))  # noqa: S301 - made in the same line
+
+
+def test_frozen() -> None:
+    """Nobody changes what the service does while calls are under way; a change makes another profile."""
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        FULL.name = "x"  # type: ignore[misc] # the mistake that is refused
+
+    assert attrs.evolve(FULL, name="x") != FULL
+
+
+def test_own_scheme_is_taken() -> None:
+    """A scheme outside the families is any object of the shape of `SignatureScheme`."""
+    scheme = OwnScheme()
+
+    assert Profile(signature=scheme).signature is scheme
+
+
+def test_toml_is_read_from_text_and_file(tmp_path: Path) -> None:
+    """The two forms of TOML give the profile that Python gives."""
+    (tmp_path / "service.toml").write_text('name = "my-gateway"\n', encoding="utf-8")
+
+    assert Profile(name="my-gateway") == Profile.from_toml('name = "my-gateway"')
+    assert Profile(name="my-gateway") == Profile.from_file(tmp_path / "service.toml")
+
+
+def test_sandbox_answers_every_open_point() -> None:
+    """With the sandbox's profile no call stops at an open point."""
+    assert list(OPEN_FIELDS) == [argument for argument in OPEN_FIELDS if PROFILE.wire_name(argument)]
+    assert {operation.name for operation in OPERATIONS} == {*PROFILE.bearer, *PROFILE.signed}
+    assert all([PROFILE.signature, PROFILE.formats, PROFILE.payment_status, PROFILE.refund_status, PROFILE.amount_unit])
+    assert [] == [name for name, value in attrs.asdict(PROFILE.states).items() if not value]
+    assert {"payment", "refund", "subscription"} == set(PROFILE.notification.kinds) == set(PROFILE.notification.id)
+
+
+@pytest.mark.parametrize("name", ["Authorization", "content-type", "Content-Length", "Transfer-Encoding", "Host"])
+def test_headers_of_the_request_itself_are_not_the_profiles(name: str) -> None:
+    """A profile cannot set a header that says how a request is sent, or who sends it."""
+    with pytest.raises(ConfigurationError) as caught:
+        Profile(headers={name: "anything"})
+
+    assert "headers" == caught.value.field

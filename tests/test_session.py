@@ -1,0 +1,970 @@
+import asyncio
+import gc
+import gzip
+import inspect
+import os
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import pytest
+
+from payasync import (
+    Attempted,
+    Call,
+    CancelSubscription,
+    ConfigurationError,
+    CreatePayment,
+    CreateRefund,
+    Credentials,
+    Event,
+    InvalidArgumentError,
+    NoAnswerError,
+    NotSentError,
+    OrderResponse,
+    OutcomeUnknownError,
+    PayasyncError,
+    PaymentResponse,
+    Profile,
+    QueryOrder,
+    RefundResponse,
+    Reply,
+    Request,
+    Response,
+    Retrying,
+    RetryPolicy,
+    Send,
+    ServiceError,
+    Session,
+    SessionClosedError,
+    SortedPairs,
+    SubscriptionResponse,
+    Timeouts,
+    Unknown,
+)
+from payasync.sandbox_profile import PROFILE as SANDBOX
+from tests.foreign import signatures
+from tests.foreign.certificates import server_tls, trusting_tls
+from tests.foreign.recorder import RESET, Answer, Recorder, answer
+
+KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="k_1")
+PROFILE: Final = SANDBOX
+BARE: Final = Profile()
+ONE_TRY: Final = RetryPolicy(attempts=1)
+FAST: Final = RetryPolicy(base_delay=0.001)
+REMOTE: Final = "https://pay.example.com"
+OK_BODY: Final = b'{"code":"SBX_OK"}'
+OK: Final = answer(200, OK_BODY)
+SOON: Final = 0.05
+"""Seconds: a time that a call is given to run out of."""
+
+Ask = Callable[[Session], Awaitable[Response]]
+
+
+def pay_with(service: Recorder, **settings: Any) -> Session:
+    """Return a session with a recorder."""
+    return Session(service.url, **{"credentials": KEYS, "profile": PROFILE, **settings})
+
+
+def recorder(*script: Answer, **settings: Any) -> Recorder:
+    """Return a recorder whose answers are successes by the profile of these tests."""
+    return Recorder(script, **{"otherwise": OK, **settings})
+
+
+def create(pay: Session) -> Awaitable[Response]:
+    """Make a write that nothing names."""
+    return pay.payments.create(amount=1, currency="USD")
+
+
+def query(pay: Session) -> Awaitable[Response]:
+    """Make a read."""
+    return pay.orders.query("T1")
+
+
+def test_constructing_opens_nothing() -> None:
+    """A session is made without an event loop, holds nothing that must be closed, and connects nowhere."""
+    with recorder() as service:
+        pay_with(service).with_options(retry=ONE_TRY).for_merchant(KEYS)
+        gc.collect()
+
+    assert [] == service.connections
+
+
+def test_defaults() -> None:
+    """What a user need not say is what the documentation promises."""
+    defaults = {
+        name: each.default
+        for name, each in inspect.signature(Session).parameters.items()
+        if each.default is not inspect.Parameter.empty
+    }
+    promised = {
+        "timeouts": Timeouts(total=45.0, connect=5.0, read=20.0),
+        "retry": RetryPolicy(attempts=3, base_delay=0.5, max_delay=8.0, quota=500),
+        "middleware": (),
+        "on_event": None,
+        "http": None,
+        "tls": None,
+        "proxy": None,
+        "max_connections": 100,
+        "max_response_bytes": 1 << 20,
+    }
+
+    assert promised == {name: defaults[name] for name in promised}
+    assert Timeouts() == promised["timeouts"]
+    assert RetryPolicy() == promised["retry"]
+
+
+def insecure() -> ssl.SSLContext:
+    """Return a context that trusts everybody."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def nameless() -> ssl.SSLContext:
+    """Return a context that does not look at host names."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    return context
+
+
+def old() -> ssl.SSLContext:
+    """Return a context that would speak whatever the library still can."""
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    return context
+
+
+WRONG: Final[list[tuple[str, Any]]] = [
+    ("base_url", ""),
+    ("base_url", None),
+    ("base_url", "pay.example.com"),
+    ("base_url", "/gate"),
+    ("base_url", "ftp://pay.example.com"),
+    ("base_url", "https://"),
+    ("base_url", "https://pay.example.com:99999"),
+    ("base_url", "https://user:password@pay.example.com"),
+    ("base_url", "https://pay.example.com?"),
+    ("base_url", "https://pay.example.com/?a=1"),
+    ("base_url", "https://pay.example.com/#a"),
+    ("base_url", "http://pay.example.com"),
+    ("base_url", "http://127.0.0.1.pay.example.com"),
+    ("base_url", "http://localhost.example.com"),
+    ("base_url", "http://10.0.0.1"),
+    ("base_url", "http://[::2]"),
+    ("credentials", {"merchant_id": "M1"}),
+    ("credentials", None),
+    ("profile", "sandbox"),
+    ("profile", None),
+    ("timeouts", 45),
+    ("timeouts", None),
+    ("retry", 3),
+    ("retry", None),
+    ("middleware", None),
+    ("middleware", 1),
+    ("middleware", [None]),
+    ("middleware", ["layer"]),
+    ("on_event", "print"),
+    ("http", "session"),
+    ("tls", insecure()),
+    ("tls", nameless()),
+    ("tls", True),
+    ("tls", False),
+    ("proxy", "proxy.example:3128"),
+    ("proxy", 3128),
+    ("proxy", ["http://proxy.example"]),
+    ("proxy", ""),
+    ("max_connections", 0),
+    ("max_connections", True),
+    ("max_connections", 1.5),
+    ("max_response_bytes", 0),
+    ("max_response_bytes", "1"),
+]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), WRONG, ids=lambda each: type(each).__name__ if isinstance(each, ssl.SSLContext) else str(each)
+)
+def test_wrong_setting_is_named(setting: str, value: Any) -> None:
+    """A setting that is wrong or unsafe is refused as the session is made, with its name."""
+    settings = {"base_url": REMOTE, "credentials": KEYS, "profile": BARE, setting: value}
+
+    with pytest.raises(ConfigurationError) as caught:
+        Session(settings.pop("base_url"), **settings)
+
+    assert setting == caught.value.field
+    assert setting in str(caught.value)
+    assert "user:password" not in str(caught.value)
+
+
+def test_tls_below_1_2_is_refused() -> None:
+    """An answer about money does not travel by TLS 1.0 or 1.1."""
+    with pytest.raises(ConfigurationError) as caught:
+        Session(REMOTE, credentials=KEYS, profile=BARE, tls=old())
+
+    assert "tls" == caught.value.field
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("Timeouts.total", lambda: Timeouts(total=0)),
+        ("Timeouts.connect", lambda: Timeouts(connect=float("inf"))),
+        ("Timeouts.read", lambda: Timeouts(read=True)),
+        ("RetryPolicy.attempts", lambda: RetryPolicy(attempts=0)),
+        ("RetryPolicy.base_delay", lambda: RetryPolicy(base_delay=-1)),
+        ("RetryPolicy.max_delay", lambda: RetryPolicy(max_delay=float("nan"))),
+        ("RetryPolicy.quota", lambda: RetryPolicy(quota=-1)),
+    ],
+)
+def test_wrong_time_or_count_is_named(name: str, make: Callable[[], object]) -> None:
+    """A time or a count that makes no sense is refused where it is written."""
+    with pytest.raises(ConfigurationError) as caught:
+        make()
+
+    assert name == caught.value.field
+
+
+def test_sandbox_profile_elsewhere_is_refused() -> None:
+    """The sandbox's own answers describe no real service: a session with any other machine refuses them."""
+    with pytest.raises(ConfigurationError) as caught:
+        Session(REMOTE, credentials=KEYS, profile=SANDBOX)
+
+    assert "profile" == caught.value.field
+
+
+@pytest.mark.parametrize("copy", [{"timeouts": 5}, {"timeouts": 0}, {"retry": 3}, {"retry": False}], ids=str)
+def test_copies_check_their_settings(copy: dict[str, Any]) -> None:
+    """A copy is as strict as a session."""
+    pay = Session(REMOTE, credentials=KEYS, profile=BARE)
+
+    with pytest.raises(ConfigurationError) as caught:
+        pay.with_options(**copy)
+
+    assert next(iter(copy)) == caught.value.field
+
+
+def test_copy_for_no_merchant_is_refused() -> None:
+    """`for_merchant` wants credentials."""
+    no_credentials: Any = "M2"
+
+    with pytest.raises(ConfigurationError) as caught:
+        Session(REMOTE, credentials=KEYS, profile=BARE).for_merchant(no_credentials)
+
+    assert "credentials" == caught.value.field
+
+
+@pytest.mark.parametrize(
+    "base_url", ["http://localhost:8080", "http://127.0.0.1", "http://[::1]:1/gate/", "http://api.localhost"]
+)
+def test_sandbox_and_plain_http_on_this_machine(base_url: str) -> None:
+    """On loopback alone, plain http will do, and so will the sandbox's profile."""
+    assert base_url.rstrip("/") in repr(Session(base_url, credentials=KEYS, profile=SANDBOX))
+
+
+TEN: Final[list[Ask]] = [
+    create,
+    lambda pay: pay.orders.place(total_amt=1, currency="CAD"),
+    query,
+    lambda pay: pay.orders.close("T1"),
+    lambda pay: pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=2, refund_amt=1),
+    lambda pay: pay.payments.status("T1"),
+    lambda pay: pay.refunds.status("R1"),
+    lambda pay: pay.subscriptions.cancel("S1"),
+    lambda pay: pay.request("POST", "/payment/bill"),
+    lambda pay: pay.send(QueryOrder(out_trade_no="T1")),
+]
+
+
+async def test_calls_after_the_end_are_refused() -> None:
+    """A closed session says so, for every call, and sends nothing; closing it again does nothing."""
+    with recorder() as service:
+        async with pay_with(service) as pay:
+            await create(pay)
+        await pay.aclose()
+        for ask in TEN:
+            with pytest.raises(SessionClosedError) as caught:
+                await ask(pay)
+            assert caught.value.sent is False
+            assert caught.value.operation is not None
+
+    assert 1 == len(service.requests)
+    assert "closed" in repr(pay)
+
+
+async def test_closed_session_names_the_call() -> None:
+    """The error of a closed session says which call it was about, as every error does."""
+    pay = Session(REMOTE, credentials=KEYS, profile=BARE)
+    await pay.aclose()
+
+    with pytest.raises(SessionClosedError) as caught:
+        await pay.orders.query("T1")
+
+    assert ("orders.query", "T1", 0) == (caught.value.operation, caught.value.reference, caught.value.attempts)
+
+
+async def test_session_closes_its_connections() -> None:
+    """At the end of `async with` no connection is left: the service sees the end of the stream."""
+    with recorder() as service:
+        async with pay_with(service) as pay:
+            await create(pay)
+            await query(pay)
+        service.wait_for_ends()
+
+    assert 2 == len(service.connections)
+
+
+async def test_without_async_with() -> None:
+    """A session may be used plainly, with `aclose` at the end."""
+    with recorder() as service:
+        pay = pay_with(service)
+        await create(pay)
+        await create(pay)
+        await pay.aclose()
+
+    assert 1 == len(service.connections)
+
+
+async def test_copies_share_the_connections() -> None:
+    """Copies with other options, or for another merchant, use the pool that is there."""
+    other = Credentials("M2", secret_key="sk_2", signing_key="k_2")
+    with recorder() as service:
+        async with pay_with(service) as pay:
+            for each in (pay, pay.with_options(timeouts=Timeouts(total=9)), pay.for_merchant(other)):
+                await create(each)
+
+    assert [1, 1, 1] == [request.connection for request in service.requests]
+    assert ["Bearer sk_1", "Bearer sk_1", "Bearer sk_2"] == [
+        request.header("Authorization")[0] for request in service.requests
+    ]
+
+
+async def test_merchant_of_a_copy_is_the_one_that_is_named() -> None:
+    """A copy for another merchant sends that merchant's number, signed with that merchant's key."""
+    with recorder() as service:
+        async with pay_with(service) as pay:
+            await query(pay.for_merchant(Credentials("M2", signing_key="k_2")))
+    sent = signatures.fields(service.only)
+
+    assert "M2" == sent["merchantId"]
+    assert signatures.hmac_sha256(signatures.signed_text(sent), "k_2") == sent["sign"]
+
+
+async def test_closing_a_copy_leaves_the_pool() -> None:
+    """The pool belongs to the session that it was made with: a copy that is closed refuses calls, no one else does."""
+    with recorder() as service:
+        async with pay_with(service) as pay:
+            await create(pay)
+            async with pay.with_options(retry=ONE_TRY) as copy:
+                await create(copy)
+            with pytest.raises(SessionClosedError):
+                await create(copy)
+            await create(pay)
+
+    assert [1, 1, 1] == [request.connection for request in service.requests]
+
+
+@pytest.mark.parametrize(
+    "copied", [lambda pay: pay.with_options(retry=ONE_TRY), lambda pay: pay.for_merchant(KEYS)], ids=["options", "who"]
+)
+async def test_closing_the_owner_closes_all(copied: Callable[[Session], Session]) -> None:
+    """Copies end with the session that they were made from; a copy of a copy, too."""
+    with recorder() as service:
+        async with pay_with(service) as pay:
+            copy = copied(copied(pay))
+            await create(copy)
+        with pytest.raises(SessionClosedError):
+            await create(copy)
+
+    assert 1 == len(service.requests)
+    assert "closed" in repr(copy)
+
+
+async def test_grace_lets_a_call_finish() -> None:
+    """`aclose(grace=...)` waits for what is in flight, which ends as if nothing were, and takes no new call."""
+    go = threading.Event()
+    with recorder(answer(200, OK_BODY, after=go)) as service:
+        pay = pay_with(service)
+        flying = asyncio.ensure_future(create(pay))
+        await asyncio.to_thread(service.wait_for_request)
+        closing = asyncio.create_task(pay.aclose(grace=30))
+        await asyncio.sleep(0)
+        with pytest.raises(SessionClosedError):
+            await create(pay)
+        go.set()
+        await closing
+
+        assert flying.done()
+        assert 200 == (await flying).http_status
+
+
+async def test_grace_covers_calls_of_copies() -> None:
+    """The owner's grace is for all who use its connections."""
+    go = threading.Event()
+    with recorder(answer(200, OK_BODY, after=go)) as service:
+        pay = pay_with(service)
+        flying = asyncio.ensure_future(create(pay.with_options(retry=ONE_TRY)))
+        await asyncio.to_thread(service.wait_for_request)
+        closing = asyncio.create_task(pay.aclose(grace=30))
+        await asyncio.sleep(0)
+        go.set()
+        await closing
+
+        assert 200 == (await flying).http_status
+
+
+async def test_grace_ends_with_the_calls() -> None:
+    """Grace waits for calls, not for the tasks that made them: these may have other things to do."""
+    closed = asyncio.Event()
+    go = threading.Event()
+
+    async def work(pay: Session) -> None:
+        await create(pay)
+        await closed.wait()
+
+    with recorder(answer(200, OK_BODY, after=go)) as service:
+        pay = pay_with(service)
+        worker = asyncio.create_task(work(pay))
+        await asyncio.to_thread(service.wait_for_request)
+        closing = asyncio.create_task(pay.aclose(grace=60))
+        await asyncio.sleep(0)
+        go.set()
+        async with asyncio.timeout(5):
+            await closing
+        closed.set()
+        await worker
+
+
+async def test_grace_covers_a_call_that_made_another() -> None:
+    """A call within a call, as a layer may make one, does not end the flight of the outer."""
+    go = threading.Event()
+
+    async def asking(call: Call, send: Send) -> Reply:
+        if not call.read:
+            await query(pay)
+        return await send(call)
+
+    with recorder(OK, answer(200, OK_BODY, after=go)) as service:
+        pay = pay_with(service, middleware=[asking])
+        flying = asyncio.ensure_future(create(pay))
+        await asyncio.to_thread(service.wait_for_request)
+        await asyncio.to_thread(service.wait_for_request)
+        closing = asyncio.create_task(pay.aclose(grace=30))
+        await asyncio.sleep(0)
+        go.set()
+        await closing
+
+        assert 200 == (await flying).http_status
+
+
+async def test_without_grace_a_call_is_cut_off() -> None:
+    """What was sent and cut off may have been done: nobody says that it was not."""
+    with recorder(Answer(after=threading.Event())) as service:
+        pay = pay_with(service)
+        flying = asyncio.ensure_future(create(pay))
+        await asyncio.to_thread(service.wait_for_request)
+        await pay.aclose()
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await flying
+
+    assert caught.value.sent is not False
+
+
+async def test_injected_session_is_left_open() -> None:
+    """We close only what we own."""
+    with recorder() as service:
+        async with aiohttp.ClientSession() as http:
+            async with pay_with(service, http=http) as pay:
+                await create(pay)
+            with pytest.raises(SessionClosedError):
+                await create(pay)
+
+            assert not http.closed
+    assert 1 == len(service.requests)
+
+
+async def test_injected_session_brings_no_manners_of_its_own() -> None:
+    """Its middlewares, redirects, decompression and raising for a status are not applied to what moves money."""
+    seen: list[str] = []
+
+    async def layer(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        seen.append(str(request.url))
+        return await handler(request)
+
+    zipped = answer(200, gzip.compress(OK_BODY), ("Content-Encoding", "gzip"))
+    moved = answer(307, b"{}", ("Location", "/elsewhere"))
+    with recorder(zipped, moved, answer(400, b"{}")) as service:
+        async with aiohttp.ClientSession(middlewares=[layer], raise_for_status=True, auto_decompress=True) as http:
+            async with pay_with(service, http=http) as pay:
+                with pytest.raises(NoAnswerError) as unread:
+                    await query(pay)
+                with pytest.raises(OutcomeUnknownError):
+                    await create(pay)
+                with pytest.raises(ServiceError) as refused:
+                    await query(pay)
+
+    assert [] == seen
+    assert ["/payment/orderquery", "/v1/payments", "/payment/orderquery"] == [each.path for each in service.requests]
+    assert unread.value.response is not None
+    assert gzip.compress(OK_BODY)[:3] == unread.value.response.body[:3]
+    assert 400 == refused.value.http_status
+
+
+async def test_injected_session_that_is_closed() -> None:
+    """What cannot even begin was not sent; no error of aiohttp's escapes."""
+    http = aiohttp.ClientSession()
+    await http.close()
+    with recorder() as service:
+        async with pay_with(service, http=http, retry=ONE_TRY) as pay:
+            with pytest.raises(NotSentError) as caught:
+                await create(pay)
+
+    assert caught.value.sent is False
+    assert [] == service.connections
+
+
+@pytest.mark.parametrize(
+    ("request_", "answers", "path"),
+    [
+        (CreatePayment(amount=1, currency="USD"), PaymentResponse, "/v1/payments"),
+        (QueryOrder(out_trade_no="T1"), OrderResponse, "/payment/orderquery"),
+        (
+            CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=2, refund_amt=1),
+            RefundResponse,
+            "/payment/refund",
+        ),
+        (CancelSubscription(subscription_id="S1"), SubscriptionResponse, "/subscriptions/cancel"),
+    ],
+    ids=["payment", "order", "refund", "subscription"],
+)
+async def test_send_takes_request_objects(request_: Request[Response], answers: type[Response], path: str) -> None:
+    """A request object is sent as the method of the same name would, and answered as it would be."""
+    with recorder() as service:
+        async with pay_with(service) as pay:
+            response = await pay.send(request_)
+
+    assert type(response) is answers
+    assert path == service.only.path
+
+
+async def test_send_takes_nothing_else() -> None:
+    """What is no request is refused before any I/O."""
+    nothing: Any = {"out_trade_no": "T1"}
+    with recorder() as service:
+        async with pay_with(service) as pay:
+            with pytest.raises(InvalidArgumentError) as caught:
+                await pay.send(nothing)
+
+    assert "request" == caught.value.field
+    assert [] == service.connections
+
+
+async def test_request_reaches_what_we_do_not_know() -> None:
+    """The escape hatch sends fields by their wire names, signed and with Bearer where it is asked to."""
+    with recorder() as service:
+        async with pay_with(service) as pay:
+            response = await pay.request("POST", "/payment/bill", fields={"billDate": "20270101"}, signed=True)
+            await pay.request("GET", "/payment/bill", fields={"billDate": "a&b", "page": 2}, bearer=True, read=True)
+    post, get = service.requests
+    sent = signatures.fields(post)
+
+    assert (Response, 200) == (type(response), response.http_status)
+    assert ("POST", "/payment/bill") == (post.method, post.target)
+    assert {"billDate", "nonceStr", "sign"} == set(sent)
+    assert signatures.hmac_sha256(signatures.signed_text(sent), "k_1") == sent["sign"]
+    assert [] == post.header("Authorization")
+    assert ("GET", {"billDate": "a&b", "page": "2"}) == (get.method, signatures.fields(get))
+    assert ["Bearer sk_1"] == get.header("Authorization")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"method": "TRACE"}, "method"),
+        ({"method": "get"}, "method"),
+        ({"path": "payment/bill"}, "path"),
+        ({"path": "/a/../b"}, "path"),
+        ({"path": "/a?b=1"}, "path"),
+        ({"path": "//elsewhere.example/a b"}, "path"),
+        ({"fields": {"a": float("nan")}}, "fields"),
+        ({"fields": {"a": object()}}, "fields"),
+        ({"fields": ["a"]}, "fields"),
+        ({"fields": {"sign": "forged"}, "signed": True}, "fields"),
+        ({"timeout": 0}, "timeout"),
+        ({"timeout": True}, "timeout"),
+    ],
+    ids=str,
+)
+async def test_request_refuses_before_it_sends(arguments: dict[str, Any], field: str) -> None:
+    """What cannot be sent as it stands, or only a session may set, is refused by name, and nothing leaves."""
+    with recorder() as service:
+        async with pay_with(service) as pay:
+            with pytest.raises(InvalidArgumentError) as caught:
+                await pay.request(**{"method": "POST", "path": "/payment/bill", **arguments})
+
+    assert field == caught.value.field
+    assert [] == service.connections
+
+
+@pytest.mark.parametrize(("read", "error"), [(False, OutcomeUnknownError), (True, NoAnswerError)])
+async def test_request_is_a_write_unless_it_says_otherwise(error: type[PayasyncError], *, read: bool) -> None:
+    """A lost answer to an unknown call is an unknown outcome, unless the caller knows better."""
+    with recorder(RESET) as service:
+        async with pay_with(service, retry=ONE_TRY) as pay:
+            with pytest.raises(error):
+                await pay.request("POST", "/payment/bill", read=read)
+
+    assert 1 == len(service.requests)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"timeouts": Timeouts(read=SOON)}, {"timeouts": Timeouts(total=SOON)}, {}], ids=str
+)
+@pytest.mark.parametrize(
+    ("ask", "error", "timed_out"), [("read", NoAnswerError, True), ("write", OutcomeUnknownError, False)]
+)
+async def test_times_out(settings: dict[str, Any], ask: str, error: type[PayasyncError], *, timed_out: bool) -> None:
+    """A call ends within `Timeouts.read`, `Timeouts.total` and its own `timeout`; only of a read is it a time-out."""
+    own: dict[str, Any] = {} if settings else {"timeout": SOON}
+    with recorder(otherwise=Answer(after=threading.Event())) as service:
+        async with pay_with(service, retry=ONE_TRY, **settings) as pay:
+            with pytest.raises(error) as caught:
+                await (pay.orders.query("T1", **own) if ask == "read" else pay.orders.close("T1", **own))
+
+    assert timed_out == isinstance(caught.value, TimeoutError)
+    assert ("T1", 1) == (caught.value.reference, caught.value.attempts)
+    assert caught.value.sent is not False
+
+
+async def test_connecting_times_out() -> None:
+    """A handshake that does not end within `Timeouts.connect` was provably not sent, and is tried again."""
+    with recorder() as silent:
+        url = silent.url.replace("http:", "https:")
+        times = Timeouts(connect=SOON)
+        async with Session(url, credentials=KEYS, profile=PROFILE, timeouts=times, retry=FAST) as pay:
+            with pytest.raises(NotSentError) as caught:
+                await create(pay)
+
+    assert isinstance(caught.value, TimeoutError)
+    assert (False, 3, 3) == (caught.value.sent, caught.value.attempts, len(silent.connections))
+    assert b"payments" not in silent.received
+
+
+async def test_most_connections() -> None:
+    """No more than `max_connections` carry writes at a time; further calls wait for their turn."""
+    with recorder() as service:
+        async with pay_with(service, max_connections=1) as pay:
+            await asyncio.gather(*(create(pay) for _ in range(5)))
+
+    assert [1] * 5 == [request.connection for request in service.requests]
+
+
+async def test_middleware_sees_each_attempt_before_it_is_signed() -> None:
+    """A layer of the user's sees what the call says, without nonce, signature or key; once for each attempt."""
+    seen: list[Call] = []
+
+    async def layer(call: Call, send: Send) -> Reply:
+        seen.append(call)
+        return await send(call)
+
+    with recorder(listening=False) as service:
+        async with pay_with(service, middleware=[layer], retry=FAST, on_event=opening(service)) as pay:
+            await query(pay)
+
+    assert [1, 2] == [call.attempt for call in seen]
+    assert [{"merchantId": "M1", "outTradeNo": "T1"}] * 2 == [dict(call.fields) for call in seen]
+    assert [{}] * 2 == [dict(call.headers) for call in seen]
+
+
+def opening(service: Recorder) -> Callable[[Event], None]:
+    """Return an `on_event` that opens a service's door before the second attempt."""
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, Retrying) and event.attempt == 2:
+            service.listen()
+
+    return on_event
+
+
+async def test_what_middleware_adds_is_signed() -> None:
+    """A field that a layer adds is part of the request: it is sent, and it is in the signed text."""
+
+    async def layer(call: Call, send: Send) -> Reply:
+        return await send(call.with_fields(deviceNo="7").with_headers({"X-Device": "7"}))
+
+    with recorder() as service:
+        async with pay_with(service, middleware=[layer]) as pay:
+            await query(pay)
+    sent = signatures.fields(service.only)
+
+    assert "7" == sent["deviceNo"]
+    assert ["7"] == service.only.header("X-Device")
+    assert "deviceNo=7" in signatures.signed_text(sent)
+    assert signatures.hmac_sha256(signatures.signed_text(sent), "k_1") == sent["sign"]
+
+
+async def test_middleware_is_outermost_first() -> None:
+    """The first layer of the list is the first to see a call, and the last to see its answer."""
+    order: list[str] = []
+
+    def named(name: str) -> Callable[[Call, Send], Awaitable[Reply]]:
+        async def layer(call: Call, send: Send) -> Reply:
+            order.append(f"{name} in")
+            reply = await send(call)
+            order.append(f"{name} out")
+            return reply
+
+        return layer
+
+    with recorder() as service:
+        async with pay_with(service, middleware=[named("a"), named("b")]) as pay:
+            await query(pay)
+
+    assert ["a in", "b in", "b out", "a out"] == order
+
+
+async def test_middleware_may_answer_itself() -> None:
+    """A layer need not pass a call on: what it returns is the answer."""
+
+    async def layer(call: Call, send: Send) -> Reply:  # noqa: ARG001 - it does not pass it on
+        return Reply(status=200, headers={}, body=OK_BODY)
+
+    with recorder() as service:
+        async with pay_with(service, middleware=[layer]) as pay:
+            response = await query(pay)
+
+    assert OK_BODY == response.body
+    assert [] == service.connections
+
+
+async def test_events_tell_the_story() -> None:
+    """Each attempt, each retry and each unknown outcome is told of, in order, with the call's reference."""
+    told: list[Event] = []
+    with recorder(RESET, listening=False) as service:
+        open_door = opening(service)
+
+        def on_event(event: Event) -> None:
+            told.append(event)
+            open_door(event)
+
+        async with pay_with(service, on_event=on_event, retry=FAST) as pay:
+            with pytest.raises(OutcomeUnknownError):
+                await pay.orders.close("T1")
+
+    assert [Attempted, Retrying, Attempted, Unknown] == [type(event) for event in told]
+    assert [("orders.close", "T1")] * 4 == [(event.operation, event.reference) for event in told]
+    assert [(1, "NotSentError"), (2, "NoAnswerError")] == [
+        (event.attempt, event.error) for event in told if isinstance(event, Attempted)
+    ]
+
+
+async def test_events_of_a_success() -> None:
+    """A call that succeeds is one attempt, with its status."""
+    told: list[Event] = []
+    with recorder() as service:
+        async with pay_with(service, on_event=told.append) as pay:
+            response = await query(pay)
+    (event,) = told
+
+    assert isinstance(event, Attempted)
+    assert ("orders.query", "T1", 1, 200, None) == (
+        event.operation,
+        event.reference,
+        event.attempt,
+        event.status,
+        event.error,
+    )
+    assert 0 <= event.elapsed <= response.elapsed
+
+
+async def test_observer_that_fails_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """An error of `on_event` is logged, and the call goes on."""
+
+    def on_event(event: Event) -> None:
+        raise ValueError(event)
+
+    with recorder() as service:
+        async with pay_with(service, on_event=on_event) as pay:
+            response = await query(pay)
+
+    assert 200 == response.http_status
+    assert ["on_event raised; the call goes on"] == [record.message for record in caplog.records if record.exc_info]
+
+
+ENVIRON: Final = {
+    "PAYASYNC_MERCHANT_ID": "M1",
+    "PAYASYNC_SECRET_KEY": "sk_1",
+    "PAYASYNC_SIGNING_KEY": "k_1",
+}
+
+
+def with_files(environ: dict[str, str], folder: Path) -> dict[str, str]:
+    """Return the same settings, each as the path of a file."""
+    files = {}
+    for name, value in environ.items():
+        file = folder / name.lower()
+        file.write_text(f"{value}\n", encoding="utf-8")
+        files[f"{name}_FILE"] = str(file)
+    return files
+
+
+@pytest.mark.parametrize("in_files", [False, True], ids=["plain", "files"])
+@pytest.mark.parametrize("which", ["sandbox", "toml"])
+async def test_session_from_the_environment(which: str, tmp_path: Path, *, in_files: bool) -> None:
+    """A deployment says everything by variables or by files; nothing else is needed to place an order."""
+    toml = tmp_path / "service.toml"
+    toml.write_text('[signature]\nalgorithm = "hmac-sha256"\nencoding = "hex"\n', encoding="utf-8")
+    with recorder() as service:
+        environ = ENVIRON | {
+            "PAYASYNC_BASE_URL": f"{service.url}/gate",
+            "PAYASYNC_PROFILE": "sandbox" if which == "sandbox" else str(toml),
+        }
+        async with Session.from_env(with_files(environ, tmp_path) if in_files else environ) as pay:
+            await query(pay)
+    sent = signatures.fields(service.only)
+
+    assert "/gate/payment/orderquery" == service.only.path
+    assert "M1" == sent["merchantId"]
+    assert signatures.hmac_sha256(signatures.signed_text(sent), "k_1") == sent["sign"]
+
+
+async def test_environment_without_a_profile_knows_the_document() -> None:
+    """Without PAYASYNC_PROFILE, what the document states is known: payments can be made."""
+    with Recorder() as service:
+        async with Session.from_env(ENVIRON | {"PAYASYNC_BASE_URL": service.url}) as pay:
+            await create(pay)
+
+    assert ["Bearer sk_1"] == service.only.header("Authorization")
+
+
+async def test_arguments_go_before_the_environment() -> None:
+    """What is given is not read: an environment that holds nothing, or nonsense, will do."""
+    with recorder() as service:
+        async with Session.from_env(
+            {"PAYASYNC_PROFILE": "/nowhere", "PAYASYNC_BASE_URL": "nonsense"},
+            base_url=service.url,
+            credentials=KEYS,
+            profile=PROFILE,
+            retry=ONE_TRY,
+        ) as pay:
+            await create(pay)
+
+    assert 1 == len(service.requests)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"PAYASYNC_BASE_URL": None}, "PAYASYNC_BASE_URL"),
+        ({"PAYASYNC_BASE_URL": " "}, "PAYASYNC_BASE_URL"),
+        ({"PAYASYNC_BASE_URL_FILE": "/nowhere"}, "PAYASYNC_BASE_URL"),
+        ({"PAYASYNC_BASE_URL": "http://pay.example.com"}, "base_url"),
+        ({"PAYASYNC_MERCHANT_ID": None}, "PAYASYNC_MERCHANT_ID"),
+        ({"PAYASYNC_SECRET_KEY": ""}, "PAYASYNC_SECRET_KEY"),
+        ({"PAYASYNC_PROFILE": ""}, "PAYASYNC_PROFILE"),
+        ({"PAYASYNC_PROFILE": "/nowhere/service.toml"}, "profile"),
+        ({"PAYASYNC_PROFILE": "sandbox"}, "profile"),
+    ],
+    ids=str,
+)
+def test_environment_that_is_wrong(change: dict[str, str | None], field: str) -> None:
+    """A variable that is missing, empty or wrong is named; the sandbox's profile is for this machine alone."""
+    environ = ENVIRON | {"PAYASYNC_BASE_URL": REMOTE} | change
+
+    with pytest.raises(ConfigurationError) as caught:
+        Session.from_env({name: value for name, value in environ.items() if value is not None})
+
+    assert field == caught.value.field
+
+
+async def test_tls_with_an_authority_of_ones_own() -> None:
+    """A CA bundle can be given; the call goes through TLS."""
+    with recorder(tls=server_tls()) as service:
+        async with pay_with(service, tls=trusting_tls()) as pay:
+            await create(pay)
+            await query(pay)
+
+    assert service.url.startswith("https:")
+    assert 2 == len(service.requests)
+
+
+@pytest.mark.parametrize(
+    ("name", "trusting"), [("127.0.0.1", False), ("pay.example.com", True)], ids=["untrusted", "other name"]
+)
+async def test_certificate_that_cannot_be_trusted(name: str, *, trusting: bool) -> None:
+    """Nothing is sent to whoever cannot prove to be the service, and it is not tried again."""
+    with recorder(tls=server_tls(name)) as service:
+        async with pay_with(service, tls=trusting_tls() if trusting else None) as pay:
+            with pytest.raises(NotSentError) as caught:
+                await create(pay)
+
+    assert (False, 1, True) == (caught.value.sent, caught.value.attempts, caught.value.permanent)
+    assert "certificate" in str(caught.value)
+    assert b"" == service.received
+
+
+async def test_proxy_that_is_asked_for() -> None:
+    """A proxy gets the whole address, and its own password; the service's address is not even looked up."""
+    with recorder() as proxy:
+        async with Session(
+            "http://gate.localhost:1", credentials=KEYS, profile=PROFILE, proxy=proxy.url.replace("//", "//u:p@")
+        ) as pay:
+            await create(pay)
+
+    assert "http://gate.localhost:1/v1/payments" == proxy.only.target
+    assert ["Basic dTpw"] == proxy.only.header("Proxy-Authorization")
+
+
+SCRIPT: Final = """
+import asyncio, sys
+from payasync import Credentials, Profile, Session
+
+async def main(url, proxy=None):
+    async with Session(url, credentials=Credentials("M1", secret_key="sk_1"), profile=Profile(), proxy=proxy) as pay:
+        await pay.payments.create(amount=1, currency="USD")
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["not asked", "asked"])
+def test_proxy_of_the_environment_only_if_asked(*, asked: bool) -> None:
+    """A variable that somebody set for another program does not see payments, unless the session asks for it."""
+    with Recorder() as service, Recorder() as proxy:
+        environ = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+        arguments = [service.url, *(["environment"] if asked else [])]
+        subprocess.run(
+            [sys.executable, "-W", "error", "-c", SCRIPT, *arguments],
+            env=environ | {"HTTP_PROXY": proxy.url, "http_proxy": proxy.url},
+            check=True,
+            timeout=30,
+        )
+
+    assert (0, 1) if asked else (1, 0) == (len(service.requests), len(proxy.requests))
+
+
+async def test_answer_of_the_greatest_size() -> None:
+    """An answer of exactly `max_response_bytes` is read."""
+    with recorder() as service:
+        async with pay_with(service, max_response_bytes=len(OK_BODY)) as pay:
+            response = await query(pay)
+
+    assert OK_BODY == response.body
+
+
+@pytest.mark.parametrize(("ask", "error"), [(query, NoAnswerError), (create, OutcomeUnknownError)])
+@pytest.mark.parametrize("size", [len(OK_BODY) + 1, 10_000_000])
+async def test_answer_that_is_too_large(ask: Ask, error: type[PayasyncError], size: int) -> None:
+    """A longer answer is an unreadable one, and is not read to its end."""
+    with recorder(answer(200, OK_BODY.ljust(size))) as service:
+        async with pay_with(service, max_response_bytes=len(OK_BODY), retry=ONE_TRY) as pay:
+            with pytest.raises(error) as caught:
+                await ask(pay)
+
+    assert "max_response_bytes" in str(caught.value)

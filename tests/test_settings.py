@@ -1,0 +1,50 @@
+from typing import Any
+
+import pytest
+
+from payasync.errors import ConfigurationError
+from payasync.settings import RetryPolicy, Timeouts
+
+SECONDS = [(Timeouts, "total"), (Timeouts, "connect"), (Timeouts, "read")]
+DELAYS = [(RetryPolicy, "base_delay"), (RetryPolicy, "max_delay")]
+
+
+def test_defaults_are_the_documented_ones() -> None:
+    """A session without settings behaves as the documentation says."""
+    assert Timeouts(total=45.0, connect=5.0, read=20.0) == Timeouts()
+    assert RetryPolicy(attempts=3, base_delay=0.5, max_delay=8.0, quota=500) == RetryPolicy()
+
+
+@pytest.mark.parametrize("value", [0, -1, 0.0, float("nan"), float("inf"), 10**400, True, "5", None])
+@pytest.mark.parametrize(("kind", "name"), SECONDS + DELAYS)
+def test_seconds_are_finite_numbers_above_0(kind: type[Any], name: str, value: object) -> None:
+    """A time that is no time would wait for ever, or never: it is refused, and named."""
+    with pytest.raises(ConfigurationError, match="a number of seconds above 0") as caught:
+        kind(**{name: value})
+
+    assert f"{kind.__name__}.{name}" == caught.value.field
+
+
+@pytest.mark.parametrize("value", [1, 0.001, 10**300])
+@pytest.mark.parametrize(("kind", "name"), SECONDS + DELAYS)
+def test_seconds_may_be_whole_or_not(kind: type[Any], name: str, value: float) -> None:
+    """An int and a float are both seconds."""
+    assert value == getattr(kind(**{name: value}), name)
+
+
+@pytest.mark.parametrize(("name", "least"), [("attempts", 1), ("quota", 0)])
+def test_counts_have_a_least_value(name: str, least: int) -> None:
+    """There is at least one attempt; a quota of 0 allows no retry."""
+    with pytest.raises(ConfigurationError, match=f"an integer of {least} or more") as caught:
+        RetryPolicy(**{name: least - 1})  # type: ignore[arg-type] # a count
+
+    assert f"RetryPolicy.{name}" == caught.value.field
+    assert least == getattr(RetryPolicy(**{name: least}), name)  # type: ignore[arg-type] # a count
+
+
+@pytest.mark.parametrize("value", [1.0, True, "1", None])
+@pytest.mark.parametrize("name", ["attempts", "quota"])
+def test_counts_are_integers(name: str, value: Any) -> None:
+    """Nothing is rounded or converted."""
+    with pytest.raises(ConfigurationError, match="an integer"):
+        RetryPolicy(**{name: value})

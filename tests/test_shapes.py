@@ -1,0 +1,337 @@
+import pickle
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+import pytest
+
+from payasync.errors import ConfigurationError
+from payasync.shapes import (
+    Accept,
+    AnswerShape,
+    HttpCodes,
+    NotificationShape,
+    Parameter,
+    Recovery,
+    ResultCodes,
+    States,
+    among,
+)
+
+DEFAULTS: Final[dict[type, dict[str, Any]]] = {
+    Accept: {"currency": (), "scene_type": (), "amount": (), "required": {}, "length": {}},
+    AnswerShape: {
+        "data": "",
+        "code": "",
+        "ok": (),
+        "message": "",
+        "request_id": "",
+        "payment_id": "",
+        "payment_status": "",
+        "redirect_url": "",
+        "order_status": "",
+        "refund_status": "",
+        "subscription_id": "",
+        "subscription_status": "",
+        "signature": "",
+    },
+    States: {"order": {}, "payment": {}, "refund": {}, "subscription": {}},
+    ResultCodes: {"not_executed": (), "retryable": (), "duplicate": (), "absent": ()},
+    HttpCodes: {
+        "not_executed": (400, 401, 403, 404, 405, 413, 415, 422),
+        "absent": (),
+        "rate_limit_precedes_execution": False,
+    },
+    Recovery: {"quarantine": None},
+    NotificationShape: {
+        "verification": "",
+        "data": "",
+        "signature": "",
+        "kind": "",
+        "kinds": {},
+        "time": "",
+        "tolerance": 300,
+        "id": {},
+        "out_trade_no": "",
+        "out_refund_no": "",
+        "subscription_id": "",
+        "volatile": (),
+        "ack_status": None,
+        "ack_body": "",
+        "nack_status": None,
+        "nack_body": "",
+    },
+}
+LISTS: Final[list[tuple[Callable[..., Any], str]]] = [
+    (Accept, "currency"),
+    (Accept, "scene_type"),
+    (Accept, "amount"),
+    (AnswerShape, "ok"),
+    (ResultCodes, "not_executed"),
+    (ResultCodes, "retryable"),
+    (ResultCodes, "duplicate"),
+    (ResultCodes, "absent"),
+    (HttpCodes, "not_executed"),
+    (HttpCodes, "absent"),
+    (NotificationShape, "volatile"),
+]
+TABLES_OF_LISTS: Final[list[tuple[Callable[..., Any], str, str]]] = [
+    (Accept, "required", "orders.place"),
+    (States, "order", "paid"),
+    (States, "payment", "paid"),
+    (States, "refund", "succeeded"),
+    (States, "subscription", "active"),
+    (NotificationShape, "kinds", "payment"),
+    (NotificationShape, "id", "payment"),
+]
+ORDER_STATES: Final = ["pending", "paid", "closed", "failed", "expired", "refunded"]
+STATES: Final = {
+    "order": ORDER_STATES,
+    "payment": ORDER_STATES,
+    "refund": ["processing", "succeeded", "failed"],
+    "subscription": ["scheduled", "active", "past_due", "cancelled"],
+}
+
+
+@pytest.mark.parametrize("shape", DEFAULTS, ids=lambda shape: shape.__name__)
+def test_what_the_document_leaves_open_is_empty(shape: Callable[[], Any]) -> None:
+    """No shape answers for the service: only what is stated, or said to be assumed, has a default."""
+    assert DEFAULTS[type(shape())] == attrs.asdict(shape(), recurse=False)
+
+
+@pytest.mark.parametrize("shape", DEFAULTS, ids=lambda shape: shape.__name__)
+def test_shapes_are_frozen_values(shape: Callable[[], Any]) -> None:
+    """A part of a profile is compared by its value, sent to workers, and never changed."""
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        setattr(shape(), next(iter(DEFAULTS[type(shape())])), "x")
+
+    assert shape() == pickle.loads(pickle.dumps(shape()))  # noqa: S301 - made in the same line
+
+
+@pytest.mark.parametrize("shape", DEFAULTS, ids=lambda shape: shape.__name__)
+def test_unknown_argument_is_refused(shape: Callable[..., Any]) -> None:
+    """A misspelt key is not a default."""
+    with pytest.raises(TypeError, match="curency"):
+        shape(curency=["CAD"])
+
+
+@pytest.mark.parametrize(("shape", "name"), LISTS)
+def test_a_list_is_its_own(shape: Callable[..., Any], name: str) -> None:
+    """A list is taken over as it was: what becomes of it afterwards changes no profile."""
+    given = [1, 2]
+    made = shape(**{name: given})
+    given.append(3)
+
+    assert (1, 2) == getattr(made, name)
+
+
+@pytest.mark.parametrize(("shape", "name"), LISTS)
+@pytest.mark.parametrize("wrong", ["SUCCESS", "", 0, None])
+def test_a_value_is_no_list(shape: Callable[..., Any], name: str, wrong: Any) -> None:
+    """`ok="SUCCESS"` would otherwise mean the codes S, U, C and E."""
+    with pytest.raises(ConfigurationError, match=f"^{wrong!r} stands where a list belongs"):
+        shape(**{name: wrong})
+
+
+@pytest.mark.parametrize(("shape", "name", "key"), TABLES_OF_LISTS)
+def test_a_table_of_lists_is_its_own(shape: Callable[..., Any], name: str, key: str) -> None:
+    """A table is taken over as it was, with the lists in it."""
+    given = {key: ["A", "B"]}
+    made = shape(**{name: given})
+    given[key].append("C")
+    given["x"] = []
+
+    assert {key: ("A", "B")} == getattr(made, name)
+
+
+@pytest.mark.parametrize(("shape", "name", "key"), TABLES_OF_LISTS)
+@pytest.mark.parametrize("wrong", ["PAID", 0, None])
+def test_a_value_in_a_table_is_no_list(shape: Callable[..., Any], name: str, key: str, wrong: Any) -> None:
+    """`{"paid": "PAID"}` would otherwise mean the values P, A, I and D."""
+    with pytest.raises(ConfigurationError, match=f"^{wrong!r} stands where a list belongs"):
+        shape(**{name: {key: wrong}})
+
+
+@pytest.mark.parametrize(
+    ("shape", "name"), [*((shape, name) for shape, name, _ in TABLES_OF_LISTS), (Accept, "length")]
+)
+@pytest.mark.parametrize("wrong", [["paid"], "paid", None])
+def test_a_value_is_no_table(shape: Callable[..., Any], name: str, wrong: Any) -> None:
+    """A list or a word where names and values belong is refused by our own error."""
+    with pytest.raises(ConfigurationError, match="stands where a table belongs"):
+        shape(**{name: wrong})
+
+
+def test_lengths_are_their_own() -> None:
+    """The table of lengths is taken over as it was."""
+    given = {"subject": 30}
+    accept = Accept(length=given)
+    given["body"] = 1
+
+    assert {"subject": 30} == accept.length
+
+
+@pytest.mark.parametrize("amount", [(), (1, 1), (1, 2**53 - 1)])
+def test_amounts_are_bounded_on_both_sides_or_not(amount: tuple[int, ...]) -> None:
+    """The amounts that a service takes are a least and a greatest, or not known."""
+    assert amount == Accept(amount=list(amount)).amount
+
+
+@pytest.mark.parametrize("amount", [[1], [1, 2, 3], [2, 1], [1, 2.0], [True, 2], ["1", "2"], [None, 1]])
+def test_amounts_in_another_form_are_refused(amount: Any) -> None:
+    """Bounds that are none, or the wrong way round, would refuse every amount or none."""
+    with pytest.raises(ConfigurationError, match="two integers, not ") as caught:
+        Accept(amount=amount)
+
+    assert "accept.amount" == caught.value.field
+
+
+@pytest.mark.parametrize("place", ["query", "path", "header"])
+def test_parameter_stands_in_one_of_three_places(place: Any) -> None:
+    """The identifier of endpoints 6 and 7 stands in the query, the path or a header."""
+    assert ("X-Order", place) == attrs.astuple(Parameter("X-Order", place))
+
+
+def test_parameter_stands_in_the_query_by_default() -> None:
+    """Who gives a name only means a query parameter."""
+    assert Parameter("outTradeNo", "query") == Parameter("outTradeNo")
+
+
+@pytest.mark.parametrize("place", ["body", "", None, "Query"])
+def test_other_place_is_refused(place: Any) -> None:
+    """A place that does not exist is named, with those that do."""
+    with pytest.raises(ConfigurationError, match=r"status.place is .*; allowed are query, path, header") as caught:
+        Parameter("outTradeNo", place)
+
+    assert "status.place" == caught.value.field
+
+
+@pytest.mark.parametrize("name", ["", None, 5])
+def test_parameter_needs_a_name(name: Any) -> None:
+    """A parameter without a name cannot be sent."""
+    with pytest.raises(ConfigurationError, match="a parameter needs the name") as caught:
+        Parameter(name)
+
+    assert "status" == caught.value.field
+
+
+def test_a_code_needs_to_know_success() -> None:
+    """With a result code, but without those that mean success, no answer would be one."""
+    with pytest.raises(ConfigurationError, match="must list the codes that mean success") as caught:
+        AnswerShape(code="code")
+
+    assert "answer.ok" == caught.value.field
+    assert (0, "0") == AnswerShape(code="code", ok=[0, "0"]).ok
+
+
+@pytest.mark.parametrize(("thing", "names"), STATES.items())
+def test_our_names_of_states(thing: str, names: list[str]) -> None:
+    """Each of our names can be mapped, and gives the name back for the service's value."""
+    states = States(**{thing: {name: [name.upper()] for name in names}})
+
+    assert names == [states.name(thing, name.upper()) for name in names]
+
+
+@pytest.mark.parametrize("thing", STATES)
+def test_unknown_name_of_a_state_is_refused(thing: str) -> None:
+    """A name that is not ours is named, with those that are."""
+    with pytest.raises(ConfigurationError, match=f"states.{thing} knows no done, payed; allowed are ") as caught:
+        States(**{thing: {"payed": ["A"], "done": ["B"]}})
+
+    assert f"states.{thing}" == caught.value.field
+    assert all(name in str(caught.value) for name in STATES[thing])
+
+
+@pytest.mark.parametrize(
+    "table",
+    [{"paid": ["A"], "closed": ["A"]}, {"paid": ["A", "A"]}, {"paid": ["A", "B"], "pending": [0, "B"]}],
+)
+def test_a_value_has_one_meaning(table: dict[str, list[str | int]]) -> None:
+    """A value under two names could be read as either: paid, or not."""
+    with pytest.raises(ConfigurationError, match="two meanings") as caught:
+        States(order=table)
+
+    assert "states.order" == caught.value.field
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0, "pending"),
+        ("0", "paid"),
+        (1, "closed"),
+        ("", "failed"),
+        (False, None),
+        (True, None),
+        (0.0, None),
+        (1.0, None),
+        (None, None),
+        ("1", None),
+        ([], None),
+        ({"a": 1}, None),
+    ],
+    ids=repr,
+)
+def test_states_compare_by_type_and_value(value: object, expected: str | None) -> None:
+    """`0` is not `False`, nor `"0"`: what the service did not write is not what the profile says."""
+    states = States(order={"pending": [0], "paid": ["0"], "closed": [1], "failed": [""]})
+
+    assert expected == states.name("order", value)
+
+
+def test_states_of_one_thing_say_nothing_of_another() -> None:
+    """Orders and refunds may use the same word for different states."""
+    states = States(order={"paid": ["SUCCESS"]}, refund={"succeeded": ["SUCCESS"]})
+
+    assert ("paid", "succeeded") == (states.name("order", "SUCCESS"), states.name("refund", "SUCCESS"))
+    assert states.name("subscription", "SUCCESS") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "codes", "expected"),
+    [
+        ("SUCCESS", ("SUCCESS",), True),
+        ("success", ("SUCCESS",), False),
+        (0, (0, "0"), True),
+        ("0", (0, "0"), True),
+        (False, (0, "0"), False),
+        (True, (1,), False),
+        (0.0, (0,), False),
+        ("SUCC", ("SUCCESS",), False),
+        (None, (), False),
+    ],
+)
+def test_codes_compare_by_type_and_value(value: object, codes: tuple[str | int, ...], *, expected: bool) -> None:
+    """A JSON `false` is not the code 0 that means success."""
+    assert expected == among(value, codes)
+    assert expected == among(value, list(codes))
+
+
+@pytest.mark.parametrize("quarantine", [None, 0, 2, 60.0])
+def test_quarantine_is_a_number_of_seconds(quarantine: float | None) -> None:
+    """Seconds after which an absent answer is final, or nothing: then nothing is sent twice."""
+    assert quarantine == Recovery(quarantine=quarantine).quarantine
+
+
+@pytest.mark.parametrize("quarantine", [-1, float("nan"), float("inf"), True, "60", [60]])
+def test_quarantine_of_another_kind_is_refused(quarantine: Any) -> None:
+    """A quarantine that never holds, or cannot be compared, would let a refund be sent twice."""
+    with pytest.raises(ConfigurationError, match=r"recovery.quarantine must be a number of seconds") as caught:
+        Recovery(quarantine=quarantine)
+
+    assert "recovery.quarantine" == caught.value.field
+
+
+@pytest.mark.parametrize("verification", ["", "body", "standard-webhooks", "none"])
+def test_verification_is_one_of_three_or_open(verification: Any) -> None:
+    """How notifications are verified is one of three ways, or not yet said."""
+    assert verification == NotificationShape(verification=verification).verification
+
+
+@pytest.mark.parametrize("verification", ["Body", "standardwebhooks", None, False])
+def test_other_verification_is_refused(verification: Any) -> None:
+    """A misspelt verification must not end in none."""
+    with pytest.raises(ConfigurationError, match="allowed are body, standard-webhooks, none") as caught:
+        NotificationShape(verification=verification)
+
+    assert "notification.verification" == caught.value.field

@@ -1,0 +1,146 @@
+import enum
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any, Final, Literal
+
+import pytest
+from attrs import frozen
+
+from payasync.structuring import STRICT, complaints, strict_converter
+
+
+class Colour(enum.Enum):
+    """A word with a name."""
+
+    RED = "red"
+
+
+@frozen
+class Inner:
+    """A nested class."""
+
+    paid: bool
+
+
+@frozen
+class Outer:
+    """A class that holds others."""
+
+    inner: Inner
+    many: list[Inner] = []
+
+
+TAKEN: Final[list[tuple[Any, Any, Any]]] = [
+    (str, "1", "1"),
+    (int, 1, 1),
+    (bool, True, True),
+    (float, 1.5, 1.5),
+    (float, 1, 1),
+    (date, "2027-01-31", date(2027, 1, 31)),
+    (datetime, "2027-01-31T10:00:00+00:00", datetime(2027, 1, 31, 10, tzinfo=UTC)),
+    (str | None, None, None),
+    (str | int, "1", "1"),
+    (str | int, 1, 1),
+    (str | float | None, 1.5, 1.5),
+    (Literal["a", "b"], "b", "b"),
+    (Colour, "red", Colour.RED),
+    (list[int], [1, 2], [1, 2]),
+    (list, [1, "a"], [1, "a"]),
+    (tuple[int, ...], [1, 2], (1, 2)),
+    (tuple[int, str], [1, "a"], (1, "a")),
+    (Sequence[str], ["a"], ("a",)),
+    (set[str], ["a", "a"], {"a"}),
+    (frozenset[str], ["a"], frozenset({"a"})),
+    (dict[str, int], {"a": 1}, {"a": 1}),
+    (Mapping[str, list[int]], {"a": [1]}, {"a": [1]}),
+    (list[Any], [1, "a"], [1, "a"]),
+    (Outer, {"inner": {"paid": True}, "more": 1}, Outer(Inner(paid=True))),
+]
+REFUSED: Final[list[tuple[Any, Any]]] = [
+    (str, 1),
+    (str, None),
+    (str, True),
+    (int, "1"),
+    (int, 1.0),
+    (int, True),
+    (bool, "false"),
+    (bool, 1),
+    (bool, 0),
+    (bool, None),
+    (float, "1.5"),
+    (float, True),
+    (bytes, 5),
+    (bytes, "text"),
+    (date, 20270131),
+    (date, "31.01.2027"),
+    (date, None),
+    (datetime, "yesterday"),
+    (str | int, True),
+    (str | int, 1.5),
+    (str | None, 1),
+    (Literal["a"], "b"),
+    (Colour, "green"),
+    (list[str], "abc"),
+    (list[str], {"a": 1}),
+    (list[int], [1, "2"]),
+    (list, "abc"),
+    (tuple[str, ...], "abc"),
+    (tuple[int, str], [1]),
+    (Sequence[str], "abc"),
+    (set[str], "abc"),
+    (frozenset[str], {"a": 1}),
+    (dict[str, int], {"a": "1"}),
+    (dict[str, int], [["a", 1]]),
+    (Outer, {"inner": {"paid": "true"}}),
+    (Outer, {"inner": {}}),
+    (Outer, {"inner": {"paid": True}, "many": [{"paid": True}, {"paid": 1}]}),
+    (Outer, None),
+    (Outer, "text"),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "expected"), TAKEN)
+def test_a_value_of_the_type_is_taken(kind: Any, value: object, expected: object) -> None:
+    """What already is of the type that a class asks for becomes a part of it."""
+    made = STRICT.structure(value, kind)
+
+    assert expected == made
+    assert type(expected) is type(made)
+
+
+@pytest.mark.parametrize(("kind", "value"), REFUSED)
+def test_nothing_is_converted(kind: Any, value: object) -> None:
+    """No text becomes a number or a list of its letters, no number a truth value, no missing field a default."""
+    with pytest.raises(Exception) as caught:  # noqa: PT011, B017 - whatever cattrs raises
+        STRICT.structure(value, kind)
+
+    assert complaints(caught.value, "data")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"inner": {"paid": "false"}}, "expected bool, got str @ data.inner.paid"),
+        ({"inner": {"paid": 1}}, "expected bool, got int @ data.inner.paid"),
+        ({"inner": {}}, "is missing @ data.inner.paid"),
+        ({"inner": []}, "expected an object @ data.inner"),
+        ({"inner": {"paid": True}, "many": "x"}, "expected a list, got str @ data.many"),
+        ({"inner": {"paid": True}, "many": [{"paid": 0}]}, "expected bool, got int @ data.many[0].paid"),
+        (
+            {"inner": {"paid": 0}, "many": 0},
+            "expected bool, got int @ data.inner.paid; expected a list, got int @ data.many",
+        ),
+        ({"inner": {"paid": True, "late": 1}}, "knows no late; allowed are paid @ data.inner"),
+    ],
+)
+def test_complaints_name_the_place(value: object, expected: str) -> None:
+    """Every place that does not fit is named, with what was expected there."""
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - a group of them
+        strict_converter(forbid_extra_keys=True).structure(value, Outer)
+
+    assert expected == complaints(caught.value, "data")
+
+
+def test_complaint_without_words_names_its_class() -> None:
+    """An error that says nothing is still told apart."""
+    assert "LookupError @ data" == complaints(LookupError(), "data")

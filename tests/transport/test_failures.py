@@ -1,0 +1,73 @@
+"""What aiohttp raises becomes an error of ours, named for what was proven."""
+
+import errno
+import ssl
+
+import aiohttp
+import pytest
+from aiohttp.client_reqrep import ConnectionKey
+
+from payasync import NoAnswerError, NoAnswerTimeoutError, NotSentError, NotSentTimeoutError
+from payasync.transport.failures import AnswerTooLargeError, failure, phrase
+
+KEY = ConnectionKey("pay.example", 443, is_ssl=True, ssl=True, proxy=None, proxy_auth=None, proxy_headers_hash=None)
+UNTRUSTED = aiohttp.ClientConnectorCertificateError(KEY, ssl.SSLCertVerificationError("self-signed"))
+
+
+@pytest.mark.parametrize(
+    ("error", "unsent", "unanswered"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), NotSentError, NoAnswerError),
+        (ConnectionResetError(errno.ECONNRESET, "reset"), NotSentError, NoAnswerError),
+        (aiohttp.ServerDisconnectedError(), NotSentError, NoAnswerError),
+        (aiohttp.ConnectionTimeoutError(), NotSentTimeoutError, NoAnswerTimeoutError),
+        (TimeoutError(), NotSentTimeoutError, NoAnswerTimeoutError),
+    ],
+)
+def test_only_a_body_that_had_not_begun_proves_that_nothing_was_sent(
+    error: Exception, unsent: type[Exception], unanswered: type[Exception]
+) -> None:
+    """Whether the write had begun decides between "not sent" and "no answer", never the class of the error."""
+    assert unsent is type(failure(error, begun=False))
+    assert unanswered is type(failure(error, begun=True))
+
+
+@pytest.mark.parametrize("error", [UNTRUSTED, ssl.SSLCertVerificationError("expired")])
+def test_a_bad_certificate_is_permanent(error: Exception) -> None:
+    """A certificate that cannot be trusted is not tried again."""
+    ended = failure(error, begun=False)
+
+    assert isinstance(ended, NotSentError)
+    assert ended.permanent
+
+
+def test_other_failures_to_connect_are_not_permanent() -> None:
+    """A refused connection may be open again a moment later."""
+    ended = failure(ConnectionRefusedError(errno.ECONNREFUSED, "refused"), begun=False)
+
+    assert isinstance(ended, NotSentError)
+    assert not ended.permanent
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (UNTRUSTED, "the certificate of the service cannot be trusted"),
+        (aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "unknown")), "the host name does not resolve"),
+        (aiohttp.ClientConnectorSSLError(KEY, OSError("cut")), "the TLS handshake failed"),
+        (aiohttp.ClientPayloadError("Response payload is not completed"), "the answer was cut short"),
+        (AnswerTooLargeError(), "the answer is longer than max_response_bytes"),
+        (ConnectionResetError(errno.ECONNRESET, "any words"), "connection reset by peer"),
+        (RuntimeError("anything"), "the connection failed"),
+    ],
+)
+def test_each_failure_is_said_in_a_few_words(error: Exception, words: str) -> None:
+    """The reason names what happened, and repeats no word of a foreign error."""
+    assert words == phrase(error)
+
+
+def test_a_foreign_error_is_not_quoted() -> None:
+    """What a foreign error says could show a header: none of it is in ours."""
+    ended = failure(aiohttp.ClientPayloadError("Bearer sk_live"), begun=True)
+
+    assert "Bearer" not in f"{ended!r} {ended.reason}"

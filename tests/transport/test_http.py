@@ -1,0 +1,242 @@
+"""One attempt over HTTP: what it ends as, and within which bounds."""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from yarl import URL
+
+from payasync import Call, NoAnswerError, NoAnswerTimeoutError, NotSentError, Profile, Timeouts
+from payasync.errors import NotSentTimeoutError, SessionClosedError
+from payasync.operations import CREATE_PAYMENT, Operation, custom
+from payasync.secret import Secret
+from payasync.transport import PoolSettings, Transport
+from tests.foreign.certificates import server_tls, trusting_tls
+from tests.foreign.recorder import GONE, RESET, Answer, Recorder, answer
+
+BILL = custom("GET", "/bill", read=True)
+
+
+@asynccontextmanager
+async def transport(url: str, **settings: Any) -> AsyncGenerator[Transport]:
+    """Give a transport, and close it."""
+    pools = PoolSettings(
+        tls=settings.pop("tls", None), trust_env=False, max_connections=settings.pop("connections", 10)
+    )
+    chosen: dict[str, Any] = {"proxy": None, "max_response_bytes": 1000, "http": None} | settings
+    made = Transport(URL(url), pools=pools, **chosen)
+    try:
+        yield made
+    finally:
+        await made.aclose()
+
+
+def call(operation: Operation = CREATE_PAYMENT, **changes: Any) -> Call:
+    """Return a call with half a minute to go."""
+    deadline = asyncio.get_running_loop().time() + 30
+    chosen: dict[str, Any] = {"profile": Profile(), "fields": {"a": 1}, "deadline": deadline} | changes
+    return Call(operation=operation, **chosen)
+
+
+async def test_a_reply_is_the_bytes_that_came() -> None:
+    """Status, headers in any case, and body are passed on as they came."""
+    with Recorder([answer(418, b"\x00 not json", ("X-Request-Id", "r1"))]) as service:
+        async with transport(service.url) as way:
+            reply = await way.send(call())
+
+    assert (418, b"\x00 not json", "r1") == (reply.status, reply.body, reply.headers["x-request-id"])
+
+
+@pytest.mark.parametrize("ends", [RESET, GONE, Answer(b"nonsense\r\n\r\n", then="close")])
+async def test_after_the_request_was_sent_no_answer_is_no_proof(ends: Answer) -> None:
+    """A connection that ends, or speaks nonsense, after the request: it may have been done."""
+    with Recorder([ends]) as service:
+        async with transport(service.url) as way:
+            with pytest.raises(NoAnswerError):
+                await way.send(call())
+
+    assert 1 == len(service.requests)
+
+
+async def test_an_answer_that_is_cut_short_is_none() -> None:
+    """A body that ends before its Content-Length is no answer."""
+    cut = answer(200, b'{"whole": false}').raw[:-3]
+    with Recorder([Answer(cut, then="close")]) as service:
+        async with transport(service.url) as way:
+            with pytest.raises(NoAnswerError) as caught:
+                await way.send(call())
+
+    assert "the answer was cut short" == caught.value.reason
+
+
+@pytest.mark.parametrize("size", [1001, 5_000_000])
+async def test_an_answer_beyond_the_limit_is_none(size: int) -> None:
+    """A longer answer than `max_response_bytes` is not taken."""
+    with Recorder([answer(200, b"x" * size)]) as service:
+        async with transport(service.url) as way:
+            with pytest.raises(NoAnswerError) as caught:
+                await way.send(call())
+
+    assert "the answer is longer than max_response_bytes" == caught.value.reason
+
+
+async def test_the_rest_of_a_huge_answer_is_not_read() -> None:
+    """The connection of an answer beyond the limit is dropped with it: the next call takes another."""
+    with Recorder([answer(200, b"x" * 5_000_000)]) as service:
+        async with transport(service.url) as way:
+            with pytest.raises(NoAnswerError):
+                await way.send(call())
+            await way.send(call())
+
+    assert [1, 2] == [request.connection for request in service.requests]
+
+
+async def test_an_answer_at_the_limit_is_read() -> None:
+    """`max_response_bytes` itself is allowed."""
+    with Recorder([answer(200, b"x" * 1000)]) as service:
+        async with transport(service.url) as way:
+            reply = await way.send(call())
+
+    assert b"x" * 1000 == reply.body
+
+
+async def test_reading_is_bounded_from_the_start_of_the_request() -> None:
+    """A service that takes the request and says nothing is left after `Timeouts.read`."""
+    with Recorder([Answer(after=(never := threading.Event()))]) as service:
+        async with transport(service.url) as way:
+            with pytest.raises(NoAnswerTimeoutError) as caught:
+                await way.send(call(timeouts=Timeouts(read=0.05)))
+        never.set()
+
+    assert "no answer in time" == caught.value.reason
+
+
+async def test_a_deadline_that_is_over_sends_nothing() -> None:
+    """Where the deadline passed before a connection was there, nothing was sent."""
+    with Recorder() as service:
+        async with transport(service.url) as way:
+            with pytest.raises(NotSentTimeoutError):
+                await way.send(call(deadline=0.0))
+
+    assert [] == service.requests
+
+
+async def test_waiting_for_a_place_in_the_pool_is_part_of_connecting() -> None:
+    """A call that finds no free connection within `Timeouts.connect` was not sent."""
+    hold = threading.Event()
+    with Recorder([Answer(answer().raw, after=hold)]) as service:
+        async with transport(service.url, connections=1) as way:
+            first = asyncio.create_task(way.send(call()))
+            await asyncio.to_thread(service.wait_for_request)
+            with pytest.raises(NotSentTimeoutError):
+                await way.send(call(timeouts=Timeouts(connect=0.05)))
+            hold.set()
+            await first
+
+    assert 1 == len(service.requests)
+
+
+async def test_an_untrusted_certificate_sends_nothing() -> None:
+    """A service whose certificate is not trusted gets no byte of the request, and it is not tried again."""
+    with Recorder(tls=server_tls()) as service:
+        async with transport(service.url) as way:
+            with pytest.raises(NotSentError) as caught:
+                await way.send(call())
+
+    assert caught.value.permanent
+    assert [] == service.requests
+
+
+async def test_a_certificate_for_another_name_sends_nothing() -> None:
+    """The certificate must be for the host that is called."""
+    with Recorder(tls=server_tls("other.example")) as service:
+        async with transport(service.url, tls=trusting_tls()) as way:
+            with pytest.raises(NotSentError) as caught:
+                await way.send(call())
+
+    assert caught.value.permanent
+
+
+async def test_a_name_that_does_not_resolve_sends_nothing() -> None:
+    """DNS failures are provably not sent."""
+    async with transport("https://nowhere.invalid") as way:
+        with pytest.raises(NotSentError) as caught:
+            await way.send(call())
+
+    assert "the host name does not resolve" == caught.value.reason
+
+
+async def test_a_proxy_carries_the_call() -> None:
+    """With a proxy, the call goes to it, with its own password and none of it elsewhere."""
+    with Recorder() as proxy:
+        secret = Secret(proxy.url.replace("//", "//user:word@"))
+        async with transport("http://127.0.0.1:9", proxy=secret) as way:
+            await way.send(call())
+
+    assert "http://127.0.0.1:9/v1/payments" == proxy.only.target
+    assert ["Basic dXNlcjp3b3Jk"] == proxy.only.header("Proxy-Authorization")
+
+
+async def test_a_closed_transport_sends_nothing() -> None:
+    """After closing, a call ends before anything is sent."""
+    with Recorder() as service:
+        async with transport(service.url) as way:
+            await way.aclose()
+            with pytest.raises(SessionClosedError):
+                await way.send(call())
+
+    assert [] == service.connections
+
+
+async def test_a_call_that_waits_to_connect_when_the_session_closes_was_not_sent() -> None:
+    """Closing ends what waits for a connection with the error for a closed session."""
+    hold = threading.Event()
+    with Recorder([Answer(answer().raw, after=hold)]) as service:
+        async with transport(service.url, connections=1) as way:
+            first = asyncio.create_task(way.send(call()))
+            await asyncio.to_thread(service.wait_for_request)
+            second = asyncio.create_task(way.send(call()))
+            await asyncio.sleep(0)
+            await way.aclose()
+            ends = await asyncio.gather(first, second, return_exceptions=True)
+        hold.set()
+
+    assert [NoAnswerError, SessionClosedError] == [type(each) for each in ends]
+
+
+async def test_a_cancelled_call_shows_no_frame_of_aiohttp() -> None:
+    """A cancelled call is cancelled, and its traceback has no foreign frame that holds the headers."""
+    hold = threading.Event()
+    with Recorder([Answer(after=hold)]) as service:
+        async with transport(service.url) as way:
+            task = asyncio.create_task(way.send(call()))
+            await asyncio.to_thread(service.wait_for_request)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError) as caught:
+                await task
+        hold.set()
+
+    assert not [frame for frame in caught.traceback if "aiohttp" in str(frame.path)]
+
+
+@pytest.mark.parametrize("operation", [BILL, CREATE_PAYMENT])
+async def test_the_base_path_is_kept(operation: Operation) -> None:
+    """Every path is appended to the base URL's own."""
+    with Recorder() as service:
+        async with transport(f"{service.url}/gate/way/") as way:
+            await way.send(call(operation))
+
+    assert f"/gate/way{operation.path}" == service.only.path
+
+
+async def test_the_profile_adds_its_headers() -> None:
+    """Headers of the profile go with every call; what a layer adds goes before them."""
+    profile = Profile(headers={"X-Version": "2", "X-Mode": "profile"})
+    with Recorder() as service:
+        async with transport(service.url) as way:
+            await way.send(call(profile=profile, headers={"X-Mode": "layer"}))
+
+    assert (["2"], ["layer"]) == (service.only.header("X-Version"), service.only.header("X-Mode"))

@@ -1,0 +1,277 @@
+import base64
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from payasync import (
+    Attempted,
+    Credentials,
+    Event,
+    NotConfiguredError,
+    Profile,
+    Retrying,
+    RetryPolicy,
+    Secret,
+    Session,
+    SortedPairs,
+)
+from tests.foreign import signatures
+from tests.foreign.recorder import Recorder, Request, answer
+from tests.wire.ten import (
+    BASE_PATH,
+    CREDENTIALS,
+    DOCUMENTED,
+    OTHER,
+    SECRET_KEY,
+    SIGNING_KEY,
+    TEN,
+    Service,
+    TenCall,
+    as_signed,
+    recorded,
+)
+
+NONCE: Final = re.compile("[0-9a-f]{32}")
+BODY_HEADERS: Final = {"host", "accept", "accept-encoding", "user-agent", "content-type", "content-length"}
+BODILESS_HEADERS: Final = BODY_HEADERS - {"content-type"}
+OPEN_WITH_BARE_PROFILE: Final = {
+    "orders.place": "signature",
+    "orders.query": "signature",
+    "orders.close": "signature",
+    "refunds.create": "signature",
+    "payments.status": "payment_status",
+    "refunds.status": "refund_status",
+    "subscriptions.create": "fields.frequency",
+    "subscriptions.update": "fields.subscription_id",
+    "subscriptions.cancel": "fields.subscription_id",
+}
+BY_NAME: Final = {one.name: one for one in TEN}
+
+every_service = pytest.mark.parametrize("service", [DOCUMENTED, OTHER], ids=["documented", "other"])
+every_call = pytest.mark.parametrize("one", TEN, ids=lambda one: one.name)
+
+
+def unsigned(sent: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields but for the two that differ with each request."""
+    return {name: value for name, value in sent.items() if name not in {"nonceStr", "sign"}}
+
+
+@every_service
+@every_call
+async def test_exactly_the_documented_fields(service: Service, one: TenCall) -> None:
+    """A call carries the fields that the document and the profile list, with the values that were given: no other."""
+    request = await recorded(one.call, service.profile)
+
+    assert service.fields(one) == unsigned(service.received(one, request))
+
+
+@every_service
+@every_call
+async def test_absent_is_not_null(service: Service, one: TenCall) -> None:
+    """An argument that is not given is not on the wire."""
+    request = await recorded(one.least, service.profile)
+
+    assert service.fields(one, least=True) == unsigned(service.received(one, request))
+
+
+@every_service
+@every_call
+async def test_method_and_path(service: Service, one: TenCall) -> None:
+    """The method and the path are the document's, below the base URL, whose own path is kept."""
+    place, _name = service.places.get(one.name, ("query", ""))
+
+    request = await recorded(one.call, service.profile)
+
+    assert one.method == request.method
+    assert BASE_PATH + one.path + ("/T1" if place == "path" else "") == request.path
+
+
+@every_service
+@every_call
+async def test_body_or_query(service: Service, one: TenCall) -> None:
+    """Endpoints with POST have a JSON body and no query; those with GET have no body."""
+    request = await recorded(one.call, service.profile)
+
+    assert (one.method == "POST") == bool(request.body)
+    assert one.method == "GET" or not request.query
+
+
+@every_call
+async def test_headers(one: TenCall) -> None:
+    """A body is `application/json`, exactly; a GET has no Content-Type; nobody asks for compression or sends more."""
+    expected = BODY_HEADERS if one.method == "POST" else BODILESS_HEADERS
+    bearer = {"authorization"} if one.name in DOCUMENTED.bearer else set()
+
+    request = await recorded(one.call, DOCUMENTED.profile)
+
+    assert sorted(expected | bearer) == sorted(name.lower() for name, _ in request.headers)
+    assert (["application/json"] if one.method == "POST" else []) == request.header("Content-Type")
+    assert ["identity"] == request.header("Accept-Encoding")
+    assert ["application/json"] == request.header("Accept")
+    assert [str(len(request.body))] == request.header("Content-Length")
+
+
+async def test_no_cookies() -> None:
+    """A cookie that the service sets is not sent back: a session has no memory of answers."""
+    with Recorder(otherwise=answer(200, b"{}", ("Set-Cookie", "seen=1; Path=/"))) as service:
+        async with Session(service.url, credentials=CREDENTIALS, profile=DOCUMENTED.profile) as pay:
+            for one in TEN:
+                await one.call(pay)
+
+    assert [[]] * 10 == [request.header("Cookie") for request in service.requests]
+
+
+@every_service
+@every_call
+async def test_bearer_exactly_where_the_profile_says(service: Service, one: TenCall) -> None:
+    """`Authorization: Bearer` is on the operations of the profile's `bearer`; the secret key is nowhere else."""
+    request = await recorded(one.call, service.profile)
+    expected = [f"Bearer {SECRET_KEY}"] if one.name in service.bearer else []
+
+    assert expected == request.header("Authorization")
+    assert len(expected) == request.raw.count(SECRET_KEY.encode())
+
+
+@every_service
+@every_call
+async def test_nonce_and_sign_exactly_where_the_profile_says(service: Service, one: TenCall) -> None:
+    """`nonceStr` and `sign` are on the operations of the profile's `signed`, and on no other."""
+    request = await recorded(one.call, service.profile)
+    sent = service.received(one, request)
+
+    assert (one.name in service.signed) == ("nonceStr" in sent) == ("sign" in sent)
+    assert bool(NONCE.fullmatch(sent.get("nonceStr", ""))) == (one.name in service.signed)
+
+
+@pytest.mark.parametrize(
+    ("service", "one"),
+    [
+        pytest.param(service, one, id=f"{name}-{one.name}")
+        for name, service in {"documented": DOCUMENTED, "other": OTHER}.items()
+        for one in TEN
+        if one.name in service.signed
+    ],
+)
+async def test_signature_is_that_of_the_bytes_received(service: Service, one: TenCall) -> None:
+    """What is signed is what is sent: openssl finds the same signature for the fields that were received."""
+    request = await recorded(one.call, service.profile)
+    sent = service.received(one, request)
+    text = signatures.signed_text(as_signed(sent))
+
+    assert signatures.hmac_sha256(text, SIGNING_KEY) == sent["sign"]
+
+
+async def test_md5_with_the_key_in_the_text() -> None:
+    """The family that appends `&key=<signing key>` and takes the MD5 in capitals is a matter of the profile."""
+    scheme = SortedPairs(algorithm="md5", encoding="HEX", key_param="key")
+
+    request = await recorded(BY_NAME["orders.place"].least, Profile(signature=scheme))
+    sent = signatures.fields(request)
+    text = f"{signatures.signed_text(sent)}&key={SIGNING_KEY}"
+
+    assert signatures.md5(text).upper() == sent["sign"]
+
+
+async def test_rsa_signature_is_verified_with_the_public_key(tmp_path: Path) -> None:
+    """With RSA the service needs the merchant's public key alone."""
+    private, public = signatures.rsa_keys(tmp_path)
+    credentials = Credentials("M1", signing_key=private.read_text())
+    profile = Profile(signature=SortedPairs(algorithm="rsa-sha256", encoding="base64"))
+
+    request = await recorded(BY_NAME["refunds.create"].call, profile, credentials)
+    sent = signatures.fields(request)
+    signature = base64.b64decode(sent["sign"], validate=True)
+    text = signatures.signed_text(sent)
+
+    assert signatures.rsa_sha256_verifies(text, signature, public, tmp_path / "signature")
+    assert not signatures.rsa_sha256_verifies(f"{text} ", signature, public, tmp_path / "signature")
+
+
+async def test_profile_headers() -> None:
+    """Headers of the profile, such as a version, are on every call."""
+    with Recorder() as service:
+        async with Session(service.url, credentials=CREDENTIALS, profile=OTHER.profile) as pay:
+            for one in TEN:
+                await one.call(pay)
+
+    assert [["2027-01"]] * 10 == [request.header("X-Api-Version") for request in service.requests]
+
+
+async def test_bare_profile_creates_a_payment() -> None:
+    """What the document itself states is enough for endpoint 1."""
+    request = await recorded(BY_NAME["payments.create"].call, Profile())
+
+    assert BY_NAME["payments.create"].fields == signatures.fields(request)
+
+
+@pytest.mark.parametrize("name", OPEN_WITH_BARE_PROFILE)
+async def test_open_points_are_named_before_any_byte(name: str) -> None:
+    """A call that needs an open point names it, and says so before anything is sent or even connected."""
+    with Recorder() as service:
+        async with Session(service.url, credentials=CREDENTIALS, profile=Profile()) as pay:
+            with pytest.raises(NotConfiguredError) as caught:
+                await BY_NAME[name].least(pay)
+
+    assert (OPEN_WITH_BARE_PROFILE[name], name) == (caught.value.field, caught.value.operation)
+    assert OPEN_WITH_BARE_PROFILE[name] in str(caught.value)
+    assert caught.value.sent is False
+    assert [] == service.connections
+
+
+class Notes:
+    """A merchant's own scheme, which remembers the nonce of each signature that it makes."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, str] = {}
+
+    def sign(self, fields: dict[str, Any], *, path: str, key: Secret) -> str:
+        """Return a signature that names the path and how many there were."""
+        self.made[fields["nonceStr"]] = f"{path} {len(self.made)} {len(key.reveal())}"
+        return self.made[fields["nonceStr"]]
+
+    def verify(self, fields: dict[str, Any], signature: str, *, path: str, key: Secret) -> bool:
+        """Nothing is verified here."""
+        raise NotImplementedError
+
+
+async def after_a_refused_attempt(profile: Profile, events: list[Event]) -> Request:
+    """Return the request of a call whose first attempt was refused, because the service was not there yet."""
+    with Recorder(listening=False) as service:
+
+        def on_event(event: Event) -> None:
+            events.append(event)
+            if isinstance(event, Retrying) and event.attempt == 2:
+                service.listen()
+
+        async with Session(
+            service.url,
+            credentials=CREDENTIALS,
+            profile=profile,
+            retry=RetryPolicy(base_delay=0.001),
+            on_event=on_event,
+        ) as pay:
+            assert 2 == (await BY_NAME["refunds.create"].call(pay)).attempts
+    return service.only
+
+
+async def test_each_attempt_has_its_own_nonce_and_signature() -> None:
+    """A repeated attempt is a new request to the service: its nonce and signature are drawn again."""
+    scheme = Notes()
+
+    sent = signatures.fields(await after_a_refused_attempt(Profile(signature=scheme), []))
+
+    assert 2 == len(scheme.made)
+    assert (sent["nonceStr"], sent["sign"]) == list(scheme.made.items())[-1]
+
+
+async def test_repeated_attempt_differs_in_nothing_else() -> None:
+    """The service receives once, correctly signed, what was tried twice; both attempts are told of."""
+    events: list[Event] = []
+
+    sent = signatures.fields(await after_a_refused_attempt(DOCUMENTED.profile, events))
+
+    assert DOCUMENTED.fields(BY_NAME["refunds.create"]) == unsigned(sent)
+    assert signatures.hmac_sha256(signatures.signed_text(sent), SIGNING_KEY) == sent["sign"]
+    assert [(1, None), (2, 200)] == [(each.attempt, each.status) for each in events if isinstance(each, Attempted)]
