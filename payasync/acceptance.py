@@ -9,7 +9,7 @@ from payasync.errors import InvalidArgumentError
 from payasync.profile import Profile
 from payasync.requests import Request, invalid
 from payasync.responses import Response
-from payasync.shapes import Accept
+from payasync.shapes import ANYTHING, Accept
 
 IDENTIFIERS: Final = ("out_trade_no", "out_refund_no", "subscription_id", "identifier")
 AMOUNTS: Final = ("amount", "total_amt", "refund_amt")
@@ -25,11 +25,10 @@ def check(request: Request[Response], profile: Profile) -> None:
         value = getattr(request, name, ABSENT)
         if value is not ABSENT and not _pattern(profile.identifier).fullmatch(value):
             raise invalid(name, f"an identifier that matches {profile.identifier} (the profile's `identifier`)", value)
-    if profile.accept != _ANYTHING:
+    if profile.accept is not ANYTHING:
         _check_accepted(request, profile.accept)
 
 
-_ANYTHING: Final = Accept()
 _pattern: Final = cache(re.compile)
 
 

@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from typing import Any, Self, TypeAlias
 
-from attrs import Factory, evolve, field, frozen
+from attrs import Factory, evolve, field, fields, frozen
+from multidict import CIMultiDict
 
 from payasync import documents
 from payasync.errors import InvalidArgumentError
@@ -95,6 +96,14 @@ class Reply:
     def document(self) -> Any:
         """The decoded JSON; `ABSENT` where there is none."""
         return documents.loads(self.body)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        facts = {each.name: getattr(self, each.name) for each in fields(type(self)) if each.init}
+        return _revive, ({**facts, "headers": CIMultiDict(self.headers)},)
+
+
+def _revive(facts: Mapping[str, Any]) -> Reply:
+    return Reply(**facts)
 
 
 Send: TypeAlias = Callable[[Call], Awaitable[Reply]]

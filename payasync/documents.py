@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -33,11 +34,16 @@ def _too_deep(value: object, left: int) -> bool:
     return left == 0 or any(_too_deep(each, left - 1) for each in inner)
 
 
+@lru_cache(maxsize=1024)
+def _steps(path: str) -> tuple[str, ...]:
+    return tuple(path.split(".")) if path else ()
+
+
 def at(document: object, path: str, default: object = ABSENT) -> Any:
     """Return what stands at a dotted path; a number steps into a list; the empty path is the document."""
     here = document
-    for step in path.split(".") if path else ():
-        if isinstance(here, Mapping) and step in here:
+    for step in _steps(path):
+        if isinstance(here, dict) and step in here:
             here = here[step]
         elif isinstance(here, list) and step.isdecimal() and int(step) < len(here):
             here = here[int(step)]

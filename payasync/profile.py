@@ -14,6 +14,7 @@ from attrs import Factory, field, frozen
 from payasync.errors import ConfigurationError, NotConfiguredError
 from payasync.operations import OPERATIONS, Auth, names
 from payasync.shapes import (
+    ANYTHING,
     Accept,
     AnswerShape,
     HttpCodes,
@@ -113,7 +114,7 @@ class Profile:
     formats: Mapping[str, str] = field(default=Factory(dict), converter=named)
     constants: Mapping[str, Mapping[str, Any]] = field(default=Factory(dict), converter=_tables)
     headers: Mapping[str, str] = field(default=Factory(dict), converter=named)
-    accept: Accept = Accept()
+    accept: Accept = ANYTHING
     payment_status: Parameter | None = None
     refund_status: Parameter | None = None
     answer: AnswerShape = AnswerShape()

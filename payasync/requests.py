@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from attrs import Attribute, Factory, field, frozen
+from attrs import Attribute, field, frozen
 
 from payasync.absent import ABSENT
 from payasync.documents import encodable, flaw, plain
@@ -16,6 +16,9 @@ from payasync.responses import Response
 
 R_co = TypeVar("R_co", bound=Response, covariant=True)
 Check = Callable[[Any, "Attribute[Any]", Any], None]
+
+NOTHING: Final[Mapping[str, Any]] = {}
+"""The default of `extra`: no further fields."""
 
 MAX_AMOUNT: Final = 2**53 - 1
 """The greatest integer that every JSON reader keeps exact."""
@@ -69,7 +72,8 @@ def a_date(_: object, attribute: "Attribute[Any]", value: object) -> None:
 
 def an_object(_: object, attribute: "Attribute[Any]", value: object) -> None:
     """Check a mapping that can be sent as a JSON object."""
-    check_object(attribute.name, value)
+    if value is not NOTHING:
+        check_object(attribute.name, value)
 
 
 def check_object(name: str, value: object) -> None:
@@ -86,7 +90,9 @@ def check_object(name: str, value: object) -> None:
 
 def taken(value: Any) -> Any:
     """Return a copy of a mapping that nobody else can change; what cannot be sent stays for `an_object` to refuse."""
-    return value if flaw(value) else plain(value)
+    if value is NOTHING:
+        return value
+    return plain(value) if isinstance(value, Mapping) and not flaw(value) else value
 
 
 def optional(check: Check) -> Check:
@@ -110,7 +116,7 @@ class Request(Generic[R_co]):
     operation: ClassVar[Operation]
     answer: ClassVar[type[Response]]
 
-    extra: Mapping[str, Any] = field(default=Factory(dict), converter=taken, validator=an_object)
+    extra: Mapping[str, Any] = field(default=NOTHING, converter=taken, validator=an_object)
 
     @property
     def reference(self) -> str | None:

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self, TypeVar
 
-from attrs import field, fields, frozen
-from multidict import CIMultiDict
+from attrs import field, frozen
 
 from payasync.absent import ABSENT
 from payasync.calls import Call, Reply
@@ -17,55 +16,70 @@ from payasync.structuring import STRICT, complaints
 T = TypeVar("T")
 
 
-@frozen(kw_only=True)
+@frozen(repr=False)
 class Response:
-    """An answer of the service.
+    """An answer of the service, read by the call's profile."""
 
-    Attributes:
-        http_status: Its HTTP status.
-        headers: Its headers, by names in any case.
-        body: Its bytes, as they were received.
-        document: The decoded JSON, or `None` where there is none.
-        data: The payload inside the profile's envelope, else the document.
-        elapsed: Seconds that the call took.
-        request_id: The service's number of the request, where the profile says where it stands.
-        attempts: Those begun for this call, queries of recovery included.
-        recovered: It is the answer of a query, after the call's own answer was lost.
-    """
-
-    http_status: int
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
-    document: Any = field(repr=False)
-    data: Any
-    elapsed: float
-    request_id: str | int | None
-    attempts: int
-    recovered: bool
-    _shape: AnswerShape = field(alias="shape", repr=False, eq=False)
-    _states: States = field(alias="states", repr=False, eq=False)
+    _reply: Reply
+    _shape: AnswerShape = field(eq=False)
+    _states: States = field(eq=False)
 
     thing: ClassVar[str] = ""
     """Which table of the profile's states is this answer's."""
 
     @classmethod
     def of(cls, call: Call, reply: Reply) -> Self:
-        """Read a reply by the call's profile."""
-        shape = call.profile.answer
-        document = reply.document
-        return cls(
-            http_status=reply.status,
-            headers=reply.headers,
-            body=reply.body,
-            document=None if document is ABSENT else document,
-            data=payload(shape, document),
-            elapsed=reply.elapsed,
-            request_id=_request_id(shape, reply),
-            attempts=reply.attempts,
-            recovered=reply.recovered,
-            shape=shape,
-            states=call.profile.states,
-        )
+        """Return what a reply to a call says."""
+        return cls(reply, call.profile.answer, call.profile.states)
+
+    @property
+    def http_status(self) -> int:
+        """Its HTTP status."""
+        return self._reply.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Its headers, by names in any case."""
+        return self._reply.headers
+
+    @property
+    def body(self) -> bytes:
+        """Its bytes, as they were received."""
+        return self._reply.body
+
+    @property
+    def document(self) -> Any:
+        """The decoded JSON, or `None` where there is none."""
+        document = self._reply.document
+        return None if document is ABSENT else document
+
+    @property
+    def data(self) -> Any:
+        """The payload inside the profile's envelope, else the document."""
+        return payload(self._shape, self._reply.document)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds that the call took."""
+        return self._reply.elapsed
+
+    @property
+    def request_id(self) -> str | int | None:
+        """The service's number of the request, where the profile says where it stands."""
+        return _request_id(self._shape, self._reply)
+
+    @property
+    def attempts(self) -> int:
+        """Those begun for this call, queries of recovery included."""
+        return self._reply.attempts
+
+    @property
+    def recovered(self) -> bool:
+        """Whether it is the answer of a query, after the call's own answer was lost."""
+        return self._reply.recovered
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.http_status} {self.data!r}>"
 
     def __getitem__(self, name: str) -> Any:
         """Return one field of `data`.
@@ -108,14 +122,6 @@ class Response:
         found: str | int | None = at(self.data, path, None)
         return found
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        facts = {each.alias: getattr(self, each.name) for each in fields(type(self))}
-        return _revive, (type(self), {**facts, "headers": CIMultiDict(self.headers)})
-
-
-def _revive(kind: type[Response], facts: Mapping[str, Any]) -> Response:
-    return kind(**facts)
-
 
 def payload(shape: AnswerShape, document: Any) -> Any:
     """Return the payload inside the profile's envelope, else the document, else `None`."""
@@ -132,7 +138,7 @@ def _request_id(shape: AnswerShape, reply: Reply) -> str | int | None:
     return found if isinstance(found, str) or type(found) is int else None
 
 
-@frozen(kw_only=True)
+@frozen(repr=False)
 class PaymentResponse(Response):
     """An answer about a payment: endpoints 1 and 6."""
 
@@ -153,7 +159,7 @@ class PaymentResponse(Response):
         return self._located("payment_status")
 
 
-@frozen(kw_only=True)
+@frozen(repr=False)
 class OrderResponse(Response):
     """An answer about an order: endpoints 2, 3 and 4."""
 
@@ -175,7 +181,7 @@ class OrderResponse(Response):
         return self._located("order_status")
 
 
-@frozen(kw_only=True)
+@frozen(repr=False)
 class RefundResponse(Response):
     """An answer about a refund: endpoints 5 and 7."""
 
@@ -191,7 +197,7 @@ class RefundResponse(Response):
         return self._located("refund_status")
 
 
-@frozen(kw_only=True)
+@frozen(repr=False)
 class SubscriptionResponse(Response):
     """An answer about a subscription: endpoints 8, 9 and 10."""
 

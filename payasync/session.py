@@ -16,11 +16,10 @@ from payasync.errors import SessionClosedError
 from payasync.events import Event
 from payasync.operations import custom
 from payasync.profile import Profile
-from payasync.requests import Request, invalid
+from payasync.requests import NOTHING, Request, invalid
 from payasync.resources.orders import Orders
 from payasync.resources.payments import Payments
 from payasync.resources.refunds import Refunds
-from payasync.resources.sending import NOTHING
 from payasync.resources.subscriptions import Subscriptions
 from payasync.responses import Response
 from payasync.sandbox_profile import PROFILE as SANDBOX
@@ -81,7 +80,7 @@ class Session:
             profile=profile,
             timeouts=timeouts,
             retry=retry,
-            middleware=tuple(middleware),
+            middleware=middleware,
             on_event=on_event,
         )
         way_out = transport(
@@ -93,9 +92,9 @@ class Session:
             max_connections=max_connections,
             max_response_bytes=max_response_bytes,
         )
-        self._wire(setup, way_out, set(), owner=True)
+        self._wire(setup, way_out, _Flights(), owner=True)
 
-    def _wire(self, setup: Setup, transport: Transport, flights: set[asyncio.Task[Any] | None], *, owner: bool) -> None:
+    def _wire(self, setup: Setup, transport: Transport, flights: "_Flights", *, owner: bool) -> None:
         self._setup = setup
         self._transport = transport
         self._flights = flights
@@ -178,14 +177,17 @@ class Session:
         return Response.of(call, await self._reply(call, timeout))
 
     async def _reply(self, call: Call, seconds: float | None) -> Reply:
-        if self._closed:
-            raise SessionClosedError("the session is closed: make another", operation=call.operation.name)
-        task = asyncio.current_task()
-        self._flights.add(task)
+        if self._closed or self._flights.closed:
+            raise SessionClosedError(
+                "the session is closed: make another", operation=call.operation.name, reference=call.reference
+            )
+        timeouts = self._setup.times(seconds)
+        call = evolve(call, timeouts=timeouts, deadline=asyncio.get_running_loop().time() + timeouts.total)
+        flight = self._flights.begin()
         try:
-            return await self._way(evolve(call, timeouts=self._setup.times(seconds)))
+            return await self._way(call)
         finally:
-            self._flights.discard(task)
+            self._flights.end(flight)
 
     def with_options(self, *, timeouts: Timeouts | None = None, retry: RetryPolicy | None = None) -> Self:
         """Return a copy with other times or retries, on the same connections; closing it does not close them.
@@ -219,11 +221,11 @@ class Session:
         self._closed = True
         if not self._owner:
             return
-        here = asyncio.get_running_loop()
-        flying = {task for task in self._flights if task and task.get_loop() is here} - {asyncio.current_task()}
-        if flying and grace > 0:
-            await asyncio.wait(flying, timeout=grace)
-        await self._transport.aclose()
+        self._flights.closed = True
+        try:
+            await self._flights.landed(grace)
+        finally:
+            await self._transport.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -234,8 +236,32 @@ class Session:
         await self.aclose()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed or self._transport.closed else "open"
+        state = "closed" if self._closed or self._flights.closed else "open"
         return f"<Session {self._transport.base!r} for {self._setup.credentials.merchant_id!r}, {state}>"
+
+
+class _Flights:
+    """The calls in flight of a session and its copies, and whether further ones may start."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._tasks: dict[asyncio.Future[None], asyncio.Task[Any] | None] = {}
+
+    def begin(self) -> "asyncio.Future[None]":
+        flight = asyncio.get_running_loop().create_future()
+        self._tasks[flight] = asyncio.current_task()
+        return flight
+
+    def end(self, flight: "asyncio.Future[None]") -> None:
+        del self._tasks[flight]
+        flight.set_result(None)
+
+    async def landed(self, grace: float) -> None:
+        """Wait for the calls of this loop, but not for those that wait for us in turn."""
+        here, me = asyncio.get_running_loop(), asyncio.current_task()
+        others = [flight for flight, task in self._tasks.items() if flight.get_loop() is here and task is not me]
+        if others and grace > 0:
+            await asyncio.wait(others, timeout=grace)
 
 
 def _profile(given: str | None) -> Profile:

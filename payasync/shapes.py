@@ -80,6 +80,10 @@ class Accept:
     length: Mapping[str, int] = field(default=Factory(dict), converter=named)
 
 
+ANYTHING: Final = Accept()
+"""What is accepted where the profile does not say."""
+
+
 @frozen
 class Parameter:
     """How endpoint 6 or 7 takes its identifier.

@@ -1,7 +1,7 @@
 """What a session is made of: its settings, checked, and the way that a call takes through them."""
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, field, frozen
@@ -14,7 +14,7 @@ from payasync.events import Event
 from payasync.middleware.authorize import authorize
 from payasync.middleware.chain import chain
 from payasync.middleware.nonce import nonce
-from payasync.middleware.observe import observe, teller
+from payasync.middleware.observe import Teller, observe
 from payasync.middleware.quota import Quota
 from payasync.middleware.retry import retry
 from payasync.middleware.sign import sign
@@ -32,6 +32,14 @@ ENVIRONMENT: Final = "environment"
 """The `proxy` that asks for the one in the environment."""
 
 
+def _layers(given: Iterable[Layer]) -> tuple[Layer, ...]:
+    layers = tuple(given) if isinstance(given, Iterable) else (given,)
+    for layer in layers:
+        if not callable(layer):
+            raise ConfigurationError(f"middleware must be a list of layers, not {layer!r}", field="middleware")
+    return layers
+
+
 @frozen(kw_only=True)
 class Setup:
     """What makes one session differ from another that shares its connections.
@@ -44,7 +52,7 @@ class Setup:
     profile: Profile
     timeouts: Timeouts
     retry: RetryPolicy
-    middleware: tuple[Layer, ...]
+    middleware: tuple[Layer, ...] = field(converter=_layers)
     on_event: Callable[[Event], None] | None = field(repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -53,13 +61,12 @@ class Setup:
             value = getattr(self, name)
             if not isinstance(value, kind):
                 raise ConfigurationError(f"{name} must be a {kind.__name__}, not {value!r}", field=name)
-        for name, each in (*(("middleware", layer) for layer in self.middleware), ("on_event", self.on_event)):
-            if each is not None and not callable(each):
-                raise ConfigurationError(f"{name} must be callable, not {each!r}", field=name)
+        if self.on_event is not None and not callable(self.on_event):
+            raise ConfigurationError(f"on_event must be callable, not {self.on_event!r}", field="on_event")
 
     def way(self, transport: Send) -> Send:
         """Return the way of a call: each layer wraps those below it."""
-        tell = teller(self.on_event)
+        tell = Teller(self.on_event)
         return chain(
             [
                 retry(self.retry, Quota(self.retry.quota), tell),
@@ -118,8 +125,9 @@ def transport(
             tls=None if tls is None else verifying(tls),
             trust_env=proxy == ENVIRONMENT,
             max_connections=max_connections,
+            http=http,
         ),
-        proxy=None if proxy in {None, ENVIRONMENT} else Secret(proxy_url(proxy)),
+        headers=profile.headers,
+        proxy=None if proxy in (None, ENVIRONMENT) else Secret(proxy_url(proxy)),
         max_response_bytes=max_response_bytes,
-        http=http,
     )

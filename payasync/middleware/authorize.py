@@ -1,5 +1,7 @@
 """The Authorization header, on the operations that the profile's `bearer` lists (spec: Authentication, 2 and 5)."""
 
+from collections.abc import Awaitable
+
 from payasync.calls import Call, Layer, Reply, Send
 from payasync.errors import ConfigurationError
 from payasync.secret import Secret
@@ -14,14 +16,14 @@ def authorize(key: Secret | None) -> Layer:
     """
     header = None if key is None else Secret(f"Bearer {key.reveal()}")
 
-    async def layer(call: Call, send: Send) -> Reply:
+    def layer(call: Call, send: Send) -> Awaitable[Reply]:
         if not call.bearer:
-            return await send(call)
+            return send(call)
         if header is None:
             raise ConfigurationError(
                 f"credentials.secret_key is not set: {call.operation.name} carries it as Authorization: Bearer",
                 field="credentials.secret_key",
             )
-        return await send(call.with_headers({AUTHORIZATION: header}))
+        return send(call.with_headers({AUTHORIZATION: header}))
 
     return layer

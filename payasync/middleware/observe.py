@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from payasync.calls import Call, Layer, Reply, Send
 from payasync.errors import PayasyncError
@@ -10,39 +10,52 @@ from payasync.events import Attempted, Event
 
 logger = logging.getLogger("payasync")
 
-Tell = Callable[[Event], None]
 
+class Teller:
+    """Logs each event, and tells the user's `on_event`, whose errors stop nothing.
 
-def teller(on_event: Tell | None) -> Tell:
-    """Return a function that logs an event and tells the user's `on_event`, whose errors stop nothing."""
+    Args:
+        on_event: Called with each event.
+    """
 
-    def tell(event: Event) -> None:
+    def __init__(self, on_event: Callable[[Event], None] | None = None) -> None:
+        self._on_event = on_event
+
+    @property
+    def heard(self) -> bool:
+        """Whether anybody listens."""
+        return self._on_event is not None or logger.isEnabledFor(logging.DEBUG)
+
+    def __call__(self, event: Event) -> None:
+        """Tell of one event."""
         logger.debug("%s", event)
-        if on_event is None:
+        if self._on_event is None:
             return
         try:
-            on_event(event)
+            self._on_event(event)
         except Exception:
             logger.exception("on_event raised; the call goes on")
 
-    return tell
 
-
-def observe(tell: Tell) -> Layer:
+def observe(tell: Teller) -> Layer:
     """Return the layer that tells of each attempt as it ends."""
 
-    async def layer(call: Call, send: Send) -> Reply:
-        clock = asyncio.get_running_loop().time
-        started = clock()
-        try:
-            reply = await send(call)
-        except PayasyncError as error:
-            tell(_attempted(call, clock() - started, error=type(error).__name__))
-            raise
-        tell(_attempted(call, clock() - started, status=reply.status))
-        return reply
+    def layer(call: Call, send: Send) -> Awaitable[Reply]:
+        return _observed(call, send, tell) if tell.heard else send(call)
 
     return layer
+
+
+async def _observed(call: Call, send: Send, tell: Teller) -> Reply:
+    clock = asyncio.get_running_loop().time
+    started = clock()
+    try:
+        reply = await send(call)
+    except PayasyncError as error:
+        tell(_attempted(call, clock() - started, error=type(error).__name__))
+        raise
+    tell(_attempted(call, clock() - started, status=reply.status))
+    return reply
 
 
 def _attempted(call: Call, elapsed: float, *, status: int | None = None, error: str | None = None) -> Attempted:

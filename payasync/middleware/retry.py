@@ -1,4 +1,4 @@
-"""Deadline and retry: how often a call is tried, and which error it ends with.
+"""Retry: how often a call is tried, and which error it ends with.
 
 What an attempt's end means is decided in `verdicts`, without I/O; here is only the loop around it.
 """
@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 from payasync.calls import Call, Layer, Reply, Send
 from payasync.errors import OutcomeUnknownError, PayasyncError
 from payasync.events import Retrying, Unknown
-from payasync.middleware.observe import Tell
+from payasync.middleware.observe import Teller
 from payasync.middleware.quota import RETRY_COST, TIMEOUT_COST, Quota
 from payasync.settings import RetryPolicy
 from payasync.verdicts import last_word, may_repeat
@@ -35,13 +35,11 @@ class Pace:
     jitter: Callable[[float], float] = backoff.full_jitter
 
 
-def retry(policy: RetryPolicy, quota: Quota, tell: Tell, pace: Pace = Pace()) -> Layer:
-    """Return the layer that bounds a call by its deadline, and repeats what may be repeated."""
+def retry(policy: RetryPolicy, quota: Quota, tell: Teller, pace: Pace = Pace()) -> Layer:
+    """Return the layer that repeats what may be repeated, within the call's deadline."""
 
     async def layer(call: Call, send: Send) -> Reply:
-        started = pace.clock()
-        call = evolve(call, deadline=started + call.timeouts.total)
-        bounds, taken = _bounds(policy), 0
+        started, bounds, taken = pace.clock(), _bounds(policy), 0
         while True:
             outcome = await _attempt(call, send)
             if not may_repeat(outcome) or call.attempt >= policy.attempts:
@@ -53,9 +51,11 @@ def retry(policy: RetryPolicy, quota: Quota, tell: Tell, pace: Pace = Pace()) ->
             tell(_retrying(call, delay, outcome))
             await pace.sleep(delay)
             call = evolve(call, attempt=call.attempt + 1)
+        if isinstance(outcome, Reply):
+            outcome = evolve(outcome, attempts=call.attempt, elapsed=pace.clock() - started)
         reply = _concluded(call, outcome, tell)
         quota.pay_back(taken)
-        return evolve(reply, attempts=call.attempt, elapsed=pace.clock() - started)
+        return reply
 
     return layer
 
@@ -93,10 +93,8 @@ def _retrying(call: Call, delay: float, outcome: Reply | PayasyncError) -> Retry
     )
 
 
-def _concluded(call: Call, outcome: Reply | PayasyncError, tell: Tell) -> Reply:
+def _concluded(call: Call, outcome: Reply | PayasyncError, tell: Teller) -> Reply:
     """Return the reply of a call that succeeded; raise the error of any other."""
-    if isinstance(outcome, Reply):
-        outcome = evolve(outcome, attempts=call.attempt)
     error = last_word(call, outcome)
     if error is None:
         return cast("Reply", outcome)  # only a reply can be a success

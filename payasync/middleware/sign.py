@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import os
+from collections.abc import Awaitable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -11,7 +12,7 @@ from payasync.calls import Call, Layer, Reply, Send
 from payasync.errors import ConfigurationError, NotSentError, PayasyncError
 from payasync.profile import SIGN, not_configured
 from payasync.secret import Secret
-from payasync.signing import SignatureScheme
+from payasync.signing import SignatureScheme, SortedPairs
 
 
 def sign(key: Secret | None) -> Layer:
@@ -20,9 +21,9 @@ def sign(key: Secret | None) -> Layer:
     A scheme that is `blocking` (RSA) works in one thread of its own, and leaves the event loop free.
     """
 
-    async def layer(call: Call, send: Send) -> Reply:
+    def layer(call: Call, send: Send) -> Awaitable[Reply]:
         if not call.signed:
-            return await send(call)
+            return send(call)
         scheme = call.profile.signature
         if scheme is None:
             raise not_configured("signature", "the signature scheme of the service, such as SortedPairs(...)")
@@ -31,12 +32,19 @@ def sign(key: Secret | None) -> Layer:
                 f"credentials.signing_key is not set: {call.operation.name} is signed with it",
                 field="credentials.signing_key",
             )
-        return await send(call.with_fields(**{SIGN: await _signature(scheme, call, key)}))
+        if type(scheme) is SortedPairs and not scheme.blocking:
+            return send(call.with_fields(**{SIGN: scheme.sign(call.fields, path=call.operation.path, key=key)}))
+        return _signed_in_time(scheme, key, call, send)
 
     return layer
 
 
-async def _signature(scheme: SignatureScheme, call: Call, key: Secret) -> str:
+async def _signed_in_time(scheme: SignatureScheme, key: Secret, call: Call, send: Send) -> Reply:
+    """Sign with a scheme that takes its time, or that is the merchant's own."""
+    return await send(call.with_fields(**{SIGN: await _signature(scheme, key, call)}))
+
+
+async def _signature(scheme: SignatureScheme, key: Secret, call: Call) -> str:
     make = partial(scheme.sign, dict(call.fields), path=call.operation.path, key=key)
     try:
         made: Any = await _off_loop(make) if getattr(scheme, "blocking", False) else make()

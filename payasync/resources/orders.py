@@ -8,8 +8,8 @@ from attrs import field, frozen
 from payasync.absent import ABSENT, Absent
 from payasync.codec import OPEN
 from payasync.operations import CLOSE_ORDER, PLACE_ORDER, QUERY_ORDER
-from payasync.requests import Request, a_text, a_url, a_word, an_amount, optional
-from payasync.resources.sending import NOTHING, Namespace
+from payasync.requests import NOTHING, Request, a_text, a_url, a_word, an_amount, optional
+from payasync.resources.sending import Namespace
 from payasync.responses import OrderResponse
 
 

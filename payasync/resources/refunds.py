@@ -7,8 +7,8 @@ from attrs import field, frozen
 
 from payasync.absent import ABSENT, Absent
 from payasync.operations import CREATE_REFUND, QUERY_REFUND
-from payasync.requests import Request, a_text, a_url, a_word, an_amount, optional
-from payasync.resources.sending import NOTHING, Namespace
+from payasync.requests import NOTHING, Request, a_text, a_url, a_word, an_amount, optional
+from payasync.resources.sending import Namespace
 from payasync.responses import RefundResponse
 
 

@@ -1,16 +1,11 @@
 """What a namespace needs of a session: a way to send a request."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from payasync.requests import Request
 from payasync.responses import Response
 
 R = TypeVar("R", bound=Response)
-
-NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
-"""The default of `extra`."""
 
 
 class SendRequest(Protocol):

@@ -9,8 +9,8 @@ from attrs import field, frozen
 from payasync.absent import ABSENT, Absent
 from payasync.codec import OPEN
 from payasync.operations import CANCEL_SUBSCRIPTION, CREATE_SUBSCRIPTION, UPDATE_SUBSCRIPTION
-from payasync.requests import Request, a_date, a_word, an_amount, an_object, optional, taken
-from payasync.resources.sending import NOTHING, Namespace
+from payasync.requests import NOTHING, Request, a_date, a_word, an_amount, an_object, optional, taken
+from payasync.resources.sending import Namespace
 from payasync.responses import SubscriptionResponse
 
 _FREQUENCY = {OPEN: "frequency"}

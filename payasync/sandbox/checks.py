@@ -13,11 +13,12 @@ from yarl import URL
 from payasync.sandbox.strict import encodable
 
 Check = Callable[[object], Any]
-Sort = Literal["amount", "text", "currency", "word", "identifier", "url", "date", "customer"]
+Sort = Literal["amount", "text", "currency", "word", "sign", "identifier", "url", "date", "customer"]
 
 MAX_AMOUNT: Final = 2**53 - 1
 MAX_TEXT: Final = 4096
 MAX_WORD: Final = 128
+MAX_SIGN: Final = 2048
 MAX_URL: Final = 2048
 _CURRENCY: Final = re.compile(r"[A-Za-z]{3}")
 _BREAKS: Final = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]")
@@ -37,6 +38,7 @@ def checks(identifier: str, date_format: str) -> Mapping[Sort, Check]:
         "text": text,
         "currency": currency,
         "word": word,
+        "sign": sign,
         "identifier": partial(matching, re.compile(identifier)),
         "url": url,
         "date": partial(day, date_format),
@@ -62,6 +64,13 @@ def word(value: object) -> str:
     """Return a text that is not empty."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_WORD or not encodable(value):
         raise ValueError(f"a text of 1 to {MAX_WORD} characters")
+    return value
+
+
+def sign(value: object) -> str:
+    """Return a signature: one of RSA is long."""
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_SIGN or not encodable(value):
+        raise ValueError(f"a text of 1 to {MAX_SIGN} characters")
     return value
 
 

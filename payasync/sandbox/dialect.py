@@ -134,7 +134,7 @@ class Dialect:
             RefusedError: A field is missing, or it is not what it must be.
         """
         for name in self._identity(operation):
-            self._checked(name, "word", fields)
+            self._checked(name, "sign" if name == SIGN else "word", fields)
         arguments = {
             argument.name: self._checked(name, argument.sort, fields)
             for argument in ARGUMENTS[operation]

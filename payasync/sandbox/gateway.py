@@ -44,9 +44,8 @@ class Gateway:
 
     async def _decide(self, request: web.Request) -> web.Response:
         try:
-            order = self._service.at_gateway(request.match_info["token"])
             decision = _decision(await receiving.body(request, "application/x-www-form-urlencoded"))
-            after = self._decided(order, decision)
+            after = self._decided(request.match_info["token"], decision)
         except RefusedError as refused:
             return self._refused(request.match_info["token"], refused)
         if after.state == "pending" and decision == "decline":
@@ -55,9 +54,9 @@ class Gateway:
             return _sent(pages.outcome(after, self._merchant, self._unit))
         return _see(back(after.return_url, cancelled=decision == "cancel"))
 
-    def _decided(self, order: Order, decision: Decision) -> Order:
+    def _decided(self, token: str, decision: Decision) -> Order:
         with self._store.transaction():
-            return self._service.decide(self._service.order(order.out_trade_no), decision)
+            return self._service.decide(self._service.at_gateway(token), decision)
 
     def _refused(self, token: str, refused: RefusedError) -> web.Response:
         if refused.why != "wrong_state":

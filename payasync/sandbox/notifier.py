@@ -128,8 +128,7 @@ class Notifier:
             self._woken.clear()
             while notification := self._store.due():
                 self._store.add_attempt(await self._attempt(notification))
-            if not self._woken.is_set():
-                self._idle.set()
+            self._idle.set()
             await self._woken.wait()
 
     async def _attempt(self, notification: Notification) -> Attempt:

@@ -18,14 +18,15 @@ class OneShotBody(Payload):
     re-send of GET, PUT and DELETE after a dropped connection, which has no public switch.
 
     Args:
-        content: The bytes; for a request without a body, none.
-        headers: Headers that belong to the body; aiohttp wants at least one.
+        content: The bytes.
+        has_content: Without it the request has no body, as a GET: then there are no bytes and no Content-Type.
     """
 
-    def __init__(self, content: bytes, headers: dict[str, str]) -> None:
-        super().__init__(content)
-        self.headers.clear()
-        self.headers.update(headers)
+    def __init__(self, content: bytes, *, has_content: bool = True) -> None:
+        super().__init__(content, content_type="application/json")
+        if not has_content:
+            self.headers.clear()
+            self.headers["Accept"] = "application/json"  # aiohttp wants a payload to have a header
         self._content = content
         self._size = len(content)
         self.begun = False

@@ -1,7 +1,8 @@
 """One attempt over HTTP: it ends as a reply, as provably not sent, or as sent without an answer."""
 
 import asyncio
-from functools import partial
+from collections.abc import Mapping
+from functools import lru_cache, partial
 from typing import Final
 
 import aiohttp
@@ -13,8 +14,9 @@ from payasync.codec import Outgoing, encode
 from payasync.errors import PayasyncError, SessionClosedError
 from payasync.secret import Secret
 from payasync.transport.body import OneShotBody
+from payasync.transport.deadlines import Deadline, running_task
 from payasync.transport.failures import AnswerTooLargeError, failure
-from payasync.transport.pools import Pools, PoolSettings
+from payasync.transport.pools import Pool, Pools, PoolSettings
 from payasync.version import VERSION
 
 ALWAYS: Final = {
@@ -23,9 +25,6 @@ ALWAYS: Final = {
     "User-Agent": f"payasync/{VERSION}",
 }
 """Identity: 194 kB of gzip can inflate to 200 MB."""
-
-JSON_HEADERS: Final = {"Content-Type": "application/json"}
-NO_BODY_HEADERS: Final = {"Accept": ALWAYS["Accept"]}
 
 _FOREIGN: Final = (aiohttp.ClientError, OSError, TimeoutError, ValueError, RuntimeError)
 """All that aiohttp lets escape from a request."""
@@ -37,9 +36,9 @@ class Transport:
     Args:
         base_url: Every path is appended to it.
         pools: What the pools are made with.
+        headers: Sent with every call.
         proxy: Every connection goes through it.
         max_response_bytes: A longer answer is not read to its end.
-        http: Used in place of our own pools, and never closed here.
     """
 
     def __init__(
@@ -47,15 +46,15 @@ class Transport:
         base_url: URL,
         *,
         pools: PoolSettings,
+        headers: Mapping[str, str],
         proxy: Secret | None,
         max_response_bytes: int,
-        http: aiohttp.ClientSession | None,
     ) -> None:
         self.base = str(base_url).rstrip("/")
+        self._headers = CIMultiDict({**ALWAYS, **headers})
         self._pools = Pools(pools)
         self._proxy = proxy
         self._max_response_bytes = max_response_bytes
-        self._http = http
         self.closed = False
 
     async def send(self, call: Call) -> Reply:
@@ -67,15 +66,16 @@ class Transport:
             SessionClosedError: The transport was closed before anything was sent.
         """
         outgoing = encode(call)
-        http = self._session(call)
-        body = OneShotBody(outgoing.body, JSON_HEADERS if call.operation.has_body else NO_BODY_HEADERS)
+        pool = self._pool()
+        body = OneShotBody(outgoing.body, has_content=call.operation.has_body)
         try:
-            async with asyncio.timeout_at(call.deadline) as timer:
-                body.on_start = partial(_bound_read, timer, call)
-                return await self._exchange(http, call, outgoing, body)
+            with pool.deadlines.until(call.deadline) as deadline:
+                body.on_start = partial(_bound_read, deadline, call)
+                return await self._exchange(pool.reads if call.read else pool.writes, call, outgoing, body)
         except asyncio.CancelledError as cancelled:
-            if not (self.closed and _nobody_cancelled()):
+            if not self.closed or running_task().cancelling():
                 raise cancelled.with_traceback(None)  # noqa: B904 - aiohttp's frames hold the headers
+            # A pool that closes cancels those who wait for it; nobody cancelled this task.
             ended: PayasyncError = failure(ConnectionAbortedError(), begun=body.begun)
         except _FOREIGN as error:
             ended = failure(error, begun=body.begun)
@@ -88,11 +88,9 @@ class Transport:
             call.operation.method,
             self._url(outgoing),
             data=body,
-            headers=_headers(call, outgoing),
+            headers=self._all_headers(call, outgoing),
             proxy=None if self._proxy is None else self._proxy.reveal(),
-            timeout=aiohttp.ClientTimeout(
-                total=None, connect=call.timeouts.connect, sock_connect=call.timeouts.connect
-            ),
+            timeout=_connecting(call.timeouts.connect),
             allow_redirects=False,
             auto_decompress=False,
             raise_for_status=False,
@@ -119,40 +117,41 @@ class Transport:
             raise AnswerTooLargeError(self._max_response_bytes)
         return bytes(read)
 
-    def _session(self, call: Call) -> aiohttp.ClientSession:
+    def _pool(self) -> Pool:
         if self.closed:
             raise SessionClosedError("the session is closed: make another")
-        if self._http is not None:
-            return self._http
-        pool = self._pools.current()
-        return pool.reads if call.read else pool.writes
+        return self._pools.current()
 
     def _url(self, outgoing: Outgoing) -> URL:
-        url = URL(self.base + outgoing.path, encoded=True)
+        url = _encoded(self.base + outgoing.path)
         return url.with_query(outgoing.query) if outgoing.query else url
 
+    def _all_headers(self, call: Call, outgoing: Outgoing) -> CIMultiDict[str]:
+        if not call.headers and not outgoing.headers:
+            return self._headers
+        headers = self._headers.copy()
+        headers.update(outgoing.headers)
+        for name, value in call.headers.items():
+            headers[name] = value.reveal() if isinstance(value, Secret) else value
+        return headers
+
     async def aclose(self) -> None:
-        """Close our own pools; an injected session is left open."""
+        """Close the pools; an injected session is left open."""
         self.closed = True
         await self._pools.aclose()
 
 
-def _nobody_cancelled() -> bool:
-    """Return whether it was aiohttp that cancelled: a pool that closes does that to those who wait for it."""
-    task = asyncio.current_task()
-    return task is not None and not task.cancelling()
-
-
-def _bound_read(timer: asyncio.Timeout, call: Call) -> None:
+def _bound_read(deadline: Deadline, call: Call) -> None:
     """From the start of the write to the whole answer: `Timeouts.read`, within the call's deadline."""
-    if not timer.expired():
-        timer.reschedule(min(call.deadline, asyncio.get_running_loop().time() + call.timeouts.read))
+    deadline.when = min(call.deadline, asyncio.get_running_loop().time() + call.timeouts.read)
 
 
-def _headers(call: Call, outgoing: Outgoing) -> CIMultiDict[str]:
-    headers = CIMultiDict(ALWAYS)
-    headers.update(call.profile.headers)
-    headers.update(outgoing.headers)
-    for name, value in call.headers.items():
-        headers[name] = value.reveal() if isinstance(value, Secret) else value
-    return headers
+@lru_cache(maxsize=64)
+def _connecting(seconds: float) -> aiohttp.ClientTimeout:
+    """Bound the way to a connection only: the rest is the deadline's."""
+    return aiohttp.ClientTimeout(total=None, connect=seconds, sock_connect=seconds)
+
+
+@lru_cache(maxsize=256)
+def _encoded(address: str) -> URL:
+    return URL(address, encoded=True)

@@ -17,6 +17,9 @@ from typing import Any, Final
 import aiohttp
 from attrs import frozen
 
+from payasync.errors import ConfigurationError
+from payasync.transport.deadlines import Deadlines
+
 WRITE_IDLE: Final = 2.0
 """Seconds after which a write takes a new connection: a server that closes an idle one makes a write ambiguous."""
 READ_IDLE: Final = 15.0
@@ -29,16 +32,23 @@ class PoolSettings:
     tls: ssl.SSLContext | None
     trust_env: bool
     max_connections: int
+    http: aiohttp.ClientSession | None = None
+    """Used in place of our own, and never closed."""
 
 
 class Pool:
     """Two aiohttp sessions of one loop: writes may reuse only what idled shortly, reads more."""
 
     def __init__(self, settings: PoolSettings) -> None:
+        self.deadlines = Deadlines(asyncio.get_running_loop())
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-        tls = settings.tls or _default_tls()
-        self.writes = self._http(settings, tls, WRITE_IDLE)
-        self.reads = self._http(settings, tls, READ_IDLE)
+        if settings.http is not None:
+            self._own: tuple[aiohttp.ClientSession, ...] = ()
+            self.writes = self.reads = settings.http
+        else:
+            tls = settings.tls or _default_tls()
+            self._own = self._http(settings, tls, WRITE_IDLE), self._http(settings, tls, READ_IDLE)
+            self.writes, self.reads = self._own
         self._guard = self._closing()
         _finish(anext(self._guard))
 
@@ -65,13 +75,14 @@ class Pool:
         try:
             yield
         finally:
-            await self.writes.close()
-            await self.reads.close()
+            self.deadlines.close()
+            for http in self._own:
+                await http.close()
 
     @property
     def closed(self) -> bool:
         """Whether its loop has closed it."""
-        return self.writes.closed
+        return any(http.closed for http in self._own)
 
     async def aclose(self) -> None:
         """Close, from within the pool's own loop."""
@@ -81,7 +92,7 @@ class Pool:
         """Close from outside, once the pool's loop is closed: only the raw sockets are left to close."""
         for each in tuple(self._sockets):
             each.close()
-        for http in (self.writes, self.reads):
+        for http in self._own:
             _finish(http.close())
 
     def disown(self, nowhere: int) -> None:
@@ -119,6 +130,8 @@ class Pools:
         pool = self._pools.get(loop)
         if pool is None or pool.closed:
             self._sweep()
+            if self._settings.http is not None and self._pools:
+                raise ConfigurationError("http belongs to one event loop, and this is another", field="http")
             pool = self._pools[loop] = Pool(self._settings)
         return pool
 
