@@ -1,0 +1,62 @@
+"""What type checkers see of the public names: mypy and pyright check this file, and it runs as a test, too."""
+
+from datetime import date
+from typing import assert_type
+
+from payasync import (
+    CreateRefund,
+    OrderResponse,
+    PaymentResponse,
+    RefundResponse,
+    Response,
+    Session,
+    SubscriptionResponse,
+)
+
+
+async def namespaces(pay: Session) -> None:
+    """Each method answers with its own kind of response."""
+    assert_type(await pay.payments.create(amount=1, currency="USD"), PaymentResponse)
+    assert_type(await pay.payments.status("T1"), PaymentResponse)
+    assert_type(await pay.orders.place(total_amt=1, currency="CAD"), OrderResponse)
+    assert_type(await pay.orders.query("T1"), OrderResponse)
+    assert_type(await pay.orders.close("T1"), OrderResponse)
+    assert_type(
+        await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=2, refund_amt=1), RefundResponse
+    )
+    assert_type(await pay.refunds.status("R1"), RefundResponse)
+    assert_type(
+        await pay.subscriptions.create(frequency="monthly", amount=1, start_date=date(2027, 1, 1), customer={}),
+        SubscriptionResponse,
+    )
+    assert_type(await pay.subscriptions.update("S1", amount=2), SubscriptionResponse)
+    assert_type(await pay.subscriptions.cancel("S1"), SubscriptionResponse)
+
+
+async def requests(pay: Session, refund: CreateRefund) -> None:
+    """`send` answers with the response of the request's endpoint; `request` with a plain one."""
+    assert_type(await pay.send(refund), RefundResponse)
+    assert_type(await pay.request("POST", "/payment/bill"), Response)
+
+
+def answers(order: OrderResponse, refund: RefundResponse) -> None:
+    """Accessors by the profile's paths are as the service sent them; `to` gives the class that it was given."""
+    assert_type(order.redirect_url, str | None)
+    assert_type(order.order_status, str | int | None)
+    assert_type(order.state, str | None)
+    assert_type(refund.refund_status, str | int | None)
+    assert_type(order.to(Session), Session)
+
+
+def wrong(pay: Session) -> None:
+    """Calls that a type checker must refuse: an ignore that is not needed is an error."""
+    pay.orders.place(total_amt="450", currency="CAD")  # type: ignore[arg-type, unused-coroutine]
+    pay.orders.place(currency="CAD")  # type: ignore[call-arg, unused-coroutine]
+    pay.refunds.create(out_trade_no="T1", refund_amt=1)  # type: ignore[call-arg, unused-coroutine]
+    pay.orders.query(out_trade_no=None)  # type: ignore[arg-type, unused-coroutine]
+    pay.payments.create(1, "USD")  # type: ignore[call-arg, unused-coroutine]
+
+
+def test_the_file_is_typed() -> None:
+    """The names that this file is about exist; the rest is for the type checkers."""
+    assert all(callable(each) for each in (namespaces, requests, answers, wrong))
