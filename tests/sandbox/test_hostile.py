@@ -12,6 +12,7 @@ from payasync.sandbox import Sandbox
 from tests.sandbox.foreign import PAY, PLACE, REFUND, Foreign, raw
 
 GOOD: Final = {"outTradeNo": "T1", "totalAmt": 450, "currency": "CAD"}
+POST_JSON: Final = b"POST /v1/payments HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 JSON: Final = {"Content-Type": "application/json"}
 BAD: Final[dict[str, list[Any]]] = {
     "totalAmt": [0, -1, 2**53, 10**400, 1.0, 4.5, True, "450", None, [450], {}],
@@ -38,7 +39,7 @@ BAD: Final[dict[str, list[Any]]] = {
     "subject": ["x" * 4097, 1, None, ["x"]],
     "sceneType": ["", "x" * 129, 1],
     "nonceStr": ["", "n" * 129, 1, None],
-    "sign": ["", 1, None, "x" * 129],
+    "sign": ["", 1, None, "x" * 2049],
 }
 
 
@@ -217,14 +218,12 @@ async def test_bad_subscriptions(foreign: Foreign, name: str, value: object) -> 
 @pytest.mark.parametrize(
     "request_",
     [
-        b"POST /v1/payments HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: -1\r\n\r\n{}",
-        b"POST /v1/payments HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-        b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+        POST_JSON + b"Content-Length: -1\r\n\r\n{}",
+        POST_JSON + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
         b"POST /v1/payments HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}",
         b"POST /v1/payments HTTP/1.1\r\nHost: x\r\nContent-Type: \xff\xfe; charset=\xff\r\nContent-Length: 2\r\n\r\n{}",
         b"GET /payment/status?outTradeNo=\xff HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"POST /v1/payments HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \xff\xfe\r\n"
-        b"Content-Type: application/json\r\nContent-Length: 31\r\n\r\n" + b'{"amount": 1, "currency":"USD"}',
+        POST_JSON + b'Authorization: Bearer \xff\r\nContent-Length: 31\r\n\r\n{"amount": 1, "currency":"USD"}',
         b"GET /gateway/\xff HTTP/1.1\r\nHost: x\r\n\r\n",
         b"GET /gateway/%ff HTTP/1.1\r\nHost: x\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 9000 + b"\r\n\r\n",

@@ -1,0 +1,236 @@
+"""A service that is unlike the sandbox's own profile in every point: the sandbox speaks its words."""
+
+import hashlib
+import itertools
+import json
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, date, datetime
+from typing import Any, Final
+
+import aiohttp
+import pytest
+from attrs import evolve
+
+from payasync import (
+    AnswerShape,
+    NotificationShape,
+    Parameter,
+    Profile,
+    ResultCodes,
+    SortedPairs,
+    States,
+)
+from payasync.operations import OPERATIONS
+from payasync.sandbox import Sandbox
+from payasync.sandbox.dialect import Dialect
+from payasync.sandbox.values import Event, Order, RefusedError, Subscription
+from tests.sandbox.foreign import Answer, Foreign, Receiver
+
+ORDER_STATES: Final = {"pending": (0,), "paid": ("TRADE_SUCCESS", "TRADE_FINISHED"), "closed": (False,)}
+OTHER: Final = Profile(
+    signed=[operation.name for operation in OPERATIONS],
+    bearer=[],
+    merchant=["payments.create", "payments.status"],
+    signature=SortedPairs(algorithm="md5", encoding="HEX", key_param="key", append_path=True, nested="omit"),
+    fields={
+        "return_url": "backTo",
+        "frequency": "cycle",
+        "start_date": "from",
+        "subscription_amount": "price",
+        "customer": "who",
+        "subscription_id": "agreement",
+    },
+    formats={"start_date": "%d.%m.%Y"},
+    payment_status=Parameter("X-Order", "header"),
+    refund_status=Parameter("refundId", "path"),
+    answer=AnswerShape(
+        data="result.data",
+        code="result.head.ret",
+        ok=[0],
+        message="result.head.text",
+        request_id="header:X-Trace",
+        payment_id="pay.id",
+        payment_status="pay.state",
+        redirect_url="go",
+        order_status="trade.state",
+        refund_status="back.state",
+        subscription_id="agreement",
+        subscription_status="phase",
+    ),
+    states=States(
+        order=ORDER_STATES,
+        payment={"paid": (1,)},
+        refund={"succeeded": ("DONE",)},
+        subscription={"scheduled": ("LATER",)},
+    ),
+    codes=ResultCodes(not_executed=("PARAM", "AUTH"), duplicate=(77,), absent=("GONE",), retryable=("AGAIN",)),
+    notification=NotificationShape(
+        verification="standard-webhooks",
+        kind="event.name",
+        kinds={"payment": ("trade.paid",)},
+        out_trade_no="order.no",
+        ack_status=202,
+        ack_body="OK",
+    ),
+)
+
+
+class Other(Foreign):
+    """Speaks to a sandbox in the other service's words."""
+
+    def sealed(self, path: str, fields: Mapping[str, Any], *, merchant: bool = False) -> dict[str, Any]:
+        """Return signed fields: MD5 over the sorted texts, the key and the path, in capitals."""
+        told: dict[str, Any] = {"nonceStr": f"n{next(COUNT)}", **fields}
+        if merchant:
+            told["merchantId"] = "SANDBOX"
+        text = "&".join(f"{name}={told[name]}" for name in sorted(told) if not isinstance(told[name], dict))
+        digest = hashlib.md5(f"{text}&key={self._signing_key}{path}".encode(), usedforsecurity=False).hexdigest()
+        return {**told, "sign": digest.upper()}
+
+    async def tell(self, path: str, fields: Mapping[str, Any], *, merchant: bool = False) -> Answer:
+        """Send a signed request with a body."""
+        return await self.send("POST", path, json=self.sealed(path, fields, merchant=merchant))
+
+
+COUNT: Final = itertools.count()
+
+
+@pytest.fixture
+async def other(receiver: Receiver, http: aiohttp.ClientSession) -> AsyncIterator[Other]:
+    """A client of a sandbox that speaks the other profile."""
+    async with Sandbox(OTHER, webhook_url=receiver.url) as sandbox:
+        yield Other(sandbox, http)
+
+
+async def test_order(other: Other) -> None:
+    """Envelope, code, message, number of the request and states stand where the profile says."""
+    fields = {"outTradeNo": "T1", "totalAmt": 450, "currency": "CAD", "backTo": "https://shop.example/"}
+    placed = await other.tell("/payment/unifiedorder", fields)
+    back = await other.sandbox.customer.authorize(placed.document["result"]["data"]["go"])
+    found = await other.tell("/payment/orderquery", {"outTradeNo": "T1"})
+
+    assert {"ret": 0, "text": "done"} == placed.document["result"]["head"]
+    assert {"data", "head"} == set(placed.document["result"])
+    assert placed.headers["X-Trace"]
+    assert (0, "TRADE_SUCCESS") == tuple(
+        answer.document["result"]["data"]["trade"]["state"] for answer in (placed, found)
+    )
+    assert "https://shop.example/" == back
+
+
+async def test_identifiers_in_header_and_path(other: Other) -> None:
+    """Endpoints 6 and 7 take their identifier where the profile says, and it is signed wherever it stands."""
+    number = await other.sandbox.given.paid_order(out_trade_no="T1")
+    refund = {"outTradeNo": number, "outRefundNo": "R1", "totalAmt": 450, "refundAmt": 1}
+    await other.tell("/payment/refund", refund)
+    query = other.sealed("/payment/status", {"X-Order": "T1"}, merchant=True)
+    payment = await other.send("GET", "/payment/status", params=query, headers={"X-Order": query.pop("X-Order")})
+    query = other.sealed("/payment/refund/status", {"refundId": "R1"})
+    rest = query.pop("refundId")
+    found = await other.send("GET", f"/payment/refund/status/{rest}", params=query)
+    moved = await other.send("GET", "/payment/refund/status/R2", params=query)
+
+    assert 1 == payment.document["result"]["data"]["pay"]["state"]
+    assert "DONE" == found.document["result"]["data"]["back"]["state"]
+    assert 401 == moved.status
+
+
+async def test_missing_identifiers(other: Other) -> None:
+    """An identifier that is not where it must be is named."""
+    answers = [
+        await other.send("GET", path, params=other.sealed(path, {}, merchant=True))
+        for path in ("/payment/status", "/payment/refund/status")
+    ]
+
+    assert [(422, "X-Order"), (422, "refundId")] == [
+        (answer.status, answer.document["result"]["head"]["field"]) for answer in answers
+    ]
+
+
+async def test_codes(other: Other) -> None:
+    """Refusals have the profile's codes by what they mean; where it lists fewer, the last stands for the rest."""
+    fields = {"outTradeNo": "T1", "totalAmt": 450, "currency": "CAD"}
+    path = "/payment/unifiedorder"
+    signed = other.sealed(path, fields)
+    answers = [
+        await other.send("POST", path, json=signed),
+        await other.send("POST", path, json=signed),
+        await other.tell(path, fields),
+        await other.tell(path, {**fields, "totalAmt": 0}),
+        await other.send("POST", path, json={**signed, "sign": signed["sign"].lower()}),
+        await other.tell("/payment/closeorder", {"outTradeNo": "T2"}),
+        await other.tell("/v1/payments", {"amount": 1, "currency": "CAD", "merchantId": "M2"}),
+    ]
+
+    assert [(200, 0), (403, "AUTH"), (409, 77), (422, "PARAM"), (401, "AUTH"), (404, "GONE"), (403, "AUTH")] == [
+        (answer.status, answer.document["result"]["head"]["ret"]) for answer in answers
+    ]
+    assert [0, "AUTH", 77, "PARAM", "AUTH"] == [call.code for call in other.sandbox.ledger.calls("orders.place")]
+
+
+async def test_subscription(other: Other) -> None:
+    """Subscriptions have the profile's names and its way to write a date."""
+    terms = {"cycle": "monthly", "price": 9, "from": "31.01.2999", "who": {"a": "b"}}
+    made = await other.tell("/subscriptions/create", terms)
+    data = made.document["result"]["data"]
+    found = await other.tell("/subscriptions/update", {"agreement": data["agreement"], "price": 10})
+
+    assert ("monthly", 9, "31.01.2999", "LATER") == tuple(data[name] for name in ("cycle", "price", "from", "phase"))
+    assert 10 == found.document["result"]["data"]["price"]
+
+
+async def test_notification(other: Other, receiver: Receiver) -> None:
+    """Events have the profile's names, numbers stand where it says, and its answer acknowledges."""
+    await other.sandbox.given.paid_order(out_trade_no="T1")
+    await other.sandbox.settle()
+    told = receiver.received[0].document
+
+    assert ({"name": "trade.paid"}, {"no": "T1"}, "TRADE_SUCCESS") == (
+        told["event"],
+        told["order"],
+        told["trade"]["state"],
+    )
+    assert [False] == [attempt.acknowledged for attempt in other.sandbox.ledger.deliveries()]
+
+
+def test_points_left_open_are_the_sandboxs_own() -> None:
+    """Where a profile says nothing, the sandbox answers as its own profile does."""
+    answer = Dialect(Profile()).answer({"a": 1}, "r")
+    refused = Dialect(Profile()).refusal(RefusedError("busy", "later"), None, "r")
+
+    assert {"a": 1, "code": "SBX_OK", "message": "done", "requestId": "r"} == answer.document
+    assert (503, "SBX_BUSY") == (refused.status, refused.code)
+
+
+def test_code_stands_before_a_payload_of_the_same_name() -> None:
+    """Where an open point would fall onto an answered one, the answered one stays."""
+    profile = Profile(answer=AnswerShape(code="status", ok=["OK"]))
+    order = Order(out_trade_no="T1", payment_id="P", token="t", origin="order", total_amt=1, currency="CAD")
+    dialect = Dialect(profile)
+
+    assert "OK" == dialect.answer(dialect.payloads.order(order), "r").document["status"]
+
+
+def test_time_of_an_event_is_written_in_utc() -> None:
+    """A notification says when the event was, by the sandbox's clock, in UTC."""
+    subscription = Subscription(
+        subscription_id="S1", frequency="m", amount=1, start_date=date(2027, 1, 31), customer="{}", state="cancelled"
+    )
+    event = Event(kind="subscription", name="cancelled", subject=subscription, url=None)
+    body = Dialect(Profile()).payloads.notification(event, datetime(2027, 2, 3, 4, 5, 6, tzinfo=UTC))
+
+    assert ("2027-02-03T04:05:06.000Z", "subscription.cancelled", "S1") == (
+        json.loads(body)["timestamp"],
+        json.loads(body)["type"],
+        json.loads(body)["data"]["subscriptionId"],
+    )
+
+
+@pytest.mark.parametrize("name", ["rsa-sha256", "ed25519"])
+async def test_asymmetric_profiles(name: Any) -> None:
+    """The merchant's key is of the profile's kind: payasync's own client works with it as it is."""
+    profile = evolve(OTHER, signature=SortedPairs(algorithm=name, encoding="base64"))
+    async with Sandbox(profile) as sandbox, sandbox.session() as pay:
+        order = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
+
+        assert ("pending", 1) == (order.state, sandbox.ledger.orders())
