@@ -12,7 +12,7 @@ from attrs import evolve
 from payasync.calls import Call, Layer, Reply
 from payasync.codec import Codec
 from payasync.credentials import Credentials, Environment
-from payasync.errors import SessionClosedError
+from payasync.errors import PayasyncError, SessionClosedError
 from payasync.events import Event
 from payasync.operations import custom
 from payasync.profile import Profile
@@ -122,10 +122,10 @@ class Session:
         Raises:
             ConfigurationError: A variable is missing, empty or wrong.
         """
-        variables = os.environ if environ is None else environ
-        read = Environment(variables)
+        read = Environment(os.environ if environ is None else environ)
+        del environ  # a traceback may show what is local: from here on only masked values are
         if "credentials" not in settings:
-            settings["credentials"] = Credentials.from_env(variables)
+            settings["credentials"] = Credentials.from_env(read.variables)
         if "profile" not in settings:
             settings["profile"] = _profile(read.optional("PAYASYNC_PROFILE"))
         return cls(settings.pop("base_url", None) or read.required("PAYASYNC_BASE_URL"), **settings)
@@ -177,11 +177,13 @@ class Session:
         return Response.of(call, await self._reply(call, timeout))
 
     async def _reply(self, call: Call, seconds: float | None) -> Reply:
-        if self._closed or self._flights.closed:
-            raise SessionClosedError(
-                "the session is closed: make another", operation=call.operation.name, reference=call.reference
-            )
-        timeouts = self._setup.times(seconds)
+        try:
+            if self._closed or self._flights.closed:
+                raise SessionClosedError("the session is closed: make another")
+            timeouts = self._setup.times(seconds)
+        except PayasyncError as error:
+            error.add(operation=call.operation.name, reference=call.reference)
+            raise
         call = evolve(call, timeouts=timeouts, deadline=asyncio.get_running_loop().time() + timeouts.total)
         flight = self._flights.begin()
         try:
@@ -236,6 +238,8 @@ class Session:
         await self.aclose()
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_way"):
+            return "<Session, not made yet>"  # as a traceback shows it, of settings that were refused
         state = "closed" if self._closed or self._flights.closed else "open"
         return f"<Session {self._transport.base!r} for {self._setup.credentials.merchant_id!r}, {state}>"
 

@@ -1,8 +1,8 @@
 """What several test modules build: profiles, requests, calls and replies, and a way that leads nowhere."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import date
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 from attrs import evolve, field, frozen, mutable
@@ -22,6 +22,8 @@ from payasync.resources.refunds import CreateRefund, QueryRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
 from payasync.responses import Response
 from payasync.shapes import AnswerShape, Parameter, States
+
+R = TypeVar("R", bound=Response)
 
 CREDENTIALS: Final = Credentials("M1", secret_key="sk_canary", signing_key="sign_canary")
 
@@ -114,7 +116,8 @@ def call_for(operation: str, profile: Profile = PROFILE, **facts: Any) -> Call:
 
 def bare_call(operation: Operation, **facts: Any) -> Call:
     """Return a call without fields."""
-    return Call(**{"operation": operation, "profile": PROFILE, "fields": {}, **facts})
+    given: dict[str, Any] = {"profile": PROFILE, "fields": {}, **facts}
+    return Call(operation=operation, **given)
 
 
 def reply(document: object = None, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:
@@ -131,7 +134,7 @@ class Way:
         ends: Replies to return and errors to raise, one for each call; the last goes on.
     """
 
-    ends: list[Reply | BaseException] = field(factory=lambda: [reply({})], converter=list)
+    ends: list[Reply | BaseException] = field(factory=lambda: [reply({})])
     calls: list[Call] = field(factory=list)
 
     async def send(self, call: Call) -> Reply:
@@ -190,6 +193,14 @@ class Heard:
         return [event for event in self.events if isinstance(event, kinds)]
 
 
-def without(names: Iterable[str], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping without some of its names."""
-    return {name: value for name, value in given.items() if name not in set(names)}
+@frozen
+class Sent:
+    """A session's `send` that leads nowhere: it records the requests, and answers each with its own kind."""
+
+    requests: list[tuple[Request[Response], float | None]] = field(factory=list)
+
+    async def __call__(self, request: Request[R], *, timeout: float | None = None) -> R:
+        """Take a request."""
+        self.requests.append((request, timeout))
+        answer: R = request.answer.of(bare_call(request.operation), reply({}))  # type: ignore[assignment] # its own
+        return answer

@@ -19,7 +19,8 @@ from tests.building import FULL
 
 def order(**facts: Any) -> PlaceOrder:
     """Return an order with what it needs, and more."""
-    return PlaceOrder(**{"total_amt": 450, "currency": "CAD", **facts})
+    given: dict[str, Any] = {"total_amt": 450, "currency": "CAD", **facts}
+    return PlaceOrder(**given)
 
 
 def identified(number: str) -> list[Request[Response]]:

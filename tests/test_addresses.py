@@ -50,12 +50,25 @@ def test_no_host_is_no_loopback() -> None:
 
 @pytest.mark.parametrize(
     "given",
-    ["", "pay.example.com", "/v1", "//pay.example.com", "ftp://pay.example.com", "file:///etc", "https://", None, 5]
-    + ["https://pay.example.com:0", "https://pay.example.com:99999", "https://pay.example.com:x", "https://\ud800"],
+    [
+        "",
+        "pay.example.com",
+        "/v1",
+        "//pay.example.com",
+        "ftp://pay.example.com",
+        "file:///etc",
+        "https://",
+        "https://pay.example.com:0",
+        "https://pay.example.com:99999",
+        "https://pay.example.com:x",
+        "https://\ud800",
+        None,
+        5,
+    ],
 )
 def test_base_url_is_absolute(given: object) -> None:
     """Anything else is refused with an example of what it must be."""
-    with pytest.raises(ConfigurationError, match="must be an absolute URL, such as https://pay.example.com") as caught:
+    with pytest.raises(ConfigurationError, match="must be an absolute URL, such as https") as caught:
         base_url(given)
 
     assert "base_url" == caught.value.field

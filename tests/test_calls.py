@@ -1,5 +1,8 @@
+import pickle
+
 import pytest
 from attrs.exceptions import FrozenInstanceError
+from multidict import CIMultiDict
 
 from payasync.absent import ABSENT
 from payasync.calls import Reply
@@ -94,3 +97,12 @@ def test_reply_decodes_its_body(body: bytes, expected: object) -> None:
 def test_reply_shows_no_body() -> None:
     """What a log shows of a reply is not what stands in it."""
     assert "canary" not in repr(Reply(status=200, headers={}, body=b"canary"))
+
+
+def test_reply_crosses_a_process_boundary() -> None:
+    """A reply is the same at the other end, its headers by names in any case."""
+    came = Reply(status=201, headers=CIMultiDict({"X-A": "1"}), body=b"{}", elapsed=0.5, attempts=2, recovered=True)
+    twin = pickle.loads(pickle.dumps(came))  # noqa: S301 - made in the same line
+
+    assert came == twin
+    assert "1" == twin.headers["x-a"]

@@ -38,8 +38,22 @@ def test_date_without_a_clock_of_our_own() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [None, "", "soon", "-5", "1.5", "1e3", "5 s", "1000000000", "٣", "Sun, 99 Jan 2027 12:00:30 GMT", "Sun"]
-    + ["Sun, 31 Jan 99999 12:00:30 GMT", "Sun, 31 Jan 2027 12:00:30 +9999999"],
+    [
+        None,
+        "",
+        "soon",
+        "-5",
+        "1.5",
+        "1e3",
+        "5 s",
+        "1000000000",
+        "٣",
+        "Sun",
+        "Sun, 99 Jan 2027 12:00:30 GMT",
+        "Sun, 31 Jan 99999 12:00:30 GMT",
+        "Sun, 31 Jan 99999999999999999999 12:00:30 GMT",
+        "Sun, 31 Jan 2027 12:00:30 +9999999",
+    ],
 )
 def test_nonsense_is_ignored(value: str | None) -> None:
     """A header that does not say how long asks for nothing."""

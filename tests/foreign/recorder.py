@@ -200,6 +200,9 @@ class Recorder:
         otherwise: The answer to a request beyond the script.
         tls: Speak TLS, with this server's context.
         listening: Without it, connections are refused until `listen` is called.
+
+    Attributes:
+        port: Where it listens, or will.
     """
 
     def __init__(
@@ -214,8 +217,10 @@ class Recorder:
         self._tls = tls
         self._listening = listening
         self._door = socket.socket()
+        self.port = 0
         self._lock = threading.Lock()
         self._seen = threading.Semaphore(0)
+        self._met = threading.Semaphore(0)
         self._stopping = False
         self._knock: tuple[str, int] | None = None
         self._acceptor: threading.Thread | None = None
@@ -223,12 +228,6 @@ class Recorder:
         self._awaited: list[threading.Event] = []
         self._requests: list[Request] = []
         self._connections: list[Connection] = []
-
-    @property
-    def port(self) -> int:
-        """Where it listens, or will."""
-        port: int = self._door.getsockname()[1]
-        return port
 
     @property
     def url(self) -> str:
@@ -253,6 +252,11 @@ class Recorder:
         with self._lock:
             return list(self._connections)
 
+    @property
+    def received(self) -> bytes:
+        """Every byte that came, whole request or not, of one connection after the other; within TLS, decrypted."""
+        return b"".join(bytes(each.received) for each in self.connections)
+
     def wait_for_request(self) -> None:
         """Block until the next request was read whole; from an event loop, call it in a thread.
 
@@ -261,6 +265,15 @@ class Recorder:
         """
         if not self._seen.acquire(timeout=PATIENCE):
             raise TimeoutError("no request came")
+
+    def wait_for_connection(self) -> None:
+        """Block until the next connection was accepted.
+
+        Raises:
+            TimeoutError: None was.
+        """
+        if not self._met.acquire(timeout=PATIENCE):
+            raise TimeoutError("nobody connected")
 
     def wait_for_ends(self) -> None:
         """Block until the other side has closed every connection that there is.
@@ -280,6 +293,7 @@ class Recorder:
 
     def __enter__(self) -> Self:
         self._door.bind((HOST, 0))
+        self.port = self._door.getsockname()[1]
         if self._listening:
             self.listen()
         return self
@@ -324,6 +338,7 @@ class Recorder:
             with self._lock:
                 self._connections.append(connection)
             self._servants.append(self._thread(self._serve, connection))
+            self._met.release()
 
     def _serve(self, connection: Connection) -> None:
         with connection.stream, contextlib.suppress(OSError):

@@ -26,7 +26,7 @@ async def transport(url: str, **settings: Any) -> AsyncGenerator[Transport]:
     pools = PoolSettings(
         tls=settings.pop("tls", None), trust_env=False, max_connections=settings.pop("connections", 10)
     )
-    chosen: dict[str, Any] = {"proxy": None, "max_response_bytes": 1000, "http": None} | settings
+    chosen: dict[str, Any] = {"proxy": None, "max_response_bytes": 1000, "headers": {}} | settings
     made = Transport(URL(url), pools=pools, **chosen)
     try:
         yield made
@@ -234,9 +234,9 @@ async def test_the_base_path_is_kept(operation: Operation) -> None:
 
 async def test_the_profile_adds_its_headers() -> None:
     """Headers of the profile go with every call; what a layer adds goes before them."""
-    profile = Profile(headers={"X-Version": "2", "X-Mode": "profile"})
+    headers = {"X-Version": "2", "X-Mode": "profile"}
     with Recorder() as service:
-        async with transport(service.url) as way:
-            await way.send(call(profile=profile, headers={"X-Mode": "layer"}))
+        async with transport(service.url, headers=headers) as way:
+            await way.send(call(headers={"X-Mode": "layer"}))
 
     assert (["2"], ["layer"]) == (service.only.header("X-Version"), service.only.header("X-Mode"))

@@ -1,5 +1,6 @@
 import base64
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -226,12 +227,12 @@ class Notes:
     def __init__(self) -> None:
         self.made: dict[str, str] = {}
 
-    def sign(self, fields: dict[str, Any], *, path: str, key: Secret) -> str:
+    def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:
         """Return a signature that names the path and how many there were."""
         self.made[fields["nonceStr"]] = f"{path} {len(self.made)} {len(key.reveal())}"
         return self.made[fields["nonceStr"]]
 
-    def verify(self, fields: dict[str, Any], signature: str, *, path: str, key: Secret) -> bool:
+    def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
         """Nothing is verified here."""
         raise NotImplementedError
 

@@ -1,0 +1,105 @@
+import asyncio
+import logging
+
+import pytest
+
+from payasync.errors import NoAnswerError
+from payasync.events import Attempted, Event
+from payasync.middleware.observe import Teller, observe
+from payasync.operations import CREATE_REFUND
+from payasync.secret import Secret
+from tests.building import Heard, bare_call, reply, way
+
+
+async def test_success_is_told() -> None:
+    """An attempt that got an answer, whatever it says, tells its status."""
+    heard, call = Heard(), bare_call(CREATE_REFUND, reference="R1", attempt=2)
+    answer = await observe(Teller(heard.tell))(call, way(reply({}, 503)).send)
+    (event,) = heard.events
+
+    assert isinstance(event, Attempted)
+    assert ("refunds.create", "R1", 2, 503, None) == (
+        event.operation,
+        event.reference,
+        event.attempt,
+        event.status,
+        event.error,
+    )
+    assert 0 <= event.elapsed
+    assert 503 == answer.status
+
+
+async def test_failure_is_told_and_goes_on() -> None:
+    """An attempt without an answer tells the error's name, and the error is the caller's."""
+    heard, lost = Heard(), NoAnswerError("cut")
+    with pytest.raises(NoAnswerError) as caught:
+        await observe(Teller(heard.tell))(bare_call(CREATE_REFUND), way(lost).send)
+    (event,) = heard.events
+
+    assert lost is caught.value
+    assert isinstance(event, Attempted)
+    assert (None, "NoAnswerError") == (event.status, event.error)
+
+
+async def test_foreign_errors_pass_untold() -> None:
+    """What is not ours passes through as it is."""
+    heard, foreign = Heard(), ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError) as caught:
+        await observe(Teller(heard.tell))(bare_call(CREATE_REFUND), way(foreign).send)
+
+    assert foreign is caught.value
+    assert [] == heard.events
+
+
+async def test_log_shows_no_field_of_the_request(caplog: pytest.LogCaptureFixture) -> None:
+    """One line for each attempt says which call it was, and nothing that it carried."""
+    call = bare_call(
+        CREATE_REFUND,
+        fields={"refundDesc": "canary"},
+        headers={"Authorization": Secret("canary"), "X-A": "canary"},
+        reference="R1",
+    )
+    with caplog.at_level(logging.DEBUG, "payasync"):
+        await observe(Teller(None))(call, way(reply({"a": "canary"}, headers={"Set-Cookie": "canary"})).send)
+    (record,) = caplog.records
+
+    assert ("payasync", logging.DEBUG) == (record.name, record.levelno)
+    assert "refunds.create" in record.getMessage()
+    assert "R1" in record.getMessage()
+    assert "canary" not in record.getMessage()
+
+
+async def test_on_event_that_raises_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """A payment does not fail because somebody's dashboard does; the log says that it did."""
+
+    def broken(event: Event) -> None:
+        raise ZeroDivisionError(event)
+
+    with caplog.at_level(logging.ERROR, "payasync"):
+        answer = await observe(Teller(broken))(bare_call(CREATE_REFUND), way(reply({"a": 1})).send)
+    (record,) = caplog.records
+
+    assert {"a": 1} == answer.document
+    assert "on_event raised; the call goes on" == record.getMessage()
+    assert record.exc_info is not None
+    assert ZeroDivisionError is record.exc_info[0]
+
+
+async def test_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
+    """Where nobody listens, nothing is told, and the attempt goes straight on."""
+    on_its_way = asyncio.get_running_loop().create_future()
+    with caplog.at_level(logging.INFO, "payasync"):
+        went = observe(Teller())(bare_call(CREATE_REFUND), lambda _: on_its_way)
+
+    assert on_its_way is went
+    assert [] == caplog.records
+
+
+def test_on_event_may_stop_the_program() -> None:
+    """Ctrl-C within `on_event` is still Ctrl-C."""
+
+    def stopping(event: Event) -> None:
+        raise KeyboardInterrupt(event)
+
+    with pytest.raises(KeyboardInterrupt):
+        Teller(stopping)(Attempted(operation="orders.place", reference=None, attempt=1, elapsed=0.0))

@@ -1,0 +1,46 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from payasync.middleware.quota import RETRY_COST, TIMEOUT_COST, Quota
+
+
+def test_costs_are_the_documented_ones() -> None:
+    """A retry takes 5 tokens, or 10 after a time-out."""
+    assert (5, 10) == (RETRY_COST, TIMEOUT_COST)
+
+
+def test_empty_bucket_allows_no_retry() -> None:
+    """What is not there cannot be taken, and taking nothing leaves what there is."""
+    quota = Quota(12)
+
+    assert [True, True, False] == [quota.take(5), quota.take(5), quota.take(5)]
+    assert 2 == quota.tokens
+    assert quota.take(2)
+
+
+def test_no_capacity_allows_no_retry() -> None:
+    """A quota of 0 switches retries off, and stays so whatever succeeds."""
+    quota = Quota(0)
+    quota.pay_back(10)
+
+    assert not quota.take(RETRY_COST)
+
+
+def test_success_pays_back() -> None:
+    """A call that succeeded gives back what its retries took; one that needed none gives one token."""
+    quota = Quota(100)
+    quota.take(50)
+    quota.pay_back(10)
+    quota.pay_back(0)
+
+    assert 61 == quota.tokens
+
+
+@given(st.integers(0, 1000), st.lists(st.integers(0, 20).map(lambda n: ("take", n)) | st.just(("pay_back", 5))))
+def test_bucket_stays_between_empty_and_full(capacity: int, steps: list[tuple[str, int]]) -> None:
+    """There are never more tokens than the capacity, nor fewer than none."""
+    quota = Quota(capacity)
+    for name, tokens in steps:
+        getattr(quota, name)(tokens)
+
+        assert 0 <= quota.tokens <= capacity

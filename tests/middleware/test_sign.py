@@ -1,0 +1,260 @@
+import asyncio
+import hashlib
+import hmac
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import pytest
+from attrs import evolve, field, frozen
+
+from payasync.calls import Call
+from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError, NotSentError
+from payasync.middleware.chain import chain
+from payasync.middleware.nonce import nonce
+from payasync.middleware.sign import sign
+from payasync.operations import CREATE_PAYMENT, CREATE_REFUND
+from payasync.profile import Profile
+from payasync.secret import Secret
+from payasync.signing import SortedPairs
+from tests.building import bare_call, way
+
+KEY: Final = Secret("sign_canary")
+
+
+@frozen
+class Scheme:
+    """A merchant's own scheme.
+
+    Args:
+        made: Makes a signature, or a coroutine of one.
+        blocking: Whether it belongs off the loop.
+        seen: What it was given.
+    """
+
+    made: Callable[[], Any] = lambda: "signature"
+    blocking: bool = False
+    seen: list[tuple[dict[str, Any], str, Secret]] = field(factory=list)
+
+    def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str | Awaitable[str]:
+        """Make a signature."""
+        self.seen.append((dict(fields), path, key))
+        signature: str | Awaitable[str] = self.made()
+        return signature
+
+    def verify(self, *_: Any, **__: Any) -> bool:
+        """Say that it is not the service's."""
+        return False
+
+
+@frozen
+class ShortScheme:
+    """A scheme that does not say whether it blocks."""
+
+    def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:
+        """Make a signature."""
+        return f"{path} {key.reveal()} {sorted(fields)}"
+
+    def verify(self, *_: Any, **__: Any) -> bool:
+        """Say that it is not the service's."""
+        return False
+
+
+def signed(scheme: Any, **fields: Any) -> Call:
+    """Return a signed call of a service with a scheme."""
+    return bare_call(CREATE_REFUND, profile=Profile(signature=scheme), fields=fields, signed=True, reference="R1")
+
+
+async def test_unsigned_call_goes_on_as_it_is() -> None:
+    """A call that is not signed needs neither a scheme nor a key."""
+    end, call = way(), bare_call(CREATE_PAYMENT)
+    await sign(None)(call, end.send)
+
+    assert [call] == end.calls
+
+
+async def test_missing_scheme() -> None:
+    """The algorithm is open in the service's document: without an answer nothing is sent."""
+    end = way()
+    with pytest.raises(NotConfiguredError, match="signature is open") as caught:
+        await sign(KEY)(signed(None), end.send)
+
+    assert "signature" == caught.value.field
+    assert [] == end.calls
+
+
+@pytest.mark.parametrize(
+    ("scheme", "point"),
+    [(SortedPairs(), "signature.algorithm"), (SortedPairs(algorithm="hmac-sha256"), "signature.encoding")],
+)
+async def test_half_a_scheme(scheme: SortedPairs, point: str) -> None:
+    """A scheme with an open option names the option."""
+    end = way()
+    with pytest.raises(NotConfiguredError) as caught:
+        await sign(KEY)(signed(scheme), end.send)
+
+    assert point == caught.value.field
+    assert [] == end.calls
+
+
+async def test_missing_key() -> None:
+    """Without a signing key nothing is sent; the error says which credential to set."""
+    end = way()
+    with pytest.raises(ConfigurationError, match=r"refunds\.create is signed with it") as caught:
+        await sign(None)(signed(Scheme()), end.send)
+
+    assert "credentials.signing_key" == caught.value.field
+    assert [] == end.calls
+
+
+async def test_signature_is_over_what_is_sent() -> None:
+    """The text that is signed holds the fields of the very call that goes on."""
+    end = way()
+    await sign(KEY)(signed(SortedPairs(algorithm="hmac-sha256", encoding="hex"), b="2", a=1), end.send)
+    expected = hmac.new(b"sign_canary", b"a=1&b=2", hashlib.sha256).hexdigest()
+
+    assert {"b": "2", "a": 1, "sign": expected} == end.calls[0].fields
+
+
+async def test_custom_scheme_is_given_all() -> None:
+    """A scheme sees the fields, the endpoint's path and the key, still a secret."""
+    end, scheme = way(), Scheme()
+    await sign(KEY)(signed(scheme, a=1), end.send)
+
+    assert [({"a": 1}, "/payment/refund", KEY)] == scheme.seen
+    assert {"a": 1, "sign": "signature"} == end.calls[0].fields
+
+
+async def test_custom_scheme_cannot_change_the_call() -> None:
+    """A scheme gets a copy: what it does to the fields is not sent."""
+    end, call = way(), signed(None, a=1)
+
+    class Greedy(ShortScheme):
+        def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:
+            dict.clear(fields)  # type: ignore[arg-type] # the mistake that is harmless
+            return super().sign(fields, path=path, key=key)
+
+    await sign(KEY)(evolve(call, profile=Profile(signature=Greedy())), end.send)
+
+    assert {"a": 1, "sign": "/payment/refund sign_canary []"} == end.calls[0].fields
+
+
+async def test_custom_scheme_may_say_nothing_about_blocking() -> None:
+    """`sign` and `verify` are all that a scheme needs."""
+    end = way()
+    await sign(KEY)(signed(ShortScheme(), a=1), end.send)
+
+    assert "/payment/refund sign_canary ['a']" == end.calls[0].fields["sign"]
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+async def test_coroutine_scheme(*, blocking: bool) -> None:
+    """`sign` may be a coroutine function, as where a key lives in another machine."""
+
+    async def made() -> str:
+        await asyncio.sleep(0)
+        return "signature"
+
+    end = way()
+    await sign(KEY)(signed(Scheme(made, blocking=blocking)), end.send)
+
+    assert "signature" == end.calls[0].fields["sign"]
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+async def test_slow_schemes_leave_the_loop_free(*, blocking: bool) -> None:
+    """A scheme that is `blocking`, as RSA is, signs in another thread; a fast one in the loop's own."""
+    threads: list[int] = []
+
+    def made() -> str:
+        threads.append(threading.get_ident())
+        return "signature"
+
+    await sign(KEY)(signed(Scheme(made, blocking=blocking)), way().send)
+
+    assert blocking == (threading.get_ident() not in threads)
+    assert 1 == len(threads)
+
+
+async def test_slow_schemes_share_one_thread() -> None:
+    """Many calls at once do not start many threads."""
+    threads: set[int] = set()
+
+    def made() -> str:
+        threads.add(threading.get_ident())
+        return "signature"
+
+    call = signed(Scheme(made, blocking=True))
+    await asyncio.gather(*(sign(KEY)(call, way().send) for _ in range(20)))
+
+    assert 1 == len(threads)
+
+
+class BrokenError(Exception):
+    """What a merchant's scheme may raise."""
+
+
+def raises(error: Exception) -> Callable[[], str]:
+    """Return what raises in place of signing."""
+
+    def made() -> str:
+        raise error
+
+    return made
+
+
+async def raises_later() -> str:
+    """Raise when awaited."""
+    raise BrokenError("canary")
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (raises(BrokenError("canary")), "raised BrokenError"),
+        (raises(TimeoutError("canary")), "raised TimeoutError"),
+        (raises_later, "raised BrokenError"),
+        (lambda: None, "returned NoneType, not a text"),
+        (lambda: b"canary", "returned bytes, not a text"),
+    ],
+)
+async def test_scheme_that_fails_sends_nothing(made: Callable[[], Any], why: str, *, blocking: bool) -> None:
+    """A broken scheme is named; it is not tried again, and its words, which may hold the key, are not shown."""
+    end = way()
+    with pytest.raises(NotSentError, match=f"the signature scheme {why}: nothing was sent") as caught:
+        await sign(KEY)(signed(Scheme(made, blocking=blocking)), end.send)
+
+    assert (True, False, "signing failed") == (caught.value.permanent, caught.value.sent, caught.value.reason)
+    assert not isinstance(caught.value, TimeoutError)
+    assert caught.value.__context__ is None
+    assert "canary" not in str(caught.value)
+    assert [] == end.calls
+
+
+HMAC: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex")
+RSA: Final = SortedPairs(algorithm="rsa-sha256", encoding="hex")
+
+
+@pytest.mark.parametrize(("scheme", "turns"), [(HMAC, []), (RSA, ["turned"])], ids=["hmac", "rsa"])
+async def test_value_that_cannot_be_signed(scheme: SortedPairs, turns: list[str]) -> None:
+    """It is the caller's argument that is refused, and not the scheme that failed; RSA finds out off the loop."""
+    end, seen = way(), list[str]()
+    asyncio.get_running_loop().call_soon(seen.append, "turned")
+    with pytest.raises(InvalidArgumentError, match="a cannot be signed"):
+        await sign(KEY)(signed(scheme, a=1.5), end.send)
+
+    assert turns == seen
+    assert [] == end.calls
+
+
+async def test_each_attempt_is_signed_anew() -> None:
+    """Nonce and signature differ for each request (spec: Authentication, 3): neither is kept between attempts."""
+    end, call = way(), signed(SortedPairs(algorithm="hmac-sha256", encoding="hex"), a=1)
+    send = chain([nonce, sign(KEY)], end.send)
+    for _ in range(10):
+        await send(call)
+
+    assert 10 == len({sent.fields["nonceStr"] for sent in end.calls})
+    assert 10 == len({sent.fields["sign"] for sent in end.calls})
+    assert {"a": 1} == call.fields

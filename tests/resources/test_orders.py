@@ -1,0 +1,98 @@
+from typing import Any
+
+import pytest
+
+from payasync.errors import InvalidArgumentError
+from payasync.resources.orders import CloseOrder, Orders, PlaceOrder, QueryOrder
+from payasync.responses import OrderResponse
+from tests.building import Sent
+
+
+async def test_place() -> None:
+    """`orders.place` is endpoint 2: its arguments become the request, and the answer is an order's."""
+    sent = Sent()
+    given: dict[str, Any] = {
+        "subject": "Coffee",
+        "body": "Large coffee",
+        "total_amt": 450,
+        "currency": "CAD",
+        "notify_url": "https://shop.example/notify",
+        "scene_type": "JSAPI",
+        "return_url": "https://shop.example/thanks",
+        "out_trade_no": "T1",
+        "extra": {"deviceNo": "7"},
+    }
+    answer = await Orders(sent).place(**given, timeout=5)
+
+    assert [(PlaceOrder(**given), 5)] == sent.requests
+    assert OrderResponse is type(answer)
+
+
+async def test_place_with_what_the_document_demands() -> None:
+    """Amount and currency are enough; nothing else is sent."""
+    sent = Sent()
+    await Orders(sent).place(total_amt=1, currency="CAD")
+
+    assert [(PlaceOrder(total_amt=1, currency="CAD"), None)] == sent.requests
+
+
+async def test_query() -> None:
+    """`orders.query` is endpoint 3."""
+    sent = Sent()
+    answer = await Orders(sent).query("T1")
+    await Orders(sent).query("T2", extra={"a": 1}, timeout=0.5)
+
+    assert [
+        (QueryOrder(out_trade_no="T1"), None),
+        (QueryOrder(out_trade_no="T2", extra={"a": 1}), 0.5),
+    ] == sent.requests
+    assert OrderResponse is type(answer)
+
+
+async def test_close() -> None:
+    """`orders.close` is endpoint 4."""
+    sent = Sent()
+    answer = await Orders(sent).close("T1")
+    await Orders(sent).close("T2", extra={"a": 1}, timeout=0.5)
+
+    assert [
+        (CloseOrder(out_trade_no="T1"), None),
+        (CloseOrder(out_trade_no="T2", extra={"a": 1}), 0.5),
+    ] == sent.requests
+    assert OrderResponse is type(answer)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("total_amt", "450"),
+        ("currency", ""),
+        ("subject", None),
+        ("body", None),
+        ("notify_url", "/notify"),
+        ("scene_type", ""),
+        ("return_url", None),
+        ("out_trade_no", None),
+        ("extra", []),
+    ],
+)
+async def test_bad_value_is_not_sent(field: str, value: object) -> None:
+    """A bad value is refused before any I/O; `None` is not the same as leaving it out."""
+    sent = Sent()
+    given: dict[str, Any] = {"total_amt": 450, "currency": "CAD", field: value}
+    with pytest.raises(InvalidArgumentError) as caught:
+        await Orders(sent).place(**given)
+
+    assert field == caught.value.field
+    assert [] == sent.requests
+
+
+@pytest.mark.parametrize("number", ["", None, 1])
+async def test_bad_number_is_not_sent(number: Any) -> None:
+    """What names no order can neither be asked about nor closed."""
+    sent = Sent()
+    for method in (Orders(sent).query, Orders(sent).close):
+        with pytest.raises(InvalidArgumentError, match="out_trade_no must be"):
+            await method(number)
+
+    assert [] == sent.requests

@@ -1,0 +1,615 @@
+"""A secret that sings: each key of a merchant is searched for wherever it could have been written down.
+
+The canaries are looked up by name in a module's dict and given to payasync within functions that have returned, or
+by expressions that no local variable holds: so the frames of the tests themselves hold none, and every frame of a
+traceback is searched, ours and aiohttp's, with all its local variables.
+"""
+
+import asyncio
+import contextlib
+import gc
+import gzip
+import logging
+import pickle
+import threading
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from typing import Any, Final
+
+import aiohttp
+import pytest
+
+from payasync import (
+    Call,
+    Credentials,
+    Event,
+    Parameter,
+    PayasyncError,
+    Profile,
+    Reply,
+    Response,
+    Retrying,
+    RetryPolicy,
+    Secret,
+    Send,
+    Session,
+    SortedPairs,
+    Timeouts,
+)
+from tests.foreign.certificates import server_tls, trusting_tls
+from tests.foreign.recorder import GONE, RESET, Answer, Recorder, answer
+
+CANARIES: Final = {
+    "secret_key": "sk_canaryTweetSecretKey01",
+    "public_key": "pk_canaryTweetPublicKey02",
+    "signing_key": "canaryTweetSigningKey03",
+    "service_keys": "canaryTweetServiceKey04",
+    "notification_keys": "whsec_canaryTweetNotificationKey05",
+}
+SONG: Final = "canaryTweet"
+"""What all of them have in common, also if only a part of one were shown."""
+HELD: Final = Answer(after=threading.Event())
+ONE_TRY: Final = RetryPolicy(attempts=1)
+GATE: Final = Profile(
+    bearer=("payments.create", "orders.query", "payments.status"),
+    signed=("orders.place", "orders.query", "orders.close", "refunds.create", "payments.status"),
+    signature=SortedPairs(algorithm="hmac-sha256", encoding="hex"),
+    payment_status=Parameter("outTradeNo"),
+)
+
+Ask = Callable[[Session], Coroutine[Any, Any, Response]]
+
+
+def keys(**others: Any) -> Credentials:
+    """Return credentials with every canary; the variables of this frame are gone when it returns."""
+    return Credentials("M1", **{**CANARIES, **others})
+
+
+def session(service: Recorder, **settings: Any) -> Session:
+    """Return a session that knows every canary."""
+    return Session(service.url, **{"credentials": keys(), "profile": GATE, "retry": ONE_TRY, **settings})
+
+
+async def write(pay: Session) -> Response:
+    """Make a write with Bearer."""
+    return await pay.payments.create(amount=1, currency="USD")
+
+
+async def read(pay: Session) -> Response:
+    """Make a signed read with Bearer."""
+    return await pay.orders.query("T1")
+
+
+async def get(pay: Session) -> Response:
+    """Make a signed GET with Bearer."""
+    return await pay.payments.status("T1")
+
+
+ASKS: Final[dict[str, Ask]] = {"write": write, "read": read, "get": get}
+
+
+def traced(error: BaseException) -> str:
+    """Return a traceback with the local variables of every frame, and all that it was caused by or came after."""
+    return "".join(map(_traced, _chain(error)))
+
+
+def _traced(error: BaseException) -> str:
+    shown = traceback.TracebackException(type(error), error, error.__traceback__, capture_locals=True)
+    return "".join(shown.format())
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and all behind it: those, too, that `raise ... from None` hides from a printed traceback."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        each = waiting.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            waiting += [each.__cause__, each.__context__, *getattr(each, "exceptions", ())]
+
+
+def written(error: BaseException) -> dict[str, str]:
+    """Return all ways in which an error is written down, by their names."""
+    return {
+        "str": str(error),
+        "repr": repr(error),
+        "facts": repr(vars(error)),
+        "pickle": pickle.dumps(error).decode("latin-1"),
+        "traceback": traced(error),
+    }
+
+
+def singing(texts: Mapping[str, str]) -> list[str]:
+    """Return the names of the texts in which a canary sings."""
+    return [name for name, text in texts.items() if SONG in text]
+
+
+@pytest.fixture(autouse=True)
+def logs(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """Log everything, of all loggers, and search it after each test."""
+    caplog.set_level(logging.DEBUG)
+    for name in ("payasync", "aiohttp.client", "aiohttp.internal", "asyncio"):
+        caplog.set_level(logging.DEBUG, name)
+    yield caplog
+    for record in (*caplog.get_records("setup"), *caplog.get_records("call")):
+        assert SONG not in caplog.handler.format(record)
+        assert SONG not in repr(vars(record))
+
+
+def loud() -> None:
+    """Let asyncio log each step that it takes, with the arguments of what it calls."""
+    loop = asyncio.get_running_loop()
+    loop.set_debug(True)
+    loop.slow_callback_duration = 0.0
+
+
+async def failure(service: Recorder, ask: Ask, **settings: Any) -> PayasyncError:
+    """Return the error that a call fails with."""
+    loud()
+    async with session(service, **settings) as pay:
+        with pytest.raises(PayasyncError) as caught:
+            await ask(pay)
+    return caught.value
+
+
+def test_canaries_sing() -> None:
+    """The search finds what it searches for: a canary in a local variable, in a cause and in a group is heard."""
+
+    def fails(key: str) -> None:
+        raise ValueError(len(key))
+
+    with pytest.raises(ValueError, match="25") as plain:
+        fails(CANARIES["secret_key"])
+    hidden, grouped = KeyError("hidden"), ExceptionGroup("all", [plain.value])
+    hidden.__context__ = plain.value
+    hidden.__suppress_context__ = True
+
+    assert ["traceback"] == singing(written(plain.value))
+    assert ["traceback"] == singing(written(hidden))
+    assert ["traceback"] == singing(written(grouped))
+    assert "" == traced(KeyError()).replace("KeyError\n", "")
+
+
+async def test_only_the_secret_key_travels() -> None:
+    """Of all keys the secret key alone is sent, in the one header that the profile asks for."""
+    with Recorder() as service:
+        async with session(service) as pay:
+            for ask in ASKS.values():
+                await ask(pay)
+            await pay.orders.close("T1")
+    everything = service.received.decode()
+
+    assert 3 == everything.count(SONG) == everything.count(f"Authorization: Bearer {CANARIES['secret_key']}\r\n")
+
+
+async def test_nothing_shows_a_key() -> None:
+    """Sessions, credentials, calls, events and answers are masked in every form that Python prints by itself."""
+    loud()
+    seen: list[object] = []
+
+    async def layer(call: Call, send: Send) -> Reply:
+        seen.append(call)
+        reply = await send(call)
+        seen.append(reply)
+        return reply
+
+    with Recorder([answer(), answer(), RESET]) as service:
+        async with session(service, middleware=[layer], on_event=seen.append) as pay:
+            copy = pay.for_merchant(keys())
+            seen += [await write(copy), await read(copy)]
+            with pytest.raises(PayasyncError) as caught:
+                await write(pay)
+            seen += [caught.value, pay, copy, *vars(pay).values(), *vars(pay.payments).values(), keys()]
+            insides = vars(pay._transport).values()
+            texts = {
+                f"{type(each).__name__} {index}": f"{each} {each!r}" for index, each in enumerate([*seen, *insides])
+            }
+
+    assert 25 < len(texts)
+    assert [] == singing(texts)
+
+
+async def test_events_and_answers_pickle_without_a_key() -> None:
+    """What leaves for a metrics system or a queue holds no key; a session and its credentials do not leave at all."""
+    events: list[Event] = []
+    with Recorder([answer(), RESET]) as service:
+        async with session(service, on_event=events.append) as pay:
+            response = await read(pay)
+            with pytest.raises(PayasyncError):
+                await write(pay)
+
+    assert 3 == len(events)
+    assert SONG.encode() not in pickle.dumps([*events, response])
+    for kept in (keys(), pay):
+        with pytest.raises((TypeError, AttributeError, pickle.PicklingError)):
+            pickle.dumps(kept)
+
+
+FAILING: Final = {
+    "reset": RESET,
+    "closed": GONE,
+    "not HTTP": Answer(b"SSH-2.0-OpenSSH_9.9\r\n", then="close"),
+    "bad header": Answer(b"HTTP/1.1 200 OK\r\nBad Header\r\n\r\n", then="close"),
+    "endless header": Answer(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n", then="close"),
+    "bad length": Answer(b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n", then="close"),
+    "cut": Answer(answer().raw[:-1], then="close"),
+    "bad chunk": Answer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", then="close"),
+    "too large": answer(200, b"x" * 2000),
+    "gzip": answer(200, gzip.compress(b"{}"), ("Content-Encoding", "gzip")),
+    "not JSON": answer(200, b"<html>"),
+    "redirect": answer(302, b"", ("Location", "https://elsewhere.example")),
+    "bad request": answer(400),
+    "unauthorised": answer(401, b"{}", ("WWW-Authenticate", "Bearer")),
+    "conflict": answer(409),
+    "too many": answer(429, b"{}", ("Retry-After", "9")),
+    "broken": answer(503),
+}
+
+
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+@pytest.mark.parametrize("failing", FAILING.values(), ids=FAILING)
+async def test_failed_answers(failing: Answer, ask: Ask) -> None:
+    """No error about an answer, good or bad, shows a key in any form."""
+    with Recorder([failing]) as service:
+        error = await failure(service, ask, max_response_bytes=1000)
+
+    assert [] == singing(written(error))
+    assert [] == singing({"again": traced(pickle.loads(pickle.dumps(error)))})  # noqa: S301 - made in the same line
+
+
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+@pytest.mark.parametrize("times", [Timeouts(read=0.02), Timeouts(total=0.02)], ids=["read", "total"])
+async def test_time_outs(times: Timeouts, ask: Ask) -> None:
+    """Nor does one about time that ran out."""
+    with Recorder(otherwise=HELD) as service:
+        error = await failure(service, ask, timeouts=times)
+
+    assert [] == singing(written(error))
+
+
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+async def test_failed_connections(ask: Ask) -> None:
+    """Nor does one about a connection: refused, untrusted, silent, not TLS at all, or without a name."""
+    errors = []
+    with Recorder(listening=False) as closed, Recorder(tls=server_tls()) as untrusted, Recorder([GONE]) as plain:
+        silent = Timeouts(connect=0.02)
+        errors.append(await failure(closed, ask, retry=RetryPolicy(base_delay=0.001)))
+        errors.append(await failure(untrusted, ask))
+        for url in (plain.url.replace("http:", "https:"), "http://no-such-host.localhost:1"):
+            async with Session(url, credentials=keys(), profile=GATE, retry=ONE_TRY, timeouts=silent) as pay:
+                with pytest.raises(PayasyncError) as caught:
+                    await ask(pay)
+            errors.append(caught.value)
+
+    assert [False] * 4 == [error.sent for error in errors]
+    assert [] == singing(
+        {f"{at} {name}": text for at, error in enumerate(errors) for name, text in written(error).items()}
+    )
+
+
+async def test_injected_session_that_refuses() -> None:
+    """An aiohttp session of the user's own may refuse in words of its own: they are not ours."""
+    http = aiohttp.ClientSession()
+    await http.close()
+    with Recorder() as service:
+        error = await failure(service, write, http=http)
+
+    assert [] == singing(written(error))
+
+
+class Telling:
+    """A scheme that tells the key: in an error, by its cause, or as a value that is no signature."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:  # noqa: ARG002 - as a scheme's is
+        """Fail in one of several ways."""
+        if self.how == "returns":
+            return key  # type: ignore[return-value] # the mistake that is looked for
+        raise ValueError(f"cannot sign with {key.reveal()}") from KeyError(key.reveal())
+
+    def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
+        """Nothing is verified here."""
+        raise NotImplementedError
+
+
+class TellingLater(Telling):
+    """The same, in a coroutine."""
+
+    async def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:  # type: ignore[override] # it may be
+        """Fail in one of several ways."""
+        return super().sign(fields, path=path, key=key)
+
+
+class TellingElsewhere(Telling):
+    """The same, off the event loop."""
+
+    blocking = True
+
+
+@pytest.mark.parametrize("how", ["raises", "returns"])
+@pytest.mark.parametrize("kind", [Telling, TellingLater, TellingElsewhere])
+async def test_failed_signing(kind: type[Telling], how: str) -> None:
+    """A merchant's own scheme may tell the key as it fails: what we raise does not pass it on, nor point to it."""
+    with Recorder() as service:
+        error = await failure(service, read, profile=Profile(signature=kind(how)))
+
+    assert [] == singing(written(error))
+    assert error.sent is False
+    assert [] == service.connections
+
+
+ALGORITHMS: Final = ("rsa-sha256", "rsa-sha512", "ed25519")
+BAD_KEYS: Final = {
+    "text": "canaryTweet03",
+    "base64": "Y2FuYXJ5VHdlZXQwMw==canaryTweet",
+    "PEM": "-----BEGIN PRIVATE KEY-----\ncanaryTweet03\n-----END PRIVATE KEY-----\n",
+    "locked": "-----BEGIN ENCRYPTED PRIVATE KEY-----\ncanaryTweet03\n-----END ENCRYPTED PRIVATE KEY-----\n",
+}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("form", BAD_KEYS)
+async def test_bad_signing_keys(form: str, algorithm: Any) -> None:
+    """A key that cannot be read is not quoted, neither by us nor by the library that reads it."""
+    scheme = SortedPairs(algorithm=algorithm, encoding="base64")
+    with Recorder() as service:
+        error = await failure(
+            service, read, credentials=keys(signing_key=BAD_KEYS[form]), profile=Profile(signature=scheme)
+        )
+
+    assert [] == singing(written(error))
+    assert [] == service.connections
+
+
+BAD_BEARERS: Final = {
+    "line end": "sk_canaryTweet01\r\nX-Evil: 1",
+    "not ASCII": "sk_canaryTweetÿ",
+    "space at the end": "sk_canaryTweet01 ",
+}
+
+
+@pytest.mark.parametrize("form", BAD_BEARERS)
+async def test_bad_secret_keys(form: str) -> None:
+    """A key that would break a header apart is refused before anything is sent, and is not quoted."""
+    with Recorder() as service:
+        error = await failure(service, write, credentials=keys(secret_key=BAD_BEARERS[form]))
+
+    assert [] == singing(written(error))
+    assert error.sent is False
+    assert [] == service.connections
+
+
+REFUSED: Final[dict[str, Ask]] = {
+    "a wrong amount": lambda pay: pay.payments.create(amount=0, currency="USD"),
+    "a wrong time": lambda pay: pay.payments.create(amount=1, currency="USD", timeout=0),
+    "what cannot be signed": lambda pay: pay.orders.place(total_amt=1, currency="C&D"),
+    "an open point": lambda pay: pay.subscriptions.cancel("S1"),
+    "an open place": lambda pay: pay.refunds.status("R1"),
+    "no path": lambda pay: pay.request("POST", "nowhere"),
+}
+
+
+@pytest.mark.parametrize("ask", REFUSED.values(), ids=REFUSED)
+async def test_refused_calls(ask: Ask) -> None:
+    """What is refused before any I/O is refused without showing what the session knows."""
+    with Recorder() as service:
+        error = await failure(service, ask)
+
+    assert [] == singing(written(error))
+    assert [] == service.connections
+
+
+async def test_closed_sessions() -> None:
+    """A session that is closed, before a call or in the midst of one, keeps its keys to itself."""
+    loud()
+    errors = []
+    with Recorder([HELD]) as service:
+        pay = session(service)
+        flying = asyncio.create_task(read(pay))
+        await asyncio.to_thread(service.wait_for_request)
+        await pay.aclose()
+        for each in (flying, read(pay)):
+            with pytest.raises(PayasyncError) as caught:
+                await each
+            errors.append(caught.value)
+
+    assert [] == singing(
+        {f"{at} {name}": text for at, error in enumerate(errors) for name, text in written(error).items()}
+    )
+
+
+REFUSED_TEXTS: Final[dict[str, Callable[[], object]]] = {
+    "no merchant": lambda: Credentials("", **dict(CANARIES.items())),  # texts become secrets
+    "merchant of another type": lambda: Credentials(1, **dict(CANARIES.items())),  # type: ignore[arg-type] # as above
+    "lone surrogate": lambda: Credentials("M1", secret_key=f"{CANARIES['secret_key']}\ud800"),
+    "lone surrogate among several": lambda: Credentials("M1", service_keys=[f"{CANARIES['service_keys']}\ud800"]),
+    "one of several is no text": lambda: Credentials("M1", service_keys=[CANARIES["service_keys"], 1]),  # type: ignore[list-item] # a mistake
+    "bytes": lambda: Credentials("M1", secret_key=CANARIES["secret_key"].encode()),  # type: ignore[arg-type] # a mistake
+    "a secret": lambda: Secret(f"{CANARIES['secret_key']}\ud800"),
+}
+MAKING: Final[dict[str, Callable[[], object]]] = {
+    "environment": lambda: Credentials.from_env(environ(PAYASYNC_MERCHANT_ID="")),
+    "environment says it twice": lambda: Credentials.from_env(environ(PAYASYNC_SIGNING_KEY_FILE="/nowhere")),
+    "environment without an address": lambda: Session.from_env(environ()),
+    "environment with a bad profile": lambda: Session.from_env(environ(PAYASYNC_PROFILE="/nowhere")),
+    "session without a profile": lambda: Session("https://pay.example.com", credentials=keys(), profile=None),  # type: ignore[arg-type] # a mistake
+}
+
+
+def environ(**others: str) -> dict[str, str]:
+    """Return an environment with every canary."""
+    return {"PAYASYNC_MERCHANT_ID": "M1"} | {f"PAYASYNC_{name.upper()}": key for name, key in CANARIES.items()} | others
+
+
+@pytest.mark.xfail(reason="frames of Credentials and Secret hold the texts that they refuse, or cannot be shown at all")
+@pytest.mark.parametrize("make", REFUSED_TEXTS.values(), ids=REFUSED_TEXTS)
+def test_refused_texts(make: Callable[[], object]) -> None:
+    """A key that is refused, or stands beside a merchant's number that is, shows in no frame of ours."""
+    with pytest.raises(PayasyncError) as caught:
+        make()
+
+    assert [] == singing(written(caught.value))
+
+
+@pytest.mark.parametrize("make", MAKING.values(), ids=MAKING)
+def test_failed_making(make: Callable[[], object]) -> None:
+    """Credentials or a session that cannot be made do not tell the keys that they were to be made of."""
+    with pytest.raises(PayasyncError) as caught:
+        make()
+
+    assert [] == singing(written(caught.value))
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"base_url": f"https://user:{SONG}@pay.example.com"},
+        {"proxy": f"ftp://user:{SONG}@proxy.example"},
+        {"proxy": f"http://user:{SONG}@"},
+    ],
+    ids=["base_url", "proxy", "no proxy"],
+)
+def test_passwords_in_addresses(setting: dict[str, Any]) -> None:
+    """A password in an address that is refused is not quoted; the caller wrote it down, so its frames may show it."""
+    settings = {"base_url": "https://pay.example.com", "credentials": keys(), "profile": GATE, **setting}
+
+    with pytest.raises(PayasyncError) as caught:
+        Session(settings.pop("base_url"), **settings)
+
+    assert [] == singing({name: text for name, text in written(caught.value).items() if name != "traceback"})
+
+
+async def cancelled(pay: Session, ask: Ask, reached: Awaitable[object]) -> BaseException:
+    """Return the error of a call that is cancelled once it has reached a point."""
+    loud()
+    flying = asyncio.create_task(ask(pay))
+    await reached
+    flying.cancel()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await flying
+    return caught.value
+
+
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+@pytest.mark.parametrize("sent", [b"", answer().raw[:30], answer().raw[:-1]], ids=["answer", "head", "body"])
+async def test_cancelled_waiting_for_an_answer(sent: bytes, ask: Ask) -> None:
+    """A call that is cancelled while it waits for its answer leaves a traceback without aiohttp's headers in it."""
+    waiting = threading.Event()
+    with Recorder([Answer(sent), Answer(after=waiting)]) as service:
+        async with session(service) as pay:
+            error = await cancelled(pay, ask, asyncio.to_thread(service.wait_for_request))
+
+    assert [] == singing(written(error))
+
+
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+async def test_cancelled_on_the_way_to_a_connection(ask: Ask) -> None:
+    """A call that is cancelled in a TLS handshake that does not come to an end holds its headers already."""
+    with Recorder() as silent:
+        url = silent.url.replace("http:", "https:")
+        async with Session(url, credentials=keys(), profile=GATE, tls=trusting_tls(), retry=ONE_TRY) as pay:
+            error = await cancelled(pay, ask, asyncio.to_thread(silent.wait_for_connection))
+
+    assert [] == singing(written(error))
+
+
+async def test_cancelled_waiting_for_a_place_in_the_pool() -> None:
+    """A call that waits for its turn holds its headers already."""
+    with Recorder([HELD]) as service:
+        async with session(service, max_connections=1) as pay:
+            first = asyncio.create_task(write(pay))
+            await asyncio.to_thread(service.wait_for_request)
+            error = await cancelled(pay, write, asyncio.sleep(0))
+            first.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await first
+
+    assert [] == singing(written(error))
+
+
+async def test_cancelled_before_a_retry() -> None:
+    """A call that waits before its next attempt remembers the last one."""
+    waiting = asyncio.Event()
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, Retrying):
+            waiting.set()
+
+    with Recorder(listening=False) as service:
+        patient = RetryPolicy(base_delay=30, max_delay=30)
+        async with session(service, retry=patient, on_event=on_event) as pay:
+            error = await cancelled(pay, read, waiting.wait())
+
+    assert [] == singing(written(error))
+
+
+class Slow(Telling):
+    """A scheme that takes for ever to sign, with the key at hand."""
+
+    def __init__(self) -> None:
+        super().__init__("never")
+        self.signing = asyncio.Event()
+
+    async def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:  # type: ignore[override] # it may be
+        """Wait."""
+        self.signing.set()
+        await asyncio.Event().wait()
+        return super().sign(fields, path=path, key=key)
+
+
+async def test_cancelled_while_signing() -> None:
+    """A call that is cancelled while it is signed shows the key masked."""
+    scheme = Slow()
+    with Recorder() as service:
+        async with session(service, profile=Profile(signature=scheme)) as pay:
+            error = await cancelled(pay, read, scheme.signing.wait())
+
+    assert [] == singing(written(error))
+
+
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+async def test_time_out_of_the_callers_own(ask: Ask) -> None:
+    """A caller's own `asyncio.timeout` raises from the cancellation that it made: the whole chain is clean."""
+    loud()
+    with Recorder([HELD]) as service:
+        async with session(service) as pay:
+            with pytest.raises(TimeoutError) as caught:
+                async with asyncio.timeout(0.05):
+                    await ask(pay)
+
+    assert [] == singing(written(caught.value))
+
+
+async def test_group_of_calls() -> None:
+    """One call of a group fails, the others are cancelled: the group holds no key either."""
+
+    async def both(pay: Session) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(read(pay))
+            await asyncio.to_thread(service.wait_for_request)
+            group.create_task(write(pay))
+
+    loud()
+    with Recorder([HELD, RESET]) as service:
+        async with session(service) as pay:
+            with pytest.raises(ExceptionGroup) as caught:
+                await both(pay)
+
+    assert [] == singing(written(caught.value))
+
+
+async def test_session_that_is_forgotten(logs: pytest.LogCaptureFixture) -> None:
+    """A task that is never asked for its error is logged by asyncio, and a session never closed by aiohttp: no key."""
+    loud()
+    with Recorder([RESET]) as service:
+        async with session(service) as pay:
+            task = asyncio.create_task(write(pay))
+            await asyncio.wait([task])
+            del task
+            gc.collect()
+
+    assert any("never retrieved" in record.message for record in logs.records)

@@ -1,0 +1,344 @@
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from payasync.calls import Reply
+from payasync.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    DuplicateError,
+    InvalidArgumentError,
+    NoAnswerError,
+    NoAnswerTimeoutError,
+    NotSentError,
+    NotSentTimeoutError,
+    OutcomeUnknownError,
+    PayasyncError,
+    RateLimitedError,
+    ServiceError,
+)
+from payasync.operations import OPERATIONS, Kind
+from payasync.profile import Profile
+from payasync.resources.orders import PlaceOrder
+from payasync.shapes import AnswerShape, HttpCodes, ResultCodes
+from payasync.verdicts import Row, last_word, may_repeat, names_its_thing, row
+from tests.building import PROFILE, call_for, codec, reply
+
+CODED: Final = evolve(
+    PROFILE,
+    answer=AnswerShape(data="data", code="code", ok=(0, "OK"), message="msg"),
+    codes=ResultCodes(
+        not_executed=("PARAM", 7), retryable=("BUSY",), duplicate=("USED", "already paid"), absent=("NONE",)
+    ),
+    http=HttpCodes(not_executed=(400, 401, 403, 404, 422), absent=(404, 410)),
+)
+READS: Final = [operation.name for operation in OPERATIONS if operation.kind is Kind.READ]
+WRITES: Final = [operation.name for operation in OPERATIONS if operation.kind is not Kind.READ]
+KEYED: Final = [operation.name for operation in OPERATIONS if operation.kind is Kind.KEYED]
+UNKEYED: Final = [operation.name for operation in OPERATIONS if operation.kind is Kind.UNKEYED]
+HTML: Final = Reply(status=200, headers={}, body=b"<html>")
+
+
+def code(value: object, status: int = 200, **more: object) -> Reply:
+    """Return a reply in an envelope with a result code."""
+    return reply({"code": value, **more}, status)
+
+
+BY_STATUS: Final[list[tuple[int, Row]]] = [
+    *((status, Row.REDIRECT) for status in (300, 301, 302, 303, 307, 308, 399)),
+    (429, Row.RATE_LIMITED),
+    *((status, Row.BROKEN) for status in (500, 501, 502, 503, 504, 599)),
+]
+"""What is judged by status alone."""
+
+BY_CODE: Final[list[tuple[Reply, Row]]] = [
+    (code(0), Row.SUCCESS),
+    (code("OK"), Row.SUCCESS),
+    (code("OK", 201), Row.SUCCESS),
+    (code("OK", data={"a": 1}), Row.SUCCESS),
+    (code("0"), Row.UNLISTED),
+    (code(False), Row.UNLISTED),  # noqa: FBT003 - a code
+    (code(0.0), Row.UNLISTED),
+    (code(None), Row.UNLISTED),
+    (code("ok"), Row.UNLISTED),
+    (code([0]), Row.UNLISTED),
+    (code("PARAM"), Row.NOT_EXECUTED),
+    (code(7), Row.NOT_EXECUTED),
+    (code("7"), Row.UNLISTED),
+    (code("BUSY"), Row.BROKEN),
+    (code("USED"), Row.DUPLICATE),
+    (code("NONE"), Row.ABSENT),
+    (code("FAIL", msg="already paid"), Row.DUPLICATE),
+    (code("FAIL", msg="something else"), Row.UNLISTED),
+    (code("FAIL", msg=7), Row.NOT_EXECUTED),
+    (code("OK", msg="already paid"), Row.SUCCESS),
+    (reply({"msg": "already paid"}), Row.UNRECOGNISED),
+    (reply({}), Row.UNRECOGNISED),
+    (reply([]), Row.UNRECOGNISED),
+    (reply("OK"), Row.UNRECOGNISED),
+    (reply(None), Row.UNRECOGNISED),
+    (HTML, Row.UNRECOGNISED),
+    (code("OK", 199), Row.UNRECOGNISED),
+    (code("OK", 101), Row.UNRECOGNISED),
+]
+"""Answers that say whether it was done, where the profile has a path to a code."""
+
+REFUSALS: Final[list[tuple[Reply, Row, Row]]] = [
+    (reply({}, 400), Row.NOT_EXECUTED, Row.NOT_EXECUTED),
+    (evolve(HTML, status=401), Row.NOT_EXECUTED, Row.NOT_EXECUTED),
+    (reply({}, 404), Row.ABSENT, Row.NOT_EXECUTED),
+    (reply({}, 410), Row.ABSENT, Row.UNLISTED),
+    (reply({}, 409), Row.DUPLICATE, Row.DUPLICATE),
+    (reply({}, 402), Row.UNLISTED, Row.UNLISTED),
+    (reply({}, 418), Row.UNLISTED, Row.UNLISTED),
+    (code("USED", 400), Row.DUPLICATE, Row.DUPLICATE),
+    (code("NONE", 400), Row.ABSENT, Row.ABSENT),
+    (code("BUSY", 400), Row.BROKEN, Row.BROKEN),
+    (code("PARAM", 409), Row.NOT_EXECUTED, Row.NOT_EXECUTED),
+    (code("BUSY", 404), Row.BROKEN, Row.BROKEN),
+    (code("OTHER", 404), Row.ABSENT, Row.NOT_EXECUTED),
+    (code("OTHER", 409), Row.DUPLICATE, Row.DUPLICATE),
+    (code("OK", 400), Row.NOT_EXECUTED, Row.NOT_EXECUTED),
+    (code("OK", 418), Row.UNLISTED, Row.UNLISTED),
+    (code("x", 418, msg="already paid"), Row.DUPLICATE, Row.DUPLICATE),
+]
+"""4xx: a listed code or message, then `http.absent` on queries, then `http.not_executed`, then 409."""
+
+
+@pytest.mark.parametrize(("status", "expected"), BY_STATUS)
+@pytest.mark.parametrize("document", [{}, {"code": "OK"}, {"code": "PARAM"}, {"code": "NONE"}, None])
+def test_row_by_status_alone(status: int, expected: Row, document: object) -> None:
+    """3xx, 429 and 5xx are what they are: no code in the body makes them anything else."""
+    assert expected is row(call_for("refunds.create", CODED), reply(document, status))
+
+
+@pytest.mark.parametrize(("answer", "expected"), BY_CODE)
+@pytest.mark.parametrize("name", ["refunds.create", "orders.query"])
+def test_row_by_code(name: str, answer: Reply, expected: Row) -> None:
+    """HTTP 200 says nothing where a code does; codes compare by type and value."""
+    assert expected is row(call_for(name, CODED), answer)
+
+
+@pytest.mark.parametrize(("answer", "read", "write"), REFUSALS)
+def test_row_of_a_refusal(answer: Reply, read: Row, write: Row) -> None:
+    """The most exact word counts; that nothing is there is an answer to a query only."""
+    assert read is row(call_for("orders.query", CODED), answer)
+    assert write is row(call_for("refunds.create", CODED), answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (reply({}), Row.SUCCESS),
+        (reply({"code": "PARAM"}, 201), Row.SUCCESS),
+        (reply([]), Row.UNRECOGNISED),
+        (reply(None, 204), Row.UNRECOGNISED),
+        (HTML, Row.UNRECOGNISED),
+        *((reply({}, status), Row.NOT_EXECUTED) for status in (400, 401, 403, 404, 405, 413, 415, 422)),
+        *((reply({}, status), Row.UNLISTED) for status in (402, 406, 408, 410, 411, 418, 425, 451)),
+        (reply({}, 409), Row.DUPLICATE),
+    ],
+)
+def test_row_without_a_profile(answer: Reply, expected: Row) -> None:
+    """Without a path to a code, a JSON object with 2xx is success, and the usual 4xx were not executed."""
+    assert expected is row(call_for("payments.create", Profile()), answer)
+
+
+def test_message_is_asked_only_where_the_profile_says_so() -> None:
+    """A listed code that stands at a place which the profile does not name means nothing."""
+    profile = evolve(CODED, answer=AnswerShape(message="msg"))
+
+    assert Row.NOT_EXECUTED is row(call_for("refunds.create", profile), code("USED", 400))
+    assert Row.DUPLICATE is row(call_for("refunds.create", profile), reply({"msg": "USED"}, 400))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        (NotSentError("refused"), True),
+        (NotSentTimeoutError("no connection in time"), True),
+        (NotSentError("bad certificate", permanent=True), False),
+        (NoAnswerError("reset"), False),
+        (NoAnswerTimeoutError("no answer in time"), False),
+        (ConfigurationError("no key"), False),
+        (reply({}), False),
+        (reply({}, 503), False),
+        (reply({}, 429), False),
+    ],
+)
+def test_only_what_never_left_is_repeated(outcome: Reply | PayasyncError, *, expected: bool) -> None:
+    """Nothing is sent a second time unless it provably did not leave this machine the first time."""
+    assert expected == may_repeat(outcome)
+
+
+@pytest.mark.parametrize("name", READS + WRITES)
+def test_success_has_no_last_word(name: str) -> None:
+    """A recognised success ends a call without an error."""
+    assert last_word(call_for(name, CODED), code("OK")) is None
+
+
+LOST: Final = [NoAnswerError("cut", reason="cut"), NoAnswerTimeoutError("late", reason="cut")]
+UNCLEAR: Final = [reply({}, 502), reply(None, 500), HTML, code("BUSY"), reply([])]
+
+
+@pytest.mark.parametrize("answer", UNCLEAR)
+@pytest.mark.parametrize("name", WRITES)
+def test_unclear_answer_to_a_write_is_unknown(name: str, answer: Reply) -> None:
+    """Whatever does not clearly say that nothing was done may have been done: ask, do not repeat."""
+    error = last_word(call_for(name, CODED), answer)
+
+    assert type(error) is OutcomeUnknownError
+    assert not isinstance(error, OSError)
+    assert error.sent is True
+    assert "do not repeat it" in str(error)
+
+
+@pytest.mark.parametrize("answer", UNCLEAR)
+@pytest.mark.parametrize("name", READS)
+def test_unclear_answer_to_a_read_is_none(name: str, answer: Reply) -> None:
+    """Asking again is harmless."""
+    error = last_word(call_for(name, CODED), answer)
+
+    assert type(error) is NoAnswerError
+    assert error.sent is True
+    assert error.response is not None
+
+
+@pytest.mark.parametrize("answer", [reply({}, 302), reply({}, 418), code("OTHER"), code("OTHER", 402)])
+@pytest.mark.parametrize("name", READS + WRITES)
+def test_unlisted_refusal(name: str, answer: Reply) -> None:
+    """A redirect and a refusal that nobody listed end a read; to a write they prove nothing."""
+    expected = ServiceError if name in READS else OutcomeUnknownError
+
+    assert expected is type(last_word(call_for(name, CODED), answer))
+
+
+@pytest.mark.parametrize("answer", [reply({}, 400), code("PARAM"), code("PARAM", 418), code("NONE"), code(7)])
+@pytest.mark.parametrize("name", READS + WRITES)
+def test_listed_refusal_is_definite(name: str, answer: Reply) -> None:
+    """What the profile lists as not executed, or as absent, was not done."""
+    error = last_word(call_for(name, CODED), answer)
+
+    assert type(error) is ServiceError
+    assert error.sent is True
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize("name", READS + WRITES)
+def test_keys_that_the_service_does_not_take(name: str, status: int) -> None:
+    """401 and 403 are about the keys, or the signature."""
+    assert AuthenticationError is type(last_word(call_for(name), reply({}, status)))
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [(code("NONE", 401), ServiceError), (code("USED", 403), DuplicateError), (code("PARAM", 401), AuthenticationError)],
+)
+def test_a_code_says_more_than_401(answer: Reply, expected: type[PayasyncError]) -> None:
+    """A listed code that is about the number is not about the keys."""
+    assert expected is type(last_word(call_for("refunds.create", CODED), answer))
+
+
+@pytest.mark.parametrize("answer", [reply({}, 409), code("USED"), code("FAIL", msg="already paid")])
+@pytest.mark.parametrize("name", READS + WRITES)
+def test_duplicate(name: str, answer: Reply) -> None:
+    """A number that was used before is named by the call; who names nothing cannot have used it."""
+    expected = {**dict.fromkeys(READS, ServiceError), **dict.fromkeys(KEYED, DuplicateError)}
+
+    assert expected.get(name, OutcomeUnknownError) is type(last_word(call_for(name, CODED), answer))
+
+
+def test_duplicate_order_without_a_number() -> None:
+    """Endpoint 2 names its order only where `out_trade_no` is given: without it 409 proves nothing."""
+    call = codec(CODED).call(PlaceOrder(total_amt=1, currency="CAD"))
+
+    assert not names_its_thing(call)
+    assert names_its_thing(call_for("orders.place"))
+    assert OutcomeUnknownError is type(last_word(call, reply({}, 409)))
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("name", READS + WRITES)
+def test_rate_limit(name: str, *, first: bool) -> None:
+    """429 to a write proves something only where the profile says that it precedes execution."""
+    profile = evolve(PROFILE, http=HttpCodes(rate_limit_precedes_execution=first))
+    error = last_word(call_for(name, profile), reply({}, 429, {"Retry-After": "7"}))
+
+    assert (RateLimitedError if first or name in READS else OutcomeUnknownError) is type(error)
+    assert error is not None
+    assert 7.0 == error.retry_after
+
+
+@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize("name", WRITES)
+def test_write_without_an_answer_is_unknown(name: str, lost: NoAnswerError) -> None:
+    """It may have been done, and what retries on time-outs must not pay twice."""
+    error = last_word(call_for(name), lost)
+
+    assert type(error) is OutcomeUnknownError
+    assert not isinstance(error, TimeoutError)
+    assert ("cut", None) == (error.reason, error.sent)
+    assert "(cut): it may have been done" in str(error)
+
+
+@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize("name", READS)
+def test_read_without_an_answer_is_what_it_is(name: str, lost: NoAnswerError) -> None:
+    """A read that got no answer says so, as a time-out where it was one."""
+    assert lost is last_word(call_for(name), lost)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [NotSentError("refused"), ConfigurationError("no key"), InvalidArgumentError("no"), OutcomeUnknownError("?")],
+)
+@pytest.mark.parametrize("name", ["payments.create", "orders.query"])
+def test_an_error_of_ours_is_its_own_last_word(name: str, outcome: PayasyncError) -> None:
+    """What already says what to do next is not said anew."""
+    assert outcome is last_word(call_for(name), outcome)
+
+
+def test_refusal_tells_what_the_service_said() -> None:
+    """The error has the service's code and words, the answer, and what the call was about."""
+    answer = evolve(code("PARAM", 418, msg="no such currency"), attempts=2)
+    error: Any = last_word(call_for("refunds.create", CODED), answer)
+
+    assert ("PARAM", "no such currency", 418) == (error.code, error.message, error.http_status)
+    assert ("refunds.create", "R1", 2, None) == (error.operation, error.reference, error.attempts, error.retry_after)
+    assert {"code": "PARAM", "msg": "no such currency"} == error.response.document
+    assert Row.NOT_EXECUTED.value == error.reason
+    assert "refunds.create got HTTP 418, refused before it was done (PARAM: no such currency)" == str(error)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code_", "message", "shown"),
+    [
+        (code(7), 7, None, "(7)"),
+        (code(7, msg=5), 7, "5", "(7: 5)"),
+        (code("PARAM", msg=None), "PARAM", None, "(PARAM)"),
+        (code("PARAM", msg=["x"]), "PARAM", None, "(PARAM)"),
+        (reply({"msg": "PARAM"}, 400), None, "PARAM", "(PARAM)"),
+        (reply(None, 400), None, None, "done"),
+    ],
+)
+def test_refusal_shows_what_is_there(answer: Reply, code_: object, message: str | None, shown: str) -> None:
+    """A code is a text or an integer; what is neither, or missing, is `None` and leaves no trace."""
+    error: Any = last_word(call_for("refunds.create", CODED), answer)
+
+    assert (code_, message) == (error.code, error.message)
+    assert str(error).endswith(shown)
+
+
+def test_unknown_outcome_has_the_answer() -> None:
+    """An answer that was not understood is kept for a person to read."""
+    error: Any = last_word(call_for("refunds.create"), reply({"odd": 1}, 503, {"retry-after": "3"}))
+
+    assert {"odd": 1} == error.response.data
+    assert (3.0, Row.BROKEN.value, "R1") == (error.retry_after, error.reason, error.reference)
+
+
+@pytest.mark.parametrize("name", UNKEYED)
+def test_unkeyed_writes_name_nothing(name: str) -> None:
+    """A subscription's number is the service's own: it does not make a second change harmless."""
+    assert not names_its_thing(call_for(name))
