@@ -70,7 +70,7 @@ class Codec:
         Raises:
             InvalidArgumentError: A field that cannot be sent, or that only the session may set.
         """
-        check_object("fields", given)
+        check_object("fields", given, operation)
         if signed:
             _check_free("fields", given, SIGNING)
         complete = self._completed(operation, {}, documents.plain(given))

@@ -4,35 +4,22 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self, TypeAlias
 
-from attrs import field, frozen
+from attrs import field, fields, frozen
 
 from payasync.errors import ConfigurationError
-from payasync.secret import Secret
+from payasync.secret import Hidden, Secret
 
 _KEY: Final = re.compile(r"\s*(-----BEGIN [^-]+-----.*?-----END [^-]+-----|[^,\n]+)", re.DOTALL)
 """One of several keys: a PEM block, or what stands between commas and line ends."""
 
 
-def _secret(given: str | Secret | None) -> Secret | None:
-    return given if given is None or isinstance(given, Secret) else Secret(given)
+Key: TypeAlias = str | Secret | None
+Keys: TypeAlias = str | Secret | Iterable[str | Secret]
 
 
-def _secrets(given: str | Secret | Iterable[str | Secret]) -> tuple[Secret, ...]:
-    several = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else given
-    return tuple(one if isinstance(one, Secret) else Secret(one) for one in several)
-
-
-def _check_merchant_id(_: object, __: object, value: Any) -> None:
-    if not isinstance(value, str) or not value.isprintable() or not value.strip():
-        raise ConfigurationError(
-            f"credentials.merchant_id must be a text that is not empty, not {value!r}",
-            field="credentials.merchant_id",
-        )
-
-
-@frozen
+@frozen(init=False, repr=False)
 class Credentials:
     """The merchant's number and keys; every key is held as a `Secret`.
 
@@ -49,12 +36,33 @@ class Credentials:
         ConfigurationError: A value of another type, or an empty one.
     """
 
-    merchant_id: str = field(validator=_check_merchant_id)
-    secret_key: Secret | None = field(default=None, converter=_secret, kw_only=True)
-    public_key: Secret | None = field(default=None, converter=_secret, kw_only=True)
-    signing_key: Secret | None = field(default=None, converter=_secret, kw_only=True)
-    service_keys: tuple[Secret, ...] = field(default=(), converter=_secrets, kw_only=True)
-    notification_keys: tuple[Secret, ...] = field(default=(), converter=_secrets, kw_only=True)
+    merchant_id: str
+    secret_key: Secret | None
+    public_key: Secret | None
+    signing_key: Secret | None
+    service_keys: tuple[Secret, ...]
+    notification_keys: tuple[Secret, ...]
+
+    def __init__(
+        self,
+        merchant_id: str,
+        *,
+        secret_key: Key = None,
+        public_key: Key = None,
+        signing_key: Key = None,
+        service_keys: Keys = (),
+        notification_keys: Keys = (),
+    ) -> None:
+        single = [Hidden(key) for key in (secret_key, public_key, signing_key)]
+        several = [Hidden(keys) for keys in (service_keys, notification_keys)]
+        # A traceback may show what is local, and any of the values may be refused.
+        del secret_key, public_key, signing_key, service_keys, notification_keys
+        _check_merchant_id(merchant_id)
+        self.__attrs_init__(merchant_id, *map(_secret_if_any, single), *map(_secrets, several))  # type: ignore[arg-type] # in this order
+
+    def __repr__(self) -> str:
+        shown = (f"{each.name}={getattr(self, each.name, None)!r}" for each in fields(Credentials))
+        return f"Credentials({', '.join(shown)})"
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:
@@ -76,12 +84,33 @@ class Credentials:
         del environ  # a traceback may show what is local: from here on only masked values are
         return cls(
             read.required("PAYASYNC_MERCHANT_ID"),
-            secret_key=_secret(read.optional("PAYASYNC_SECRET_KEY")),
-            public_key=_secret(read.optional("PAYASYNC_PUBLIC_KEY")),
-            signing_key=_secret(read.optional("PAYASYNC_SIGNING_KEY")),
-            service_keys=_several(read.optional("PAYASYNC_SERVICE_KEYS")),
-            notification_keys=_several(read.optional("PAYASYNC_NOTIFICATION_KEYS")),
+            secret_key=read.secret("PAYASYNC_SECRET_KEY"),
+            public_key=read.secret("PAYASYNC_PUBLIC_KEY"),
+            signing_key=read.secret("PAYASYNC_SIGNING_KEY"),
+            service_keys=read.secrets("PAYASYNC_SERVICE_KEYS"),
+            notification_keys=read.secrets("PAYASYNC_NOTIFICATION_KEYS"),
         )
+
+
+def _check_merchant_id(value: object) -> None:
+    if not isinstance(value, str) or not value.isprintable() or not value.strip():
+        raise ConfigurationError(
+            f"credentials.merchant_id must be a text that is not empty, not {value!r}",
+            field="credentials.merchant_id",
+        )
+
+
+def _secret(given: Hidden) -> Secret:
+    return given.value if isinstance(given.value, Secret) else Secret(given.value)
+
+
+def _secret_if_any(given: Hidden) -> Secret | None:
+    return None if given.value is None else _secret(given)
+
+
+def _secrets(given: Hidden) -> tuple[Secret, ...]:
+    alone = isinstance(given.value, str) or not isinstance(given.value, Iterable)
+    return tuple(map(_secret, [Hidden(each) for each in ((given.value,) if alone else given.value)]))
 
 
 @frozen
@@ -109,6 +138,14 @@ class Environment:
             raise ConfigurationError(f"{name} is empty: give it a value, or unset it", field=name)
         return value
 
+    def secret(self, name: str) -> Secret | None:
+        """Return a setting that is a key; it raises as `optional` does."""
+        return _secret_if_any(Hidden(self.optional(name)))
+
+    def secrets(self, name: str) -> tuple[Secret, ...]:
+        """Return a setting that is several keys, each a PEM block or a text between commas and line ends."""
+        return _secrets(Hidden(list(filter(None, map(str.strip, _KEY.findall(self.optional(name) or ""))))))
+
     def required(self, name: str) -> str:
         """Return a setting that must be there.
 
@@ -127,8 +164,3 @@ def _file_text(name: str, path: str) -> str:
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
     raise ConfigurationError(f"{name}: cannot read {path!r}: {why}", field=name)
-
-
-def _several(value: str | None) -> tuple[Secret, ...]:
-    keys = map(str.strip, _KEY.findall(value or ""))
-    return _secrets(filter(None, keys))

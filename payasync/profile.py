@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 from attrs import Factory, field, frozen
 
+from payasync.documents import flaw
 from payasync.errors import ConfigurationError, NotConfiguredError
 from payasync.operations import OPERATIONS, Auth, names
 from payasync.shapes import (

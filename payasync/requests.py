@@ -28,9 +28,11 @@ _URL: Final = re.compile(
 )
 
 
-def invalid(name: str, rule: str, value: object) -> InvalidArgumentError:
+def invalid(name: str, rule: str, value: object, operation: Operation | None = None) -> InvalidArgumentError:
     """Return the error for a bad argument: it names the field, the rule and the value."""
-    return InvalidArgumentError(f"{name} must be {rule}, not {_shown(value)}", field=name, rule=rule, value=value)
+    message = f"{name} must be {rule}, not {_shown(value)}"
+    about = operation.name if operation else None
+    return InvalidArgumentError(message, field=name, rule=rule, value=value, operation=about)
 
 
 def _shown(value: object) -> str:
@@ -40,52 +42,57 @@ def _shown(value: object) -> str:
         return f"this {type(value).__name__}, which is too long to show"
 
 
-def an_amount(_: object, attribute: "Attribute[Any]", value: object) -> None:
+def an_amount(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check an amount: an `int`, in the unit that the service counts in."""
     if type(value) is not int or not 1 <= value <= MAX_AMOUNT:
-        raise invalid(attribute.name, f"an int from 1 to {MAX_AMOUNT}, in the unit that the service counts in", value)
+        raise invalid(
+            attribute.name,
+            f"an int from 1 to {MAX_AMOUNT}, in the unit that the service counts in",
+            value,
+            request.operation,
+        )
 
 
-def a_text(_: object, attribute: "Attribute[Any]", value: object) -> None:
+def a_text(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check a text; it may be empty."""
     if not isinstance(value, str) or not encodable(value):
-        raise invalid(attribute.name, "a text of valid Unicode", value)
+        raise invalid(attribute.name, "a text of valid Unicode", value, request.operation)
 
 
-def a_word(_: object, attribute: "Attribute[Any]", value: object) -> None:
+def a_word(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check a code or a number that names something: a text that is not empty."""
     if not isinstance(value, str) or not value.strip() or not encodable(value):
-        raise invalid(attribute.name, "a text that is not empty", value)
+        raise invalid(attribute.name, "a text that is not empty", value, request.operation)
 
 
-def a_url(_: object, attribute: "Attribute[Any]", value: object) -> None:
+def a_url(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check an absolute http(s) URL."""
     if not isinstance(value, str) or not _URL.fullmatch(value) or not encodable(value):
-        raise invalid(attribute.name, "an absolute http or https URL", value)
+        raise invalid(attribute.name, "an absolute http or https URL", value, request.operation)
 
 
-def a_date(_: object, attribute: "Attribute[Any]", value: object) -> None:
+def a_date(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check a date; a `datetime` is one, too."""
     if not isinstance(value, date):
-        raise invalid(attribute.name, "a datetime.date", value)
+        raise invalid(attribute.name, "a datetime.date", value, request.operation)
 
 
-def an_object(_: object, attribute: "Attribute[Any]", value: object) -> None:
+def an_object(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check a mapping that can be sent as a JSON object."""
     if value is not NOTHING:
-        check_object(attribute.name, value)
+        check_object(attribute.name, value, request.operation)
 
 
-def check_object(name: str, value: object) -> None:
+def check_object(name: str, value: object, operation: Operation) -> None:
     """Refuse what cannot be sent as a JSON object.
 
     Raises:
         InvalidArgumentError: The argument, the rule and the value.
     """
     if not isinstance(value, Mapping):
-        raise invalid(name, "a mapping of names to JSON values", value)
+        raise invalid(name, "a mapping of names to JSON values", value, operation)
     if found := flaw(value):
-        raise invalid(name, f"a mapping of names to JSON values, without {found}", value)
+        raise invalid(name, f"a mapping of names to JSON values, without {found}", value, operation)
 
 
 def taken(value: Any) -> Any:

@@ -1,8 +1,9 @@
 """A text that never shows itself by accident."""
 
 import hmac
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
+from payasync.documents import encodable
 from payasync.errors import ConfigurationError
 
 MASK = "Secret('***')"
@@ -25,11 +26,9 @@ class Secret:
     __slots__ = ("__text", "__weakref__")
 
     def __init__(self, text: str) -> None:
-        if not isinstance(text, str) or not text:
-            kind = "an empty text" if isinstance(text, str) else type(text).__name__
-            raise ConfigurationError(f"a secret must be a text that is not empty, not {kind}: give the key itself")
-        if not _encodable(text):
-            raise ConfigurationError("a secret must be valid Unicode, without lone surrogates: is its source UTF-8?")
+        if wrong := _wrong(text):
+            del text  # a traceback may show what is local, and a key that is not quite one is still nobody's business
+            raise ConfigurationError(wrong)
         self.__text = text
 
     def reveal(self) -> str:
@@ -60,9 +59,22 @@ class Secret:
         raise TypeError("a Secret is never pickled: send the name of the key, and look it up there")
 
 
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+class Hidden:
+    """Anything, masked wherever it is printed, until it is known whether it is a secret."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return MASK
+
+
+def _wrong(text: object) -> str:
+    if not isinstance(text, str) or not text:
+        kind = "an empty text" if isinstance(text, str) else type(text).__name__
+        return f"a secret must be a text that is not empty, not {kind}: give the key itself"
+    if not encodable(text):
+        return "a secret must be valid Unicode, without lone surrogates: is its source UTF-8?"
+    return ""

@@ -346,3 +346,12 @@ def test_headers_of_the_request_itself_are_not_the_profiles(name: str) -> None:
         Profile(headers={name: "anything"})
 
     assert "headers" == caught.value.field
+
+
+@pytest.mark.parametrize("value", [float("nan"), object(), b"text", 2**64])
+def test_constants_are_json(value: object) -> None:
+    """A constant that cannot be sent as it stands is refused with the profile, not with the first call."""
+    with pytest.raises(ConfigurationError) as caught:
+        Profile(constants={"*": {"odd": value}})
+
+    assert "constants" == caught.value.field

@@ -27,13 +27,21 @@ READ_IDLE: Final = 15.0
 
 @frozen(kw_only=True)
 class PoolSettings:
-    """What a pool is made with."""
+    """What a pool is made with.
+
+    Raises:
+        ConfigurationError: `http` is something else.
+    """
 
     tls: ssl.SSLContext | None
     trust_env: bool
     max_connections: int
     http: aiohttp.ClientSession | None = None
     """Used in place of our own, and never closed."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.http is not None and not isinstance(self.http, aiohttp.ClientSession):
+            raise ConfigurationError(f"http must be an aiohttp.ClientSession, not {self.http!r}", field="http")
 
 
 class Pool:

@@ -126,6 +126,8 @@ RESET: Final = Answer(then="reset")
 """The request is read, and the connection reset without a word."""
 GONE: Final = Answer(then="close")
 """The request is read, and the connection closed without a word."""
+SILENT: Final = Answer()
+"""The request is read, and never answered; the connection stays open."""
 
 
 @dataclass

@@ -46,7 +46,7 @@ WRITE, READ, GET, KEYED = "payments.create", "orders.query", "payments.status", 
 
 async def ended(service: Recorder, ask: Ask, **settings: Any) -> PayasyncError:
     """Return the error that a call ends with."""
-    chosen = {"credentials": CREDENTIALS, "profile": PROFILE, "retry": ONE_TRY, **settings}
+    chosen: dict[str, Any] = {"credentials": CREDENTIALS, "profile": PROFILE, "retry": ONE_TRY, **settings}
     async with Session(service.url, **chosen) as pay:
         with pytest.raises(PayasyncError) as caught:
             await ask(pay)
