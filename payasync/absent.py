@@ -5,7 +5,7 @@ from typing import Final, Literal, TypeAlias
 
 
 class _Absent(enum.Enum):
-    """A type with one value, so that type checkers can tell it apart."""
+    """The type of `ABSENT`: the default of arguments that can be left out, and no value to send."""
 
     ABSENT = "ABSENT"
 

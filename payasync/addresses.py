@@ -3,6 +3,7 @@
 import ipaddress
 import ssl
 from typing import Final
+from urllib.request import getproxies, proxy_bypass
 
 from yarl import URL
 
@@ -48,12 +49,19 @@ def _refused(given: object, why: str) -> ConfigurationError:
 def is_loopback(url: URL) -> bool:
     """Return whether an address is this machine's own: `localhost`, 127.0.0.0/8 or ::1."""
     host = url.host or ""
-    if host == "localhost" or host.endswith(".localhost"):
+    if host == "localhost":
         return True
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def environment_proxy(url: URL) -> str | None:
+    """Return the proxy that the environment gives for an address; only that is taken from it, and no netrc."""
+    if url.host is None or proxy_bypass(url.host):
+        return None
+    return getproxies().get(url.scheme)
 
 
 def proxy_url(given: object) -> str:

@@ -79,7 +79,7 @@ def _cryptography(name: str) -> Any:
     except ImportError:
         pass
     raise ConfigurationError(
-        f'signature.algorithm "{name}" needs the cryptography package: pip install "payasync[rsa]"',
+        f'signature.algorithm "{name}" needs the cryptography package: python -m pip install "payasync[rsa]"',
         field="signature.algorithm",
     )
 

@@ -16,6 +16,19 @@ from payasync.settings import Timeouts
 from payasync.shapes import Parameter
 
 
+class Progress:
+    """How far a call has come, over all its attempts.
+
+    Attributes:
+        begun: Something of it may have left this machine.
+    """
+
+    __slots__ = ("begun",)
+
+    def __init__(self) -> None:
+        self.begun = False
+
+
 @frozen(kw_only=True)
 class Call:
     """One call; never changed, each layer that adds to it derives another.
@@ -32,6 +45,8 @@ class Call:
         timeouts: In seconds.
         deadline: When it must end, on the event loop's clock.
         attempt: 1 for the first.
+        intent: The caller's own name of what a write is for.
+        progress: How far the call has come; the one thing in it that changes.
     """
 
     operation: Operation
@@ -45,6 +60,8 @@ class Call:
     timeouts: Timeouts = Timeouts()
     deadline: float = float("inf")
     attempt: int = 1
+    intent: str | None = None
+    progress: Progress = field(default=Factory(Progress), eq=False, repr=False)
 
     def with_fields(self, /, **fields: Any) -> Self:
         """Return the call with further fields, by their wire names."""
@@ -80,8 +97,8 @@ class Reply:
         status: The HTTP status.
         headers: Of the answer, by names in any case.
         body: As it was received.
-        elapsed: Seconds, from the first attempt's start.
-        attempts: Those that had begun, queries of recovery included.
+        elapsed: Seconds that the call took; 0 until it has ended.
+        attempts: Those that had begun when the call ended, queries of recovery included.
         recovered: It answers a query that was made after the first answer was lost.
     """
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 from attrs import Attribute, fields, frozen
@@ -24,6 +24,9 @@ OPEN: Final = "open"
 """Metadata of an argument whose wire name the document does not show: its key in the profile's `fields`."""
 
 
+Writers: TypeAlias = dict[type[Request[Response]], Callable[[Any], dict[str, Any]]]
+
+
 def camel(name: str) -> str:
     """Return the wire name of an argument that the document shows: `total_amt` is `totalAmt`."""
     first, *others = name.split("_")
@@ -36,13 +39,18 @@ class Codec:
     Args:
         profile: Gives the names that the document does not show.
         credentials: Give the merchant's number.
+        writers: Made already for this profile, and shared.
     """
 
-    def __init__(self, profile: Profile, credentials: Credentials) -> None:
+    def __init__(self, profile: Profile, credentials: Credentials, writers: "Writers | None" = None) -> None:
         self._profile = profile
         self._merchant_id = credentials.merchant_id
         self._converter = _converter(profile)
-        self._writers: dict[type[Request[Response]], Callable[[Any], dict[str, Any]]] = {}
+        self._writers: Writers = {} if writers is None else writers
+
+    def for_merchant(self, credentials: Credentials) -> "Codec":
+        """Return the codec of another merchant; it writes in the same way."""
+        return Codec(self._profile, credentials, self._writers)
 
     def call(self, request: Request[Response]) -> Call:
         """Return the call that a request stands for: wire names, constants and `extra` in place.
@@ -113,7 +121,13 @@ class Codec:
 
 def _check_free(argument: str, given: Mapping[str, Any], taken: Iterable[str]) -> None:
     if clash := sorted(given.keys() & set(taken)):
-        raise invalid(argument, f"free of {', '.join(clash)}, which an argument or payasync itself sets", clash)
+        names = ", ".join(clash)
+        raise InvalidArgumentError(
+            f"{argument} must not hold {names}: an argument, or payasync itself, sets it",
+            field=argument,
+            rule=f"without {names}",
+            value=clash,
+        )
 
 
 def _open_parameter(point: str) -> Parameter:

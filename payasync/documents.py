@@ -64,7 +64,7 @@ def flaw(value: object, left: int = MAX_DEPTH) -> str | None:
         return None if math.isfinite(value) else "a number that is not finite"
     if isinstance(value, Mapping | list | tuple):
         return _inner_flaw(value, left)
-    return f"a {type(value).__name__}"
+    return f"a value of type {type(value).__name__}"
 
 
 def _inner_flaw(value: Mapping[Any, Any] | list[Any] | tuple[Any, ...], left: int) -> str | None:

@@ -63,6 +63,11 @@ class PayasyncError(Exception):
                 raise TypeError(f"{type(self).__name__} has no {name!r}")
             setattr(self, name, value)
 
+    def __str__(self) -> str:
+        about = " ".join(each for each in (self.operation, self.reference) if each)
+        after = f" (after {self.attempts} attempts)" if self.attempts > 1 else ""
+        return f"{about}: {self.args[0]}{after}" if about else f"{self.args[0]}{after}"
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _revive, (type(self), self.args, self.__dict__)
 

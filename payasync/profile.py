@@ -24,11 +24,9 @@ from payasync.shapes import (
     Recovery,
     ResultCodes,
     States,
-    listed,
-    named,
-    one_of,
 )
 from payasync.signing import SignatureScheme
+from payasync.typed import listed, named, typed
 
 NONCE: Final = "nonceStr"
 SIGN: Final = "sign"
@@ -68,10 +66,10 @@ _NAMES: Final = frozenset(operation.name for operation in OPERATIONS)
 
 
 def _tables(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {operation: named(constants) for operation, constants in named(given).items()}
+    return {name: named(table) for name, table in given.items()} if isinstance(given, Mapping) else given
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed(""))
 class Profile:
     """What this service does, as a value; equal in Python and in TOML.
 
@@ -134,9 +132,10 @@ class Profile:
         _known("accept.required", self.accept.required, _NAMES)
         _known("notification.kinds", self.notification.kinds, KINDS)
         _known("notification.id", self.notification.id, KINDS)
-        one_of("amount_unit", self.amount_unit, ("", "minor", "major"))
         for operation, constants in self.constants.items():
             _not_reserved(f"constants.{operation}", constants)
+            if found := flaw(constants):
+                raise ConfigurationError(f"constants.{operation} must be JSON, without {found}", field="constants")
         _not_reserved("fields", self.fields.values())
         for key in ("payment_status", "refund_status"):
             _check_parameter(key, getattr(self, key))
@@ -185,7 +184,7 @@ class Profile:
 def not_configured(point: str, put: str) -> NotConfiguredError:
     """Return the error for an open point, which says what to put there."""
     return NotConfiguredError(
-        f"{point} is open: the service's document does not show it. Put {put} into the profile, as {point}",
+        f"{point} is open: the service's document does not show it. Put {put} into the profile, as {point!r}",
         field=point,
     )
 

@@ -30,7 +30,8 @@ _URL: Final = re.compile(
 
 def invalid(name: str, rule: str, value: object, operation: Operation | None = None) -> InvalidArgumentError:
     """Return the error for a bad argument: it names the field, the rule and the value."""
-    message = f"{name} must be {rule}, not {_shown(value)}"
+    hint = ": leave it out" if value is None else ""
+    message = f"{name} must be {rule}, not {_shown(value)}{hint}"
     about = operation.name if operation else None
     return InvalidArgumentError(message, field=name, rule=rule, value=value, operation=about)
 
@@ -61,8 +62,18 @@ def a_text(request: Any, attribute: "Attribute[Any]", value: object) -> None:
 
 def a_word(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check a code or a number that names something: a text that is not empty."""
+    word(attribute.name, value, request.operation)
+
+
+def word(name: str, value: object, operation: Operation) -> str:
+    """Return a text that is not empty.
+
+    Raises:
+        InvalidArgumentError: It is something else.
+    """
     if not isinstance(value, str) or not value.strip() or not encodable(value):
-        raise invalid(attribute.name, "a text that is not empty", value, request.operation)
+        raise invalid(name, "a text that is not empty", value, operation)
+    return value
 
 
 def a_url(request: Any, attribute: "Attribute[Any]", value: object) -> None:

@@ -5,18 +5,20 @@ import os
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from attrs import evolve
 
 from payasync.calls import Call, Layer, Reply
 from payasync.codec import Codec
 from payasync.credentials import Credentials, Environment
-from payasync.errors import PayasyncError, SessionClosedError
+from payasync.errors import ConfigurationError, PayasyncError, SessionClosedError
 from payasync.events import Event
+from payasync.flights import Flights
+from payasync.middleware.quota import Quota
 from payasync.operations import custom
 from payasync.profile import Profile
-from payasync.requests import NOTHING, Request, invalid
+from payasync.requests import NOTHING, Request, invalid, word
 from payasync.resources.orders import Orders
 from payasync.resources.payments import Payments
 from payasync.resources.refunds import Refunds
@@ -24,13 +26,14 @@ from payasync.resources.subscriptions import Subscriptions
 from payasync.responses import Response
 from payasync.sandbox_profile import PROFILE as SANDBOX
 from payasync.settings import RetryPolicy, Timeouts
-from payasync.transport import Transport
 from payasync.wiring import Setup, transport
 
 if TYPE_CHECKING:
     import aiohttp
 
 R = TypeVar("R", bound=Response)
+
+PROFILE_PATH: Final = "PAYASYNC_PROFILE"
 
 
 class Session:
@@ -46,14 +49,22 @@ class Session:
         profile: What the service does.
         timeouts: In seconds.
         retry: How often and how patiently a call is tried.
-        middleware: Your own layers, outermost first; each sees every attempt, before it is signed.
+        middleware: Your own layers, outermost first, each an `async def layer(call, send)` that returns what
+            `await send(call)` returns; it sees every attempt, before that is signed.
         on_event: Called with each `Attempted`, `Retrying` and `Unknown`; it must not block.
+        journal: There is none yet: only `None`.
         http: An `aiohttp.ClientSession` to use in place of our own pools. It is left open, and belongs to one
             event loop; its proxies and idle connections are its own affair.
         tls: An `ssl.SSLContext` that verifies, for a CA bundle or a client certificate of your own.
         proxy: A proxy's URL, or `"environment"` for the one in the environment.
         max_connections: At most so many connections for writes, and as many for reads.
         max_response_bytes: A longer answer is an unreadable one.
+
+    Attributes:
+        payments: `create` and `status`: endpoints 1 and 6.
+        orders: `place`, `query` and `close`: endpoints 2, 3 and 4.
+        refunds: `create` and `status`: endpoints 5 and 7.
+        subscriptions: `create`, `update` and `cancel`: endpoints 8, 9 and 10.
 
     Raises:
         ConfigurationError: A setting that is wrong, or that would not be safe.
@@ -69,6 +80,7 @@ class Session:
         retry: RetryPolicy = RetryPolicy(),
         middleware: Iterable[Layer] = (),
         on_event: Callable[[Event], None] | None = None,
+        journal: None = None,
         http: "aiohttp.ClientSession | None" = None,
         tls: ssl.SSLContext | None = None,
         proxy: str | None = None,
@@ -92,16 +104,19 @@ class Session:
             max_connections=max_connections,
             max_response_bytes=max_response_bytes,
         )
-        self._wire(setup, way_out, _Flights(), owner=True)
+        if journal is not None:
+            raise ConfigurationError("journal must be None: this version keeps none", field="journal")
+        self._flights = Flights()
+        self._transport = way_out
+        self._owner = True
+        self._wire(setup, Codec(profile, credentials), Quota(retry.quota))
 
-    def _wire(self, setup: Setup, transport: Transport, flights: "_Flights", *, owner: bool) -> None:
+    def _wire(self, setup: Setup, codec: Codec, quota: Quota) -> None:
         self._setup = setup
-        self._transport = transport
-        self._flights = flights
-        self._owner = owner
+        self._codec = codec
+        self._quota = quota
         self._closed = False
-        self._codec = Codec(setup.profile, setup.credentials)
-        self._way = setup.way(transport.send)
+        self._way = setup.way(quota, self._transport.send)
         self.payments = Payments(self.send)
         self.orders = Orders(self.send)
         self.refunds = Refunds(self.send)
@@ -127,23 +142,36 @@ class Session:
         if "credentials" not in settings:
             settings["credentials"] = Credentials.from_env(read.variables)
         if "profile" not in settings:
-            settings["profile"] = _profile(read.optional("PAYASYNC_PROFILE"))
-        return cls(settings.pop("base_url", None) or read.required("PAYASYNC_BASE_URL"), **settings)
+            settings["profile"] = _profile(read)
+        address = settings.pop("base_url") if "base_url" in settings else read.required("PAYASYNC_BASE_URL")
+        return cls(address, **settings)
 
-    async def send(self, request: Request[R], *, timeout: float | None = None) -> R:
+    async def send(
+        self,
+        request: Request[R],
+        *,
+        timeout: float | None = None,
+        intent: str | None = None,
+        shield: bool = False,
+    ) -> R:
         """Send a request object, as the methods of the namespaces do.
 
         Args:
             request: Such as `CreateRefund(...)`.
             timeout: Seconds for this call, in place of `Timeouts.total`.
+            intent: Your own name of what a write is for; it travels with the call, and not on the wire.
+            shield: Let the call go on to its end where its caller is cancelled; `aclose(grace=)` waits for it.
 
         Raises:
             PayasyncError: As the method of the same name says.
         """
-        if not isinstance(request, Request):
+        if not isinstance(request, Request) or not hasattr(request, "operation"):
             raise invalid("request", "a request object, such as CreateRefund(...)", request)
         call = self._codec.call(request)
-        answer: R = request.answer.of(call, await self._reply(call, timeout))  # type: ignore[assignment] # its own
+        if intent is not None:
+            call = evolve(call, intent=word("intent", intent, request.operation))
+        reply = self._reply(call, timeout)
+        answer: R = request.answer.of(call, await (self._flights.shielded(reply) if shield else reply))  # type: ignore[assignment] # its own
         return answer
 
     async def request(
@@ -199,7 +227,8 @@ class Session:
         """
         timeouts = self._setup.timeouts if timeouts is None else timeouts
         retry = self._setup.retry if retry is None else retry
-        return self._copy(evolve(self._setup, timeouts=timeouts, retry=retry))
+        quota = self._quota if retry.quota == self._setup.retry.quota else Quota(retry.quota)
+        return self._copy(evolve(self._setup, timeouts=timeouts, retry=retry), self._codec, quota)
 
     def for_merchant(self, credentials: Credentials) -> Self:
         """Return a copy for another merchant, on the same connections; closing it does not close them.
@@ -207,11 +236,13 @@ class Session:
         Raises:
             ConfigurationError: A value of another type.
         """
-        return self._copy(evolve(self._setup, credentials=credentials))
+        setup = evolve(self._setup, credentials=credentials)
+        return self._copy(setup, self._codec.for_merchant(credentials), self._quota)
 
-    def _copy(self, setup: Setup) -> Self:
+    def _copy(self, setup: Setup, codec: Codec, quota: Quota) -> Self:
         copy = object.__new__(type(self))
-        copy._wire(setup, self._transport, self._flights, owner=False)
+        copy._flights, copy._transport, copy._owner = self._flights, self._transport, False
+        copy._wire(setup, codec, quota)
         return copy
 
     async def aclose(self, grace: float = 0) -> None:
@@ -225,11 +256,13 @@ class Session:
             return
         self._flights.closed = True
         try:
-            await self._flights.landed(grace)
+            await self._flights.drain(grace)
         finally:
             await self._transport.aclose()
 
     async def __aenter__(self) -> Self:
+        if self._closed or self._flights.closed:
+            raise SessionClosedError("the session is closed: make another")
         return self
 
     async def __aexit__(
@@ -244,31 +277,10 @@ class Session:
         return f"<Session {self._transport.base!r} for {self._setup.credentials.merchant_id!r}, {state}>"
 
 
-class _Flights:
-    """The calls in flight of a session and its copies, and whether further ones may start."""
-
-    def __init__(self) -> None:
-        self.closed = False
-        self._tasks: dict[asyncio.Future[None], asyncio.Task[Any] | None] = {}
-
-    def begin(self) -> "asyncio.Future[None]":
-        flight = asyncio.get_running_loop().create_future()
-        self._tasks[flight] = asyncio.current_task()
-        return flight
-
-    def end(self, flight: "asyncio.Future[None]") -> None:
-        del self._tasks[flight]
-        flight.set_result(None)
-
-    async def landed(self, grace: float) -> None:
-        """Wait for the calls of this loop, but not for those that wait for us in turn."""
-        here, me = asyncio.get_running_loop(), asyncio.current_task()
-        others = [flight for flight, task in self._tasks.items() if flight.get_loop() is here and task is not me]
-        if others and grace > 0:
-            await asyncio.wait(others, timeout=grace)
-
-
-def _profile(given: str | None) -> Profile:
+def _profile(read: Environment) -> Profile:
+    if f"{PROFILE_PATH}_FILE" in read.variables:
+        raise ConfigurationError(f"{PROFILE_PATH} is itself a path: use it without _FILE", field=PROFILE_PATH)
+    given = read.optional(PROFILE_PATH)
     if given is None:
         return Profile()
     return SANDBOX if given.strip() == "sandbox" else Profile.from_file(given.strip())

@@ -5,63 +5,26 @@ states is the default; what it leaves open is empty.
 """
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal
+from collections.abc import Mapping
+from typing import Final, Literal
 
 from attrs import Factory, field, frozen
 
 from payasync.errors import ConfigurationError
+from payasync.typed import listed, named, named_lists, typed
 
 Code = str | int
 """A result code or a state as the service sends it; compared by type and value."""
 
 
-def listed(given: Iterable[Any]) -> tuple[Any, ...]:
-    """Return a list as a tuple; a text is not a list of its letters.
-
-    Raises:
-        ConfigurationError: It is no list.
-    """
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ConfigurationError(f"{given!r} stands where a list belongs: write [{given!r}]")
-    return tuple(given)
-
-
-def named(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table as a dict of its own.
-
-    Raises:
-        ConfigurationError: It is no table.
-    """
-    if not isinstance(given, Mapping):
-        raise ConfigurationError(f"{given!r} stands where a table belongs: names and their values")
-    return dict(given)
-
-
-def one_of(key: str, value: object, allowed: tuple[str, ...]) -> None:
-    """Refuse a word that is not allowed.
-
-    Raises:
-        ConfigurationError: It is not.
-    """
-    if value not in allowed:
-        words = ", ".join(word for word in allowed if word)
-        raise ConfigurationError(f"{key} is {value!r}; allowed are {words}", field=key)
-
-
-def _named_lists(given: Mapping[str, Iterable[Any]]) -> dict[str, tuple[Any, ...]]:
-    return {name: listed(value) for name, value in named(given).items()}
-
-
-def _check_bounds(_: object, __: object, value: tuple[object, ...]) -> None:
-    whole = all(type(bound) is int for bound in value)
-    if len(value) not in {0, 2} or not whole or sorted(value) != list(value):  # type: ignore[type-var] # integers
+def _check_bounds(_: object, __: object, value: tuple[int, ...]) -> None:
+    if len(value) not in {0, 2} or sorted(value) != list(value):
         raise ConfigurationError(
             f"accept.amount must be [least, greatest], two integers, not {list(value)!r}", field="accept.amount"
         )
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed("accept"))
 class Accept:
     """What the service takes; anything else is refused before any I/O.
 
@@ -76,7 +39,7 @@ class Accept:
     currency: tuple[str, ...] = field(default=(), converter=listed)
     scene_type: tuple[str, ...] = field(default=(), converter=listed)
     amount: tuple[int, ...] = field(default=(), converter=listed, validator=_check_bounds)
-    required: Mapping[str, tuple[str, ...]] = field(default=Factory(dict), converter=_named_lists)
+    required: Mapping[str, tuple[str, ...]] = field(default=Factory(dict), converter=named_lists)
     length: Mapping[str, int] = field(default=Factory(dict), converter=named)
 
 
@@ -84,7 +47,7 @@ ANYTHING: Final = Accept()
 """What is accepted where the profile does not say."""
 
 
-@frozen
+@frozen(field_transformer=typed("status"))
 class Parameter:
     """How endpoint 6 or 7 takes its identifier.
 
@@ -97,19 +60,18 @@ class Parameter:
     place: Literal["query", "path", "header"] = "query"
 
     def __attrs_post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
+        if not self.name:
             raise ConfigurationError("status: a parameter needs the name that the service gives it", field="status")
-        one_of("status.place", self.place, ("query", "path", "header"))
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed("answer"))
 class AnswerShape:
     """Where things stand in the service's answers: dotted paths into the JSON document.
 
     Args:
         data: The payload inside an envelope; empty: the whole document.
         code: A result code; empty: HTTP 2xx is success.
-        ok: The codes that mean success.
+        ok: The codes that mean success; a text is not a number: `0` is not `"0"`.
         message: The service's words.
         request_id: A path, or `header:` and a name.
         payment_id: Relative to `data`, as the next six.
@@ -148,7 +110,7 @@ REFUND_STATES: Final = ("processing", "succeeded", "failed")
 SUBSCRIPTION_STATES: Final = ("scheduled", "active", "past_due", "cancelled")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed("states"))
 class States:
     """Our names of states, and the service's values that mean them; these give `.state`.
 
@@ -159,10 +121,10 @@ class States:
         subscription: scheduled, active, past_due and cancelled.
     """
 
-    order: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=_named_lists)
-    payment: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=_named_lists)
-    refund: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=_named_lists)
-    subscription: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=_named_lists)
+    order: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=named_lists)
+    payment: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=named_lists)
+    refund: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=named_lists)
+    subscription: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=named_lists)
 
     def __attrs_post_init__(self) -> None:
         _check_states("order", self.order, ORDER_STATES)
@@ -193,7 +155,7 @@ def among(value: object, allowed: "tuple[Code, ...] | list[Code]") -> bool:
     return any(type(value) is type(code) and value == code for code in allowed)
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed("codes"))
 class ResultCodes:
     """Result codes, or the service's messages, by what they mean.
 
@@ -210,7 +172,7 @@ class ResultCodes:
     absent: tuple[Code, ...] = field(default=(), converter=listed)
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed("http"))
 class HttpCodes:
     """What HTTP statuses mean where no listed code says more.
 
@@ -225,15 +187,14 @@ class HttpCodes:
     rate_limit_precedes_execution: bool = False
 
 
-def _check_quarantine(_: object, __: object, value: Any) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is not None and not (number and 0 <= value < math.inf):
+def _check_quarantine(_: object, __: object, value: float | None) -> None:
+    if value is not None and not 0 <= value < math.inf:
         raise ConfigurationError(
             f"recovery.quarantine must be a number of seconds, 0 or more, not {value!r}", field="recovery.quarantine"
         )
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed("recovery"))
 class Recovery:
     """When a write may be sent a second time.
 
@@ -244,7 +205,7 @@ class Recovery:
     quarantine: float | None = field(default=None, validator=_check_quarantine)
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed("notification"))
 class NotificationShape:
     """What a notification looks like, and which answer acknowledges it (spec: Events).
 
@@ -271,10 +232,10 @@ class NotificationShape:
     data: str = ""
     signature: str = ""
     kind: str = ""
-    kinds: Mapping[str, tuple[str, ...]] = field(default=Factory(dict), converter=_named_lists)
+    kinds: Mapping[str, tuple[str, ...]] = field(default=Factory(dict), converter=named_lists)
     time: str = ""
     tolerance: int = 300
-    id: Mapping[str, tuple[str, ...]] = field(default=Factory(dict), converter=_named_lists)
+    id: Mapping[str, tuple[str, ...]] = field(default=Factory(dict), converter=named_lists)
     out_trade_no: str = ""
     out_refund_no: str = ""
     subscription_id: str = ""
@@ -283,6 +244,3 @@ class NotificationShape:
     ack_body: str = ""
     nack_status: int | None = None
     nack_body: str = ""
-
-    def __attrs_post_init__(self) -> None:
-        one_of("notification.verification", self.verification, ("", "body", "standard-webhooks", "none"))

@@ -7,15 +7,17 @@ shape use; anything else is an object with the two methods of `SignatureScheme`.
 import base64
 import binascii
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final, Literal, Protocol, get_args
 
 import orjson
 from attrs import field, frozen
 
 from payasync.algorithms import ALGORITHMS, Algorithm, AlgorithmName
+from payasync.documents import encodable
 from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError
 from payasync.secret import Secret
+from payasync.typed import listed, typed
 
 Encoding = Literal["hex", "HEX", "base64"]
 Nested = Literal["refuse", "json", "omit"]
@@ -43,11 +45,7 @@ class SignatureScheme(Protocol):
         ...
 
 
-def _names(given: Iterable[str]) -> tuple[str, ...]:
-    return tuple(given)
-
-
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed("signature"))
 class SortedPairs:
     """`name=value` pairs, joined in the ASCII order of their names, and signed.
 
@@ -73,21 +71,17 @@ class SortedPairs:
     algorithm: AlgorithmName | Literal[""] = ""
     encoding: Encoding | Literal[""] = ""
     separator: str = "&"
-    exclude: tuple[str, ...] = field(default=("sign",), converter=_names)
+    exclude: tuple[str, ...] = field(default=("sign",), converter=listed)
     skip_empty: bool = True
     key_param: str = ""
     append_path: bool = False
     prehash: Literal["", "sha256"] = ""
     nested: Nested = "refuse"
-    allow_delimiters: tuple[str, ...] = field(default=FREE_TEXT, converter=_names)
+    allow_delimiters: tuple[str, ...] = field(default=FREE_TEXT, converter=listed)
 
     def __attrs_post_init__(self) -> None:
-        _one_of("algorithm", self.algorithm, ("", *get_args(AlgorithmName)))
-        _one_of("encoding", self.encoding, ("", *get_args(Encoding)))
-        _one_of("prehash", self.prehash, ("", "sha256"))
-        _one_of("nested", self.nested, get_args(Nested))
         for option in ("separator", "key_param"):
-            if not isinstance(getattr(self, option), str) or not _encodable(getattr(self, option)):
+            if not encodable(getattr(self, option)):
                 _refuse(option, "must be a text of valid Unicode")
         if self.algorithm == "md5" and not self.key_param:
             _refuse("key_param", 'must be given with algorithm "md5": without a key in the text anybody could sign')
@@ -163,7 +157,7 @@ class SortedPairs:
         return keyed + path if self.append_path else keyed
 
     def _joined(self, fields: Mapping[str, Any], path: str) -> str:
-        if self.append_path and not _encodable(path):
+        if self.append_path and not encodable(path):
             raise _unsignable("path", path, _UNICODE)
         return self.separator.join(self._pairs(fields))
 
@@ -192,7 +186,7 @@ class SortedPairs:
         return text
 
     def _check_text(self, name: str, text: str) -> None:
-        if not _encodable(name + text):
+        if not encodable(name + text):
             raise _unsignable(name, text, _UNICODE)
         if self._splits(name) or (name not in self.allow_delimiters and self._splits(text)):
             rule = f"free of {self.separator!r} and '=': there they would make the signed text ambiguous"
@@ -245,22 +239,9 @@ def _plain(value: object) -> bool:
     return value is None or isinstance(value, str | int)
 
 
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _unsignable(name: str, value: object, rule: str) -> InvalidArgumentError:
-    message = f"{name} cannot be signed: it must be {rule}; leave it out, or change the profile's [signature]"
+    message = f"the field {name!r} cannot be signed: it must be {rule}. Leave it out, or change the profile's signature"
     return InvalidArgumentError(message, field=name, rule=rule, value=value)
-
-
-def _one_of(option: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        _refuse(option, f"is {value!r}; allowed are {', '.join(allow for allow in allowed if allow)}")
 
 
 def _refuse(option: str, why: str) -> None:

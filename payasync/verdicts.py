@@ -27,6 +27,9 @@ from payasync.responses import Response
 from payasync.retry_after import retry_after
 from payasync.shapes import among
 
+REPEAT: Final = "repeating it is harmless"
+ASK: Final = "it may have been done: ask for its state, do not repeat it"
+
 
 class Row(enum.Enum):
     """What an answer turned out to be; the value is how people say it."""
@@ -35,9 +38,9 @@ class Row(enum.Enum):
     UNRECOGNISED = "an answer that the profile does not recognise"
     REDIRECT = "a redirect, which is never followed"
     NOT_EXECUTED = "refused before it was done"
-    ABSENT = "no such number"
+    ABSENT = "not found"
     DUPLICATE = "the number was used before"
-    UNLISTED = "a refusal that the profile does not list"
+    UNLISTED = "an answer that the profile neither takes for success nor lists in its codes"
     RATE_LIMITED = "too many requests"
     BROKEN = "the service failed"
 
@@ -108,12 +111,9 @@ def last_word(call: Call, outcome: Reply | PayasyncError) -> PayasyncError | Non
     if isinstance(outcome, Reply):
         return _last_word_on_answer(call, row(call, outcome), outcome)
     if isinstance(outcome, NoAnswerError) and not call.read:
-        return OutcomeUnknownError(
-            f"{call.operation.name} got no answer ({outcome.reason}): it may have been done; "
-            "ask for its state, do not repeat it",
-            sent=outcome.sent,
-            reason=outcome.reason,
-        )
+        unknown = OutcomeUnknownError(f"{outcome.args[0]}; {ASK}", sent=outcome.sent, reason=outcome.reason)
+        unknown.__cause__ = outcome.__cause__
+        return unknown
     return outcome
 
 
@@ -123,9 +123,11 @@ def _last_word_on_answer(call: Call, found: Row, reply: Reply) -> PayasyncError 
     if _was_refused(call, found):
         return _refusal(call, found, reply)
     kind = NoAnswerError if call.read else OutcomeUnknownError
-    done = "repeat it" if call.read else "it may have been done: ask for its state, do not repeat it"
-    message = f"{call.operation.name} got HTTP {reply.status}, {found.value}; {done}"
-    return kind(message, sent=True, reason=found.value, **_facts(call, reply))
+    hint = REPEAT if call.read else ASK
+    said = _said(call, reply)
+    return kind(
+        f"HTTP {reply.status}, {found.value}{said}; {hint}", sent=True, reason=found.value, **_facts(call, reply)
+    )
 
 
 def _was_refused(call: Call, found: Row) -> bool:
@@ -145,17 +147,25 @@ def names_its_thing(call: Call) -> bool:
 
 
 def _refusal(call: Call, found: Row, reply: Reply) -> ServiceError:
-    code, said = _text(reply, call.profile.answer.code), _text(reply, call.profile.answer.message)
-    words = ": ".join(str(each) for each in (code, said) if each is not None)
+    code, message = _text(reply, call.profile.answer.code), _text(reply, call.profile.answer.message)
+    hint = "; ask for its state" if found is Row.DUPLICATE else ""
     return _refusal_kind(call, found, reply)(
-        f"{call.operation.name} got HTTP {reply.status}, {found.value}{words and f' ({words})'}",
+        f"HTTP {reply.status}, {found.value}{_said(call, reply)}{hint}",
         code=code,
-        message=None if said is None else str(said),
+        message=None if message is None else str(message),
         http_status=reply.status,
         sent=True,
         reason=found.value,
         **_facts(call, reply),
     )
+
+
+def _said(call: Call, reply: Reply) -> str:
+    """Return the result code and the message of an answer in brackets; a text is quoted, so that it is no number."""
+    code, message = _text(reply, call.profile.answer.code), _text(reply, call.profile.answer.message)
+    words = [f"code {code!r}"] if code is not None else []
+    words += [str(message)] if message is not None else []
+    return f" ({': '.join(words)})" if words else ""
 
 
 def _refusal_kind(call: Call, found: Row, reply: Reply) -> type[ServiceError]:

@@ -2,17 +2,19 @@
 
 import ssl
 from collections.abc import Callable, Iterable
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, field, frozen
+from yarl import URL
 
-from payasync.addresses import base_url, is_loopback, proxy_url, verifying
+from payasync.addresses import base_url, environment_proxy, is_loopback, proxy_url, verifying
 from payasync.calls import Layer, Send
 from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError
 from payasync.events import Event
 from payasync.middleware.authorize import authorize
-from payasync.middleware.chain import chain
+from payasync.middleware.chain import chain, held
 from payasync.middleware.nonce import nonce
 from payasync.middleware.observe import Teller, observe
 from payasync.middleware.quota import Quota
@@ -61,16 +63,16 @@ class Setup:
             value = getattr(self, name)
             if not isinstance(value, kind):
                 raise ConfigurationError(f"{name} must be a {kind.__name__}, not {value!r}", field=name)
-        if self.on_event is not None and not callable(self.on_event):
-            raise ConfigurationError(f"on_event must be callable, not {self.on_event!r}", field="on_event")
+        if self.on_event is not None and (not callable(self.on_event) or iscoroutinefunction(self.on_event)):
+            raise ConfigurationError(f"on_event must be a plain function, not {self.on_event!r}", field="on_event")
 
-    def way(self, transport: Send) -> Send:
+    def way(self, quota: Quota, transport: Send) -> Send:
         """Return the way of a call: each layer wraps those below it."""
         tell = Teller(self.on_event)
         return chain(
             [
-                retry(self.retry, Quota(self.retry.quota), tell),
-                *self.middleware,
+                retry(self.retry, quota, tell),
+                *map(held, self.middleware),
                 nonce,
                 sign(self.credentials.signing_key),
                 authorize(self.credentials.secret_key),
@@ -110,7 +112,8 @@ def transport(
         ConfigurationError: A setting that is wrong, or that would not be safe.
     """
     url = base_url(address)
-    if profile.name == SANDBOX.name and not is_loopback(url):
+    sandbox = profile.name == SANDBOX.name or evolve(profile, name=SANDBOX.name) == SANDBOX
+    if sandbox and not is_loopback(url):
         raise ConfigurationError(
             f"profile is the sandbox's own, and {address!r} is not on this machine: its answers are not the "
             "service's; write a profile of the service",
@@ -119,15 +122,21 @@ def transport(
     for name, value in (("max_connections", max_connections), ("max_response_bytes", max_response_bytes)):
         if type(value) is not int or value < 1:
             raise ConfigurationError(f"{name} must be an integer of 1 or more, not {value!r}", field=name)
+    if http is not None and not (tls is None and proxy is None):
+        raise ConfigurationError("http has its own tls and proxy: give them to it, not beside it", field="http")
     return Transport(
         url,
         pools=PoolSettings(
             tls=None if tls is None else verifying(tls),
-            trust_env=proxy == ENVIRONMENT,
             max_connections=max_connections,
             http=http,
         ),
         headers=profile.headers,
-        proxy=None if proxy in (None, ENVIRONMENT) else Secret(proxy_url(proxy)),
+        proxy=_proxy(url, proxy),
         max_response_bytes=max_response_bytes,
     )
+
+
+def _proxy(url: URL, given: str | None) -> Secret | None:
+    found = environment_proxy(url) if given == ENVIRONMENT else given
+    return None if found is None else Secret(proxy_url(found))

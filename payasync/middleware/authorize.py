@@ -21,7 +21,8 @@ def authorize(key: Secret | None) -> Layer:
             return send(call)
         if header is None:
             raise ConfigurationError(
-                f"credentials.secret_key is not set: {call.operation.name} carries it as Authorization: Bearer",
+                f"credentials.secret_key is not set: {call.operation.name} carries it as Authorization: Bearer "
+                "(PAYASYNC_SECRET_KEY in the environment)",
                 field="credentials.secret_key",
             )
         return send(call.with_headers({AUTHORIZATION: header}))

@@ -1,9 +1,15 @@
 """Middleware is a fold: each layer gets the rest of the way as its `send`."""
 
-from collections.abc import Iterable
+import asyncio
+import inspect
+from collections.abc import Awaitable, Iterable
 from functools import reduce
+from typing import TypeVar
 
-from payasync.calls import Layer, Send
+from payasync.calls import Call, Layer, Reply, Send
+from payasync.errors import ConfigurationError, NoAnswerError, NoAnswerTimeoutError, NotSentTimeoutError
+
+T = TypeVar("T")
 
 
 def chain(layers: Iterable[Layer], send: Send) -> Send:
@@ -13,3 +19,48 @@ def chain(layers: Iterable[Layer], send: Send) -> Send:
 
 def _around(inner: Send, layer: Layer) -> Send:
     return lambda call: layer(call, inner)
+
+
+def held(layer: Layer) -> Layer:
+    """Return a user's layer, held to its promise: it is awaited, and returns what `send` returned.
+
+    Raises:
+        ConfigurationError: By the layer, where it is no `async def`.
+        NoAnswerError: By the layer, where it keeps the reply to itself: what it may have sent is without an answer.
+    """
+    name = getattr(layer, "__qualname__", type(layer).__qualname__)
+
+    async def checked(call: Call, send: Send) -> Reply:
+        passed = layer(call, send)
+        if not inspect.isawaitable(passed):
+            raise ConfigurationError(
+                f"middleware {name} must be an `async def layer(call, send)`; it returned {passed!r}",
+                field="middleware",
+            )
+        reply = await in_time(call, passed, f"middleware {name}")
+        if not isinstance(reply, Reply):
+            reason = f"middleware {name} must return what send returns, not {reply!r}"
+            raise NoAnswerError(reason, reason=reason)
+        return reply
+
+    return checked
+
+
+async def in_time(call: Call, work: Awaitable[T], whose: str) -> T:
+    """Await what is not ours within the call's deadline.
+
+    Raises:
+        NoAnswerTimeoutError: The time was over after something may have left this machine.
+        NotSentTimeoutError: The time was over before.
+    """
+    timer = asyncio.timeout_at(call.deadline)
+    try:
+        async with timer:
+            return await work
+    except TimeoutError:
+        if not timer.expired():
+            raise
+    message = f"{whose} took longer than the call had"
+    if call.progress.begun:
+        raise NoAnswerTimeoutError(message, reason="out of time")
+    raise NotSentTimeoutError(message, reason="out of time")

@@ -3,16 +3,21 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from payasync.calls import Call, Layer, Reply, Send
 from payasync.errors import PayasyncError
-from payasync.events import Attempted, Event
+from payasync.events import Attempted, Event, Retrying, Unknown
 
 logger = logging.getLogger("payasync")
 
 
+_LEVELS: Final = {Attempted: logging.DEBUG, Retrying: logging.INFO, Unknown: logging.WARNING}
+"""A write whose outcome nobody knows is what somebody must look at."""
+
+
 class Teller:
-    """Logs each event, and tells the user's `on_event`, whose errors stop nothing.
+    """Logs each event to the logger `payasync`, and tells the user's `on_event`, whose errors stop nothing.
 
     Args:
         on_event: Called with each event.
@@ -28,7 +33,7 @@ class Teller:
 
     def __call__(self, event: Event) -> None:
         """Tell of one event."""
-        logger.debug("%s", event)
+        logger.log(_LEVELS[type(event)], "%s", event)
         if self._on_event is None:
             return
         try:

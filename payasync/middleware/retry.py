@@ -11,7 +11,7 @@ import backoff
 from attrs import evolve, frozen
 
 from payasync.calls import Call, Layer, Reply, Send
-from payasync.errors import OutcomeUnknownError, PayasyncError
+from payasync.errors import NoAnswerError, OutcomeUnknownError, PayasyncError
 from payasync.events import Retrying, Unknown
 from payasync.middleware.observe import Teller
 from payasync.middleware.quota import RETRY_COST, TIMEOUT_COST, Quota
@@ -41,7 +41,7 @@ def retry(policy: RetryPolicy, quota: Quota, tell: Teller, pace: Pace = Pace()) 
     async def layer(call: Call, send: Send) -> Reply:
         started, bounds, taken = pace.clock(), _bounds(policy), 0
         while True:
-            outcome = await _attempt(call, send)
+            outcome = await _attempt(call, send, tell)
             if not may_repeat(outcome) or call.attempt >= policy.attempts:
                 break
             delay, cost = pace.jitter(next(bounds)), _cost(outcome)
@@ -60,12 +60,27 @@ def retry(policy: RetryPolicy, quota: Quota, tell: Teller, pace: Pace = Pace()) 
     return layer
 
 
-async def _attempt(call: Call, send: Send) -> Reply | PayasyncError:
+async def _attempt(call: Call, send: Send, tell: Teller) -> Reply | PayasyncError:
     try:
         return await send(call)
     except PayasyncError as error:
-        error.add(operation=call.operation.name, reference=call.reference, attempts=call.attempt)
         return error
+    except asyncio.CancelledError:
+        if _in_doubt(call):
+            tell(_unknown(call, "cancelled after it was sent"))
+        raise
+    except Exception as error:
+        if not _in_doubt(call):
+            raise
+        reason = f"middleware raised {type(error).__name__}"
+        lost = NoAnswerError(f"{reason} after it was sent", reason=reason)
+        lost.__cause__ = error
+        return lost
+
+
+def _in_doubt(call: Call) -> bool:
+    """Return whether a write may have been done, so that no foreign error may hide it."""
+    return call.progress.begun and not call.read
 
 
 def _bounds(policy: RetryPolicy) -> Iterator[float]:
@@ -100,8 +115,12 @@ def _concluded(call: Call, outcome: Reply | PayasyncError, tell: Teller) -> Repl
         return cast("Reply", outcome)  # only a reply can be a success
     error.add(operation=call.operation.name, reference=call.reference, attempts=call.attempt)
     if isinstance(error, OutcomeUnknownError):
-        tell(Unknown(operation=call.operation.name, reference=call.reference, reason=_reason(error)))
+        tell(_unknown(call, _reason(error)))
     raise error
+
+
+def _unknown(call: Call, reason: str) -> Unknown:
+    return Unknown(operation=call.operation.name, reference=call.reference, reason=reason)
 
 
 def _reason(outcome: Reply | PayasyncError) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from payasync.calls import Call, Layer, Reply, Send
 from payasync.errors import ConfigurationError, NotSentError, PayasyncError
+from payasync.middleware.chain import in_time
 from payasync.profile import SIGN, not_configured
 from payasync.secret import Secret
 from payasync.signing import SignatureScheme, SortedPairs
@@ -29,7 +30,8 @@ def sign(key: Secret | None) -> Layer:
             raise not_configured("signature", "the signature scheme of the service, such as SortedPairs(...)")
         if key is None:
             raise ConfigurationError(
-                f"credentials.signing_key is not set: {call.operation.name} is signed with it",
+                f"credentials.signing_key is not set (PAYASYNC_SIGNING_KEY in the environment): {call.operation.name} "
+                "is signed with it",
                 field="credentials.signing_key",
             )
         if type(scheme) is SortedPairs and not scheme.blocking:
@@ -41,7 +43,9 @@ def sign(key: Secret | None) -> Layer:
 
 async def _signed_in_time(scheme: SignatureScheme, key: Secret, call: Call, send: Send) -> Reply:
     """Sign with a scheme that takes its time, or that is the merchant's own."""
-    return await send(call.with_fields(**{SIGN: await _signature(scheme, key, call)}))
+    return await send(
+        call.with_fields(**{SIGN: await in_time(call, _signature(scheme, key, call), "the signature scheme")})
+    )
 
 
 async def _signature(scheme: SignatureScheme, key: Secret, call: Call) -> str:

@@ -97,6 +97,8 @@ class Orders(Namespace):
         out_trade_no: str | Absent = ABSENT,
         extra: Mapping[str, Any] = NOTHING,
         timeout: float | None = None,
+        intent: str | None = None,
+        shield: bool = False,
     ) -> OrderResponse:
         """Place an order (spec: Endpoints, rules 1 and 2); the customer goes to `redirect_url` of the answer.
 
@@ -111,6 +113,8 @@ class Orders(Namespace):
             out_trade_no: The merchant's own number. Give it: without it a lost answer cannot be asked about.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
+            intent: Your own name of what it is for; it travels with the call, and not on the wire.
+            shield: Let the call go on to its end where its caller is cancelled.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
@@ -131,7 +135,7 @@ class Orders(Namespace):
             out_trade_no=out_trade_no,
             extra=extra,
         )
-        return await self._send(request, timeout=timeout)
+        return await self._send(request, timeout=timeout, intent=intent, shield=shield)
 
     async def query(
         self, out_trade_no: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
@@ -153,7 +157,13 @@ class Orders(Namespace):
         return await self._send(QueryOrder(out_trade_no=out_trade_no, extra=extra), timeout=timeout)
 
     async def close(
-        self, out_trade_no: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
+        self,
+        out_trade_no: str,
+        *,
+        extra: Mapping[str, Any] = NOTHING,
+        timeout: float | None = None,
+        intent: str | None = None,
+        shield: bool = False,
     ) -> OrderResponse:
         """Close an order that the customer cancelled, or that timed out (spec: Endpoints, rule 4).
 
@@ -161,6 +171,8 @@ class Orders(Namespace):
             out_trade_no: The merchant's own number of the order.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
+            intent: Your own name of what it is for; it travels with the call, and not on the wire.
+            shield: Let the call go on to its end where its caller is cancelled.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
@@ -169,4 +181,6 @@ class Orders(Namespace):
             OutcomeUnknownError: It may have been done.
             ServiceError: The service refused it, as for an order that is paid.
         """
-        return await self._send(CloseOrder(out_trade_no=out_trade_no, extra=extra), timeout=timeout)
+        return await self._send(
+            CloseOrder(out_trade_no=out_trade_no, extra=extra), timeout=timeout, intent=intent, shield=shield
+        )

@@ -63,6 +63,8 @@ class Payments(Namespace):
         description: str | Absent = ABSENT,
         extra: Mapping[str, Any] = NOTHING,
         timeout: float | None = None,
+        intent: str | None = None,
+        shield: bool = False,
     ) -> PaymentResponse:
         """Create a payment (spec: Endpoints, 1). Nothing names it, so it is never sent twice.
 
@@ -72,6 +74,8 @@ class Payments(Namespace):
             description: Free text.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
+            intent: Your own name of what it is for; it travels with the call, and not on the wire.
+            shield: Let the call go on to its end where its caller is cancelled.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
@@ -80,7 +84,7 @@ class Payments(Namespace):
             ServiceError: The service refused it.
         """
         request = CreatePayment(amount=amount, currency=currency, description=description, extra=extra)
-        return await self._send(request, timeout=timeout)
+        return await self._send(request, timeout=timeout, intent=intent, shield=shield)
 
     async def status(
         self, identifier: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None

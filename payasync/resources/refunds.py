@@ -72,6 +72,8 @@ class Refunds(Namespace):
         notify_url: str | Absent = ABSENT,
         extra: Mapping[str, Any] = NOTHING,
         timeout: float | None = None,
+        intent: str | None = None,
+        shield: bool = False,
     ) -> RefundResponse:
         """Refund a paid order, in whole or in part (spec: Endpoints, rule 5).
 
@@ -85,6 +87,8 @@ class Refunds(Namespace):
             notify_url: Receives the refund notification.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
+            intent: Your own name of what it is for; it travels with the call, and not on the wire.
+            shield: Let the call go on to its end where its caller is cancelled.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
@@ -103,7 +107,7 @@ class Refunds(Namespace):
             notify_url=notify_url,
             extra=extra,
         )
-        return await self._send(request, timeout=timeout)
+        return await self._send(request, timeout=timeout, intent=intent, shield=shield)
 
     async def status(
         self, identifier: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None

@@ -11,7 +11,9 @@ R = TypeVar("R", bound=Response)
 class SendRequest(Protocol):
     """`Session.send`, as the namespaces see it."""
 
-    async def __call__(self, request: Request[R], *, timeout: float | None = None) -> R:
+    async def __call__(
+        self, request: Request[R], *, timeout: float | None = None, intent: str | None = None, shield: bool = False
+    ) -> R:
         """Send a request, and return its answer."""
         ...
 

@@ -102,6 +102,8 @@ class Subscriptions(Namespace):
         customer: Mapping[str, Any],
         extra: Mapping[str, Any] = NOTHING,
         timeout: float | None = None,
+        intent: str | None = None,
+        shield: bool = False,
     ) -> SubscriptionResponse:
         """Start a recurring payment (spec: Endpoints, 8).
 
@@ -112,6 +114,8 @@ class Subscriptions(Namespace):
             customer: The customer's details, as a mapping of JSON values.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
+            intent: Your own name of what it is for; it travels with the call, and not on the wire.
+            shield: Let the call go on to its end where its caller is cancelled.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
@@ -123,7 +127,7 @@ class Subscriptions(Namespace):
         request = CreateSubscription(
             frequency=frequency, amount=amount, start_date=start_date, customer=customer, extra=extra
         )
-        return await self._send(request, timeout=timeout)
+        return await self._send(request, timeout=timeout, intent=intent, shield=shield)
 
     async def update(
         self,
@@ -135,6 +139,8 @@ class Subscriptions(Namespace):
         customer: Mapping[str, Any] | Absent = ABSENT,
         extra: Mapping[str, Any] = NOTHING,
         timeout: float | None = None,
+        intent: str | None = None,
+        shield: bool = False,
     ) -> SubscriptionResponse:
         """Change a subscription (spec: Endpoints, 9); what is left out stays as it is.
 
@@ -146,6 +152,8 @@ class Subscriptions(Namespace):
             customer: The customer's details, as a mapping of JSON values.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
+            intent: Your own name of what it is for; it travels with the call, and not on the wire.
+            shield: Let the call go on to its end where its caller is cancelled.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
@@ -162,10 +170,16 @@ class Subscriptions(Namespace):
             customer=customer,
             extra=extra,
         )
-        return await self._send(request, timeout=timeout)
+        return await self._send(request, timeout=timeout, intent=intent, shield=shield)
 
     async def cancel(
-        self, subscription_id: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
+        self,
+        subscription_id: str,
+        *,
+        extra: Mapping[str, Any] = NOTHING,
+        timeout: float | None = None,
+        intent: str | None = None,
+        shield: bool = False,
     ) -> SubscriptionResponse:
         """End a subscription (spec: Endpoints, 10).
 
@@ -173,6 +187,8 @@ class Subscriptions(Namespace):
             subscription_id: The service's number of the subscription.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
+            intent: Your own name of what it is for; it travels with the call, and not on the wire.
+            shield: Let the call go on to its end where its caller is cancelled.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
@@ -181,4 +197,9 @@ class Subscriptions(Namespace):
             OutcomeUnknownError: It may have been done.
             ServiceError: The service refused it.
         """
-        return await self._send(CancelSubscription(subscription_id=subscription_id, extra=extra), timeout=timeout)
+        return await self._send(
+            CancelSubscription(subscription_id=subscription_id, extra=extra),
+            timeout=timeout,
+            intent=intent,
+            shield=shield,
+        )

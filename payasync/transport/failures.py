@@ -31,21 +31,27 @@ _PHRASES: Final[tuple[tuple[type[BaseException], str], ...]] = (
 _PERMANENT: Final = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)
 
 
-def failure(error: BaseException, *, begun: bool) -> NotSentError | NoAnswerError:
+def failure(error: BaseException, address: str, *, begun: bool) -> NotSentError | NoAnswerError:
     """Return what a failed attempt ends as.
 
     Args:
         error: What aiohttp raised.
+        address: The base URL.
         begun: Whether the write had begun: only the writer can prove that nothing was sent.
     """
     timed_out = isinstance(error, TimeoutError)
     if begun:
         kind = NoAnswerTimeoutError if timed_out else NoAnswerError
         reason = phrase(error)
-        return kind(f"no usable answer: {reason}", reason=reason, sent=None)
+        return kind(f"no usable answer from {address}: {reason}", reason=reason, sent=None)
     reason = "no connection in time" if timed_out else phrase(error)
     unsent = NotSentTimeoutError if timed_out else NotSentError
-    return unsent(f"nothing was sent: {reason}", reason=reason, sent=False, permanent=isinstance(error, _PERMANENT))
+    return unsent(
+        f"nothing was sent to {address}: {reason}; repeating is harmless",
+        reason=reason,
+        sent=False,
+        permanent=isinstance(error, _PERMANENT),
+    )
 
 
 def phrase(error: BaseException) -> str:

@@ -26,9 +26,6 @@ ALWAYS: Final = {
 }
 """Identity: 194 kB of gzip can inflate to 200 MB."""
 
-_FOREIGN: Final = (aiohttp.ClientError, OSError, TimeoutError, ValueError, RuntimeError)
-"""All that aiohttp lets escape from a request."""
-
 
 class Transport:
     """Sends one attempt, and reads its answer.
@@ -70,15 +67,15 @@ class Transport:
         body = OneShotBody(outgoing.body, has_content=call.operation.has_body)
         try:
             with pool.deadlines.until(call.deadline) as deadline:
-                body.on_start = partial(_bound_read, deadline, call)
+                body.on_start = partial(_begin, deadline, call)
                 return await self._exchange(pool.reads if call.read else pool.writes, call, outgoing, body)
         except asyncio.CancelledError as cancelled:
             if not self.closed or running_task().cancelling():
                 raise cancelled.with_traceback(None)  # noqa: B904 - aiohttp's frames hold the headers
             # A pool that closes cancels those who wait for it; nobody cancelled this task.
-            ended: PayasyncError = failure(ConnectionAbortedError(), begun=body.begun)
-        except _FOREIGN as error:
-            ended = failure(error, begun=body.begun)
+            ended: PayasyncError = failure(ConnectionAbortedError(), self.base, begun=body.begun)
+        except Exception as error:  # noqa: BLE001 - of whatever class: its frames may hold the headers
+            ended = failure(error, self.base, begun=body.begun)
         if self.closed and not body.begun:
             ended = SessionClosedError("the session was closed: make another")
         raise ended
@@ -141,8 +138,9 @@ class Transport:
         await self._pools.aclose()
 
 
-def _bound_read(deadline: Deadline, call: Call) -> None:
+def _begin(deadline: Deadline, call: Call) -> None:
     """From the start of the write to the whole answer: `Timeouts.read`, within the call's deadline."""
+    call.progress.begun = True
     deadline.when = min(call.deadline, asyncio.get_running_loop().time() + call.timeouts.read)
 
 

@@ -34,7 +34,6 @@ class PoolSettings:
     """
 
     tls: ssl.SSLContext | None
-    trust_env: bool
     max_connections: int
     http: aiohttp.ClientSession | None = None
     """Used in place of our own, and never closed."""
@@ -42,6 +41,12 @@ class PoolSettings:
     def __attrs_post_init__(self) -> None:
         if self.http is not None and not isinstance(self.http, aiohttp.ClientSession):
             raise ConfigurationError(f"http must be an aiohttp.ClientSession, not {self.http!r}", field="http")
+        if self.http is not None and (self.http.auth or self.http.trust_env or "Authorization" in self.http.headers):
+            raise ConfigurationError(
+                "http must not authenticate by itself (auth, an Authorization header, or trust_env, which reads "
+                "netrc): which call carries which key is the profile's to say",
+                field="http",
+            )
 
 
 class Pool:
@@ -68,9 +73,7 @@ class Pool:
             socket_factory=self._socket,
             resolver=aiohttp.ThreadedResolver(),
         )
-        return aiohttp.ClientSession(
-            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=settings.trust_env
-        )
+        return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
     def _socket(self, address: Any) -> socket.socket:
         family, kind, protocol, *_ = address
@@ -96,8 +99,12 @@ class Pool:
         """Close, from within the pool's own loop."""
         await self._guard.aclose()
 
+    def close_soon(self) -> None:
+        """Close, in a task of the pool's own loop."""
+        self._closing_task = asyncio.ensure_future(self.aclose())
+
     def dispose(self) -> None:
-        """Close from outside, once the pool's loop is closed: only the raw sockets are left to close."""
+        """Close from outside, while the pool's loop does not run: only the raw sockets are left to close."""
         for each in tuple(self._sockets):
             each.close()
         for http in self._own:
@@ -130,6 +137,7 @@ class Pools:
     def __init__(self, settings: PoolSettings) -> None:
         self._settings = settings
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
+        self._home: asyncio.AbstractEventLoop | None = None
         _live.add(self)
 
     def current(self) -> Pool:
@@ -138,10 +146,17 @@ class Pools:
         pool = self._pools.get(loop)
         if pool is None or pool.closed:
             self._sweep()
-            if self._settings.http is not None and self._pools:
-                raise ConfigurationError("http belongs to one event loop, and this is another", field="http")
+            self._check_home(loop)
             pool = self._pools[loop] = Pool(self._settings)
         return pool
+
+    def _check_home(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Refuse a second loop, or a forked child's, to an injected session: its sockets are the first one's."""
+        if self._settings.http is None:
+            return
+        if self._home not in {None, loop}:
+            raise ConfigurationError("http belongs to one event loop, and this is another", field="http")
+        self._home = loop
 
     def _sweep(self) -> None:
         for loop, pool in tuple(self._pools.items()):
@@ -156,7 +171,7 @@ class Pools:
         pools, self._pools = self._pools, {}
         for loop, pool in pools.items():
             if loop is not here:
-                loop.call_soon_threadsafe(loop.create_task, pool.aclose())
+                _close_elsewhere(loop, pool)
         if here in pools:
             await pools[here].aclose()
 
@@ -166,6 +181,15 @@ class Pools:
         _inherited.append(pools)
         for pool in pools.values():
             pool.disown(nowhere)
+
+
+def _close_elsewhere(loop: asyncio.AbstractEventLoop, pool: Pool) -> None:
+    """Close a pool of another loop: in it, while it runs; one that stands still is disposed of."""
+    if loop.is_running():
+        with suppress(RuntimeError):  # it was closed meanwhile, and its pool with it
+            loop.call_soon_threadsafe(pool.close_soon)
+    else:
+        pool.dispose()
 
 
 _live: "weakref.WeakSet[Pools]" = weakref.WeakSet()

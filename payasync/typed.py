@@ -1,0 +1,111 @@
+"""Settings that check their own types, so that a wrong one is refused where it is written, and by its name."""
+
+from collections.abc import Callable, Iterable, Mapping
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, Union, get_args, get_origin
+
+from attrs import Attribute, validators
+
+from payasync.errors import ConfigurationError
+
+Fields = list["Attribute[Any]"]
+
+_PLAIN: Final[dict[Any, tuple[tuple[type, ...], str]]] = {
+    str: ((str,), "a text"),
+    int: ((int,), "an integer"),
+    float: ((int, float), "a number"),
+    bool: ((bool,), "true or false"),
+    NoneType: ((NoneType,), "nothing"),
+}
+
+
+def typed(section: str) -> Callable[[type, Fields], Fields]:
+    """Return what gives each field of an attrs class a check of its type; it runs before the field's own.
+
+    Args:
+        section: The name of the whole, which stands before the field's in errors, such as `answer`.
+
+    Raises:
+        ConfigurationError: By the class, where a value is of another type; it names the field.
+    """
+
+    def transform(_: type, fields: Fields) -> Fields:
+        return [each.evolve(validator=_both(_check(section), each.validator)) for each in fields]
+
+    return transform
+
+
+def listed(given: Iterable[Any]) -> tuple[Any, ...]:
+    """Return a list as a tuple; what is none stays for the check of its type, and a text is not a list of letters."""
+    return tuple(given) if isinstance(given, list | tuple | set | frozenset) else given  # type: ignore[return-value]
+
+
+def named(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table as a dict of its own; what is none stays for the check of its type."""
+    return dict(given) if isinstance(given, Mapping) else given
+
+
+def named_lists(given: Mapping[str, Iterable[Any]]) -> dict[str, tuple[Any, ...]]:
+    """Return a table of lists, its lists as tuples; what is none stays for the check of its type."""
+    return {name: listed(value) for name, value in given.items()} if isinstance(given, Mapping) else given
+
+
+def _both(first: Any, second: Any) -> Any:
+    return first if second is None else validators.and_(first, second)
+
+
+def _check(section: str) -> Callable[[object, "Attribute[Any]", object], None]:
+    def check(_: object, attribute: "Attribute[Any]", value: object) -> None:
+        if not fits(value, attribute.type):
+            name = f"{section}.{attribute.name}" if section else attribute.name
+            wanted = described(attribute.type)
+            raise ConfigurationError(f"{name} must be {wanted}, not {_shown(value)}", field=name)
+
+    return check
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # it holds an integer of more digits than Python writes
+        return f"this {type(value).__name__}"
+
+
+def fits(value: object, kind: Any) -> bool:
+    """Return whether a value is of a type; nothing is converted, and a boolean is no integer."""
+    if kind is Any:
+        return True
+    if kind in _PLAIN:
+        return type(value) in _PLAIN[kind][0] or (kind is str and isinstance(value, str))
+    if get_args(kind):
+        return _fits_made(value, get_origin(kind), get_args(kind))
+    if getattr(kind, "_is_protocol", False):
+        return all(callable(getattr(value, name, None)) for name in vars(kind) if not name.startswith("_"))
+    return isinstance(value, kind)
+
+
+def _fits_made(value: object, origin: object, inner: tuple[Any, ...]) -> bool:
+    """Return whether a value is of a type that is made of others."""
+    if origin is Literal:
+        return any(type(value) is type(one) and value == one for one in inner)
+    if origin in {Union, UnionType}:
+        return any(fits(value, one) for one in inner)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(fits(one, inner[0]) for one in value)
+    return isinstance(value, Mapping) and all(fits(k, inner[0]) and fits(v, inner[1]) for k, v in value.items())
+
+
+def described(kind: Any) -> str:
+    """Return what a type asks for, in words."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind in _PLAIN:
+        return _PLAIN[kind][1]
+    if origin is Literal:
+        return f"one of {', '.join(repr(one) for one in inner if one != '')}"
+    if origin in {Union, UnionType}:
+        return " or ".join(described(one) for one in inner if one is not NoneType and one != Literal[""])
+    if origin is tuple:
+        return f"a list, each of it {described(inner[0])}"
+    if origin is not None:
+        return f"a table of names, each with {described(inner[1])}"
+    return "anything" if kind is Any else f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
