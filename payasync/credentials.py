@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from attrs import field, fields, frozen
 
@@ -53,12 +53,17 @@ class Credentials:
         service_keys: Keys = (),
         notification_keys: Keys = (),
     ) -> None:
-        single = [Hidden(key) for key in (secret_key, public_key, signing_key)]
-        several = [Hidden(keys) for keys in (service_keys, notification_keys)]
+        given = {
+            "secret_key": Hidden(secret_key),
+            "public_key": Hidden(public_key),
+            "signing_key": Hidden(signing_key),
+            "service_keys": Hidden(service_keys),
+            "notification_keys": Hidden(notification_keys),
+        }
         # A traceback may show what is local, and any of the values may be refused.
         del secret_key, public_key, signing_key, service_keys, notification_keys
         _check_merchant_id(merchant_id)
-        self.__attrs_init__(merchant_id, *map(_secret_if_any, single), *map(_secrets, several))  # type: ignore[arg-type] # in this order
+        self.__attrs_init__(merchant_id, **{name: _taken(name, value) for name, value in given.items()})
 
     def __repr__(self) -> str:
         shown = (f"{each.name}={getattr(self, each.name, None)!r}" for each in fields(Credentials))
@@ -104,12 +109,20 @@ def _secret(given: Hidden) -> Secret:
     return given.value if isinstance(given.value, Secret) else Secret(given.value)
 
 
-def _secret_if_any(given: Hidden) -> Secret | None:
-    return None if given.value is None else _secret(given)
+def _taken(name: str, given: Hidden) -> Any:
+    """Return a key, or several, as `Secret`; an error says for which argument it is."""
+    try:
+        if name.endswith("_keys"):
+            return _secrets(given)
+        return None if given.value is None else _secret(given)
+    except ConfigurationError as error:
+        error.args = (f"credentials.{name}: {error.args[0]}",)
+        error.add(field=f"credentials.{name}")
+        raise
 
 
 def _secrets(given: Hidden) -> tuple[Secret, ...]:
-    alone = isinstance(given.value, str) or not isinstance(given.value, Iterable)
+    alone = isinstance(given.value, str) or not isinstance(given.value, list | tuple | set | frozenset)
     return tuple(map(_secret, [Hidden(each) for each in ((given.value,) if alone else given.value)]))
 
 
@@ -140,7 +153,7 @@ class Environment:
 
     def secret(self, name: str) -> Secret | None:
         """Return a setting that is a key; it raises as `optional` does."""
-        return _secret_if_any(Hidden(self.optional(name)))
+        return None if (hidden := Hidden(self.optional(name))).value is None else _secret(hidden)
 
     def secrets(self, name: str) -> tuple[Secret, ...]:
         """Return a setting that is several keys, each a PEM block or a text between commas and line ends."""

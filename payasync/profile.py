@@ -6,10 +6,11 @@ A live session has no answer of its own for an open point. A call that needs one
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from attrs import Factory, field, frozen
+from attrs import Factory, asdict, field, frozen
 
 from payasync.documents import flaw
 from payasync.errors import ConfigurationError, NotConfiguredError
@@ -18,12 +19,14 @@ from payasync.shapes import (
     ANYTHING,
     Accept,
     AnswerShape,
+    Code,
     HttpCodes,
     NotificationShape,
     Parameter,
     Recovery,
     ResultCodes,
     States,
+    among,
 )
 from payasync.signing import SignatureScheme
 from payasync.typed import listed, named, typed
@@ -137,6 +140,9 @@ class Profile:
             if found := flaw(constants):
                 raise ConfigurationError(f"constants.{operation} must be JSON, without {found}", field="constants")
         _not_reserved("fields", self.fields.values())
+        _check_codes(
+            {"answer.ok": self.answer.ok, **{f"codes.{name}": codes for name, codes in asdict(self.codes).items()}}
+        )
         for key in ("payment_status", "refund_status"):
             _check_parameter(key, getattr(self, key))
         for name, value in self.headers.items():
@@ -212,11 +218,22 @@ def _not_reserved(where: str, names: Iterable[str]) -> None:
         raise ConfigurationError(f"{where} must not set {', '.join(sorted(taken))}: payasync does", field=where)
 
 
+def _check_codes(lists: Mapping[str, tuple[Code, ...]]) -> None:
+    """Refuse a code that stands in two lists: which of the two it means decides whether money moved."""
+    for (one, codes), (other, others) in combinations(lists.items(), 2):
+        for code in codes:
+            if among(code, others):
+                raise ConfigurationError(f"{one} and {other} both hold {code!r}: it means one of them", field=other)
+
+
 def _check_parameter(key: str, parameter: Parameter | None) -> None:
     if parameter is not None:
         _not_reserved(key, [parameter.name])
-        if parameter.place == "header" and not is_header(parameter.name, "-"):
-            raise ConfigurationError(f"{key}: {parameter.name!r} is no name of a header", field=key)
+        usable = is_header(parameter.name, "-") and parameter.name.lower() not in OWN_HEADERS
+        if parameter.place == "header" and not usable:
+            raise ConfigurationError(
+                f"{key}: {parameter.name!r} is no header that an identifier can travel in", field=key
+            )
 
 
 def _known(key: str, given: Iterable[str], allowed: Iterable[str]) -> None:

@@ -119,8 +119,8 @@ class Response:
         path = getattr(self._shape, name)
         if not path:
             raise not_configured(f"answer.{name}", f"the path, inside the answer's data, of its {name}")
-        found: str | int | None = at(self.data, path, None)
-        return found
+        found = at(self.data, path, None)
+        return found if isinstance(found, str) or type(found) is int else None
 
 
 def payload(shape: AnswerShape, document: Any) -> Any:
@@ -173,7 +173,7 @@ class OrderResponse(Response):
             NotConfiguredError: The profile does not say where it stands; so with the next, too.
         """
         found = self._located("redirect_url")
-        return None if found is None else str(found)
+        return found if isinstance(found, str) else None
 
     @property
     def order_status(self) -> str | int | None:

@@ -201,6 +201,9 @@ class Session:
             PayasyncError: As for any other call.
         """
         operation = custom(method, path, read=read)
+        for name, flag in (("bearer", bearer), ("signed", signed), ("read", read)):
+            if not isinstance(flag, bool):
+                raise invalid(name, "True or False", flag, operation)
         call = self._codec.custom(operation, fields, bearer=bearer, signed=signed)
         return Response.of(call, await self._reply(call, timeout))
 

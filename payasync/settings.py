@@ -8,10 +8,18 @@ from attrs import Attribute, field, frozen
 from payasync.errors import ConfigurationError
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _seconds(instance: object, attribute: "Attribute[Any]", value: Any) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value <= sys.float_info.max:
+    if not _is_number(value) or not 0 < value <= sys.float_info.max:
         raise _wrong(instance, attribute, "a number of seconds above 0", value)
+
+
+def _wait(instance: object, attribute: "Attribute[Any]", value: Any) -> None:
+    if not _is_number(value) or not 0 <= value <= sys.float_info.max:
+        raise _wrong(instance, attribute, "a number of seconds, 0 or more", value)
 
 
 def _count(least: int) -> Any:
@@ -62,6 +70,6 @@ class RetryPolicy:
     """
 
     attempts: int = field(default=3, validator=_count(1))
-    base_delay: float = field(default=0.5, validator=_seconds)
-    max_delay: float = field(default=8.0, validator=_seconds)
+    base_delay: float = field(default=0.5, validator=_wait)
+    max_delay: float = field(default=8.0, validator=_wait)
     quota: int = field(default=500, validator=_count(0))

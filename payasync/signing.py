@@ -87,6 +87,8 @@ class SortedPairs:
             _refuse("key_param", 'must be given with algorithm "md5": without a key in the text anybody could sign')
         if self.key_param and self.algorithm and not self.symmetric:
             _refuse("key_param", f'must be empty with algorithm "{self.algorithm}": nobody else has the private key')
+        if "=" in self.separator:
+            _refuse("separator", "must not hold '=': the pairs could not be told apart")
         if "sign" not in self.exclude:
             _refuse("exclude", 'must hold "sign": a signature cannot sign itself')
         if shifting := IDENTIFIERS.intersection(self.allow_delimiters):

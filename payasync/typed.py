@@ -1,6 +1,6 @@
 """Settings that check their own types, so that a wrong one is refused where it is written, and by its name."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
@@ -9,6 +9,9 @@ from attrs import Attribute, validators
 from payasync.errors import ConfigurationError
 
 Fields = list["Attribute[Any]"]
+
+MOST_SHOWN: Final = 100
+"""Characters of a wrong value that an error shows."""
 
 _PLAIN: Final[dict[Any, tuple[tuple[type, ...], str]]] = {
     str: ((str,), "a text"),
@@ -36,8 +39,9 @@ def typed(section: str) -> Callable[[type, Fields], Fields]:
 
 
 def listed(given: Iterable[Any]) -> tuple[Any, ...]:
-    """Return a list as a tuple; what is none stays for the check of its type, and a text is not a list of letters."""
-    return tuple(given) if isinstance(given, list | tuple | set | frozenset) else given  # type: ignore[return-value]
+    """Return a list or a set as a tuple; what is none stays for the check of its type, as a text does."""
+    several = isinstance(given, Sequence | Set) and not isinstance(given, str | bytes | bytearray | memoryview)
+    return tuple(given) if several else given  # type: ignore[return-value] # the check refuses it
 
 
 def named(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,17 +62,31 @@ def _check(section: str) -> Callable[[object, "Attribute[Any]", object], None]:
     def check(_: object, attribute: "Attribute[Any]", value: object) -> None:
         if not fits(value, attribute.type):
             name = f"{section}.{attribute.name}" if section else attribute.name
-            wanted = described(attribute.type)
-            raise ConfigurationError(f"{name} must be {wanted}, not {_shown(value)}", field=name)
+            wrong = _wrong(value, attribute.type)
+            raise ConfigurationError(f"{name} must be {described(attribute.type)}, not {wrong}", field=name)
 
     return check
 
 
-def _shown(value: object) -> str:
+def _wrong(value: object, kind: Any) -> str:
+    """Return what is wrong; of a table only the entry that is, and nothing that a table of texts holds: secrets."""
+    if get_origin(kind) is not Mapping:
+        return shown(value)
+    name_kind, inner = get_args(kind)
+    hidden = inner is str or get_origin(inner) is Mapping
+    if not isinstance(value, Mapping):
+        return described(type(value)) if hidden else shown(value)
+    name, held = next((k, v) for k, v in value.items() if not (fits(k, name_kind) and fits(v, inner)))
+    return f"{shown(name)} with {described(type(held)) if hidden else shown(held)}"
+
+
+def shown(value: object) -> str:
+    """Return a value as it is written, as far as an error has room for it."""
     try:
-        return repr(value)
-    except ValueError:  # it holds an integer of more digits than Python writes
-        return f"this {type(value).__name__}"
+        text = repr(list(value) if type(value) is tuple else value)
+    except Exception:  # noqa: BLE001 - anybody's, or an integer of more digits than Python writes
+        return described(type(value))
+    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."
 
 
 def fits(value: object, kind: Any) -> bool:
@@ -80,14 +98,18 @@ def fits(value: object, kind: Any) -> bool:
     if get_args(kind):
         return _fits_made(value, get_origin(kind), get_args(kind))
     if getattr(kind, "_is_protocol", False):
-        return all(callable(getattr(value, name, None)) for name in vars(kind) if not name.startswith("_"))
+        return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in _methods(kind))
     return isinstance(value, kind)
+
+
+def _methods(protocol: type) -> list[str]:
+    return [name for name in vars(protocol) if not name.startswith("_")]
 
 
 def _fits_made(value: object, origin: object, inner: tuple[Any, ...]) -> bool:
     """Return whether a value is of a type that is made of others."""
     if origin is Literal:
-        return any(type(value) is type(one) and value == one for one in inner)
+        return any(fits(value, type(one)) and value == one for one in inner)
     if origin in {Union, UnionType}:
         return any(fits(value, one) for one in inner)
     if origin is tuple:
@@ -106,6 +128,10 @@ def described(kind: Any) -> str:
         return " or ".join(described(one) for one in inner if one is not NoneType and one != Literal[""])
     if origin is tuple:
         return f"a list, each of it {described(inner[0])}"
-    if origin is not None:
-        return f"a table of names, each with {described(inner[1])}"
-    return "anything" if kind is Any else f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
+    if origin is Mapping:
+        return "a table" if inner[1] is Any else f"a table of names, each with {described(inner[1])}"
+    return "anything" if kind is Any else _class(kind)
+
+
+def _class(kind: type) -> str:
+    return f"{'an' if kind.__name__[:1] in 'AEIOUaeiou' else 'a'} {kind.__name__}"

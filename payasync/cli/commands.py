@@ -18,16 +18,23 @@ def payasync() -> None:
     """Pay, refund and subscribe: the client of a payment service, and its sandbox."""
 
 
-@payasync.command()
+def _in_a_folder(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
+    if path is not None and not path.parent.is_dir():
+        raise click.BadParameter(f"there is no folder {str(path.parent)!r}: make it first")
+    return path
+
+
+@payasync.command(short_help="Run the whole story on a sandbox of its own.")
 @click.option(
     "--save",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    callback=_in_a_folder,
     help="Also save what is shown as an SVG picture.",
 )
 def demo(save: Path | None) -> None:
     """Run the whole story on a sandbox of its own: no keys, and no network beyond this machine.
 
-    The exit code is 1 where the sandbox's ledger disagrees with what the calls were told.
+    The exit code is 1 where the sandbox's ledger disagrees with what the calls were told, or a call failed.
     """
     screen = Screen(record=save is not None)
     try:

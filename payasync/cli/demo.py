@@ -82,6 +82,7 @@ async def create_payment(shop: Shop) -> None:
     payment = await shop.pay.payments.create(amount=1000, currency="USD", description="Invoice 42")
 
     agree("payments made", 1, shop.sandbox.ledger.payments() - before)
+    agree("state of the payment", "pending", payment.state)
     shop.screen.step("Create a payment", "payments.create", payment.state, "USD 10.00")
 
 
@@ -111,6 +112,8 @@ async def place_order(shop: Shop) -> None:
 async def hear_of_it(shop: Shop) -> None:
     """The notification, then endpoints 3 and 6."""
     await shop.sandbox.settle()
+    if shop.inbox.empty():
+        raise InvariantError("no notification of the payment came")
     heard = shop.inbox.get_nowait()
     state = shop.sandbox.ledger.order_state(shop.order)
 
@@ -146,10 +149,12 @@ async def subscribe(shop: Shop) -> None:
         frequency="monthly", amount=900, start_date=tomorrow, customer={"email": "a@example.com"}
     )
     number = str(made.subscription_id)
+    agree("the start of the subscription", "scheduled", made.state)
     agree("state of the subscription", shop.sandbox.ledger.subscription_state(number), made.state)
     shop.screen.step("Start a subscription", "subscriptions.create", made.state, "CAD 9.00 monthly")
 
     updated = await shop.pay.subscriptions.update(number, amount=1000)
+    agree("what the subscription bills", 1000, shop.sandbox.ledger.subscription_amount(number))
     shop.screen.step("Change its amount", "subscriptions.update", updated.state, "CAD 10.00 monthly")
 
     cancelled = await shop.pay.subscriptions.cancel(number)

@@ -6,11 +6,16 @@ from typing import Final
 
 from rich.console import Console
 from rich.panel import Panel
-from rich.table import Table
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 WIDTH: Final = 96
+
+STEP_WIDTH: Final = 80
+"""From here on a step has room for the name of its call."""
+
+_ASCII: Final = {"·": "|", "↳": ">", "✓": "+", "✗": "!"}
+"""One letter for one: the styles of a text stand at its columns."""
 
 _STATE_STYLES: Final = {
     "paid": "bold green",
@@ -77,49 +82,56 @@ class Screen:
 
     def opened(self, url: str) -> None:
         """Say what is about to happen, and where."""
-        self._console.print()
-        self._console.print(Text.assemble(("payasync demo", "bold"), "  a whole payment, on a sandbox of its own"))
-        self._console.print(Text(f"{url} · no keys, no network beyond this machine", "dim"))
-        self._console.print()
+        self._line()
+        self._line(("payasync demo", "bold"), "  a whole payment, on a sandbox of its own")
+        self._line((f"{url} · no keys, no network beyond this machine", "dim"))
+        self._line()
 
     def step(self, title: str, call: str, state: str | None, detail: str) -> None:
-        """Show that a step was done, and what came of it."""
+        """Show that a step was done, and what came of it; a narrow terminal does without the name of the call."""
         self._steps += 1
-        row = Table.grid(padding=(0, 2), expand=False)
-        for width in (2, 24, 20, 9):
-            row.add_column(width=width, no_wrap=True)
-        row.add_column(no_wrap=True)
         shown = state or "-"
-        row.add_row(
-            Text(str(self._steps), "dim", justify="right"),
-            Text(title),
-            Text(call, "blue"),
-            Text(shown, _STATE_STYLES.get(shown, "yellow")),
-            Text(detail, "dim"),
+        narrow = self._console.width < STEP_WIDTH
+        self._line(
+            (f"{self._steps:2}  ", "dim"),
+            f"{title:26}",
+            ("" if narrow else f"{call:22}", "blue"),
+            (f"{shown:11}", _STATE_STYLES.get(shown, "yellow")),
+            (detail, "dim"),
         )
-        self._console.print(row)
 
     def note(self, words: str, address: str) -> None:
         """Add a line below a step, that ends in an address."""
-        self._console.print(Text.assemble(" " * 4, (f"↳ {words} ", "dim"), (address, "cyan")), soft_wrap=True)
+        self._line((f"    ↳ {words} ", "dim"), (address, "cyan"))
 
     def closed(self, truth: Mapping[str, str], seconds: float) -> None:
         """Show what the ledger holds at the end."""
         facts = [*(f"{name} {value}" for name, value in truth.items()), f"{seconds * 1000:.0f} ms"]
-        words = Text.assemble(("✓ every answer agrees with the ledger", "bold green"), f"\n{' · '.join(facts)}")
-        self._console.print()
-        self._console.print(Panel(words, border_style="green", expand=False, padding=(0, 2)))
+        self._panel("✓ every answer agrees with the ledger", " · ".join(facts), "green")
 
     def broken(self, what: str) -> None:
         """Show what the ledger disagrees with."""
-        words = Text.assemble(("✗ an answer disagrees with the ledger", "bold red"), f"\n{what}")
-        self._console.print()
-        self._console.print(Panel(words, border_style="red", expand=False, padding=(0, 2)))
+        self._panel("✗ an answer disagrees with the ledger", what, "red")
 
     def failed(self, error: Exception) -> None:
         """Show the error that ended the story."""
-        self._console.print()
-        self._console.print(Text.assemble(("✗ ", "bold red"), (type(error).__name__, "bold"), f": {error}"))
+        self._line()
+        self._line(("✗ ", "bold red"), (type(error).__name__, "bold"), f": {error}")
+
+    def _panel(self, headline: str, text: str, colour: str) -> None:
+        words = self._text((headline, f"bold {colour}"), f"\n{text}")
+        self._line()
+        self._console.print(Panel(words, border_style=colour, expand=False, padding=(0, 2)))
+
+    def _line(self, *parts: str | tuple[str, str]) -> None:
+        self._console.print(self._text(*parts), soft_wrap=True)
+
+    def _text(self, *parts: str | tuple[str, str]) -> Text:
+        """Return a line in the letters that the terminal has."""
+        text = Text.assemble(*parts)
+        if self._console.options.ascii_only:
+            text.plain = "".join(_ASCII.get(letter, letter if letter.isascii() else "?") for letter in text.plain)
+        return text
 
     def save(self, path: Path, *, title: str) -> None:
         """Save what was shown as an SVG picture."""

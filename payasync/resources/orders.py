@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 from attrs import field, frozen
 
 from payasync.absent import ABSENT, Absent
-from payasync.codec import OPEN
 from payasync.operations import CLOSE_ORDER, PLACE_ORDER, QUERY_ORDER
 from payasync.requests import NOTHING, Request, a_text, a_url, a_word, an_amount, optional
 from payasync.resources.sending import Namespace
 from payasync.responses import OrderResponse
+from payasync.writers import OPEN
 
 
 @frozen(kw_only=True)

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 from attrs import field, frozen
 
 from payasync.absent import ABSENT, Absent
-from payasync.codec import OPEN
 from payasync.operations import CANCEL_SUBSCRIPTION, CREATE_SUBSCRIPTION, UPDATE_SUBSCRIPTION
 from payasync.requests import NOTHING, Request, a_date, a_word, an_amount, an_object, optional, taken
 from payasync.resources.sending import Namespace
 from payasync.responses import SubscriptionResponse
+from payasync.writers import OPEN
 
 _FREQUENCY = {OPEN: "frequency"}
 _AMOUNT = {OPEN: "subscription_amount"}

@@ -78,8 +78,8 @@ class Customer:
         return None if location in {None, form.action} else location
 
     def _page(self, order: Paying) -> URL:
-        given = order if isinstance(order, str) else order.redirect_url
-        if given is None:
+        given = order if isinstance(order, str) else getattr(order, "redirect_url", None)
+        if not isinstance(given, str):
             raise _unknown(order)
         address = given if "://" in given else self._page_url(given)
         if address is None or not address.startswith(f"{self._base}/"):

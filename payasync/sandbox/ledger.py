@@ -2,7 +2,7 @@
 
 from payasync.errors import InvalidArgumentError
 from payasync.sandbox.store import Store
-from payasync.sandbox.values import Answered, Attempt, Order
+from payasync.sandbox.values import Answered, Attempt, Order, Subscription
 
 
 class Ledger:
@@ -38,10 +38,15 @@ class Ledger:
         Raises:
             InvalidArgumentError: There is no such subscription.
         """
-        subscription = self._store.subscription(subscription_id)
-        if subscription is None:
-            raise _absent("subscription_id", subscription_id)
-        return subscription.state
+        return self._subscription(subscription_id).state
+
+    def subscription_amount(self, subscription_id: str) -> int:
+        """Return what a subscription bills each time.
+
+        Raises:
+            InvalidArgumentError: There is no such subscription.
+        """
+        return self._subscription(subscription_id).amount
 
     def orders(self) -> int:
         """Count the orders that endpoint 2 made, and those of `sandbox.given`."""
@@ -66,6 +71,12 @@ class Ledger:
     def deliveries(self) -> list[Attempt]:
         """Return the attempts to deliver notifications, oldest first."""
         return self._store.attempts()
+
+    def _subscription(self, subscription_id: str) -> Subscription:
+        subscription = self._store.subscription(subscription_id)
+        if subscription is None:
+            raise _absent("subscription_id", subscription_id)
+        return subscription
 
     def _order(self, out_trade_no: str) -> Order:
         order = self._store.order(out_trade_no)

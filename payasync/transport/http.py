@@ -10,8 +10,8 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from payasync.calls import Call, Reply
-from payasync.codec import Outgoing, encode
 from payasync.errors import PayasyncError, SessionClosedError
+from payasync.outgoing import Outgoing, encode
 from payasync.secret import Secret
 from payasync.transport.body import OneShotBody
 from payasync.transport.deadlines import Deadline, running_task

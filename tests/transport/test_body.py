@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 
 import aiohttp
@@ -69,7 +70,7 @@ async def test_a_body_that_did_not_begin_left_no_byte(scheme: str, turns: range)
     assert len(begun) < len(trials)
 
 
-async def cancelled_after(steps: int, request: Callable[[], aiohttp.client._RequestContextManager]) -> None:
+async def cancelled_after(steps: int, request: Callable[[], AbstractAsyncContextManager[aiohttp.ClientResponse]]) -> None:
     """Begin a request, and cancel it after so many turns of the loop."""
 
     async def whole() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import socket
 import ssl
 import subprocess
 import sys
@@ -54,6 +55,11 @@ def test_one_session_serves_loops_and_a_fork(scheme: str, tmp_path: Path) -> Non
     assert [1, 2, 3, 4, 5, 4, 4] == [request.connection for request in service.requests]
 
 
+def sockets_of(pay: Any) -> list[socket.socket]:
+    """Return the sockets of all pools of a session, where the tests must look inside."""
+    return [each for pool in pay._transport._pools._pools.values() for each in pool._sockets]
+
+
 def errors(output: str) -> str:
     """Return what was said on the way out, but for the debug mode's word of slow steps."""
     return "\n".join(line for line in output.splitlines() if not line.startswith("Executing "))
@@ -68,7 +74,7 @@ def test_a_dead_loop_leaves_no_socket_open(scheme: str) -> None:
         pay = session(service, client)
         loop = asyncio.new_event_loop()
         loop.run_until_complete(create(pay, 1))
-        sockets = [each for pool in pay._transport._pools._pools.values() for each in pool._sockets]
+        sockets = sockets_of(pay)
         loop.close()
         still_open = [each.fileno() >= 0 for each in sockets]
         asyncio.run(create(pay, 2))
@@ -86,7 +92,7 @@ def test_asyncio_run_closes_its_pool() -> None:
         pay = session(service)
         for amount in (1, 2, 3):
             asyncio.run(create(pay, amount))
-        sockets = [each for pool in pay._transport._pools._pools.values() for each in pool._sockets]
+        sockets = sockets_of(pay)
         gc.collect()
 
     assert [1, 2, 3] == amounts(service)
