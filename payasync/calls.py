@@ -100,6 +100,7 @@ class Reply:
         elapsed: Seconds that the call took; 0 until it has ended.
         attempts: Those that had begun when the call ended, queries of recovery included.
         recovered: It answers a query that was made after the first answer was lost.
+        verified: Whether its signature is the service's; `None` where it has none, or nobody looked.
     """
 
     status: int
@@ -108,6 +109,7 @@ class Reply:
     elapsed: float = 0.0
     attempts: int = 1
     recovered: bool = False
+    verified: bool | None = None
 
     @cached_property
     def document(self) -> Any:

@@ -2,22 +2,29 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-import cattrs
+from attrs import NOTHING, fields, has
 
 from payasync.errors import ConfigurationError
 from payasync.profile import Profile
 from payasync.shapes import Parameter
-from payasync.signing import SignatureScheme, SortedPairs
-from payasync.structuring import complaints, strict_converter
+from payasync.signing import SortedPairs
+from payasync.toml_lines import lines_of
+from payasync.typed import shown
 
 _LINE: Final = re.compile(r"at line (\d+)")
-_CONVERTER: Final = strict_converter(forbid_extra_keys=True)
-_CONVERTER.register_structure_hook(SignatureScheme | None, lambda value, _: _CONVERTER.structure(value, SortedPairs))
-_CONVERTER.register_structure_hook(Parameter | None, lambda value, _: _CONVERTER.structure(value, Parameter))
+_STATUS: Final = {"payment_status": "payment", "refund_status": "refund"}
+"""The arguments that TOML writes in another way: as the tables of `[status]`."""
+
+_PARTS: Final = {each.name: each.type for each in fields(Profile) if each.type and has(each.type)} | {
+    "signature": SortedPairs
+}
+_KEYS: Final = tuple(dict.fromkeys("status" if each.name in _STATUS else each.name for each in fields(Profile)))
 
 
 def read_file(path: str | Path) -> Profile:
@@ -28,57 +35,113 @@ def read_file(path: str | Path) -> Profile:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+    except (OSError, TypeError, ValueError) as error:
+        why = _unreadable(error)
     else:
         return read_text(text, where=str(path))
-    raise ConfigurationError(f"profile: cannot read {str(path)!r}: {why}", field="profile")
+    name = repr(str(path)) if isinstance(path, Path) else shown(path)
+    raise ConfigurationError(f"profile: cannot read {name}: {why}", field="profile")
+
+
+def _unreadable(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return str(error.strerror)
+    return "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else "it is no path"
 
 
 def read_text(text: str, where: str = "profile") -> Profile:
     """Read a profile from a TOML text.
 
+    Args:
+        text: The text.
+        where: The name of the file, which stands before the line in errors.
+
     Raises:
-        ConfigurationError: It is not TOML, or a key is unknown or of the wrong type.
+        ConfigurationError: It is not TOML, or a key is unknown or of the wrong type; it has the key, as
+            TOML writes it, and the line of the key, or of the table where it is missing.
     """
+    tables = _tables(text, where)
     try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return _profile(tables)
+    except ConfigurationError as error:
+        error.add(line=_nearest(error.field or "", lines_of(text)))
+        error.args = (f"{_place(where, error.line)}: {error}",)
+        raise
+
+
+def _tables(text: str, where: str) -> dict[str, Any]:
+    if not isinstance(text, str):
+        raise ConfigurationError(f"{where} must be a TOML text, not {shown(text)}", field="profile")
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # some numbers and nestings are too much for tomllib
         why = str(error)
-    else:
-        return _structured(_arguments(tables, where), where)
-    line = _LINE.search(why)
-    raise ConfigurationError(f"{where} is not TOML: {why}", field="profile", line=int(line[1]) if line else None)
+    line = int(found[1]) if (found := _LINE.search(why)) else None
+    raise ConfigurationError(f"{_place(where, line)}: not TOML: {why}", field="profile", line=line)
 
 
-def _arguments(tables: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the tables by the names of `Profile`'s arguments, which differ in one place: `[status.…]`."""
-    arguments = dict(tables)
-    status = arguments.pop("status", {})
-    for reserved in ("payment_status", "refund_status"):
-        if reserved in arguments:
-            raise ConfigurationError(
-                f"{where}: {reserved} is written [status.{reserved.removesuffix('_status')}]", field=reserved
-            )
-    if not isinstance(status, dict) or set(status) - {"payment", "refund"}:
-        raise ConfigurationError(f"{where}: status must hold [status.payment] and [status.refund] only", field="status")
-    return arguments | {f"{thing}_status": parameter for thing, parameter in status.items()}
+def _place(where: str, line: int | None) -> str:
+    return where if line is None else f"{where}, line {line}"
 
 
-def _structured(arguments: Mapping[str, Any], where: str) -> Profile:
+def _nearest(path: str, lines: Mapping[str, int]) -> int | None:
+    """Return the line of a key, or else of the table where it belongs."""
+    while path and path not in lines:
+        path = path.rpartition(".")[0]
+    return lines.get(path)
+
+
+def _profile(tables: Mapping[str, Any]) -> Profile:
+    for key in tables:
+        _check_key(key, key, _KEYS)
+    arguments = {key: _part(key, _PARTS[key], given) if key in _PARTS else given for key, given in tables.items()}
+    arguments |= _status(arguments.pop("status", {}))
+    with _written("payment_status", "status.payment"), _written("refund_status", "status.refund"):
+        return Profile(**arguments)
+
+
+def _status(given: object) -> dict[str, Parameter]:
+    tables = _table("status", given)
+    for key in tables:
+        _check_key(f"status.{key}", key, tuple(_STATUS.values()))
+    return {
+        argument: _part(f"status.{key}", Parameter, tables[key]) for argument, key in _STATUS.items() if key in tables
+    }
+
+
+def _part(path: str, kind: Any, given: object) -> Any:
+    """Return a part of a profile, from its table."""
+    known = {each.name: each for each in fields(kind)}
+    table = _table(path, given)
+    for key in table:
+        _check_key(f"{path}.{key}", key, tuple(known))
+    for name, each in known.items():
+        if each.default is NOTHING and name not in table:
+            raise ConfigurationError(f"{path}.{name} is missing", field=f"{path}.{name}")
+    with _written("status", path):  # how a `Parameter` calls itself, whichever it is
+        return kind(**table)
+
+
+def _table(path: str, given: object) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise ConfigurationError(f"{path} must be a table, not {shown(given)}", field=path)
+    return given
+
+
+def _check_key(path: str, key: str, allowed: tuple[str, ...]) -> None:
+    if key not in allowed:
+        close = [f"[status.{_STATUS[key]}]"] if path in _STATUS else get_close_matches(key, allowed, n=1)
+        meant = f"did you mean {close[0]}? " if close else ""
+        raise ConfigurationError(f"{path} is unknown: {meant}allowed are {', '.join(allowed)}", field=path)
+
+
+@contextmanager
+def _written(name: str, path: str) -> Generator[None, None, None]:
+    """Let errors say a key as TOML writes it."""
     try:
-        return _CONVERTER.structure(arguments, Profile)
-    except cattrs.BaseValidationError as error:
-        ours = _ours(error)
-        why = complaints(error, where)
-    if ours is not None:
-        raise ours
-    raise ConfigurationError(why, field="profile")
-
-
-def _ours(group: BaseException) -> ConfigurationError | None:
-    """Return the first error of ours that a part raised about itself."""
-    if isinstance(group, ConfigurationError):
-        return group
-    inner = group.exceptions if isinstance(group, BaseExceptionGroup) else ()
-    return next((found for each in inner if (found := _ours(each))), None)
+        yield
+    except ConfigurationError as error:
+        if error.field is not None and error.field.split(".")[0] == name:
+            error.add(field=path + error.field.removeprefix(name))
+            error.args = (str(error).replace(name, path, 1),)
+        raise

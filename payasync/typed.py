@@ -1,6 +1,7 @@
 """Settings that check their own types, so that a wrong one is refused where it is written, and by its name."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
@@ -20,6 +21,7 @@ _PLAIN: Final[dict[Any, tuple[tuple[type, ...], str]]] = {
     bool: ((bool,), "true or false"),
     NoneType: ((NoneType,), "nothing"),
 }
+_UNIONS: Final[tuple[Any, ...]] = (Union, UnionType)
 
 
 def typed(section: str) -> Callable[[type, Fields], Fields]:
@@ -40,7 +42,7 @@ def typed(section: str) -> Callable[[type, Fields], Fields]:
 
 def listed(given: Iterable[Any]) -> tuple[Any, ...]:
     """Return a list or a set as a tuple; what is none stays for the check of its type, as a text does."""
-    several = isinstance(given, Sequence | Set) and not isinstance(given, str | bytes | bytearray | memoryview)
+    several = isinstance(given, Sequence | AbstractSet) and not isinstance(given, str | bytes | bytearray | memoryview)
     return tuple(given) if several else given  # type: ignore[return-value] # the check refuses it
 
 
@@ -110,7 +112,7 @@ def _fits_made(value: object, origin: object, inner: tuple[Any, ...]) -> bool:
     """Return whether a value is of a type that is made of others."""
     if origin is Literal:
         return any(fits(value, type(one)) and value == one for one in inner)
-    if origin in {Union, UnionType}:
+    if origin in _UNIONS:
         return any(fits(value, one) for one in inner)
     if origin is tuple:
         return isinstance(value, tuple) and all(fits(one, inner[0]) for one in value)
@@ -124,14 +126,14 @@ def described(kind: Any) -> str:
         return _PLAIN[kind][1]
     if origin is Literal:
         return f"one of {', '.join(repr(one) for one in inner if one != '')}"
-    if origin in {Union, UnionType}:
+    if origin in _UNIONS:
         return " or ".join(described(one) for one in inner if one is not NoneType and one != Literal[""])
     if origin is tuple:
         return f"a list, each of it {described(inner[0])}"
     if origin is Mapping:
         return "a table" if inner[1] is Any else f"a table of names, each with {described(inner[1])}"
-    return "anything" if kind is Any else _class(kind)
+    return "anything" if kind is Any else _noun(kind)
 
 
-def _class(kind: type) -> str:
+def _noun(kind: type) -> str:
     return f"{'an' if kind.__name__[:1] in 'AEIOUaeiou' else 'a'} {kind.__name__}"

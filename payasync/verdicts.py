@@ -36,6 +36,7 @@ class Row(enum.Enum):
 
     SUCCESS = "success"
     UNRECOGNISED = "an answer that the profile does not recognise"
+    UNVERIFIED = "an answer that is not signed by the service"
     REDIRECT = "a redirect, which is never followed"
     NOT_EXECUTED = "refused before it was done"
     ABSENT = "not found"
@@ -54,7 +55,9 @@ def row(call: Call, reply: Reply) -> Row:
         return Row.BROKEN
     if 300 <= status < 400:
         return Row.REDIRECT
-    return _refused(call, reply) if status >= 400 else _succeeded(call.profile, reply)
+    found = _refused(call, reply) if status >= 400 else _succeeded(call.profile, reply)
+    unsigned = found is Row.SUCCESS and bool(call.profile.answer.signature) and not reply.verified
+    return Row.UNVERIFIED if unsigned or reply.verified is False else found
 
 
 def _succeeded(profile: Profile, reply: Reply) -> Row:

@@ -20,6 +20,7 @@ from payasync.middleware.observe import Teller, observe
 from payasync.middleware.quota import Quota
 from payasync.middleware.retry import retry
 from payasync.middleware.sign import sign
+from payasync.middleware.verify import verify
 from payasync.profile import Profile
 from payasync.requests import invalid
 from payasync.sandbox_profile import PROFILE as SANDBOX
@@ -72,6 +73,7 @@ class Setup:
         return chain(
             [
                 retry(self.retry, quota, tell),
+                *([verify(self.credentials)] if self.profile.answer.signature else []),
                 *map(held, self.middleware),
                 nonce,
                 sign(self.credentials.signing_key),
