@@ -42,6 +42,8 @@ class Flights:
     async def drain(self, grace: float) -> None:
         """Wait for the calls of this loop, but not for those that wait for us in turn."""
         here, me = asyncio.get_running_loop(), asyncio.current_task()
-        others = [flight for flight, task in self._flying.items() if flight.get_loop() is here and task is not me]
+        others = [
+            flight for flight, task in tuple(self._flying.items()) if flight.get_loop() is here and task is not me
+        ]
         if others and grace > 0:
             await asyncio.wait(others, timeout=grace)

@@ -168,10 +168,8 @@ class Session:
         if not isinstance(request, Request) or not hasattr(request, "operation"):
             raise invalid("request", "a request object, such as CreateRefund(...)", request)
         call = self._codec.call(request)
-        if intent is not None:
-            call = evolve(call, intent=word("intent", intent, request.operation))
-        reply = self._reply(call, timeout)
-        answer: R = request.answer.of(call, await (self._flights.shielded(reply) if shield else reply))  # type: ignore[assignment] # its own
+        reply = await self._reply(call, timeout, intent=intent, shield=shield)
+        answer: R = request.answer.of(call, reply)  # type: ignore[assignment] # its own
         return answer
 
     async def request(
@@ -184,6 +182,8 @@ class Session:
         signed: bool = False,
         read: bool = False,
         timeout: float | None = None,
+        intent: str | None = None,
+        shield: bool = False,
     ) -> Response:
         """Call an endpoint that the document does not show, through the same middleware.
 
@@ -196,6 +196,8 @@ class Session:
             read: Asking again changes nothing. Without it the call is a write that nothing names, and is never
                 sent twice.
             timeout: Seconds for this call, in place of `Timeouts.total`.
+            intent: Your own name of what a write is for; it travels with the call, and not on the wire.
+            shield: Let the call go on to its end where its caller is cancelled.
 
         Raises:
             PayasyncError: As for any other call.
@@ -205,9 +207,15 @@ class Session:
             if not isinstance(flag, bool):
                 raise invalid(name, "True or False", flag, operation)
         call = self._codec.custom(operation, fields, bearer=bearer, signed=signed)
-        return Response.of(call, await self._reply(call, timeout))
+        return Response.of(call, await self._reply(call, timeout, intent=intent, shield=shield))
 
-    async def _reply(self, call: Call, seconds: float | None) -> Reply:
+    async def _reply(self, call: Call, seconds: float | None, *, intent: str | None, shield: bool) -> Reply:
+        if intent is not None:
+            call = evolve(call, intent=word("intent", intent, call.operation))
+        reply = self._flown(call, seconds)
+        return await (self._flights.shielded(reply) if shield else reply)
+
+    async def _flown(self, call: Call, seconds: float | None) -> Reply:
         try:
             if self._closed or self._flights.closed:
                 raise SessionClosedError("the session is closed: make another")
@@ -228,10 +236,13 @@ class Session:
         Raises:
             ConfigurationError: A value of another type.
         """
-        timeouts = self._setup.timeouts if timeouts is None else timeouts
-        retry = self._setup.retry if retry is None else retry
-        quota = self._quota if retry.quota == self._setup.retry.quota else Quota(retry.quota)
-        return self._copy(evolve(self._setup, timeouts=timeouts, retry=retry), self._codec, quota)
+        setup = evolve(
+            self._setup,
+            timeouts=self._setup.timeouts if timeouts is None else timeouts,
+            retry=self._setup.retry if retry is None else retry,
+        )
+        same = setup.retry.quota == self._setup.retry.quota
+        return self._copy(setup, self._codec, self._quota if same else Quota(setup.retry.quota))
 
     def for_merchant(self, credentials: Credentials) -> Self:
         """Return a copy for another merchant, on the same connections; closing it does not close them.

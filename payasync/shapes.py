@@ -152,7 +152,7 @@ def _check_states(thing: str, table: Mapping[str, tuple[Code, ...]], allowed: tu
 
 def among(value: object, allowed: "tuple[Code, ...] | list[Code]") -> bool:
     """Return whether a value is one of the codes, by type and value: `0` is not `False`, nor `"0"`."""
-    return any(type(value) is type(code) and value == code for code in allowed)
+    return any(isinstance(code, type(value)) and value == code for code in allowed)
 
 
 @frozen(kw_only=True, field_transformer=typed("codes"))

@@ -1,9 +1,11 @@
 """Strict structuring with cattrs: a value must already be of the type that a class asks for."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
 from datetime import date, datetime
 from typing import Any, Final, get_args, get_origin
 
+from attrs import has
 from cattrs import Converter, transform_error
 from cattrs.cols import list_structure_factory
 from cattrs.strategies import configure_union_passthrough
@@ -54,6 +56,21 @@ def _listed(kind: Any, converter: Converter) -> Any:
     return hook
 
 
+def _is_class(kind: Any) -> bool:
+    return has(kind) or is_dataclass(get_origin(kind) or kind)
+
+
+def _made(kind: Any, converter: Converter) -> Any:
+    structure = converter.gen_structure_attrs_fromdict(kind)
+
+    def hook(value: object, _: object) -> Any:
+        if not isinstance(value, Mapping):  # cattrs would say what `[]` cannot do
+            raise TypeError(f"expected an object, got {type(value).__name__}")
+        return structure(value, kind)
+
+    return hook
+
+
 def _strict_converter() -> Converter:
     """Return a converter that never turns a value of one type into another."""
     converter = Converter()
@@ -63,6 +80,7 @@ def _strict_converter() -> Converter:
     converter.register_structure_hook(date, _dated(date))
     converter.register_structure_hook(datetime, _dated(datetime))
     converter.register_structure_hook_factory(_is_list, _listed)
+    converter.register_structure_hook_factory(_is_class, _made)
     configure_union_passthrough(str | int | float | None, converter)
     return converter
 

@@ -15,7 +15,7 @@ def lines_of(text: str) -> dict[str, int]:
     """Return the line on which each key first stands, by its dotted path; counted from 1.
 
     A table that only stands in the name of another, as `a` in `[a.b]`, is on that line, too. What
-    stands in a list's tables is on none.
+    stands in a list of inline tables is on none.
     """
     found: dict[str, int] = {}
     header = ""
@@ -31,7 +31,7 @@ def lines_of(text: str) -> dict[str, int]:
 def _statements(text: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """Yield of each statement the line on which it begins, that line itself, and what it says when read alone."""
     begun: list[str] = []
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         begun.append(line)
         tables = _read(begun)
         if tables is not None:

@@ -14,6 +14,7 @@ from payasync.documents import at
 from payasync.errors import (
     AuthenticationError,
     DuplicateError,
+    InvalidSignatureError,
     NoAnswerError,
     NotSentError,
     OutcomeUnknownError,
@@ -127,10 +128,11 @@ def _last_word_on_answer(call: Call, found: Row, reply: Reply) -> PayasyncError 
         return _refusal(call, found, reply)
     kind = NoAnswerError if call.read else OutcomeUnknownError
     hint = REPEAT if call.read else ASK
-    said = _said(call, reply)
-    return kind(
-        f"HTTP {reply.status}, {found.value}{said}; {hint}", sent=True, reason=found.value, **_facts(call, reply)
-    )
+    message = f"HTTP {reply.status}, {found.value}{_said(call, reply)}; {hint}"
+    if found is not Row.UNVERIFIED:
+        return kind(message, sent=True, reason=found.value, **_facts(call, reply))
+    forged = InvalidSignatureError(f"HTTP {reply.status}, {found.value}", sent=True, **_facts(call, reply))
+    return forged if call.read else kind(message, sent=True, reason=forged, **_facts(call, reply))
 
 
 def _was_refused(call: Call, found: Row) -> bool:

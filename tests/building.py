@@ -103,6 +103,49 @@ FULL: Final[Mapping[str, Request[Response]]] = {
 }
 """One request for each operation, with every argument that it takes."""
 
+WIRE: Final[Mapping[str, Mapping[str, Any]]] = {
+    "payments.create": {"amount": 1000, "currency": "USD", "description": "Invoice 42"},
+    "orders.place": {
+        "merchantId": "M1",
+        "totalAmt": 450,
+        "currency": "CAD",
+        "subject": "Coffee",
+        "body": "Large coffee",
+        "notifyUrl": "https://shop.example/notify/payment",
+        "sceneType": "JSAPI",
+        "backTo": "https://shop.example/thanks",
+        "outTradeNo": "T1",
+    },
+    "orders.query": {"merchantId": "M1", "outTradeNo": "T1"},
+    "orders.close": {"merchantId": "M1", "outTradeNo": "T1"},
+    "refunds.create": {
+        "merchantId": "M1",
+        "outTradeNo": "T1",
+        "outRefundNo": "R1",
+        "totalAmt": 450,
+        "refundAmt": 200,
+        "refundDesc": "cold",
+        "notifyUrl": "https://shop.example/notify/refund",
+    },
+    "payments.status": {"tradeNo": "T1"},
+    "refunds.status": {"refundNo": "R1"},
+    "subscriptions.create": {
+        "every": "monthly",
+        "price": 900,
+        "from": "31.01.2027",
+        "payer": {"email": "a@example.com"},
+    },
+    "subscriptions.update": {
+        "planNo": "S1",
+        "every": "weekly",
+        "price": 1000,
+        "from": "01.02.2027",
+        "payer": {"email": "b@example.com"},
+    },
+    "subscriptions.cancel": {"planNo": "S1"},
+}
+"""What the document shows (spec: Resources), with the profile's words for what it does not."""
+
 
 def codec(profile: Profile = PROFILE) -> Codec:
     """Return a codec for one merchant."""
@@ -195,12 +238,21 @@ class Heard:
 
 @frozen
 class Sent:
-    """A session's `send` that leads nowhere: it records the requests, and answers each with its own kind."""
+    """A session's `send` that leads nowhere: it records the requests, and answers each with its own kind.
+
+    Args:
+        requests: Each with its `timeout`.
+        options: Of each, its `intent` and `shield`.
+    """
 
     requests: list[tuple[Request[Response], float | None]] = field(factory=list)
+    options: list[tuple[str | None, bool]] = field(factory=list)
 
-    async def __call__(self, request: Request[R], *, timeout: float | None = None) -> R:
+    async def __call__(
+        self, request: Request[R], *, timeout: float | None = None, intent: str | None = None, shield: bool = False
+    ) -> R:
         """Take a request."""
         self.requests.append((request, timeout))
+        self.options.append((intent, shield))
         answer: R = request.answer.of(bare_call(request.operation), reply({}))  # type: ignore[assignment] # its own
         return answer

@@ -7,8 +7,16 @@ from yarl import URL
 from payasync.addresses import base_url, is_loopback, proxy_url, verifying
 from payasync.errors import ConfigurationError
 
-LOOPBACK: Final = ["localhost", "LOCALHOST", "api.localhost", "127.0.0.1", "127.9.8.7", "[::1]"]
-ELSEWHERE: Final = ["pay.example.com", "localhost.example.com", "127.0.0.1.example.com", "0.0.0.0", "10.0.0.1", "[::2]"]  # noqa: S104 - nothing listens
+LOOPBACK: Final = ["localhost", "LOCALHOST", "127.0.0.1", "127.9.8.7", "[::1]"]
+ELSEWHERE: Final = [
+    "pay.example.com",
+    "localhost.example.com",
+    "api.localhost",
+    "127.0.0.1.example.com",
+    "0.0.0.0",  # noqa: S104 - nothing listens
+    "10.0.0.1",
+    "[::2]",
+]
 
 
 @pytest.mark.parametrize(

@@ -277,7 +277,7 @@ async def test_failed_connections(ask: Ask) -> None:
         silent = Timeouts(connect=0.02)
         errors.append(await failure(closed, ask, retry=RetryPolicy(base_delay=0.001)))
         errors.append(await failure(untrusted, ask))
-        for url in (plain.url.replace("http:", "https:"), "http://no-such-host.localhost:1"):
+        for url in (plain.url.replace("http:", "https:"), "https://no-such-host.invalid:1"):
             async with Session(url, credentials=keys(), profile=GATE, retry=ONE_TRY, timeouts=silent) as pay:
                 with pytest.raises(PayasyncError) as caught:
                     await ask(pay)

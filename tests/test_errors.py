@@ -122,9 +122,34 @@ def test_sent_unless_told_otherwise(kind: type[PayasyncError]) -> None:
 
 @pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
 def test_message_is_what_it_says(kind: type[PayasyncError]) -> None:
-    """`str(error)` is the message alone, whatever facts there are; also without a message."""
-    assert "why" == str(kind("why", **facts_of(kind)))
+    """`str(error)` is the message, behind what the call was about; without these facts it is the message alone."""
+    assert "refunds.create R1: why (after 3 attempts)" == str(kind("why", **facts_of(kind)))
+    assert "why" == str(kind("why"))
     assert "" == str(kind())
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"operation": "orders.place"}, "orders.place: why"),
+        ({"reference": "T1"}, "T1: why"),
+        ({"operation": "orders.query", "reference": "T1", "attempts": 1}, "orders.query T1: why"),
+        ({"attempts": 1}, "why"),
+        ({"attempts": 2}, "why (after 2 attempts)"),
+    ],
+)
+def test_message_begins_with_what_it_is_about(facts: dict[str, Any], expected: str) -> None:
+    """A line in a log says which call it was and, where it was tried more than once, how often."""
+    assert expected == str(PayasyncError("why", **facts))
+
+
+def test_message_knows_what_was_learnt_later() -> None:
+    """What is added on the way up is in the message, too; the message itself stays as it was."""
+    error = NotSentError("refused")
+    error.add(operation="orders.query", reference="T1", attempts=3)
+
+    assert "orders.query T1: refused (after 3 attempts)" == str(error)
+    assert ("refused",) == error.args
 
 
 @pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)

@@ -216,7 +216,7 @@ def test_a_datetime_is_a_date(value: date) -> None:
         ({"a": float("nan")}, "without a number that is not finite"),
         ({"a": {"b": "\ud800"}}, "without a text with a lone surrogate"),
         ({"a": 10**5000}, "without an integer beyond 64 bits"),
-        ({"a": date(2027, 1, 1)}, "without a date"),
+        ({"a": date(2027, 1, 1)}, "without a value of type date"),
         (cyclic(), f"without nested deeper than {MAX_DEPTH}"),
         (deep(), f"without nested deeper than {MAX_DEPTH}"),
     ],

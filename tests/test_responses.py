@@ -147,10 +147,20 @@ def test_location_gives_what_the_service_sent(kind: type[Response], name: str, p
 
 @pytest.mark.parametrize(("kind", "name", "path"), LOCATIONS)
 def test_location_keeps_the_type(kind: type[Response], name: str, path: str) -> None:
-    """A number stays a number; only a URL is always a text."""
-    expected = "5" if name == "redirect_url" else 5
+    """A number stays a number; only a URL is nothing but a text."""
+    expected = None if name == "redirect_url" else 5
 
     assert expected == getattr(answer(kind, {"result": nested(path, 5)}), name)
+
+
+@pytest.mark.parametrize("value", [True, False, 1.5, ["a"], {"a": 1}], ids=repr)
+@pytest.mark.parametrize(("kind", "name", "path"), LOCATIONS)
+def test_what_is_neither_text_nor_integer_is_none(kind: type[Response], name: str, path: str, value: object) -> None:
+    """What the annotation promises is what comes: anything else is in `data`, and not here."""
+    given = answer(kind, {"result": nested(path, value)})
+
+    assert getattr(given, name) is None
+    assert value == given.get(path)
 
 
 @pytest.mark.parametrize(("kind", "name", "path"), LOCATIONS)

@@ -5,13 +5,8 @@ import pytest
 from payasync.errors import ConfigurationError
 from payasync.settings import RetryPolicy, Timeouts
 
-SECONDS: Final[list[tuple[type[Any], str]]] = [
-    (Timeouts, "total"),
-    (Timeouts, "connect"),
-    (Timeouts, "read"),
-    (RetryPolicy, "base_delay"),
-    (RetryPolicy, "max_delay"),
-]
+TIMES: Final[list[tuple[type[Any], str]]] = [(Timeouts, "total"), (Timeouts, "connect"), (Timeouts, "read")]
+DELAYS: Final[list[tuple[type[Any], str]]] = [(RetryPolicy, "base_delay"), (RetryPolicy, "max_delay")]
 
 
 def test_defaults_are_the_documented_ones() -> None:
@@ -20,8 +15,11 @@ def test_defaults_are_the_documented_ones() -> None:
     assert RetryPolicy(attempts=3, base_delay=0.5, max_delay=8.0, quota=500) == RetryPolicy()
 
 
-@pytest.mark.parametrize("value", [0, -1, 0.0, float("nan"), float("inf"), 10**400, True, "5", None])
-@pytest.mark.parametrize(("kind", "name"), SECONDS)
+NO_SECONDS: Final[list[object]] = [-1, -0.001, float("nan"), float("inf"), 10**400, True, False, "5", None]
+
+
+@pytest.mark.parametrize("value", [0, 0.0, *NO_SECONDS])
+@pytest.mark.parametrize(("kind", "name"), TIMES)
 def test_seconds_are_finite_numbers_above_0(kind: type[Any], name: str, value: object) -> None:
     """A time that is no time would wait for ever, or never: it is refused, and named."""
     with pytest.raises(ConfigurationError, match="a number of seconds above 0") as caught:
@@ -30,8 +28,25 @@ def test_seconds_are_finite_numbers_above_0(kind: type[Any], name: str, value: o
     assert f"{kind.__name__}.{name}" == caught.value.field
 
 
+@pytest.mark.parametrize("value", NO_SECONDS)
+@pytest.mark.parametrize(("kind", "name"), DELAYS)
+def test_delays_are_finite_numbers_of_0_or_more(kind: type[Any], name: str, value: object) -> None:
+    """A wait that is no time is refused, and named, as a time-out is."""
+    with pytest.raises(ConfigurationError, match="a number of seconds, 0 or more") as caught:
+        kind(**{name: value})
+
+    assert f"{kind.__name__}.{name}" == caught.value.field
+
+
+@pytest.mark.parametrize("value", [0, 0.0])
+@pytest.mark.parametrize(("kind", "name"), DELAYS)
+def test_a_delay_may_be_none(kind: type[Any], name: str, value: float) -> None:
+    """Who does not want to wait between attempts says 0."""
+    assert 0 == getattr(kind(**{name: value}), name)
+
+
 @pytest.mark.parametrize("value", [1, 0.001, 10**300])
-@pytest.mark.parametrize(("kind", "name"), SECONDS)
+@pytest.mark.parametrize(("kind", "name"), [*TIMES, *DELAYS])
 def test_seconds_may_be_whole_or_not(kind: type[Any], name: str, value: float) -> None:
     """An int and a float are both seconds."""
     assert value == getattr(kind(**{name: value}), name)

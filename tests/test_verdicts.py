@@ -279,7 +279,8 @@ def test_write_without_an_answer_is_unknown(name: str, lost: NoAnswerError) -> N
     assert type(error) is OutcomeUnknownError
     assert not isinstance(error, TimeoutError)
     assert ("cut", None) == (error.reason, error.sent)
-    assert "(cut): it may have been done" in str(error)
+    assert lost.args[0] in str(error)
+    assert str(error).endswith("it may have been done: ask for its state, do not repeat it")
 
 
 @pytest.mark.parametrize("lost", LOST)
@@ -308,16 +309,19 @@ def test_refusal_tells_what_the_service_said() -> None:
     assert ("refunds.create", "R1", 2, None) == (error.operation, error.reference, error.attempts, error.retry_after)
     assert {"code": "PARAM", "msg": "no such currency"} == error.response.document
     assert Row.NOT_EXECUTED.value == error.reason
-    assert "refunds.create got HTTP 418, refused before it was done (PARAM: no such currency)" == str(error)
+    assert (
+        "refunds.create R1: HTTP 418, refused before it was done (code 'PARAM': no such currency) (after 2 attempts)"
+        == str(error)
+    )
 
 
 @pytest.mark.parametrize(
     ("answer", "code_", "message", "shown"),
     [
-        (code(7), 7, None, "(7)"),
-        (code(7, msg=5), 7, "5", "(7: 5)"),
-        (code("PARAM", msg=None), "PARAM", None, "(PARAM)"),
-        (code("PARAM", msg=["x"]), "PARAM", None, "(PARAM)"),
+        (code(7), 7, None, "(code 7)"),
+        (code(7, msg=5), 7, "5", "(code 7: 5)"),
+        (code("PARAM", msg=None), "PARAM", None, "(code 'PARAM')"),
+        (code("PARAM", msg=["x"]), "PARAM", None, "(code 'PARAM')"),
         (reply({"msg": "PARAM"}, 400), None, "PARAM", "(PARAM)"),
         (reply(None, 400), None, None, "done"),
     ],

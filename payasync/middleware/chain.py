@@ -4,12 +4,15 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Iterable
 from functools import reduce
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from payasync.calls import Call, Layer, Reply, Send
 from payasync.errors import ConfigurationError, NoAnswerError, NoAnswerTimeoutError, NotSentTimeoutError
 
 T = TypeVar("T")
+
+GRACE: Final = 0.1
+"""Seconds that a user's layer has beyond the deadline, so that what it waits for, such as the transport, ends first."""
 
 
 def chain(layers: Iterable[Layer], send: Send) -> Send:
@@ -37,7 +40,7 @@ def held(layer: Layer) -> Layer:
                 f"middleware {name} must be an `async def layer(call, send)`; it returned {passed!r}",
                 field="middleware",
             )
-        reply = await in_time(call, passed, f"middleware {name}")
+        reply = await in_time(call, passed, f"middleware {name}", grace=GRACE)
         if not isinstance(reply, Reply):
             reason = f"middleware {name} must return what send returns, not {reply!r}"
             raise NoAnswerError(reason, reason=reason)
@@ -46,14 +49,14 @@ def held(layer: Layer) -> Layer:
     return checked
 
 
-async def in_time(call: Call, work: Awaitable[T], whose: str) -> T:
-    """Await what is not ours within the call's deadline.
+async def in_time(call: Call, work: Awaitable[T], whose: str, *, grace: float = 0) -> T:
+    """Await what is not ours within the call's deadline, or so many seconds later.
 
     Raises:
         NoAnswerTimeoutError: The time was over after something may have left this machine.
         NotSentTimeoutError: The time was over before.
     """
-    timer = asyncio.timeout_at(call.deadline)
+    timer = asyncio.timeout_at(call.deadline + grace)
     try:
         async with timer:
             return await work

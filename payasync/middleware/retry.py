@@ -64,7 +64,7 @@ async def _attempt(call: Call, send: Send, tell: Teller) -> Reply | PayasyncErro
     try:
         return await send(call)
     except PayasyncError as error:
-        return error
+        return _lost(error) if error.sent is False and _in_doubt(call) else error
     except asyncio.CancelledError:
         if _in_doubt(call):
             tell(_unknown(call, "cancelled after it was sent"))
@@ -72,10 +72,15 @@ async def _attempt(call: Call, send: Send, tell: Teller) -> Reply | PayasyncErro
     except Exception as error:
         if not _in_doubt(call):
             raise
-        reason = f"middleware raised {type(error).__name__}"
-        lost = NoAnswerError(f"{reason} after it was sent", reason=reason)
-        lost.__cause__ = error
-        return lost
+        return _lost(error)
+
+
+def _lost(error: Exception) -> NoAnswerError:
+    """Return what an error means that says nothing of a request, or denies it, where that may have left."""
+    reason = f"middleware raised {type(error).__name__}"
+    lost = NoAnswerError(f"{reason} after it was sent", reason=reason)
+    lost.__cause__ = error
+    return lost
 
 
 def _in_doubt(call: Call) -> bool:
@@ -124,4 +129,4 @@ def _unknown(call: Call, reason: str) -> Unknown:
 
 
 def _reason(outcome: Reply | PayasyncError) -> str:
-    return str(outcome.reason or outcome) if isinstance(outcome, PayasyncError) else f"HTTP {outcome.status}"
+    return str(outcome.reason or outcome.args[0]) if isinstance(outcome, PayasyncError) else f"HTTP {outcome.status}"

@@ -1,7 +1,18 @@
-from payasync.calls import Call, Layer, Reply, Send
-from payasync.middleware.chain import chain
-from payasync.operations import CREATE_PAYMENT
+import asyncio
+import inspect
+from collections.abc import Awaitable
+from typing import Any, Final
+
+import pytest
+
+from payasync.calls import Call, Layer, Progress, Reply, Send
+from payasync.errors import ConfigurationError, NoAnswerError, NoAnswerTimeoutError, NotSentTimeoutError, PayasyncError
+from payasync.middleware.chain import GRACE, chain, held, in_time
+from payasync.operations import CREATE_PAYMENT, QUERY_ORDER
 from tests.building import bare_call, reply, way
+
+PATIENCE: Final = 30.0
+"""Seconds after which what should have ended will not."""
 
 
 def marking(name: str, seen: list[str]) -> Layer:
@@ -51,3 +62,131 @@ async def test_no_layer_is_the_way_itself() -> None:
 
     assert end.send == chain(iter(()), end.send)
     assert {"n": 1} == (await chain([], end.send)(bare_call(CREATE_PAYMENT))).document
+
+
+def on_time(*, begun: bool = False, late: float = 0.0) -> Call:
+    """Return a call whose deadline is so many seconds before now, and of which something may have left."""
+    progress = Progress()
+    progress.begun = begun
+    return bare_call(CREATE_PAYMENT, deadline=asyncio.get_running_loop().time() - late, progress=progress)
+
+
+async def test_a_layer_that_keeps_its_promise_is_left_alone() -> None:
+    """A layer that returns what `send` returned is seen by nobody."""
+    end = way(reply({"n": 1}))
+    answer = await held(marking("a", []))(bare_call(CREATE_PAYMENT), end.send)
+
+    assert {"n": 1} == answer.document
+    assert {"a": True} == end.calls[0].fields
+
+
+async def test_a_layer_may_pass_on_what_can_be_awaited() -> None:
+    """A plain function that returns `send(call)` itself is as good, and costs no frame."""
+
+    def plain(call: Call, send: Send) -> Awaitable[Reply]:
+        return send(call)
+
+    assert {"n": 1} == (await held(plain)(bare_call(CREATE_PAYMENT), way(reply({"n": 1})).send)).document
+
+
+@pytest.mark.parametrize("returned", [None, {}, "reply"], ids=repr)
+async def test_a_layer_that_cannot_be_awaited(returned: Any) -> None:
+    """A layer that is no `async def` is a mistake in the program: it is named, and nothing is sent."""
+
+    def forgetful(call: Call, send: Send) -> Any:  # noqa: ARG001 - the shape of a layer
+        return returned
+
+    end = way()
+    with pytest.raises(ConfigurationError, match="forgetful must be an `async def layer") as caught:
+        await held(forgetful)(bare_call(CREATE_PAYMENT), end.send)
+
+    assert "middleware" == caught.value.field
+    assert [] == end.calls
+
+
+@pytest.mark.parametrize("returned", [None, {}, b"{}"], ids=repr)
+async def test_a_layer_that_keeps_the_reply(returned: Any) -> None:
+    """A layer that forgets `return` leaves nobody knowing what became of the call: that is what it ends as."""
+
+    async def forgetful(call: Call, send: Send) -> Any:
+        await send(call)
+        return returned
+
+    end = way()
+    with pytest.raises(NoAnswerError, match="forgetful must return what send returns") as caught:
+        await held(forgetful)(bare_call(CREATE_PAYMENT), end.send)
+
+    assert caught.value.sent is None
+    assert isinstance(caught.value.reason, str)
+    assert 1 == len(end.calls)
+
+
+async def test_an_object_may_be_a_layer() -> None:
+    """What can be called is named by its class where it has no name of its own."""
+
+    class Forgetful:
+        async def __call__(self, call: Call, send: Send) -> Any:
+            """Keep the reply."""
+            await send(call)
+
+    with pytest.raises(NoAnswerError, match=r"middleware .*Forgetful must return"):
+        await held(Forgetful())(bare_call(QUERY_ORDER), way().send)
+
+
+@pytest.mark.parametrize(("begun", "kind"), [(False, NotSentTimeoutError), (True, NoAnswerTimeoutError)])
+async def test_a_layer_that_hangs(kind: type[PayasyncError], *, begun: bool) -> None:
+    """A layer is bounded by the call's time; whether anything was sent by then decides what is said."""
+
+    async def hanging(call: Call, send: Send) -> Reply:
+        await asyncio.Event().wait()
+        return await send(call)
+
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(kind, match="hanging took longer than the call had") as caught:
+            await held(hanging)(on_time(begun=begun), way().send)
+
+    assert "out of time" == caught.value.reason
+
+
+async def test_what_a_layer_waits_for_ends_first() -> None:
+    """The transport's own word about the deadline is the better one: a layer has a little more time."""
+
+    async def patient(call: Call, send: Send) -> Reply:
+        return await send(call)
+
+    async def silent(call: Call) -> Reply:
+        return await in_time(call, asyncio.Event().wait(), "the service")  # type: ignore[arg-type] # it never ends
+
+    with pytest.raises(NotSentTimeoutError, match="the service took longer"):
+        await held(patient)(on_time(late=GRACE / 2), silent)
+
+
+async def test_a_time_out_of_its_own_is_not_the_calls() -> None:
+    """What raises `TimeoutError` by itself did not use up the call's time: it passes as it is."""
+
+    async def hasty() -> None:
+        raise TimeoutError("mine")
+
+    with pytest.raises(TimeoutError, match="mine") as caught:
+        await in_time(bare_call(CREATE_PAYMENT), hasty(), "it")
+
+    assert TimeoutError is type(caught.value)
+
+
+async def test_a_caller_who_cancels_is_not_late() -> None:
+    """A cancellation is nobody's time-out."""
+    work = asyncio.create_task(in_time(bare_call(CREATE_PAYMENT), asyncio.Event().wait(), "it"))
+    await asyncio.sleep(0)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+
+    assert work.cancelled()
+
+
+def test_the_chain_of_a_session_can_be_inspected() -> None:
+    """A layer that is held is a layer still: an `async def` of a call and the rest of the way."""
+    layer = held(marking("a", []))
+
+    assert inspect.iscoroutinefunction(layer)
+    assert ["call", "send"] == list(inspect.signature(layer).parameters)

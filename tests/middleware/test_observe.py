@@ -1,10 +1,11 @@
 import asyncio
 import logging
+from typing import Final
 
 import pytest
 
 from payasync.errors import NoAnswerError
-from payasync.events import Attempted, Event
+from payasync.events import Attempted, Event, Retrying, Unknown
 from payasync.middleware.observe import Teller, observe
 from payasync.operations import CREATE_REFUND
 from payasync.secret import Secret
@@ -103,3 +104,31 @@ def test_on_event_may_stop_the_program() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         Teller(stopping)(Attempted(operation="orders.place", reference=None, attempt=1, elapsed=0.0))
+
+
+EVENTS: Final[dict[int, Event]] = {
+    logging.DEBUG: Attempted(operation="orders.place", reference="T1", attempt=1, elapsed=0.0),
+    logging.INFO: Retrying(operation="orders.place", reference="T1", attempt=2, delay=0.5, reason="refused"),
+    logging.WARNING: Unknown(operation="orders.place", reference="T1", reason="cut"),
+}
+
+
+@pytest.mark.parametrize("level", EVENTS, ids=logging.getLevelName)
+def test_level_says_who_must_look(level: int, caplog: pytest.LogCaptureFixture) -> None:
+    """An attempt is for who debugs, a retry for who watches, and an unknown outcome for who is on duty."""
+    with caplog.at_level(logging.DEBUG, "payasync"):
+        Teller()(EVENTS[level])
+    (record,) = caplog.records
+
+    assert level == record.levelno
+    assert str(EVENTS[level]) == record.getMessage()
+
+
+@pytest.mark.parametrize(("level", "expected"), [(logging.DEBUG, True), (logging.INFO, False)])
+def test_attempts_are_told_where_somebody_listens(
+    level: int, caplog: pytest.LogCaptureFixture, *, expected: bool
+) -> None:
+    """Without `on_event`, who does not debug is not told of attempts; of retries and doubt everybody is."""
+    with caplog.at_level(level, "payasync"):
+        assert expected == Teller().heard
+        assert Teller(print).heard

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from payasync.calls import Call, Layer, Reply, Send
 from payasync.errors import (
     ConfigurationError,
+    InvalidArgumentError,
+    InvalidSignatureError,
     NoAnswerError,
     NoAnswerTimeoutError,
     NotSentError,
@@ -24,7 +26,7 @@ from payasync.middleware.nonce import nonce
 from payasync.middleware.observe import Teller
 from payasync.middleware.quota import Quota
 from payasync.middleware.retry import Pace, retry
-from payasync.operations import CREATE_REFUND, OPERATIONS, QUERY_ORDER, Operation
+from payasync.operations import CREATE_REFUND, OPERATIONS, QUERY_ORDER, Kind, Operation
 from payasync.settings import RetryPolicy, Timeouts
 from tests.building import Heard, Hours, Way, bare_call, reply, way
 
@@ -368,3 +370,103 @@ async def test_call_is_not_changed_by_its_retries() -> None:
     await layer()(call, way(unsent(), reply({})).send)
 
     assert refund() == call
+
+
+def sent(end: Way) -> Send:
+    """Return a way that marks the start of what it sends, as the transport does."""
+
+    async def send(call: Call) -> Reply:
+        call.progress.begun = True
+        return await end.send(call)
+
+    return send
+
+
+WRITES: Final = [operation for operation in OPERATIONS if operation.kind is not Kind.READ]
+READS: Final = [operation for operation in OPERATIONS if operation.kind is Kind.READ]
+
+
+@pytest.mark.parametrize("operation", WRITES, ids=lambda operation: operation.name)
+async def test_write_that_is_cancelled_after_it_was_sent(operation: Operation) -> None:
+    """Cancelling a write does not take it back: somebody must learn that it may have been done."""
+    heard = Heard()
+    with pytest.raises(asyncio.CancelledError):
+        await layer(heard=heard)(bare_call(operation, reference="X1"), sent(way(asyncio.CancelledError())))
+
+    assert [Unknown(operation=operation.name, reference="X1", reason="cancelled after it was sent")] == heard.events
+
+
+@pytest.mark.parametrize("operation", READS, ids=lambda operation: operation.name)
+async def test_read_that_is_cancelled(operation: Operation) -> None:
+    """Nothing is in doubt after a read, whenever it ends."""
+    heard = Heard()
+    with pytest.raises(asyncio.CancelledError):
+        await layer(heard=heard)(bare_call(operation), sent(way(asyncio.CancelledError())))
+
+    assert [] == heard.events
+
+
+@pytest.mark.parametrize("foreign", [ZeroDivisionError("mine"), TimeoutError(), ConnectionResetError()], ids=repr)
+@pytest.mark.parametrize("operation", WRITES, ids=lambda operation: operation.name)
+async def test_foreign_error_after_a_write_was_sent(operation: Operation, foreign: Exception) -> None:
+    """An error of a user's own layer hides no doubt: what retries on it would pay twice."""
+    heard, end = Heard(), way(foreign)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await layer(heard=heard)(bare_call(operation, reference="X1"), sent(end))
+    reason = f"middleware raised {type(foreign).__name__}"
+
+    assert foreign is caught.value.__cause__
+    assert not isinstance(caught.value, OSError)
+    assert (operation.name, "X1", 1, None, reason) == (
+        caught.value.operation,
+        caught.value.reference,
+        caught.value.attempts,
+        caught.value.sent,
+        caught.value.reason,
+    )
+    assert "mine" not in str(caught.value)
+    assert [Unknown(operation=operation.name, reference="X1", reason=reason)] == heard.events
+    assert 1 == len(end.calls)
+
+
+@pytest.mark.parametrize("foreign", [ZeroDivisionError("mine"), TimeoutError()], ids=repr)
+async def test_foreign_error_after_a_read_was_sent(foreign: Exception) -> None:
+    """A read may be repeated: what a user's own layer raises is the user's."""
+    heard, end = Heard(), way(foreign)
+    with pytest.raises(type(foreign)) as caught:
+        await layer(heard=heard)(bare_call(QUERY_ORDER), sent(end))
+
+    assert foreign is caught.value
+    assert (1, []) == (len(end.calls), heard.events)
+
+
+@pytest.mark.parametrize(
+    "denial",
+    [unsent(), NotSentTimeoutError("late"), InvalidArgumentError("the answer does not fit"), ConfigurationError("no")],
+    ids=repr,
+)
+async def test_what_denies_a_write_that_was_sent(denial: PayasyncError) -> None:
+    """Doubt stays, whatever comes after it: a layer that sent twice, or read the answer, cannot say "not sent"."""
+    end = way(denial)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await layer()(refund(), sent(end))
+
+    assert denial is caught.value.__cause__
+    assert (1, None) == (len(end.calls), caught.value.sent)
+
+
+@pytest.mark.parametrize("end", [ServiceError("refused"), InvalidSignatureError("forged"), OutcomeUnknownError("?")])
+async def test_what_knows_of_the_sending_is_its_own_word(end: PayasyncError) -> None:
+    """An error of ours that does not deny that something was sent goes on as it is."""
+    with pytest.raises(type(end)) as caught:
+        await layer()(refund(), sent(way(end)))
+
+    assert end is caught.value
+
+
+async def test_read_that_is_denied_may_be_repeated() -> None:
+    """Asking again changes nothing, whatever was sent before."""
+    end = way(unsent(), reply({}))
+    answer = await layer()(bare_call(QUERY_ORDER), sent(end))
+
+    assert 2 == answer.attempts

@@ -26,7 +26,7 @@ from payasync.sandbox.dialect import Dialect
 from payasync.sandbox.values import Event, Order, RefusedError, Subscription
 from tests.sandbox.foreign import Answer, Foreign, Receiver
 
-ORDER_STATES: Final = {"pending": (0,), "paid": ("TRADE_SUCCESS", "TRADE_FINISHED"), "closed": (False,)}
+ORDER_STATES: Final = {"pending": (0,), "paid": ("TRADE_SUCCESS", "TRADE_FINISHED"), "closed": (9,)}
 OTHER: Final = Profile(
     signed=[operation.name for operation in OPERATIONS],
     bearer=[],

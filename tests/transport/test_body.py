@@ -70,7 +70,9 @@ async def test_a_body_that_did_not_begin_left_no_byte(scheme: str, turns: range)
     assert len(begun) < len(trials)
 
 
-async def cancelled_after(steps: int, request: Callable[[], AbstractAsyncContextManager[aiohttp.ClientResponse]]) -> None:
+async def cancelled_after(
+    steps: int, request: Callable[[], AbstractAsyncContextManager[aiohttp.ClientResponse]]
+) -> None:
     """Begin a request, and cancel it after so many turns of the loop."""
 
     async def whole() -> None:

@@ -10,6 +10,7 @@ from aiohttp.client_reqrep import ConnectionKey
 from payasync import NoAnswerError, NoAnswerTimeoutError, NotSentError, NotSentTimeoutError
 from payasync.transport.failures import AnswerTooLargeError, failure, phrase
 
+ADDRESS = "https://pay.example"
 KEY = ConnectionKey("pay.example", 443, is_ssl=True, ssl=True, proxy=None, proxy_auth=None, proxy_headers_hash=None)
 UNTRUSTED = aiohttp.ClientConnectorCertificateError(KEY, ssl.SSLCertVerificationError("self-signed"))
 
@@ -28,14 +29,14 @@ def test_only_a_body_that_had_not_begun_proves_that_nothing_was_sent(
     error: Exception, unsent: type[Exception], unanswered: type[Exception]
 ) -> None:
     """Whether the write had begun decides between "not sent" and "no answer", never the class of the error."""
-    assert unsent is type(failure(error, begun=False))
-    assert unanswered is type(failure(error, begun=True))
+    assert unsent is type(failure(error, ADDRESS, begun=False))
+    assert unanswered is type(failure(error, ADDRESS, begun=True))
 
 
 @pytest.mark.parametrize("error", [UNTRUSTED, ssl.SSLCertVerificationError("expired")])
 def test_a_bad_certificate_is_permanent(error: Exception) -> None:
     """A certificate that cannot be trusted is not tried again."""
-    ended = failure(error, begun=False)
+    ended = failure(error, ADDRESS, begun=False)
 
     assert isinstance(ended, NotSentError)
     assert ended.permanent
@@ -43,7 +44,7 @@ def test_a_bad_certificate_is_permanent(error: Exception) -> None:
 
 def test_other_failures_to_connect_are_not_permanent() -> None:
     """A refused connection may be open again a moment later."""
-    ended = failure(ConnectionRefusedError(errno.ECONNREFUSED, "refused"), begun=False)
+    ended = failure(ConnectionRefusedError(errno.ECONNREFUSED, "refused"), ADDRESS, begun=False)
 
     assert isinstance(ended, NotSentError)
     assert not ended.permanent
@@ -68,6 +69,6 @@ def test_each_failure_is_said_in_a_few_words(error: Exception, words: str) -> No
 
 def test_a_foreign_error_is_not_quoted() -> None:
     """What a foreign error says could show a header: none of it is in ours."""
-    ended = failure(aiohttp.ClientPayloadError("Bearer sk_live"), begun=True)
+    ended = failure(aiohttp.ClientPayloadError("Bearer sk_live"), ADDRESS, begun=True)
 
     assert "Bearer" not in f"{ended!r} {ended.reason}"

@@ -23,9 +23,7 @@ BILL = custom("GET", "/bill", read=True)
 @asynccontextmanager
 async def transport(url: str, **settings: Any) -> AsyncGenerator[Transport]:
     """Give a transport, and close it."""
-    pools = PoolSettings(
-        tls=settings.pop("tls", None), trust_env=False, max_connections=settings.pop("connections", 10)
-    )
+    pools = PoolSettings(tls=settings.pop("tls", None), max_connections=settings.pop("connections", 10))
     chosen: dict[str, Any] = {"proxy": None, "max_response_bytes": 1000, "headers": {}} | settings
     made = Transport(URL(url), pools=pools, **chosen)
     try:

@@ -12,9 +12,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
-from payasync import Credentials, Profile, Session
+from payasync import ConfigurationError, Credentials, Profile, Session, SessionClosedError
 from tests.foreign.certificates import authority, server_tls, trusting_tls
 from tests.foreign.recorder import Recorder
 
@@ -122,11 +123,127 @@ def test_two_living_loops_have_a_pool_each() -> None:
             await pay.aclose()
 
         asyncio.run(pay_and_close())
+        service.wait_for_ends()
+        running = thread.is_alive()
         may_end.set()
         thread.join(30)
 
+    assert running
     assert [1, 2] == amounts(service)
     assert 2 == len(service.connections)
+
+
+def test_closing_from_another_loop_ends_one_that_stands_still() -> None:
+    """A loop that does not run cannot close its connections itself: they are closed all the same, and for good."""
+    with Recorder() as service, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # asyncio's word of the transport of the loop that stands
+        pay = session(service)
+        still = asyncio.new_event_loop()
+        still.run_until_complete(create(pay, 1))
+        sockets = sockets_of(pay)
+        asyncio.run(pay.aclose())
+        service.wait_for_ends()
+        with pytest.raises(SessionClosedError):
+            still.run_until_complete(create(pay, 2))
+        still.close()
+        gc.collect()
+
+    assert [1, 1] == [len(sockets), len(service.requests)]
+    assert [] == [each for each in sockets if each.fileno() >= 0]
+
+
+def test_six_loops_at_once() -> None:
+    """One session for six threads with a loop each: every call arrives once, and no connection has two masters."""
+    calls = {thread: [100 * thread + number for number in range(20)] for thread in range(1, 7)}
+    with Recorder() as service:
+        pay = session(service)
+
+        async def pay_all(mine: list[int]) -> None:
+            await asyncio.gather(*(create(pay, amount) for amount in mine))
+
+        def work(mine: list[int]) -> None:
+            with asyncio.Runner() as runner:
+                start.wait(30)
+                runner.run(pay_all(mine))
+                done.wait(30)  # no loop ends before the others have paid
+
+        start, done = threading.Barrier(6), threading.Barrier(6)
+        threads = [threading.Thread(target=work, args=(mine,)) for mine in calls.values()]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+
+    masters = {(request.connection, json.loads(request.body)["amount"] // 100) for request in service.requests}
+
+    assert sorted(amount for mine in calls.values() for amount in mine) == sorted(amounts(service))
+    assert len(service.connections) == len(masters)
+
+
+@pytest.mark.parametrize("closed", [False, True], ids=["living", "dead"])
+def test_injected_session_belongs_to_one_loop(*, closed: bool) -> None:
+    """The sockets of an aiohttp session are its loop's: another loop is refused, even after the first has ended."""
+    with Recorder() as service, asyncio.Runner() as home:
+
+        async def first() -> tuple[aiohttp.ClientSession, Session]:
+            http = aiohttp.ClientSession()
+            pay = session(service, http=http)
+            await create(pay, 1)
+            if closed:
+                await http.close()
+            return http, pay
+
+        http, pay = home.run(first())
+        if closed:
+            home.close()
+        with pytest.raises(ConfigurationError, match="http belongs to one event loop") as caught:
+            asyncio.run(create(pay, 2))
+        if not closed:
+            home.run(create(pay, 3))
+            home.run(http.close())
+
+    assert "http" == caught.value.field
+    assert ([1] if closed else [1, 3]) == amounts(service)
+
+
+@pytest.mark.parametrize(
+    "manners",
+    [
+        {"trust_env": True},
+        {"headers": {"Authorization": "Bearer canary"}},
+        {"headers": {"authorization": "Bearer canary"}},
+    ],
+    ids=["trust_env", "header", "small header"],
+)
+async def test_injected_session_must_not_authenticate(manners: dict[str, Any]) -> None:
+    """Which call carries which key is the profile's to say: a session that adds one of its own is refused."""
+    with Recorder() as service:
+        async with aiohttp.ClientSession(**manners) as http:
+            with pytest.raises(ConfigurationError, match="http must not authenticate by itself") as caught:
+                session(service, http=http)
+
+    assert "http" == caught.value.field
+    assert "canary" not in str(caught.value)
+
+
+async def test_injected_session_with_credentials_of_its_own() -> None:
+    """Nor may it bring a user and a password."""
+    with Recorder() as service, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # aiohttp 4 will have another way
+        async with aiohttp.ClientSession(auth=aiohttp.BasicAuth("u", "canary")) as http:
+            with pytest.raises(ConfigurationError, match="http must not authenticate by itself") as caught:
+                session(service, http=http)
+
+    assert "canary" not in str(caught.value)
+
+
+async def test_injected_session_with_harmless_headers() -> None:
+    """What a session adds beside is its own affair."""
+    with Recorder() as service:
+        async with aiohttp.ClientSession(headers={"X-Team": "7"}) as http, session(service, http=http) as pay:
+            await create(pay)
+
+    assert (["7"], ["Bearer sk_test"]) == (service.only.header("X-Team"), service.only.header("Authorization"))
 
 
 async def test_a_closed_guard_makes_way_for_a_new_pool() -> None:

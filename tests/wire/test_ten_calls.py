@@ -1,5 +1,7 @@
 import base64
 import re
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -188,6 +190,25 @@ async def test_rsa_signature_is_verified_with_the_public_key(tmp_path: Path) -> 
 
     assert signatures.rsa_sha256_verifies(text, signature, public, tmp_path / "signature")
     assert not signatures.rsa_sha256_verifies(f"{text} ", signature, public, tmp_path / "signature")
+
+
+def test_rsa_signs_again_after_a_fork(tmp_path: Path) -> None:
+    """The thread that signs stays behind in the parent: a forked child starts its own, and both go on."""
+    private, public = signatures.rsa_keys(tmp_path)
+    with Recorder() as service:
+        command = [sys.executable, str(Path(__file__).with_name("signing_program.py")), service.url, str(private)]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    sent = [signatures.fields(request) for request in service.requests]
+
+    assert (0, "") == (ended.returncode, ended.stderr)
+    assert ["before", "child", "after"] == [each["outTradeNo"] for each in sent]
+    assert [True] * 3 == [
+        signatures.rsa_sha256_verifies(
+            signatures.signed_text(each), base64.b64decode(each["sign"]), public, tmp_path / "signature"
+        )
+        for each in sent
+    ]
+    assert 3 == len({each["nonceStr"] for each in sent})
 
 
 async def test_profile_headers() -> None:
