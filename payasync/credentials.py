@@ -63,7 +63,8 @@ class Credentials:
         # A traceback may show what is local, and any of the values may be refused.
         del secret_key, public_key, signing_key, service_keys, notification_keys
         _check_merchant_id(merchant_id)
-        self.__attrs_init__(merchant_id, **{name: _taken(name, value) for name, value in given.items()})
+        taken = {name: _taken(name, value) for name, value in given.items()}
+        self.__attrs_init__(merchant_id, **taken)  # pyright: ignore[reportAttributeAccessIssue] # attrs makes it
 
     def __repr__(self) -> str:
         shown = (f"{each.name}={getattr(self, each.name, None)!r}" for each in fields(Credentials))
