@@ -4,7 +4,7 @@ from typing import Final
 import pytest
 from yarl import URL
 
-from payasync.addresses import base_url, is_loopback, proxy_url, verifying
+from payasync.addresses import base_url, environment_proxy, is_loopback, proxy_url, verifying
 from payasync.errors import ConfigurationError
 
 LOOPBACK: Final = ["localhost", "LOCALHOST", "127.0.0.1", "127.9.8.7", "[::1]"]
@@ -178,3 +178,13 @@ def test_tls_context_that_verifies_is_taken() -> None:
     context = ssl.create_default_context()
 
     assert context is verifying(context)
+
+
+def test_no_host_has_no_proxy() -> None:
+    """A relative URL is nobody's to reach."""
+    assert environment_proxy(URL("/v1/payments")) is None
+
+
+def test_proxy_is_that_of_the_scheme() -> None:
+    """Whatever the environment says, nothing is found for a scheme that nobody has a proxy for."""
+    assert environment_proxy(URL("nothing://pay.example.com")) is None

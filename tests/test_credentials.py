@@ -298,3 +298,23 @@ def test_traceback_with_locals_shows_no_key(fault: dict[str, str]) -> None:
         Credentials.from_env(MERCHANT | keys | fault)
 
     assert "canary" not in shown(caught.value)
+
+
+@pytest.mark.parametrize("wrong", ["", " ", 5, b"bytes", ["a"]], ids=repr)
+@pytest.mark.parametrize("name", SINGLE)
+def test_error_names_the_key(name: str, wrong: Any) -> None:
+    """Of several keys, the one that was refused is named; its value, which may be half a key, is not shown."""
+    with pytest.raises(ConfigurationError, match=rf"^credentials\.{name}: ") as caught:
+        Credentials("M1", **{name: wrong})
+
+    assert f"credentials.{name}" == caught.value.field
+
+
+@pytest.mark.parametrize("wrong", ["", 5, ["a", ""], [None], {"a": "b"}, [["a"]]], ids=repr)
+@pytest.mark.parametrize("name", SEVERAL)
+def test_error_names_the_keys(name: str, wrong: Any) -> None:
+    """So it is with a list of keys: what is no list, or holds what is no key, is named."""
+    with pytest.raises(ConfigurationError, match=rf"^credentials\.{name}: ") as caught:
+        Credentials("M1", **{name: wrong})
+
+    assert f"credentials.{name}" == caught.value.field

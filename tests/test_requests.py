@@ -303,3 +303,25 @@ def test_long_values_are_shortened_in_the_message() -> None:
 
     assert 100 > len(str(error))
     assert "x" * 1000 == error.value
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_none_is_no_way_to_leave_out(name: str) -> None:
+    """An argument is left out by leaving it out; who gives `None` is told so."""
+    request = FULL[name]
+    told = []
+    for argument in optional_of(request):
+        with pytest.raises(InvalidArgumentError, match=f"{argument} must be .*, not None: leave it out$") as caught:
+            attrs.evolve(request, **{argument: None})
+        told.append(caught.value.field)
+
+    assert optional_of(request) == told
+
+
+@pytest.mark.parametrize("value", ["", 5, ABSENT.value], ids=repr)
+def test_only_none_is_to_be_left_out(value: object) -> None:
+    """Any other value is a mistake of another kind."""
+    with pytest.raises(InvalidArgumentError) as caught:
+        CreatePayment(amount=1, currency="USD" if value != "" else "", description=b"" if value != "" else "")  # type: ignore[arg-type] # the mistake
+
+    assert "leave it out" not in str(caught.value)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,8 +60,8 @@ FAST: Final = RetryPolicy(base_delay=0.001)
 REMOTE: Final = "https://pay.example.com"
 OK_BODY: Final = b'{"code":"SBX_OK"}'
 OK: Final = answer(200, OK_BODY)
-SOON: Final = 0.1
-"""Seconds: a time that a call is given to run out of."""
+SOON: Final = 1.0
+"""Seconds: a time that a call is given to run out of, long enough to be sent on a busy machine."""
 
 Ask = Callable[[Session], Awaitable[Response]]
 
@@ -108,6 +109,7 @@ def test_defaults() -> None:
         "retry": RetryPolicy(attempts=3, base_delay=0.5, max_delay=8.0, quota=500),
         "middleware": (),
         "on_event": None,
+        "journal": None,
         "http": None,
         "tls": None,
         "proxy": None,
@@ -142,6 +144,11 @@ def old() -> ssl.SSLContext:
     return context
 
 
+async def listening(event: Event) -> None:
+    """Be what nobody would await."""
+    raise AssertionError(event)
+
+
 WRONG: Final[list[Any]] = [
     ("base_url", ""),
     ("base_url", None),
@@ -173,6 +180,10 @@ WRONG: Final[list[Any]] = [
     ("middleware", [None]),
     ("middleware", ["layer"]),
     ("on_event", "print"),
+    ("on_event", listening),
+    ("on_event", partial(listening)),
+    ("journal", object()),
+    ("journal", False),
     ("http", "session"),
     ("tls", insecure()),
     ("tls", nameless()),
@@ -191,7 +202,7 @@ WRONG: Final[list[Any]] = [
 
 
 @pytest.mark.parametrize(
-    ("setting", "value"), WRONG, ids=lambda each: type(each).__name__ if isinstance(each, ssl.SSLContext) else str(each)
+    ("setting", "value"), WRONG, ids=lambda each: each if isinstance(each, str) else type(each).__name__
 )
 def test_wrong_setting_is_named(setting: str, value: Any) -> None:
     """A setting that is wrong or unsafe is refused as the session is made, with its name."""
@@ -340,6 +351,29 @@ async def test_refused_argument_names_the_call(ask: Ask, named: tuple[str, str |
     assert [] == service.connections
 
 
+@pytest.mark.parametrize("copied", [lambda pay: pay, lambda pay: pay.with_options(retry=ONE_TRY)], ids=["it", "copy"])
+async def test_closed_session_is_not_entered(copied: Callable[[Session], Session]) -> None:
+    """A session that has ended says so where it is entered, and not at the first call only."""
+    pay = Session(REMOTE, credentials=KEYS, profile=BARE)
+    copy = copied(pay)
+    await pay.aclose()
+    with pytest.raises(SessionClosedError, match="the session is closed: make another"):
+        await copy.__aenter__()
+
+    assert "closed" in repr(copy)
+
+
+async def test_closed_copy_is_not_entered() -> None:
+    """A copy that was closed alone is closed, and the session that it was made from is not."""
+    async with Session(REMOTE, credentials=KEYS, profile=BARE) as pay:
+        async with pay.with_options(retry=ONE_TRY) as copy:
+            pass
+        with pytest.raises(SessionClosedError):
+            await copy.__aenter__()
+        async with pay.with_options(retry=ONE_TRY) as another:
+            assert "open" in repr(another)
+
+
 async def test_session_closes_its_connections() -> None:
     """At the end of `async with` no connection is left: the service sees the end of the stream."""
     with recorder() as service:
@@ -374,6 +408,30 @@ async def test_copies_share_the_connections() -> None:
     assert ["Bearer sk_1", "Bearer sk_1", "Bearer sk_2"] == [
         request.header("Authorization")[0] for request in service.requests
     ]
+
+
+REFUSED_AGAIN: Final[dict[str, tuple[Callable[[Session], Session], int]]] = {
+    "itself": (lambda pay: pay, 1),
+    "other times": (lambda pay: pay.with_options(timeouts=Timeouts(total=9)), 1),
+    "other waits": (lambda pay: pay.with_options(retry=RetryPolicy(base_delay=0, max_delay=0, quota=10)), 1),
+    "other merchant": (lambda pay: pay.for_merchant(KEYS), 1),
+    "copy of a copy": (lambda pay: pay.for_merchant(KEYS).with_options(timeouts=Timeouts()), 1),
+    "other budget": (lambda pay: pay.with_options(retry=RetryPolicy(base_delay=0, quota=11)), 3),
+}
+
+
+@pytest.mark.parametrize(("copied", "attempts"), REFUSED_AGAIN.values(), ids=REFUSED_AGAIN)
+async def test_copies_share_the_retry_budget(copied: Callable[[Session], Session], attempts: int) -> None:
+    """A dead service is left in peace by all copies together; only who asks for another budget has its own."""
+    with recorder(listening=False) as service:
+        async with pay_with(service, retry=RetryPolicy(base_delay=0, quota=10)) as pay:
+            copy = copied(pay)
+            with pytest.raises(NotSentError) as first:
+                await create(pay)
+            with pytest.raises(NotSentError) as second:
+                await create(copy)
+
+    assert (3, attempts) == (first.value.attempts, second.value.attempts)
 
 
 async def test_merchant_of_a_copy_is_the_one_that_is_named() -> None:
@@ -683,6 +741,9 @@ async def test_request_reaches_what_we_do_not_know() -> None:
         ({"fields": {"sign": "forged"}, "signed": True}, "fields"),
         ({"timeout": 0}, "timeout"),
         ({"timeout": True}, "timeout"),
+        ({"bearer": 1}, "bearer"),
+        ({"signed": "false"}, "signed"),
+        ({"read": None}, "read"),
     ],
     ids=str,
 )
@@ -908,17 +969,15 @@ def with_files(environ: dict[str, str], folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("in_files", [False, True], ids=["plain", "files"])
-@pytest.mark.parametrize("which", ["sandbox", "toml"])
+@pytest.mark.parametrize("which", ["sandbox", " sandbox\n", "toml"])
 async def test_session_from_the_environment(which: str, tmp_path: Path, *, in_files: bool) -> None:
     """A deployment says everything by variables or by files; nothing else is needed to place an order."""
     toml = tmp_path / "service.toml"
     toml.write_text('[signature]\nalgorithm = "hmac-sha256"\nencoding = "hex"\n', encoding="utf-8")
     with recorder() as service:
-        environ = ENVIRON | {
-            "PAYASYNC_BASE_URL": f"{service.url}/gate",
-            "PAYASYNC_PROFILE": "sandbox" if which == "sandbox" else str(toml),
-        }
-        async with Session.from_env(with_files(environ, tmp_path) if in_files else environ) as pay:
+        environ = ENVIRON | {"PAYASYNC_BASE_URL": f"{service.url}/gate"}
+        environ = with_files(environ, tmp_path) if in_files else environ
+        async with Session.from_env(environ | {"PAYASYNC_PROFILE": str(toml) if which == "toml" else which}) as pay:
             await query(pay)
     sent = signatures.fields(service.only)
 
@@ -961,6 +1020,8 @@ async def test_arguments_go_before_the_environment() -> None:
         ({"PAYASYNC_MERCHANT_ID": None}, "PAYASYNC_MERCHANT_ID"),
         ({"PAYASYNC_SECRET_KEY": ""}, "PAYASYNC_SECRET_KEY"),
         ({"PAYASYNC_PROFILE": ""}, "PAYASYNC_PROFILE"),
+        ({"PAYASYNC_PROFILE_FILE": "/nowhere/service.toml"}, "PAYASYNC_PROFILE"),
+        ({"PAYASYNC_PROFILE": "sandbox", "PAYASYNC_PROFILE_FILE": "/nowhere"}, "PAYASYNC_PROFILE"),
         ({"PAYASYNC_PROFILE": "/nowhere/service.toml"}, "profile"),
         ({"PAYASYNC_PROFILE": "sandbox"}, "profile"),
     ],
@@ -1021,25 +1082,54 @@ from payasync import Credentials, Profile, Session
 async def main(url, proxy=None):
     async with Session(url, credentials=Credentials("M1", secret_key="sk_1"), profile=Profile(), proxy=proxy) as pay:
         await pay.payments.create(amount=1, currency="USD")
+        await pay.request("POST", "/payment/bill")
 
 asyncio.run(main(*sys.argv[1:]))
 """
+
+
+def run_script(service: Recorder, *arguments: str, **variables: str) -> None:
+    """Run a program that pays and makes a call without a key, with variables of its own."""
+    environ = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    subprocess.run(
+        [sys.executable, "-W", "error", "-c", SCRIPT, service.url, *arguments],
+        env=environ | variables,
+        check=True,
+        timeout=60,
+    )
 
 
 @pytest.mark.parametrize("asked", [False, True], ids=["not asked", "asked"])
 def test_proxy_of_the_environment_only_if_asked(*, asked: bool) -> None:
     """A variable that somebody set for another program does not see payments, unless the session asks for it."""
     with Recorder() as service, Recorder() as proxy:
-        environ = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-        arguments = [service.url, *(["environment"] if asked else [])]
-        subprocess.run(
-            [sys.executable, "-W", "error", "-c", SCRIPT, *arguments],
-            env=environ | {"HTTP_PROXY": proxy.url, "http_proxy": proxy.url},
-            check=True,
-            timeout=30,
-        )
+        run_script(service, *(["environment"] if asked else []), HTTP_PROXY=proxy.url, http_proxy=proxy.url)
 
-    assert (0, 1) if asked else (1, 0) == (len(service.requests), len(proxy.requests))
+    assert ((0, 2) if asked else (2, 0)) == (len(service.requests), len(proxy.requests))
+
+
+@pytest.mark.parametrize("name", ["NO_PROXY", "no_proxy"])
+def test_environment_may_exempt_the_service(name: str) -> None:
+    """A service that the environment exempts from its proxy is called as it is."""
+    with Recorder() as service, Recorder() as proxy:
+        run_script(service, "environment", **{"http_proxy": proxy.url, name: "127.0.0.1"})
+
+    assert (2, 0) == (len(service.requests), len(proxy.requests))
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["not asked", "asked"])
+def test_netrc_is_not_read(tmp_path: Path, *, asked: bool) -> None:
+    """A password for another program is not sent with a payment, not even where the environment gives the proxy."""
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login u password canary\ndefault login u password canary\n", encoding="utf-8")
+    netrc.chmod(0o600)
+    with Recorder() as service, Recorder() as proxy:
+        run_script(service, *(["environment"] if asked else []), NETRC=str(netrc), http_proxy=proxy.url)
+    paid, other = [*service.requests, *proxy.requests]
+
+    assert (["Bearer sk_1"], []) == (paid.header("Authorization"), other.header("Authorization"))
+    assert [[], []] == [request.header("Proxy-Authorization") for request in (paid, other)]
+    assert b"canary" not in service.received + proxy.received
 
 
 async def test_answer_of_the_greatest_size() -> None:

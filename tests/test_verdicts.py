@@ -300,6 +300,31 @@ def test_an_error_of_ours_is_its_own_last_word(name: str, outcome: PayasyncError
     assert outcome is last_word(call_for(name), outcome)
 
 
+@pytest.mark.parametrize(("code_", "shown"), [("7", "(code '7')"), (8, "(code 8)"), ("x y", "(code 'x y')")])
+@pytest.mark.parametrize("name", ["refunds.create", "orders.query"])
+def test_unknown_code_is_shown_as_it_is(name: str, code_: object, shown: str) -> None:
+    """Who adds a code to the profile must see of which type it is."""
+    error = last_word(call_for(name, CODED), code(code_))
+
+    assert f"{Row.UNLISTED.value} {shown}" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "hint"),
+    [
+        ("refunds.create", reply({}, 503), "it may have been done: ask for its state, do not repeat it"),
+        ("refunds.create", NoAnswerError("cut"), "it may have been done: ask for its state, do not repeat it"),
+        ("orders.query", reply({}, 503), "repeating it is harmless"),
+        ("refunds.create", code("USED"), "ask for its state"),
+    ],
+)
+def test_error_ends_with_what_to_do(name: str, answer: Reply | NoAnswerError, hint: str) -> None:
+    """The last words of an error are what the caller may do next."""
+    error = last_word(call_for(name, CODED), answer)
+
+    assert str(error).endswith(f"; {hint}")
+
+
 def test_refusal_tells_what_the_service_said() -> None:
     """The error has the service's code and words, the answer, and what the call was about."""
     answer = evolve(code("PARAM", 418, msg="no such currency"), attempts=2)

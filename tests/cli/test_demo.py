@@ -117,3 +117,70 @@ def test_the_whole_process_takes_less_than_five_seconds() -> None:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False, encoding="utf-8")
 
     assert (0, "") == (ended.returncode, ended.stderr)
+
+
+def ascii_screen(width: int) -> tuple[Screen, io.TextIOWrapper]:
+    """Return a screen of a terminal that has ASCII letters only."""
+    written = io.TextIOWrapper(io.BytesIO(), encoding="ascii", newline="\n")
+    return Screen(console=Console(file=written, width=width, highlight=False)), written
+
+
+async def test_an_ascii_terminal_shows_the_whole_story() -> None:
+    """Where there is no letter but ASCII, every step is told with what there is."""
+    shown, written = ascii_screen(80)
+
+    holds = await demo.run(shown)
+    written.seek(0)
+    text = written.read()
+
+    assert holds
+    assert text.isascii()
+    assert [] == [name for name in OPERATIONS if name not in text]
+    assert "+ every answer agrees with the ledger" in text
+
+
+def test_an_ascii_terminal_shows_any_error() -> None:
+    """Letters that the terminal lacks are not what an error is about."""
+    shown, written = ascii_screen(80)
+
+    shown.failed(demo.InvariantError("Zoë · ✓"))
+    shown.broken("refunded: 1 ≠ 0")
+    written.seek(0)
+    lines = [line.strip() for line in written.read().splitlines()]
+
+    assert "! InvariantError: Zo? | +" in lines
+    assert "| ! an answer disagrees with the ledger" in "".join(lines).replace("  ", " ")
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 79])
+async def test_a_very_narrow_terminal_does_without_the_calls(width: int) -> None:
+    """Below 80 columns the name of the call is left out, and nothing of a step is lost or folded by us."""
+    shown, written = screen(width=width)
+
+    await demo.run(shown)
+    lines = written.getvalue().splitlines()
+    steps = [line for line in lines if line[:2].strip().isdigit()]
+
+    assert 13 == len(steps)
+    assert [] == [line for line in steps if any(name in line for name in OPERATIONS)]
+    assert any("Create a payment" in line and "USD 10.00" in line for line in steps)
+    assert not [line for line in lines if "…" in line]
+
+
+def test_a_picture_needs_its_folder(tmp_path: Path) -> None:
+    """`--save` into a folder that is not there is refused before the story begins, in one line."""
+    result = CliRunner().invoke(payasync, ["demo", "--save", str(tmp_path / "nowhere" / "demo.svg")])
+
+    assert 2 == result.exit_code
+    assert "there is no folder" in result.output
+    assert "nowhere" in result.output.replace("\n", "")
+    assert "payasync demo" not in result.stdout
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_picture_is_no_folder(tmp_path: Path) -> None:
+    """`--save` wants a file."""
+    result = CliRunner().invoke(payasync, ["demo", "--save", str(tmp_path)])
+
+    assert 2 == result.exit_code
+    assert "is a directory" in result.output

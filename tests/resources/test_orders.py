@@ -96,3 +96,15 @@ async def test_bad_number_is_not_sent(number: Any) -> None:
             await method(number)
 
     assert [] == sent.requests
+
+
+@pytest.mark.parametrize(("intent", "shield"), [(None, False), ("invoice-42", True)])
+async def test_writes_pass_on_what_they_are_for(intent: str | None, *, shield: bool) -> None:
+    """`intent` and `shield` are the session's to heed: every write passes them on."""
+    sent = Sent()
+    namespace = Orders(sent)
+    await namespace.place(total_amt=1, currency="CAD", intent=intent, shield=shield)
+    await namespace.close("T1", intent=intent, shield=shield)
+    await namespace.query("T1")
+
+    assert [(intent, shield), (intent, shield), (None, False)] == sent.options

@@ -68,3 +68,14 @@ async def test_bad_identifier_is_not_sent(identifier: Any) -> None:
         await Payments(sent).status(identifier)
 
     assert [] == sent.requests
+
+
+@pytest.mark.parametrize(("intent", "shield"), [(None, False), ("invoice-42", True)])
+async def test_writes_pass_on_what_they_are_for(intent: str | None, *, shield: bool) -> None:
+    """`intent` and `shield` are the session's to heed: every write passes them on."""
+    sent = Sent()
+    namespace = Payments(sent)
+    await namespace.create(amount=1, currency="USD", intent=intent, shield=shield)
+    await namespace.status("T1")
+
+    assert [(intent, shield), (None, False)] == sent.options

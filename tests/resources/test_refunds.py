@@ -74,3 +74,14 @@ async def test_nothing_demanded_may_be_left_out(name: str) -> None:
         await Refunds(sent).create(**{key: value for key, value in DEMANDED.items() if key != name})
 
     assert [] == sent.requests
+
+
+@pytest.mark.parametrize(("intent", "shield"), [(None, False), ("invoice-42", True)])
+async def test_writes_pass_on_what_they_are_for(intent: str | None, *, shield: bool) -> None:
+    """`intent` and `shield` are the session's to heed: every write passes them on."""
+    sent = Sent()
+    namespace = Refunds(sent)
+    await namespace.create(**DEMANDED, intent=intent, shield=shield)
+    await namespace.status("R1")
+
+    assert [(intent, shield), (None, False)] == sent.options

@@ -90,3 +90,17 @@ async def test_bad_number_is_not_sent(number: Any) -> None:
             await method(number)
 
     assert [] == sent.requests
+
+
+@pytest.mark.parametrize(("intent", "shield"), [(None, False), ("invoice-42", True)])
+async def test_writes_pass_on_what_they_are_for(intent: str | None, *, shield: bool) -> None:
+    """`intent` and `shield` are the session's to heed: every write passes them on."""
+    sent = Sent()
+    namespace = Subscriptions(sent)
+    await namespace.create(
+        frequency="monthly", amount=1, start_date=date(2027, 1, 31), customer={}, intent=intent, shield=shield
+    )
+    await namespace.update("S1", intent=intent, shield=shield)
+    await namespace.cancel("S1", intent=intent, shield=shield)
+
+    assert [(intent, shield)] * 3 == sent.options

@@ -178,3 +178,19 @@ async def test_ledger_of_what_is_not_there(sandbox: Sandbox) -> None:
 def test_profile_is_the_one_given() -> None:
     """Without a profile the sandbox speaks its own."""
     assert Sandbox().profile is PROFILE
+
+
+async def test_ledger_knows_what_a_subscription_bills() -> None:
+    """The amount is that of the last change; a number that names none is refused."""
+    async with Sandbox() as sandbox, sandbox.session() as pay:
+        made = await pay.subscriptions.create(
+            frequency="monthly", amount=900, start_date=date(2999, 1, 31), customer={"email": "a@example.com"}
+        )
+        number = str(made.subscription_id)
+        first = sandbox.ledger.subscription_amount(number)
+        await pay.subscriptions.update(number, amount=1000)
+        with pytest.raises(InvalidArgumentError, match="subscription_id must be") as caught:
+            sandbox.ledger.subscription_amount("S9")
+
+        assert (900, 1000) == (first, sandbox.ledger.subscription_amount(number))
+    assert "subscription_id" == caught.value.field
