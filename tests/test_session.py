@@ -273,9 +273,7 @@ def test_copy_for_no_merchant_is_refused() -> None:
     assert "credentials" == caught.value.field
 
 
-@pytest.mark.parametrize(
-    "base_url", ["http://localhost:8080", "http://127.0.0.1", "http://[::1]:1/gate/"]
-)
+@pytest.mark.parametrize("base_url", ["http://localhost:8080", "http://127.0.0.1", "http://[::1]:1/gate/"])
 def test_sandbox_and_plain_http_on_this_machine(base_url: str) -> None:
     """On loopback alone, plain http will do, and so will the sandbox's profile."""
     assert base_url.rstrip("/") in repr(Session(base_url, credentials=KEYS, profile=SANDBOX))
@@ -628,6 +626,16 @@ async def test_injected_session_is_left_open() -> None:
 
             assert not http.closed
     assert 1 == len(service.requests)
+
+
+@pytest.mark.parametrize("beside", [{"tls": ssl.create_default_context()}, {"proxy": "http://proxy.example:3128"}])
+async def test_injected_session_has_its_own_way_out(beside: dict[str, Any]) -> None:
+    """What would be silently without effect beside an aiohttp session is refused."""
+    async with aiohttp.ClientSession() as http:
+        with pytest.raises(ConfigurationError, match="http has its own tls and proxy") as caught:
+            Session(REMOTE, credentials=KEYS, profile=BARE, http=http, **beside)
+
+    assert "http" == caught.value.field
 
 
 async def test_injected_session_brings_no_manners_of_its_own() -> None:

@@ -184,3 +184,13 @@ def test_a_picture_is_no_folder(tmp_path: Path) -> None:
 
     assert 2 == result.exit_code
     assert "is a directory" in result.output
+
+
+async def test_a_notification_that_does_not_come_ends_the_story() -> None:
+    """A payment that nobody was told of is no happy end."""
+    shown, written = screen()
+
+    holds = await demo.run(shown, (demo.hear_of_it,))
+
+    assert not holds
+    assert "no notification of the payment came" in written.getvalue()

@@ -7,7 +7,7 @@ import pytest
 
 from payasync.calls import Call, Layer, Progress, Reply, Send
 from payasync.errors import ConfigurationError, NoAnswerError, NoAnswerTimeoutError, NotSentTimeoutError, PayasyncError
-from payasync.middleware.chain import GRACE, chain, held, in_time
+from payasync.middleware.chain import chain, held, in_time
 from payasync.operations import CREATE_PAYMENT, QUERY_ORDER
 from tests.building import bare_call, reply, way
 
@@ -64,11 +64,11 @@ async def test_no_layer_is_the_way_itself() -> None:
     assert {"n": 1} == (await chain([], end.send)(bare_call(CREATE_PAYMENT))).document
 
 
-def on_time(*, begun: bool = False, late: float = 0.0) -> Call:
-    """Return a call whose deadline is so many seconds before now, and of which something may have left."""
+def on_time(*, begun: bool = False) -> Call:
+    """Return a call whose deadline is now, and of which something may have left."""
     progress = Progress()
     progress.begun = begun
-    return bare_call(CREATE_PAYMENT, deadline=asyncio.get_running_loop().time() - late, progress=progress)
+    return bare_call(CREATE_PAYMENT, deadline=asyncio.get_running_loop().time(), progress=progress)
 
 
 async def test_a_layer_that_keeps_its_promise_is_left_alone() -> None:
@@ -158,7 +158,7 @@ async def test_what_a_layer_waits_for_ends_first() -> None:
         return await in_time(call, asyncio.Event().wait(), "the service")  # type: ignore[arg-type] # it never ends
 
     with pytest.raises(NotSentTimeoutError, match="the service took longer"):
-        await held(patient)(on_time(late=GRACE / 2), silent)
+        await held(patient)(on_time(), silent)
 
 
 async def test_a_time_out_of_its_own_is_not_the_calls() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import socket
+from datetime import date
 from pathlib import Path
 from typing import Final
 

@@ -101,6 +101,16 @@ async def test_an_answer_at_the_limit_is_read() -> None:
     assert b"x" * 1000 == reply.body
 
 
+async def test_an_answer_in_many_parts_is_read_whole() -> None:
+    """An answer that does not arrive at once is put together."""
+    large = b"0123456789" * 400_000
+    with Recorder([answer(200, large)]) as service:
+        async with transport(service.url, max_response_bytes=len(large)) as way:
+            reply = await way.send(call())
+
+    assert large == reply.body
+
+
 async def test_reading_is_bounded_from_the_start_of_the_request() -> None:
     """A service that takes the request and says nothing is left after `Timeouts.read`."""
     with Recorder([Answer(after=(never := threading.Event()))]) as service:

@@ -260,22 +260,6 @@ async def test_layer_that_hangs_after_it_sent(one: TenCall, kind: type[PayasyncE
     assert 1 == len(service.requests)
 
 
-async def test_service_that_is_slow_behind_a_layer() -> None:
-    """Where the service is what took too long, that is what is said, and the attempt is told of."""
-
-    async def patient(call: Call, send: Send) -> Reply:
-        return await send(call)
-
-    told: list[Event] = []
-    with Recorder(otherwise=SILENT) as service:
-        async with session(service, middleware=[patient], timeouts=Timeouts(total=SOON), on_event=told.append) as pay:
-            with pytest.raises(OutcomeUnknownError) as caught:
-                await WRITE.call(pay)
-
-    assert "no answer in time" == caught.value.reason
-    assert [Attempted, Unknown] == [type(event) for event in told]
-
-
 class Hanging:
     """A merchant's own scheme whose key lives in a machine that does not answer."""
 
