@@ -6,6 +6,7 @@ Run with the address of a service and the file of a private key. Each query has 
 import asyncio
 import os
 import sys
+import warnings
 from pathlib import Path
 
 from payasync import Credentials, Profile, RetryPolicy, Session, SortedPairs
@@ -25,6 +26,8 @@ async def query(number: str) -> None:
 
 
 asyncio.run(query("before"))
+# Python 3.12 and later warn of any thread at a fork: that the one that signs stays behind is what this is about.
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
 child = os.fork()
 if not child:
     asyncio.run(query("child"))
