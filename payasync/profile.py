@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import Factory, asdict, field, frozen
 
@@ -30,6 +30,9 @@ from payasync.shapes import (
 )
 from payasync.signing import SignatureScheme
 from payasync.typed import listed, named, typed
+
+if TYPE_CHECKING:
+    from payasync.audit import Point
 
 NONCE: Final = "nonceStr"
 SIGN: Final = "sign"
@@ -174,6 +177,22 @@ class Profile:
         from payasync import profile_toml  # noqa: PLC0415 - as above
 
         return profile_toml.read_text(text)
+
+    def to_toml(self) -> str:
+        """Return the profile's TOML form, from which `from_toml` makes an equal one.
+
+        Raises:
+            ConfigurationError: It holds what TOML cannot, such as a scheme of your own.
+        """
+        from payasync import toml_writer  # noqa: PLC0415 - as above
+
+        return toml_writer.write(self)
+
+    def audit(self) -> "tuple[Point, ...]":
+        """Return every point that the document leaves open: answered, assumed or open, and which methods need it."""
+        from payasync.audit import audit  # noqa: PLC0415 - it builds on this module, and few need it
+
+        return audit(self)
 
     def wire_name(self, argument: str) -> str:
         """Return the wire name of an argument that the document does not show.

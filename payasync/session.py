@@ -4,8 +4,9 @@ import asyncio
 import os
 import ssl
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from attrs import evolve
 
@@ -18,22 +19,20 @@ from payasync.flights import Flights
 from payasync.middleware.quota import Quota
 from payasync.operations import custom
 from payasync.profile import Profile
+from payasync.recovery import about, question
 from payasync.requests import NOTHING, Request, invalid, word
 from payasync.resources.orders import Orders
 from payasync.resources.payments import Payments
 from payasync.resources.refunds import Refunds
 from payasync.resources.subscriptions import Subscriptions
 from payasync.responses import Response
-from payasync.sandbox_profile import PROFILE as SANDBOX
 from payasync.settings import RetryPolicy, Timeouts
-from payasync.wiring import Setup, transport
+from payasync.wiring import Setup, from_environment, transport
 
 if TYPE_CHECKING:
     import aiohttp
 
 R = TypeVar("R", bound=Response)
-
-PROFILE_PATH: Final = "PAYASYNC_PROFILE"
 
 
 class Session:
@@ -116,11 +115,11 @@ class Session:
         self._codec = codec
         self._quota = quota
         self._closed = False
-        self._way = setup.way(quota, self._transport.send)
-        self.payments = Payments(self.send)
-        self.orders = Orders(self.send)
-        self.refunds = Refunds(self.send)
-        self.subscriptions = Subscriptions(self.send)
+        self._way = setup.way(quota, partial(question, codec), self._transport.send)
+        self.payments = Payments(self.send, setup.profile)
+        self.orders = Orders(self.send, setup.profile)
+        self.refunds = Refunds(self.send, setup.profile)
+        self.subscriptions = Subscriptions(self.send, setup.profile)
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **settings: Any) -> Self:
@@ -139,12 +138,7 @@ class Session:
         """
         read = Environment(os.environ if environ is None else environ)
         del environ  # a traceback may show what is local: from here on only masked values are
-        if "credentials" not in settings:
-            settings["credentials"] = Credentials.from_env(read.variables)
-        if "profile" not in settings:
-            settings["profile"] = _profile(read)
-        address = settings.pop("base_url") if "base_url" in settings else read.required("PAYASYNC_BASE_URL")
-        return cls(address, **settings)
+        return cls(**from_environment(read, settings))
 
     async def send(
         self,
@@ -230,6 +224,21 @@ class Session:
         finally:
             self._flights.end(flight)
 
+    async def reconcile(self, error: PayasyncError, *, timeout: float | None = None) -> Response:
+        """Ask the service what became of a write that ended without a recognised answer.
+
+        Args:
+            error: The `OutcomeUnknownError` of an order or a refund that has a number of the merchant's.
+            timeout: Seconds for this call, in place of `Timeouts.total`.
+
+        Raises:
+            OutcomeUnknownError: The error itself, where nothing names what it was about.
+            NotConfiguredError: The profile does not say how to ask.
+            NoAnswerError: No usable answer came: ask again later.
+            ServiceError: The service refused the query, or knows no such number.
+        """
+        return await self.send(about(error), timeout=timeout)
+
     def with_options(self, *, timeouts: Timeouts | None = None, retry: RetryPolicy | None = None) -> Self:
         """Return a copy with other times or retries, on the same connections; closing it does not close them.
 
@@ -289,12 +298,3 @@ class Session:
             return "<Session, not made yet>"  # as a traceback shows it, of settings that were refused
         state = "closed" if self._closed or self._flights.closed else "open"
         return f"<Session {self._transport.base!r} for {self._setup.credentials.merchant_id!r}, {state}>"
-
-
-def _profile(read: Environment) -> Profile:
-    if f"{PROFILE_PATH}_FILE" in read.variables:
-        raise ConfigurationError(f"{PROFILE_PATH} is itself a path: use it without _FILE", field=PROFILE_PATH)
-    given = read.optional(PROFILE_PATH)
-    if given is None:
-        return Profile()
-    return SANDBOX if given.strip() == "sandbox" else Profile.from_file(given.strip())

@@ -29,6 +29,7 @@ from payasync.retry_after import retry_after
 from payasync.shapes import among
 
 REPEAT: Final = "repeating it is harmless"
+EARLIER: Final = "after an attempt that nobody knows the end of"
 ASK: Final = "it may have been done: ask for its state, do not repeat it"
 
 
@@ -36,6 +37,9 @@ class Row(enum.Enum):
     """What an answer turned out to be; the value is how people say it."""
 
     SUCCESS = "success"
+    UNSENT = "not sent"
+    HOPELESS = "not sent, and not worth another try"
+    UNANSWERED = "no answer"
     UNRECOGNISED = "an answer that the profile does not recognise"
     UNVERIFIED = "an answer that is not signed by the service"
     REDIRECT = "a redirect, which is never followed"
@@ -47,8 +51,17 @@ class Row(enum.Enum):
     BROKEN = "the service failed"
 
 
-def row(call: Call, reply: Reply) -> Row:
-    """Return the row that an answer falls in."""
+def row(call: Call, outcome: Reply | PayasyncError) -> Row:
+    """Return the row that an attempt's end falls in."""
+    if isinstance(outcome, Reply):
+        return _answered(call, outcome)
+    if isinstance(outcome, NoAnswerError):
+        return Row.UNANSWERED
+    repeatable = isinstance(outcome, NotSentError) and not outcome.permanent
+    return Row.UNSENT if repeatable else Row.HOPELESS
+
+
+def _answered(call: Call, reply: Reply) -> Row:
     status = reply.status
     if status == 429:
         return Row.RATE_LIMITED
@@ -92,45 +105,47 @@ _CODE_ROWS: Final = {
 
 
 def _listed(profile: Profile, reply: Reply) -> Row | None:
-    """Return the row of a listed result code, or of a listed message."""
-    said = [at(reply.document, path) for path in (profile.answer.code, profile.answer.message) if path]
-    for name, found in _CODE_ROWS.items():
-        listed = getattr(profile.codes, name)
-        if any(among(each, listed) for each in said):
-            return found
+    """Return the row of a listed result code, else of a listed message."""
+    for said in (at(reply.document, path) for path in (profile.answer.code, profile.answer.message) if path):
+        for name, found in _CODE_ROWS.items():
+            if among(said, getattr(profile.codes, name)):
+                return found
     return None
 
 
-def may_repeat(outcome: Reply | PayasyncError) -> bool:
-    """Return whether a further attempt may follow this one.
+def last_word(call: Call, found: Row, outcome: Reply | PayasyncError, *, doubt: bool) -> PayasyncError:
+    """Return the error that a call ends with where no further attempt follows.
 
-    Only what provably never left this machine is repeated. Here is the place of the rest of the matrix: what
-    a 502 to a refund leads to is decided by `row`, here, and by `last_word`.
+    Args:
+        call: Which call it was.
+        found: The row of its last attempt.
+        outcome: What that attempt ended as; no success.
+        doubt: A write, and this attempt or an earlier one may have been executed.
     """
-    return isinstance(outcome, NotSentError) and not outcome.permanent
+    if isinstance(outcome, PayasyncError):
+        unknown = doubt or (isinstance(outcome, NoAnswerError) and not call.read)
+        return _in_doubt(outcome) if unknown else outcome
+    if not doubt and _was_refused(call, found):
+        return _refusal(call, found, outcome)
+    return _lost(call, found, outcome)
 
 
-def last_word(call: Call, outcome: Reply | PayasyncError) -> PayasyncError | None:
-    """Return the error that a call ends with where no further attempt follows; `None` for success."""
-    if isinstance(outcome, Reply):
-        return _last_word_on_answer(call, row(call, outcome), outcome)
-    if isinstance(outcome, NoAnswerError) and not call.read:
-        unknown = OutcomeUnknownError(f"{outcome.args[0]}; {ASK}", sent=outcome.sent, reason=outcome.reason)
-        unknown.__cause__ = outcome.__cause__
-        return unknown
-    return outcome
+def _in_doubt(outcome: PayasyncError) -> OutcomeUnknownError:
+    if isinstance(outcome, OutcomeUnknownError):
+        return outcome
+    unknown = OutcomeUnknownError(f"{outcome.args[0]}; {ASK}", reason=outcome.reason or str(outcome.args[0]))
+    unknown.__cause__ = outcome.__cause__
+    return unknown
 
 
-def _last_word_on_answer(call: Call, found: Row, reply: Reply) -> PayasyncError | None:
-    if found is Row.SUCCESS:
-        return None
-    if _was_refused(call, found):
-        return _refusal(call, found, reply)
-    kind = NoAnswerError if call.read else OutcomeUnknownError
-    hint = REPEAT if call.read else ASK
-    message = f"HTTP {reply.status}, {found.value}{_said(call, reply)}; {hint}"
+def _lost(call: Call, found: Row, reply: Reply) -> PayasyncError:
+    """Return the error of a reply that says nothing of what was done."""
+    kind, hint = (NoAnswerError, REPEAT) if call.read else (OutcomeUnknownError, ASK)
+    earlier = _was_refused(call, found)  # so that the doubt is of an attempt before it
+    words = f"{found.value}, {EARLIER}" if earlier else found.value
+    message = f"HTTP {reply.status}, {words}{_said(call, reply)}; {hint}"
     if found is not Row.UNVERIFIED:
-        return kind(message, sent=True, reason=found.value, **_facts(call, reply))
+        return kind(message, sent=True, reason=words, **_facts(call, reply))
     forged = InvalidSignatureError(f"HTTP {reply.status}, {found.value}", sent=True, **_facts(call, reply))
     return forged if call.read else kind(message, sent=True, reason=forged, **_facts(call, reply))
 

@@ -1,16 +1,16 @@
 """What a session is made of: its settings, checked, and the way that a call takes through them."""
 
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve, field, frozen
 from yarl import URL
 
 from payasync.addresses import base_url, environment_proxy, is_loopback, proxy_url, verifying
 from payasync.calls import Layer, Send
-from payasync.credentials import Credentials
+from payasync.credentials import Credentials, Environment
 from payasync.errors import ConfigurationError
 from payasync.events import Event
 from payasync.middleware.authorize import authorize
@@ -18,7 +18,7 @@ from payasync.middleware.chain import chain, held
 from payasync.middleware.nonce import nonce
 from payasync.middleware.observe import Teller, observe
 from payasync.middleware.quota import Quota
-from payasync.middleware.retry import retry
+from payasync.middleware.retry import Ask, Rules, retry
 from payasync.middleware.sign import sign
 from payasync.middleware.verify import verify
 from payasync.profile import Profile
@@ -31,6 +31,7 @@ from payasync.transport import PoolSettings, Transport
 if TYPE_CHECKING:
     import aiohttp
 
+PROFILE_PATH: Final = "PAYASYNC_PROFILE"
 ENVIRONMENT: Final = "environment"
 """The `proxy` that asks for the one in the environment."""
 
@@ -67,12 +68,12 @@ class Setup:
         if self.on_event is not None and (not callable(self.on_event) or iscoroutinefunction(self.on_event)):
             raise ConfigurationError(f"on_event must be a plain function, not {self.on_event!r}", field="on_event")
 
-    def way(self, quota: Quota, transport: Send) -> Send:
+    def way(self, quota: Quota, ask: Ask, transport: Send) -> Send:
         """Return the way of a call: each layer wraps those below it."""
         tell = Teller(self.on_event)
         return chain(
             [
-                retry(self.retry, quota, tell),
+                retry(Rules(policy=self.retry, quota=quota, tell=tell, ask=ask)),
                 *([verify(self.credentials)] if self.profile.answer.signature else []),
                 *map(held, self.middleware),
                 nonce,
@@ -142,3 +143,28 @@ def transport(
 def _proxy(url: URL, given: str | None) -> Secret | None:
     found = environment_proxy(url) if given == ENVIRONMENT else given
     return None if found is None else Secret(proxy_url(found))
+
+
+def from_environment(read: Environment, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a session's settings: those that are given, and the others read from the environment.
+
+    Raises:
+        ConfigurationError: A variable is missing, empty or wrong.
+    """
+    chosen = dict(settings)
+    if "credentials" not in chosen:
+        chosen["credentials"] = Credentials.from_env(read.variables)
+    if "profile" not in chosen:
+        chosen["profile"] = _profile(read)
+    if "base_url" not in chosen:
+        chosen["base_url"] = read.required("PAYASYNC_BASE_URL")
+    return chosen
+
+
+def _profile(read: Environment) -> Profile:
+    if f"{PROFILE_PATH}_FILE" in read.variables:
+        raise ConfigurationError(f"{PROFILE_PATH} is itself a path: use it without _FILE", field=PROFILE_PATH)
+    given = read.optional(PROFILE_PATH)
+    if given is None:
+        return Profile()
+    return SANDBOX if given.strip() == "sandbox" else Profile.from_file(given.strip())

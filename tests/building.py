@@ -103,6 +103,9 @@ FULL: Final[Mapping[str, Request[Response]]] = {
 }
 """One request for each operation, with every argument that it takes."""
 
+BARE: Final = Profile()
+"""A profile that answers nothing beyond the document."""
+
 WIRE: Final[Mapping[str, Mapping[str, Any]]] = {
     "payments.create": {"amount": 1000, "currency": "USD", "description": "Invoice 42"},
     "orders.place": {

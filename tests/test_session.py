@@ -651,7 +651,7 @@ async def test_injected_session_brings_no_manners_of_its_own() -> None:
     with recorder(zipped, moved, answer(400, b"{}")) as service:
         async with (
             aiohttp.ClientSession(middlewares=[layer], raise_for_status=True, auto_decompress=True) as http,
-            pay_with(service, http=http) as pay,
+            pay_with(service, http=http, retry=RetryPolicy(quota=0)) as pay,
         ):
             with pytest.raises(NoAnswerError) as unread:
                 await query(pay)
@@ -917,10 +917,10 @@ async def test_events_tell_the_story() -> None:
 
         async with pay_with(service, on_event=on_event, retry=FAST) as pay:
             with pytest.raises(OutcomeUnknownError):
-                await pay.orders.close("T1")
+                await pay.subscriptions.cancel("S1")
 
     assert [Attempted, Retrying, Attempted, Unknown] == [type(event) for event in told]
-    assert [("orders.close", "T1")] * 4 == [(event.operation, event.reference) for event in told]
+    assert [("subscriptions.cancel", "S1")] * 4 == [(event.operation, event.reference) for event in told]
     assert [(1, "NotSentError"), (2, "NoAnswerError")] == [
         (event.attempt, event.error) for event in told if isinstance(event, Attempted)
     ]

@@ -3,12 +3,13 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from payasync.calls import Reply
+from payasync.calls import Call, Reply
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
     DuplicateError,
     InvalidArgumentError,
+    InvalidSignatureError,
     NoAnswerError,
     NoAnswerTimeoutError,
     NotSentError,
@@ -17,12 +18,14 @@ from payasync.errors import (
     PayasyncError,
     RateLimitedError,
     ServiceError,
+    SessionClosedError,
 )
+from payasync.matrix import leaves_doubt
 from payasync.operations import OPERATIONS, Kind
 from payasync.profile import Profile
 from payasync.resources.orders import PlaceOrder
 from payasync.shapes import AnswerShape, HttpCodes, ResultCodes
-from payasync.verdicts import Row, last_word, may_repeat, names_its_thing, row
+from payasync.verdicts import Row, last_word, names_its_thing, row
 from tests.building import PROFILE, call_for, codec, reply
 
 CODED: Final = evolve(
@@ -72,6 +75,8 @@ BY_CODE: Final[list[tuple[Reply, Row]]] = [
     (code("FAIL", msg="already paid"), Row.DUPLICATE),
     (code("FAIL", msg="something else"), Row.UNLISTED),
     (code("FAIL", msg=7), Row.NOT_EXECUTED),
+    (code("PARAM", msg="already paid"), Row.NOT_EXECUTED),
+    (code("BUSY", msg="PARAM"), Row.BROKEN),
     (code("OK", msg="already paid"), Row.SUCCESS),
     (reply({"msg": "already paid"}), Row.UNRECOGNISED),
     (reply({}), Row.UNRECOGNISED),
@@ -156,26 +161,51 @@ def test_message_is_asked_only_where_the_profile_says_so() -> None:
 @pytest.mark.parametrize(
     ("outcome", "expected"),
     [
-        (NotSentError("refused"), True),
-        (NotSentTimeoutError("no connection in time"), True),
-        (NotSentError("bad certificate", permanent=True), False),
-        (NoAnswerError("reset"), False),
-        (NoAnswerTimeoutError("no answer in time"), False),
-        (ConfigurationError("no key"), False),
-        (reply({}), False),
-        (reply({}, 503), False),
-        (reply({}, 429), False),
+        (NotSentError("refused"), Row.UNSENT),
+        (NotSentTimeoutError("no connection in time"), Row.UNSENT),
+        (NotSentError("bad certificate", permanent=True), Row.HOPELESS),
+        (NoAnswerError("reset"), Row.UNANSWERED),
+        (NoAnswerTimeoutError("no answer in time"), Row.UNANSWERED),
+        (ConfigurationError("no key"), Row.HOPELESS),
+        (InvalidArgumentError("cannot be signed"), Row.HOPELESS),
+        (SessionClosedError("closed"), Row.HOPELESS),
     ],
 )
-def test_only_what_never_left_is_repeated(outcome: Reply | PayasyncError, *, expected: bool) -> None:
-    """Nothing is sent a second time unless it provably did not leave this machine the first time."""
-    assert expected == may_repeat(outcome)
-
-
 @pytest.mark.parametrize("name", READS + WRITES)
-def test_success_has_no_last_word(name: str) -> None:
-    """A recognised success ends a call without an error."""
-    assert last_word(call_for(name, CODED), code("OK")) is None
+def test_row_without_a_reply(name: str, outcome: PayasyncError, expected: Row) -> None:
+    """Either nothing was sent, and then repeating helps or does not, or nobody knows."""
+    assert expected is row(call_for(name), outcome)
+
+
+SIGNED: Final = evolve(CODED, answer=evolve(CODED.answer, signature="data.sign"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "verified", "expected"),
+    [
+        (code("OK"), True, Row.SUCCESS),
+        (code("OK"), None, Row.UNVERIFIED),
+        (code("OK"), False, Row.UNVERIFIED),
+        (code("NONE"), True, Row.ABSENT),
+        (code("NONE"), None, Row.ABSENT),
+        (code("NONE"), False, Row.UNVERIFIED),
+        (reply({}, 400), None, Row.NOT_EXECUTED),
+        (reply({}, 400), False, Row.UNVERIFIED),
+        (reply({}, 302), False, Row.REDIRECT),
+        (reply({}, 429), False, Row.RATE_LIMITED),
+        (reply({}, 500), False, Row.BROKEN),
+        (HTML, None, Row.UNRECOGNISED),
+    ],
+)
+def test_row_where_answers_are_signed(answer: Reply, expected: Row, *, verified: bool | None) -> None:
+    """A success must verify; a failure only where it carries a signature; 3xx, 429 and 5xx are what they are."""
+    assert expected is row(call_for("refunds.create", SIGNED), evolve(answer, verified=verified))
+
+
+def word(call: Call, outcome: Reply | PayasyncError, *, earlier: bool = False) -> PayasyncError:
+    """Return the error of a call whose last attempt ended so, and whose earlier one nobody knows the end of."""
+    found = row(call, outcome)
+    return last_word(call, found, outcome, doubt=earlier or leaves_doubt(call, found))
 
 
 LOST: Final = [NoAnswerError("cut", reason="cut"), NoAnswerTimeoutError("late", reason="cut")]
@@ -186,7 +216,7 @@ UNCLEAR: Final = [reply({}, 502), reply(None, 500), HTML, code("BUSY"), reply([]
 @pytest.mark.parametrize("name", WRITES)
 def test_unclear_answer_to_a_write_is_unknown(name: str, answer: Reply) -> None:
     """Whatever does not clearly say that nothing was done may have been done: ask, do not repeat."""
-    error = last_word(call_for(name, CODED), answer)
+    error = word(call_for(name, CODED), answer)
 
     assert type(error) is OutcomeUnknownError
     assert not isinstance(error, OSError)
@@ -198,7 +228,7 @@ def test_unclear_answer_to_a_write_is_unknown(name: str, answer: Reply) -> None:
 @pytest.mark.parametrize("name", READS)
 def test_unclear_answer_to_a_read_is_none(name: str, answer: Reply) -> None:
     """Asking again is harmless."""
-    error = last_word(call_for(name, CODED), answer)
+    error = word(call_for(name, CODED), answer)
 
     assert type(error) is NoAnswerError
     assert error.sent is True
@@ -211,14 +241,14 @@ def test_unlisted_refusal(name: str, answer: Reply) -> None:
     """A redirect and a refusal that nobody listed end a read; to a write they prove nothing."""
     expected = ServiceError if name in READS else OutcomeUnknownError
 
-    assert expected is type(last_word(call_for(name, CODED), answer))
+    assert expected is type(word(call_for(name, CODED), answer))
 
 
 @pytest.mark.parametrize("answer", [reply({}, 400), code("PARAM"), code("PARAM", 418), code("NONE"), code(7)])
 @pytest.mark.parametrize("name", READS + WRITES)
 def test_listed_refusal_is_definite(name: str, answer: Reply) -> None:
     """What the profile lists as not executed, or as absent, was not done."""
-    error = last_word(call_for(name, CODED), answer)
+    error = word(call_for(name, CODED), answer)
 
     assert type(error) is ServiceError
     assert error.sent is True
@@ -228,7 +258,7 @@ def test_listed_refusal_is_definite(name: str, answer: Reply) -> None:
 @pytest.mark.parametrize("name", READS + WRITES)
 def test_keys_that_the_service_does_not_take(name: str, status: int) -> None:
     """401 and 403 are about the keys, or the signature."""
-    assert AuthenticationError is type(last_word(call_for(name), reply({}, status)))
+    assert AuthenticationError is type(word(call_for(name), reply({}, status)))
 
 
 @pytest.mark.parametrize(
@@ -237,7 +267,7 @@ def test_keys_that_the_service_does_not_take(name: str, status: int) -> None:
 )
 def test_a_code_says_more_than_401(answer: Reply, expected: type[PayasyncError]) -> None:
     """A listed code that is about the number is not about the keys."""
-    assert expected is type(last_word(call_for("refunds.create", CODED), answer))
+    assert expected is type(word(call_for("refunds.create", CODED), answer))
 
 
 @pytest.mark.parametrize("answer", [reply({}, 409), code("USED"), code("FAIL", msg="already paid")])
@@ -246,7 +276,7 @@ def test_duplicate(name: str, answer: Reply) -> None:
     """A number that was used before is named by the call; who names nothing cannot have used it."""
     expected = {**dict.fromkeys(READS, ServiceError), **dict.fromkeys(KEYED, DuplicateError)}
 
-    assert expected.get(name, OutcomeUnknownError) is type(last_word(call_for(name, CODED), answer))
+    assert expected.get(name, OutcomeUnknownError) is type(word(call_for(name, CODED), answer))
 
 
 def test_duplicate_order_without_a_number() -> None:
@@ -255,7 +285,7 @@ def test_duplicate_order_without_a_number() -> None:
 
     assert not names_its_thing(call)
     assert names_its_thing(call_for("orders.place"))
-    assert OutcomeUnknownError is type(last_word(call, reply({}, 409)))
+    assert OutcomeUnknownError is type(word(call, reply({}, 409)))
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -263,10 +293,9 @@ def test_duplicate_order_without_a_number() -> None:
 def test_rate_limit(name: str, *, first: bool) -> None:
     """429 to a write proves something only where the profile says that it precedes execution."""
     profile = evolve(PROFILE, http=HttpCodes(rate_limit_precedes_execution=first))
-    error = last_word(call_for(name, profile), reply({}, 429, {"Retry-After": "7"}))
+    error = word(call_for(name, profile), reply({}, 429, {"Retry-After": "7"}))
 
     assert (RateLimitedError if first or name in READS else OutcomeUnknownError) is type(error)
-    assert error is not None
     assert 7.0 == error.retry_after
 
 
@@ -274,7 +303,7 @@ def test_rate_limit(name: str, *, first: bool) -> None:
 @pytest.mark.parametrize("name", WRITES)
 def test_write_without_an_answer_is_unknown(name: str, lost: NoAnswerError) -> None:
     """It may have been done, and what retries on time-outs must not pay twice."""
-    error = last_word(call_for(name), lost)
+    error = word(call_for(name), lost)
 
     assert type(error) is OutcomeUnknownError
     assert not isinstance(error, TimeoutError)
@@ -287,7 +316,7 @@ def test_write_without_an_answer_is_unknown(name: str, lost: NoAnswerError) -> N
 @pytest.mark.parametrize("name", READS)
 def test_read_without_an_answer_is_what_it_is(name: str, lost: NoAnswerError) -> None:
     """A read that got no answer says so, as a time-out where it was one."""
-    assert lost is last_word(call_for(name), lost)
+    assert lost is word(call_for(name), lost)
 
 
 @pytest.mark.parametrize(
@@ -297,38 +326,13 @@ def test_read_without_an_answer_is_what_it_is(name: str, lost: NoAnswerError) ->
 @pytest.mark.parametrize("name", ["payments.create", "orders.query"])
 def test_an_error_of_ours_is_its_own_last_word(name: str, outcome: PayasyncError) -> None:
     """What already says what to do next is not said anew."""
-    assert outcome is last_word(call_for(name), outcome)
-
-
-@pytest.mark.parametrize(("code_", "shown"), [("7", "(code '7')"), (8, "(code 8)"), ("x y", "(code 'x y')")])
-@pytest.mark.parametrize("name", ["refunds.create", "orders.query"])
-def test_unknown_code_is_shown_as_it_is(name: str, code_: object, shown: str) -> None:
-    """Who adds a code to the profile must see of which type it is."""
-    error = last_word(call_for(name, CODED), code(code_))
-
-    assert f"{Row.UNLISTED.value} {shown}" in str(error)
-
-
-@pytest.mark.parametrize(
-    ("name", "answer", "hint"),
-    [
-        ("refunds.create", reply({}, 503), "it may have been done: ask for its state, do not repeat it"),
-        ("refunds.create", NoAnswerError("cut"), "it may have been done: ask for its state, do not repeat it"),
-        ("orders.query", reply({}, 503), "repeating it is harmless"),
-        ("refunds.create", code("USED"), "ask for its state"),
-    ],
-)
-def test_error_ends_with_what_to_do(name: str, answer: Reply | NoAnswerError, hint: str) -> None:
-    """The last words of an error are what the caller may do next."""
-    error = last_word(call_for(name, CODED), answer)
-
-    assert str(error).endswith(f"; {hint}")
+    assert outcome is word(call_for(name), outcome)
 
 
 def test_refusal_tells_what_the_service_said() -> None:
     """The error has the service's code and words, the answer, and what the call was about."""
     answer = evolve(code("PARAM", 418, msg="no such currency"), attempts=2)
-    error: Any = last_word(call_for("refunds.create", CODED), answer)
+    error: Any = word(call_for("refunds.create", CODED), answer)
 
     assert ("PARAM", "no such currency", 418) == (error.code, error.message, error.http_status)
     assert ("refunds.create", "R1", 2, None) == (error.operation, error.reference, error.attempts, error.retry_after)
@@ -353,7 +357,7 @@ def test_refusal_tells_what_the_service_said() -> None:
 )
 def test_refusal_shows_what_is_there(answer: Reply, code_: object, message: str | None, shown: str) -> None:
     """A code is a text or an integer; what is neither, or missing, is `None` and leaves no trace."""
-    error: Any = last_word(call_for("refunds.create", CODED), answer)
+    error: Any = word(call_for("refunds.create", CODED), answer)
 
     assert (code_, message) == (error.code, error.message)
     assert str(error).endswith(shown)
@@ -361,7 +365,7 @@ def test_refusal_shows_what_is_there(answer: Reply, code_: object, message: str 
 
 def test_unknown_outcome_has_the_answer() -> None:
     """An answer that was not understood is kept for a person to read."""
-    error: Any = last_word(call_for("refunds.create"), reply({"odd": 1}, 503, {"retry-after": "3"}))
+    error: Any = word(call_for("refunds.create"), reply({"odd": 1}, 503, {"retry-after": "3"}))
 
     assert {"odd": 1} == error.response.data
     assert (3.0, Row.BROKEN.value, "R1") == (error.retry_after, error.reason, error.reference)
@@ -371,3 +375,57 @@ def test_unknown_outcome_has_the_answer() -> None:
 def test_unkeyed_writes_name_nothing(name: str) -> None:
     """A subscription's number is the service's own: it does not make a second change harmless."""
     assert not names_its_thing(call_for(name))
+
+
+@pytest.mark.parametrize("name", READS + WRITES)
+def test_success_that_does_not_verify(name: str) -> None:
+    """A read says so at once; a write may have been done, and says why nobody believes it."""
+    error = word(call_for(name, SIGNED), evolve(code("OK"), verified=False))
+    forged = error if name in READS else error.reason
+
+    assert (InvalidSignatureError if name in READS else OutcomeUnknownError) is type(error)
+    assert isinstance(forged, InvalidSignatureError)
+    assert (True, {"code": "OK"}) == (error.sent, error.response and error.response.document)
+
+
+REFUSALS_OF_A_SECOND_ATTEMPT: Final = [
+    (reply({}, 400), "refused before it was done"),
+    (reply({}, 401), "refused before it was done"),
+    (code("NONE"), "not found"),
+    (reply({}, 409), "the number was used before"),
+]
+
+
+@pytest.mark.parametrize(("answer", "said"), REFUSALS_OF_A_SECOND_ATTEMPT)
+@pytest.mark.parametrize("name", KEYED)
+def test_doubt_is_sticky(name: str, answer: Reply, said: str) -> None:
+    """A refusal of attempt 2 says nothing of attempt 1: the outcome stays unknown, and the error says why."""
+    error = word(call_for(name, CODED), answer, earlier=True)
+
+    assert OutcomeUnknownError is type(error)
+    assert f"{said}, after an attempt that nobody knows the end of" == error.reason
+    assert error.response is not None
+
+
+@pytest.mark.parametrize("outcome", [NotSentError("refused", reason="refused"), ConfigurationError("refused")])
+def test_doubt_outlives_what_was_not_sent(outcome: PayasyncError) -> None:
+    """That attempt 2 never left says nothing of attempt 1, either."""
+    error = word(call_for("refunds.create"), outcome, earlier=True)
+
+    assert OutcomeUnknownError is type(error)
+    assert ("refused", None) == (error.reason, error.sent)
+
+
+def test_doubt_is_not_told_twice() -> None:
+    """What already says that the outcome is unknown is not said anew."""
+    outcome = OutcomeUnknownError("?")
+
+    assert outcome is word(call_for("refunds.create"), outcome, earlier=True)
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_write_is_never_called_a_read(name: str) -> None:
+    """A write that got no answer, though a query said later that it was not done, is no `NoAnswerError`."""
+    error = last_word(call_for(name), Row.UNANSWERED, NoAnswerError("cut"), doubt=False)
+
+    assert OutcomeUnknownError is type(error)

@@ -12,14 +12,17 @@ from typing import Any, Final, TypeAlias
 from aiohttp import web
 from attrs import Factory, evolve, field, frozen
 
+from payasync.cli.lossy import lossy_line
 from payasync.cli.show import Screen
 from payasync.errors import AuthenticationError
 from payasync.sandbox import Sandbox
 from payasync.secret import Secret
 from payasync.session import Session
+from payasync.settings import RetryPolicy
 
 TOTAL: Final = 450
 REFUND: Final = 200
+SECOND_REFUND: Final = 100
 FORGED: Final = Secret("not the merchant's")
 THANKS: Final = "https://shop.example/thanks"
 
@@ -142,6 +145,28 @@ async def refund_some(shop: Shop) -> None:
     shop.screen.step("Follow the refund", "refunds.status", status.state, "R1")
 
 
+async def lose_an_answer(shop: Shop) -> None:
+    """Endpoint 5 again, its answer lost after the refund was made: it is asked about, and made once."""
+    async with lossy_line(shop.sandbox.url) as line:
+        session = Session(
+            line.url,
+            credentials=shop.sandbox.credentials,
+            profile=shop.sandbox.profile,
+            retry=RetryPolicy(base_delay=0.01),
+        )
+        async with session as pay:
+            line.lose_next_answer()
+            refund = await pay.refunds.create(
+                out_trade_no=shop.order, out_refund_no="R2", total_amt=TOTAL, refund_amt=SECOND_REFUND
+            )
+
+    agree("answers lost", 1, line.lost)
+    agree("refunded after the lost answer", REFUND + SECOND_REFUND, shop.sandbox.ledger.refunded(shop.order))
+    agree("whether a query answered", True, refund.recovered)  # noqa: FBT003 - what is agreed on
+    shop.screen.step("Lose the answer", "refunds.create", refund.state, f"R2 · CAD {_money(SECOND_REFUND)}")
+    shop.screen.note("asked about by its number, and", f"made once, in {refund.attempts} attempts")
+
+
 async def subscribe(shop: Shop) -> None:
     """Endpoints 8, 9 and 10."""
     tomorrow = datetime.now(UTC).date() + timedelta(days=1)
@@ -176,11 +201,12 @@ async def close_unpaid(shop: Shop) -> None:
 
 async def forge(shop: Shop, key: Secret = FORGED) -> None:
     """A call that is signed with another key is refused, and moves nothing."""
+    refunded = shop.sandbox.ledger.refunded(shop.order)
     forger = shop.pay.for_merchant(evolve(shop.sandbox.credentials, signing_key=key))
     try:
         await forger.refunds.create(out_trade_no=shop.order, out_refund_no="R2", total_amt=TOTAL, refund_amt=TOTAL)
     except AuthenticationError as refused:
-        agree("refunded after the forgery", REFUND, shop.sandbox.ledger.refunded(shop.order))
+        agree("refunded after the forgery", refunded, shop.sandbox.ledger.refunded(shop.order))
         shop.screen.step("Forge a signature", "refunds.create", "refused", str(refused.code))
     else:
         raise InvariantError("a refund with a forged signature was not refused")
@@ -191,6 +217,7 @@ CHAPTERS: Final[tuple[Chapter, ...]] = (
     place_order,
     hear_of_it,
     refund_some,
+    lose_an_answer,
     subscribe,
     close_unpaid,
     forge,

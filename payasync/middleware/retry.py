@@ -1,25 +1,34 @@
-"""Retry: how often a call is tried, and which error it ends with.
+"""One call's course: its attempts, the waits between them, and the questions after a lost answer.
 
-What an attempt's end means is decided in `verdicts`, without I/O; here is only the loop around it.
+What an attempt's end means, and what follows from it, is decided in `verdicts` and `matrix`, without I/O.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from math import inf
 from typing import Any, Final, cast
 
 import backoff
 from attrs import evolve, frozen
 
-from payasync.calls import Call, Layer, Reply, Send
+from payasync.calls import Call, Layer, Progress, Reply, Send
 from payasync.errors import NoAnswerError, OutcomeUnknownError, PayasyncError
 from payasync.events import Retrying, Unknown
+from payasync.matrix import Action, decide, decide_afresh, leaves_doubt, proves_absence
 from payasync.middleware.observe import Teller
 from payasync.middleware.quota import RETRY_COST, TIMEOUT_COST, Quota
+from payasync.retry_after import retry_after
 from payasync.settings import RetryPolicy
-from payasync.verdicts import last_word, may_repeat
+from payasync.verdicts import Row, last_word, row
 
 LEAST_TIME: Final = 2.0
 """No retry starts with fewer seconds left, or less than a tenth of the call's total."""
+QUESTIONS: Final = 3
+"""How often a lost answer is asked about; the one after a quarantine comes on top."""
+ASKING: Final = "ask what became of it"
+
+Ask = Callable[[Call], Call | None]
+"""Returns the query that tells what became of a write, or `None` where there is none."""
 
 
 def _loop_time() -> float:
@@ -35,44 +44,183 @@ class Pace:
     jitter: Callable[[float], float] = backoff.full_jitter
 
 
-def retry(policy: RetryPolicy, quota: Quota, tell: Teller, pace: Pace = Pace()) -> Layer:
-    """Return the layer that repeats what may be repeated, within the call's deadline."""
+def _no_question(_: Call) -> None:
+    return None
 
-    async def layer(call: Call, send: Send) -> Reply:
-        started, bounds, taken = pace.clock(), _bounds(policy), 0
-        while True:
-            outcome = await _attempt(call, send, tell)
-            if not may_repeat(outcome) or call.attempt >= policy.attempts:
-                break
-            delay, cost = pace.jitter(next(bounds)), _cost(outcome)
-            if not _time_left(call, pace.clock() + delay) or not quota.take(cost):
-                break
-            taken += cost
-            tell(_retrying(call, delay, outcome))
-            await pace.sleep(delay)
-            call = evolve(call, attempt=call.attempt + 1)
-        if isinstance(outcome, Reply):
-            outcome = evolve(outcome, attempts=call.attempt, elapsed=pace.clock() - started)
-        reply = _concluded(call, outcome, tell)
-        quota.pay_back(taken)
-        return reply
+
+@frozen(kw_only=True)
+class Rules:
+    """What all calls of a session have in common.
+
+    Attributes:
+        policy: How often and how patiently a call is tried.
+        quota: The session's retry budget.
+        tell: Hears of retries and of unknown outcomes.
+        ask: Gives the query that tells what became of a write.
+        pace: Time and chance.
+    """
+
+    policy: RetryPolicy
+    quota: Quota
+    tell: Teller
+    ask: Ask = _no_question
+    pace: Pace = Pace()
+
+
+def retry(rules: Rules) -> Layer:
+    """Return the layer that repeats, and asks about, what may be repeated and asked about."""
+
+    def layer(call: Call, send: Send) -> Awaitable[Reply]:
+        return Course(call, send, rules).run()
 
     return layer
 
 
-async def _attempt(call: Call, send: Send, tell: Teller) -> Reply | PayasyncError:
-    try:
-        return await send(call)
-    except PayasyncError as error:
-        return _lost(error) if error.sent is False and _in_doubt(call) else error
-    except asyncio.CancelledError:
-        if _in_doubt(call):
-            tell(_unknown(call, "cancelled after it was sent"))
-        raise
-    except Exception as error:
-        if not _in_doubt(call):
+class Course:
+    """One call on its way: how often it was tried, what it took from the quota, and since when it is in doubt."""
+
+    def __init__(self, call: Call, send: Send, rules: Rules) -> None:
+        self._call = call
+        self._send = send
+        self._rules = rules
+        self._clock = rules.pace.clock
+        self._bounds = _bounds(rules.policy)
+        self._attempts = 0
+        self._sends = 0
+        self._taken = 0
+        self._doubt: float | None = None
+        self._begun: Progress | None = None
+        self._not_before = -inf
+
+    async def run(self) -> Reply:
+        """Return the reply of a call that succeeded; raise the error of any other."""
+        try:
+            outcome = await self._settled()
+        except asyncio.CancelledError:
+            if self._in_doubt():
+                self._tell_unknown("cancelled after it was sent")
             raise
-        return _lost(error)
+        if isinstance(outcome, Reply):
+            self._rules.quota.pay_back(self._taken)
+            return outcome
+        if isinstance(outcome, OutcomeUnknownError):
+            self._tell_unknown(_reason(outcome))
+        raise outcome
+
+    async def _settled(self) -> Reply | PayasyncError:
+        while True:
+            self._sends += 1
+            outcome = await self._attempt(self._call)
+            found = row(self._call, outcome)
+            if leaves_doubt(self._call, found):
+                self._doubt = self._clock()
+            action = decide(self._call, found, doubt=self._doubt is not None)
+            if action is Action.DONE:
+                return outcome
+            if action is Action.QUERY:
+                recovered = await self._asked(outcome)
+                if recovered is not None:
+                    return recovered
+                action = Action.END if self._doubt is not None else decide_afresh(self._call, found)
+            if action is not Action.REPEAT or not self._may_send() or not await self._paused(outcome):
+                return self._last_word(found, outcome)
+
+    async def _asked(self, lost: Reply | PayasyncError) -> Reply | None:
+        """Ask what became of the write: its reply, or `None`; a final "absent" clears the doubt."""
+        question = self._rules.ask(self._call)
+        before, left, earliest = lost, QUESTIONS, -inf
+        while question is not None and left and await self._paused(before, ASKING, earliest):
+            left -= 1
+            asked = self._clock()
+            before = await self._attempt(question)
+            if proves_absence(question, before):
+                if asked >= self._final_at():
+                    self._doubt = None
+                    return None
+                left += earliest == -inf
+                earliest = self._final_at()
+                continue
+            action = decide(question, row(question, before), doubt=False)
+            if action is Action.DONE:
+                return evolve(cast("Reply", before), recovered=True)
+            if action is Action.END:
+                return None
+        return None
+
+    def _final_at(self) -> float:
+        """Return when an absent answer becomes final."""
+        quarantine = self._call.profile.recovery.quarantine
+        return inf if quarantine is None or self._doubt is None else self._doubt + quarantine
+
+    async def _attempt(self, call: Call) -> Reply | PayasyncError:
+        self._attempts += 1
+        call = evolve(call, attempt=self._attempts, progress=Progress())
+        self._begun = None if call.read else call.progress
+        outcome = await self._end_of(call)
+        self._begun = None
+        if isinstance(outcome, Reply):
+            self._heed(retry_after(outcome.headers.get("Retry-After")))
+        return outcome
+
+    async def _end_of(self, call: Call) -> Reply | PayasyncError:
+        try:
+            reply = await self._send(call)
+        except PayasyncError as error:
+            denies = error.sent is False and call.progress.begun and not call.read
+            return _lost(error) if denies else error
+        except Exception as error:
+            if not self._in_doubt():
+                raise
+            return _lost(error)
+        return reply if reply.attempts == call.attempt else evolve(reply, attempts=call.attempt)
+
+    def _heed(self, seconds: float | None) -> None:
+        """Remember how long the service asked to be left alone."""
+        if seconds is not None:
+            self._not_before = self._clock() + seconds
+
+    def _in_doubt(self) -> bool:
+        """Return whether the write may have been done, so that neither a foreign error nor silence may hide it."""
+        return self._doubt is not None or (self._begun is not None and self._begun.begun)
+
+    def _may_send(self) -> bool:
+        return self._sends < self._rules.policy.attempts
+
+    async def _paused(self, outcome: Reply | PayasyncError, why: str = "", earliest: float = -inf) -> bool:
+        """Wait before a further attempt; `False` where the call's time or the session's quota does not allow one."""
+        floor = max(self._not_before, earliest) - self._clock()
+        delay = max(self._rules.pace.jitter(next(self._bounds)), floor)
+        cost = TIMEOUT_COST if isinstance(outcome, TimeoutError) else RETRY_COST
+        if not self._time_for(delay) or not self._rules.quota.take(cost):
+            return False
+        self._taken += cost
+        self._rules.tell(self._retrying(delay, why or _reason(outcome)))
+        await self._rules.pace.sleep(delay)
+        return True
+
+    def _time_for(self, delay: float) -> bool:
+        left = self._call.deadline - self._clock() - delay
+        return left >= min(LEAST_TIME, self._call.timeouts.total / 10)
+
+    def _last_word(self, found: Row, outcome: Reply | PayasyncError) -> PayasyncError:
+        error = last_word(self._call, found, outcome, doubt=self._doubt is not None)
+        error.add(operation=self._call.operation.name, reference=self._call.reference, attempts=self._attempts)
+        left = self._not_before - self._clock()
+        if error.retry_after is None and left > 0:
+            error.add(retry_after=left)
+        return error
+
+    def _retrying(self, delay: float, reason: str) -> Retrying:
+        return Retrying(
+            operation=self._call.operation.name,
+            reference=self._call.reference,
+            attempt=self._attempts + 1,
+            delay=delay,
+            reason=reason,
+        )
+
+    def _tell_unknown(self, reason: str) -> None:
+        self._rules.tell(Unknown(operation=self._call.operation.name, reference=self._call.reference, reason=reason))
 
 
 def _lost(error: Exception) -> NoAnswerError:
@@ -83,49 +231,11 @@ def _lost(error: Exception) -> NoAnswerError:
     return lost
 
 
-def _in_doubt(call: Call) -> bool:
-    """Return whether a write may have been done, so that no foreign error may hide it."""
-    return call.progress.begun and not call.read
-
-
 def _bounds(policy: RetryPolicy) -> Iterator[float]:
     """Yield the greatest wait before each further attempt: it doubles, up to the policy's limit."""
     bounds = backoff.expo(base=2, factor=policy.base_delay, max_value=policy.max_delay)
     next(bounds)  # backoff's generators begin with an empty step
     yield from bounds
-
-
-def _time_left(call: Call, start: float) -> bool:
-    return call.deadline - start >= min(LEAST_TIME, call.timeouts.total / 10)
-
-
-def _cost(outcome: Reply | PayasyncError) -> int:
-    return TIMEOUT_COST if isinstance(outcome, TimeoutError) else RETRY_COST
-
-
-def _retrying(call: Call, delay: float, outcome: Reply | PayasyncError) -> Retrying:
-    return Retrying(
-        operation=call.operation.name,
-        reference=call.reference,
-        attempt=call.attempt + 1,
-        delay=delay,
-        reason=_reason(outcome),
-    )
-
-
-def _concluded(call: Call, outcome: Reply | PayasyncError, tell: Teller) -> Reply:
-    """Return the reply of a call that succeeded; raise the error of any other."""
-    error = last_word(call, outcome)
-    if error is None:
-        return cast("Reply", outcome)  # only a reply can be a success
-    error.add(operation=call.operation.name, reference=call.reference, attempts=call.attempt)
-    if isinstance(error, OutcomeUnknownError):
-        tell(_unknown(call, _reason(error)))
-    raise error
-
-
-def _unknown(call: Call, reason: str) -> Unknown:
-    return Unknown(operation=call.operation.name, reference=call.reference, reason=reason)
 
 
 def _reason(outcome: Reply | PayasyncError) -> str:

@@ -1,6 +1,7 @@
 """`pay.orders`: endpoints 2, 3 and 4."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 from attrs import field, frozen
@@ -9,6 +10,7 @@ from payasync.absent import ABSENT, Absent
 from payasync.operations import CLOSE_ORDER, PLACE_ORDER, QUERY_ORDER
 from payasync.requests import NOTHING, Request, a_text, a_url, a_word, an_amount, optional
 from payasync.resources.sending import Namespace
+from payasync.resources.waiting import wait
 from payasync.responses import OrderResponse
 from payasync.writers import OPEN
 
@@ -183,4 +185,29 @@ class Orders(Namespace):
         """
         return await self._send(
             CloseOrder(out_trade_no=out_trade_no, extra=extra), timeout=timeout, intent=intent, shield=shield
+        )
+
+    async def wait(
+        self,
+        out_trade_no: str,
+        *,
+        until: str | Callable[[OrderResponse], bool],
+        timeout: float,
+    ) -> OrderResponse:
+        """Ask for the state of an order until it is the one that is waited for.
+
+        Args:
+            out_trade_no: The merchant's own number of the order.
+            until: Our name of a state, such as `"paid"`, or a function of the answer.
+            timeout: Seconds, all in all.
+
+        Raises:
+            InvalidArgumentError: A bad value; nothing was sent.
+            NotConfiguredError: The profile does not map that state.
+            WaitTimeoutError: It did not come in time; `response` is the last answer.
+            ServiceError: The service refused the query, or knows no such order.
+        """
+        query = partial(self.query, out_trade_no)
+        return await wait(
+            query, thing="order", reference=out_trade_no, until=until, timeout=timeout, profile=self._profile
         )

@@ -1,6 +1,7 @@
 """`pay.refunds`: endpoints 5 and 7."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 from attrs import field, frozen
@@ -9,6 +10,7 @@ from payasync.absent import ABSENT, Absent
 from payasync.operations import CREATE_REFUND, QUERY_REFUND
 from payasync.requests import NOTHING, Request, a_text, a_url, a_word, an_amount, optional
 from payasync.resources.sending import Namespace
+from payasync.resources.waiting import wait
 from payasync.responses import RefundResponse
 
 
@@ -127,3 +129,28 @@ class Refunds(Namespace):
             ServiceError: The service refused it, or knows no such refund.
         """
         return await self._send(QueryRefund(identifier=identifier, extra=extra), timeout=timeout)
+
+    async def wait(
+        self,
+        identifier: str,
+        *,
+        until: str | Callable[[RefundResponse], bool],
+        timeout: float,
+    ) -> RefundResponse:
+        """Ask for the state of a refund until it is the one that is waited for.
+
+        Args:
+            identifier: The refund identifier that the service expects there.
+            until: Our name of a state, such as `"succeeded"`, or a function of the answer.
+            timeout: Seconds, all in all.
+
+        Raises:
+            InvalidArgumentError: A bad value; nothing was sent.
+            NotConfiguredError: The profile does not map that state.
+            WaitTimeoutError: It did not come in time; `response` is the last answer.
+            ServiceError: The service refused the query, or knows no such refund.
+        """
+        query = partial(self.status, identifier)
+        return await wait(
+            query, thing="refund", reference=identifier, until=until, timeout=timeout, profile=self._profile
+        )

@@ -2,6 +2,7 @@
 
 from typing import Protocol, TypeVar
 
+from payasync.profile import Profile
 from payasync.requests import Request
 from payasync.responses import Response
 
@@ -21,5 +22,6 @@ class SendRequest(Protocol):
 class Namespace:
     """One of `pay.payments`, `pay.orders`, `pay.refunds` and `pay.subscriptions`."""
 
-    def __init__(self, send: SendRequest) -> None:
+    def __init__(self, send: SendRequest, profile: Profile) -> None:
         self._send = send
+        self._profile = profile

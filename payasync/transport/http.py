@@ -98,7 +98,13 @@ class Transport:
         except BaseException:
             response.close()
             raise
-        return Reply(status=response.status, headers=response.headers, body=content)
+        return Reply(
+            status=response.status,
+            headers=response.headers,
+            body=content,
+            attempts=call.attempt,
+            elapsed=asyncio.get_running_loop().time() - (call.deadline - call.timeouts.total),
+        )
 
     async def _whole(self, content: aiohttp.StreamReader) -> bytes:
         if content.is_eof():

@@ -54,7 +54,7 @@ async def test_a_narrow_terminal_cuts_no_step() -> None:
     await demo.run(shown)
     lines = written.getvalue().splitlines()
 
-    assert 13 == sum(line[:2].strip().isdigit() for line in lines)
+    assert 14 == sum(line[:2].strip().isdigit() for line in lines)
     assert not [line for line in lines if "…" in line]
 
 
@@ -161,7 +161,7 @@ async def test_a_very_narrow_terminal_does_without_the_calls(width: int) -> None
     lines = written.getvalue().splitlines()
     steps = [line for line in lines if line[:2].strip().isdigit()]
 
-    assert 13 == len(steps)
+    assert 14 == len(steps)
     assert [] == [line for line in steps if any(name in line for name in OPERATIONS)]
     assert any("Create a payment" in line and "USD 10.00" in line for line in steps)
     assert not [line for line in lines if "…" in line]

@@ -12,7 +12,7 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import TracebackType
@@ -89,11 +89,13 @@ class Answer:
         raw: Sent as it is.
         then: `keep` the connection for a further request, `close` it, or `reset` it.
         after: Wait for this before anything is sent; the end of the server sets it, too.
+        drip: Seconds between two bytes.
     """
 
     raw: bytes = b""
     then: Literal["keep", "close", "reset"] = "keep"
     after: threading.Event | None = None
+    drip: float | None = None
 
 
 def answer(
@@ -138,11 +140,15 @@ class Connection:
         number: From 1, in the order in which they were accepted.
         stream: Its socket.
         received: What came, whole request or not.
+        cut: Reset it once so many bytes came.
+        ended: The server has ended it.
     """
 
     number: int
     stream: socket.socket = field(repr=False)
     received: bytearray = field(default_factory=bytearray)
+    cut: int | None = None
+    ended: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def requests(self) -> Iterator[Request]:
         """Read one request after the other, up to the end of the stream."""
@@ -168,22 +174,40 @@ class Connection:
         return True
 
     def _more(self) -> bool:
-        part = self.stream.recv(65536)
+        left = 65536 if self.cut is None else self.cut - len(self.received)
+        if not left:
+            self._reset()
+            return False
+        part = self.stream.recv(min(left, 65536))
         self.received += part
         return bool(part)
 
     def do(self, what: Answer) -> bool:
         """Answer, and return whether the connection is kept."""
-        if what.raw:
+        if what.drip is not None:
+            self._drip(what.raw, what.drip)
+        elif what.raw:
             self.stream.sendall(what.raw)
         if what.then == "reset":
-            self.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self._reset()
         if what.then == "close":
             self.end()
         return what.then == "keep"
 
+    def _drip(self, raw: bytes, seconds: float) -> None:
+        """Send byte after byte, until the other side or the server ends it."""
+        for each in raw:
+            self.stream.sendall(bytes([each]))
+            if self.ended.wait(seconds):
+                return
+
+    def _reset(self) -> None:
+        """Let the end of the stream be a reset."""
+        self.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
     def end(self) -> None:
         """End both directions, which wakes whoever reads; a forked child's copy does not keep it open."""
+        self.ended.set()
         with contextlib.suppress(OSError):
             # Of the base class: that of an SSLSocket would tear its state away from the thread that reads.
             socket.socket.shutdown(self.stream, socket.SHUT_RDWR)
@@ -200,6 +224,8 @@ class Recorder:
     Args:
         script: Answers in their order; afterwards all requests get `otherwise`.
         otherwise: The answer to a request beyond the script.
+        by_path: Answers to requests with these paths, whatever the script says.
+        cuts: For the first connections, in their order, after how many bytes each is reset.
         tls: Speak TLS, with this server's context.
         listening: Without it, connections are refused until `listen` is called.
 
@@ -212,10 +238,14 @@ class Recorder:
         script: Iterable[Answer] = (),
         *,
         otherwise: Answer | None = None,
+        by_path: Mapping[str, Answer] | None = None,
+        cuts: Iterable[int | None] = (),
         tls: ssl.SSLContext | None = None,
         listening: bool = True,
     ) -> None:
         self._script = itertools.chain(script, itertools.repeat(otherwise or answer()))
+        self._by_path = by_path or {}
+        self._cuts = itertools.chain(cuts, itertools.repeat(None))
         self._tls = tls
         self._listening = listening
         self._door = socket.socket()
@@ -336,7 +366,7 @@ class Recorder:
                 return
             if self._tls:
                 stream = self._tls.wrap_socket(stream, server_side=True, do_handshake_on_connect=False)
-            connection = Connection(number, stream)
+            connection = Connection(number, stream, cut=next(self._cuts))
             with self._lock:
                 self._connections.append(connection)
             self._servants.append(self._thread(self._serve, connection))
@@ -354,7 +384,7 @@ class Recorder:
         """Record a request, and return its answer once it may be given."""
         with self._lock:
             self._requests.append(request)
-            what = next(self._script)
+            what = self._by_path.get(request.path) or next(self._script)
         self._seen.release()
         if what.after:
             self._awaited.append(what.after)

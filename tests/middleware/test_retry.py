@@ -3,12 +3,14 @@ import itertools
 from typing import Any, Final
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
 from payasync.calls import Call, Layer, Reply, Send
 from payasync.errors import (
     ConfigurationError,
+    DuplicateError,
     InvalidArgumentError,
     InvalidSignatureError,
     NoAnswerError,
@@ -25,10 +27,21 @@ from payasync.middleware.chain import chain
 from payasync.middleware.nonce import nonce
 from payasync.middleware.observe import Teller
 from payasync.middleware.quota import Quota
-from payasync.middleware.retry import Pace, retry
-from payasync.operations import CREATE_REFUND, OPERATIONS, QUERY_ORDER, Kind, Operation
+from payasync.middleware.retry import Ask, Pace, Rules, retry
+from payasync.operations import (
+    CLOSE_ORDER,
+    CREATE_REFUND,
+    OPERATIONS,
+    PLACE_ORDER,
+    QUERY_ORDER,
+    QUERY_REFUND,
+    Kind,
+    Operation,
+)
+from payasync.profile import Profile
 from payasync.settings import RetryPolicy, Timeouts
-from tests.building import Heard, Hours, Way, bare_call, reply, way
+from payasync.shapes import AnswerShape, HttpCodes, Recovery, ResultCodes
+from tests.building import PROFILE, Heard, Hours, Way, bare_call, reply, way
 
 START: Final = 1000.0
 """When every call here begins."""
@@ -50,9 +63,18 @@ def layer(
     quota: Quota | None = None,
     heard: Heard | None = None,
     hours: Hours | None = None,
+    ask: Ask = lambda _: None,
 ) -> Layer:
     """Return the layer, with time that passes only where it waits."""
-    return retry(policy, quota or Quota(500), Teller((heard or Heard()).tell), (hours or Hours(now=START)).pace())
+    return retry(
+        Rules(
+            policy=policy,
+            quota=quota or Quota(500),
+            tell=Teller((heard or Heard()).tell),
+            ask=ask,
+            pace=(hours or Hours(now=START)).pace(),
+        )
+    )
 
 
 def taking(hours: Hours, seconds: float, end: Way) -> Send:
@@ -113,12 +135,22 @@ async def test_attempts_are_limited(attempts: int) -> None:
     assert ("refunds.create", "R1", attempts) == (caught.value.operation, caught.value.reference, caught.value.attempts)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+UNNAMED: Final = [operation for operation in OPERATIONS if operation.kind is Kind.UNKEYED]
+WRITES: Final = [operation for operation in OPERATIONS if operation.kind is not Kind.READ]
+READS: Final = [operation for operation in OPERATIONS if operation.kind is Kind.READ]
+LOST: Final = (
+    NoAnswerError("cut", reason="cut"),
+    NoAnswerTimeoutError("late", reason="late"),
+    reply([]),
+    reply({}, 503),
+)
+
+
+@pytest.mark.parametrize("operation", UNNAMED, ids=lambda operation: operation.name)
 @pytest.mark.parametrize(
     "end",
     [
-        NoAnswerError("cut", reason="cut"),
-        NoAnswerTimeoutError("late", reason="late"),
+        *LOST,
         OutcomeUnknownError("?"),
         ConfigurationError("no key"),
         unsent(permanent=True),
@@ -127,13 +159,11 @@ async def test_attempts_are_limited(attempts: int) -> None:
         reply({}, 409),
         reply({}, 418),
         reply({}, 429),
-        reply({}, 503),
-        reply([]),
     ],
     ids=repr,
 )
-async def test_nothing_else_is_sent_again(operation: Operation, end: Reply | PayasyncError) -> None:
-    """Whatever may have left is never repeated here, and what repeating does not mend is not, either."""
+async def test_unnamed_write_is_sent_once(operation: Operation, end: Reply | PayasyncError) -> None:
+    """Whatever may have left is never repeated, and what repeating does not mend is not, either."""
     hours, heard, lost = Hours(now=START), Heard(), way(end)
     with pytest.raises(PayasyncError) as caught:
         await layer(hours=hours, heard=heard)(bare_call(operation, reference="X1"), lost.send)
@@ -143,7 +173,20 @@ async def test_nothing_else_is_sent_again(operation: Operation, end: Reply | Pay
     assert (operation.name, "X1", 1) == (caught.value.operation, caught.value.reference, caught.value.attempts)
 
 
-async def test_ambiguity_after_a_retry_is_the_end() -> None:
+@pytest.mark.parametrize("operation", [*READS, CLOSE_ORDER], ids=lambda operation: operation.name)
+@pytest.mark.parametrize("end", LOST, ids=repr)
+async def test_what_changes_nothing_is_repeated(operation: Operation, end: Reply | PayasyncError) -> None:
+    """Asking again, and closing again, moves no money: it is tried to the end, and then again succeeds."""
+    end_of_three, end_of_two = way(end), way(end, reply({}))
+    with pytest.raises(OutcomeUnknownError if operation is CLOSE_ORDER else NoAnswerError) as caught:
+        await layer()(bare_call(operation, reference="T1"), end_of_three.send)
+    answer = await layer()(bare_call(operation, reference="T1"), end_of_two.send)
+
+    assert (3, 3) == (len(end_of_three.calls), caught.value.attempts)
+    assert (2, False) == (answer.attempts, answer.recovered)
+
+
+async def test_ambiguity_after_a_retry_is_the_end_where_nothing_can_be_asked() -> None:
     """A retry that may have left is as final as a first attempt that may have."""
     end = way(unsent(), NoAnswerError("cut", reason="cut"))
     with pytest.raises(OutcomeUnknownError) as caught:
@@ -284,11 +327,10 @@ async def test_unknown_outcome_is_told(end: Reply | PayasyncError, reason: str) 
 
 
 async def test_answer_says_what_the_call_took() -> None:
-    """Attempts and elapsed time are those of the whole call, waits included."""
-    hours, end = Hours(now=START), way(unsent(), reply({}))
-    answer = await layer(hours=hours)(refund(), taking(hours, 1.5, end))
+    """Attempts are those of the whole call, also where a layer answers that does not count them."""
+    answer = await layer()(refund(), way(unsent(), reply({})).send)
 
-    assert (2, 3.5) == (answer.attempts, answer.elapsed)
+    assert 2 == answer.attempts
 
 
 async def test_refusal_says_how_many_attempts_it_took() -> None:
@@ -321,9 +363,13 @@ async def test_each_attempt_has_its_own_nonce() -> None:
 
 async def test_pace_is_the_loops_own_by_default() -> None:
     """Without a pace of its own the layer reads the event loop's clock, and draws full jitter."""
-    answer = await retry(RetryPolicy(), Quota(0), Teller())(refund(), way(reply({})).send)
+    rules = Rules(policy=RetryPolicy(base_delay=0), quota=Quota(500), tell=Teller())
+    call = bare_call(CREATE_REFUND, reference="R1", deadline=asyncio.get_running_loop().time() + 45.0)
+    answer = await retry(rules)(call, way(unsent(), reply({})).send)
+    with pytest.raises(OutcomeUnknownError):
+        await retry(rules)(call, way(NoAnswerError("cut")).send)
 
-    assert 0 <= answer.elapsed < asyncio.get_running_loop().time()
+    assert 2 == answer.attempts
     assert 0 <= Pace().jitter(1.0) <= 1.0
 
 
@@ -344,11 +390,11 @@ ENDS: Final = st.lists(
 )
 
 
-@given(ENDS, st.integers(1, 5), st.sampled_from(OPERATIONS))
+@given(ENDS, st.integers(1, 5), st.sampled_from([*UNNAMED, CREATE_REFUND, PLACE_ORDER]))
 def test_at_most_one_attempt_may_have_left(
     ends: list[Reply | PayasyncError], attempts: int, operation: Operation
 ) -> None:
-    """Whatever happens, in any order: after an attempt that may have left this machine there is no other."""
+    """In any order: where nothing can be asked, no attempt follows one that may have left this machine."""
     end = way(*ends)
 
     async def run() -> object:
@@ -382,10 +428,6 @@ def sent(end: Way) -> Send:
     return send
 
 
-WRITES: Final = [operation for operation in OPERATIONS if operation.kind is not Kind.READ]
-READS: Final = [operation for operation in OPERATIONS if operation.kind is Kind.READ]
-
-
 @pytest.mark.parametrize("operation", WRITES, ids=lambda operation: operation.name)
 async def test_write_that_is_cancelled_after_it_was_sent(operation: Operation) -> None:
     """Cancelling a write does not take it back: somebody must learn that it may have been done."""
@@ -407,7 +449,7 @@ async def test_read_that_is_cancelled(operation: Operation) -> None:
 
 
 @pytest.mark.parametrize("foreign", [ZeroDivisionError("mine"), TimeoutError(), ConnectionResetError()], ids=repr)
-@pytest.mark.parametrize("operation", WRITES, ids=lambda operation: operation.name)
+@pytest.mark.parametrize("operation", [*UNNAMED, PLACE_ORDER, CREATE_REFUND], ids=lambda operation: operation.name)
 async def test_foreign_error_after_a_write_was_sent(operation: Operation, foreign: Exception) -> None:
     """An error of a user's own layer hides no doubt: what retries on it would pay twice."""
     heard, end = Heard(), way(foreign)
@@ -470,3 +512,461 @@ async def test_read_that_is_denied_may_be_repeated() -> None:
     answer = await layer()(bare_call(QUERY_ORDER), sent(end))
 
     assert 2 == answer.attempts
+
+
+QUARANTINED: Final = evolve(
+    PROFILE,
+    answer=AnswerShape(code="code", ok=("OK",)),
+    codes=ResultCodes(not_executed=("PARAM",), absent=("NONE",)),
+    recovery=Recovery(quarantine=20.0),
+)
+"""A service that says what absent is, and when that is final."""
+UNQUARANTINED: Final = evolve(QUARANTINED, recovery=Recovery())
+
+OK: Final = reply({"code": "OK"})
+NONE: Final = reply({"code": "NONE"})
+PARAM: Final = reply({"code": "PARAM"})
+CUT: Final = NoAnswerError("cut", reason="cut")
+BUSY: Final = reply({}, 503)
+
+
+def questioned(profile: Profile = QUARANTINED, operation: Operation = CREATE_REFUND, **facts: Any) -> Call:
+    """Return a write that can be asked about."""
+    total = facts.pop("total", 45.0)
+    given = {"reference": "R1", "timeouts": Timeouts(total=total), "deadline": START + total, **facts}
+    return bare_call(operation, profile=profile, **given)
+
+
+def asking(call: Call) -> Call:
+    """Return the question that tells what became of a write."""
+    query = QUERY_REFUND if call.operation is CREATE_REFUND else QUERY_ORDER
+    return evolve(call, operation=query)
+
+
+def names(end: Way) -> list[str]:
+    """Return what was sent, in order: W for the write, Q for a question."""
+    return ["Q" if call.read else "W" for call in end.calls]
+
+
+@pytest.mark.parametrize("operation", [PLACE_ORDER, CREATE_REFUND], ids=lambda operation: operation.name)
+@pytest.mark.parametrize("lost", [*LOST, reply({}, 302), reply({}, 418)], ids=repr)
+async def test_lost_answer_is_asked_for(operation: Operation, lost: Reply | PayasyncError) -> None:
+    """A query that succeeds is the answer: the number names the thing; it says that it was recovered."""
+    heard, quota, end = Heard(), Quota(500), way(lost, OK)
+    answer = await layer(ask=asking, heard=heard, quota=quota)(questioned(operation=operation), end.send)
+
+    assert ["W", "Q"] == names(end)
+    assert [1, 2] == [call.attempt for call in end.calls]
+    assert (True, 2, {"code": "OK"}) == (answer.recovered, answer.attempts, answer.document)
+    assert ["ask what became of it"] == [event.reason for event in heard.of(Retrying) if isinstance(event, Retrying)]
+    assert [] == heard.of(Unknown)
+    assert 500 == quota.tokens
+
+
+async def test_question_is_for_other_columns_none() -> None:
+    """Nothing is asked about what nothing names, nor about a read or a close."""
+    for operation in (*UNNAMED, *READS, CLOSE_ORDER):
+        end = way(CUT)
+        with pytest.raises(PayasyncError):
+            await layer(ask=asking)(questioned(operation=operation), end.send)
+
+        assert not {*names(end)} - ({"Q"} if operation in READS else {"W"})
+
+
+async def test_place_without_a_number_is_not_asked_about() -> None:
+    """Endpoint 2 names its order only where `out_trade_no` is given."""
+    end = way(CUT)
+    with pytest.raises(OutcomeUnknownError):
+        await layer(ask=asking)(questioned(operation=PLACE_ORDER, reference=None), end.send)
+
+    assert ["W"] == names(end)
+
+
+async def test_without_a_question_it_stays_unknown() -> None:
+    """Where the profile does not map what is needed to ask, a lost answer is the end."""
+    end = way(CUT)
+    with pytest.raises(OutcomeUnknownError):
+        await layer()(questioned(), end.send)
+
+    assert ["W"] == names(end)
+
+
+async def test_absent_without_a_quarantine_is_not_final() -> None:
+    """Nobody says when an absent answer is final: it stays unknown, and nothing is sent again."""
+    hours, end = Hours(now=START), way(CUT, NONE)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await layer(ask=asking, hours=hours)(questioned(UNQUARANTINED), end.send)
+
+    assert ["W", "Q"] == names(end)
+    assert (2, [0.5]) == (caught.value.attempts, hours.waits)
+
+
+async def test_absent_before_the_quarantine_is_asked_about_once_more() -> None:
+    """The call waits until the quarantine since the lost attempt is over, asks again, and sends the same again."""
+    hours, end = Hours(now=START), way(CUT, NONE, NONE, OK)
+    answer = await layer(ask=asking, hours=hours)(questioned(), end.send)
+    writes = [call for call in end.calls if not call.read]
+
+    assert ["W", "Q", "Q", "W"] == names(end)
+    assert [0.5, 19.5, 2.0] == hours.waits
+    assert ("R1", "R1") == (writes[0].reference, writes[1].reference)
+    assert (False, 4) == (answer.recovered, answer.attempts)
+
+
+async def test_quarantine_is_counted_from_the_end_of_the_attempt() -> None:
+    """What took 7 seconds to get lost may have been done in the last of them."""
+    hours, end = Hours(now=START, share=0.0), way(CUT, NONE, OK)
+    await layer(ask=asking, hours=hours)(questioned(), taking(hours, 7.0, end))
+
+    assert ["W", "Q", "Q"] == names(end)
+    assert [0.0, 13.0] == hours.waits
+
+
+async def test_absent_after_the_quarantine_is_final() -> None:
+    """Where asking took longer than the quarantine, nobody waits for it."""
+    profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.5))
+    hours, end = Hours(now=START), way(CUT, NONE, OK)
+    await layer(ask=asking, hours=hours)(questioned(profile), end.send)
+
+    assert ["W", "Q", "W"] == names(end)
+    assert [0.5, 1.0] == hours.waits
+
+
+async def test_absent_that_was_asked_for_too_early_does_not_count() -> None:
+    """A question counts from when it was asked: its answer may be as old."""
+    profile = evolve(QUARANTINED, recovery=Recovery(quarantine=3.0))
+    hours, end = Hours(now=START, share=0.0), way(CUT, NONE, OK)
+    await layer(ask=asking, hours=hours)(questioned(profile), taking(hours, 4.0, end))
+
+    assert ["W", "Q", "Q"] == names(end)
+
+
+async def test_quarantine_that_does_not_fit_into_the_call() -> None:
+    """With the usual quarantine of a minute, a call never sends twice: it raises, and does not wait for nothing."""
+    profile = evolve(QUARANTINED, recovery=Recovery(quarantine=60.0))
+    hours, end = Hours(now=START), way(CUT, NONE)
+    with pytest.raises(OutcomeUnknownError):
+        await layer(ask=asking, hours=hours)(questioned(profile), end.send)
+
+    assert ["W", "Q"] == names(end)
+    assert [0.5] == hours.waits
+
+
+@pytest.mark.parametrize("second", [OK, NONE])
+async def test_success_after_the_quarantine_recovers(second: Reply) -> None:
+    """What was absent before the quarantine, and is there behind it, was done late: nothing is sent again."""
+    end = way(CUT, NONE, OK) if second is OK else way(CUT, NONE, NONE, CUT, OK)
+    answer = await layer(ask=asking)(questioned(), end.send)
+
+    assert answer.recovered
+    assert "W" in names(end)[0]
+    assert (["W", "Q", "Q"] if second is OK else ["W", "Q", "Q", "W", "Q"]) == names(end)
+
+
+@pytest.mark.parametrize(
+    "said", [PARAM, reply({}, 400), reply({}, 404), reply({}, 401), reply({"code": "WHAT"}), reply({}, 302)], ids=repr
+)
+async def test_anything_else_is_not_absent(said: Reply) -> None:
+    """A query that is refused says nothing of the write, however often it is asked."""
+    end = way(CUT, said)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await layer(ask=asking)(questioned(), end.send)
+
+    assert ["W", "Q"] == names(end)
+    assert ("cut", 2) == (caught.value.reason, caught.value.attempts)
+
+
+@pytest.mark.parametrize("lost", [CUT, BUSY, reply([]), unsent(), reply({}, 429)], ids=repr)
+async def test_questions_have_a_small_budget_of_their_own(lost: Reply | PayasyncError) -> None:
+    """A query is asked three times at most, also where the policy allows one attempt only."""
+    hours, heard, end = Hours(now=START), Heard(), way(CUT, lost)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await layer(RetryPolicy(attempts=1), ask=asking, hours=hours, heard=heard)(questioned(), end.send)
+
+    assert ["W", "Q", "Q", "Q"] == names(end)
+    assert ([0.5, 1.0, 2.0], 4) == (hours.waits, caught.value.attempts)
+    assert [Unknown(operation="refunds.create", reference="R1", reason="cut")] == heard.of(Unknown)
+
+
+async def test_one_attempt_is_one_send() -> None:
+    """Where the policy allows one attempt, a final "absent" leads to no second send: it stays unknown."""
+    profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.0))
+    end = way(CUT, NONE)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await layer(RetryPolicy(attempts=1), ask=asking)(questioned(profile), end.send)
+
+    assert ["W", "Q"] == names(end)
+    assert "cut" == caught.value.reason
+
+
+async def test_sends_are_limited_by_the_policy() -> None:
+    """However often it is absent, it is sent no oftener than the policy says."""
+    profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.0))
+    end = way(CUT, NONE, CUT, NONE, CUT, NONE)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await layer(ask=asking)(questioned(profile), end.send)
+
+    assert ["W", "Q"] * 3 == names(end)
+    assert 6 == caught.value.attempts
+
+
+@pytest.mark.parametrize(("verified", "expected"), [(None, ["W", "Q"]), (False, ["W", "Q"]), (True, ["W", "Q", "W"])])
+async def test_unverified_absent_does_not_count(expected: list[str], *, verified: bool | None) -> None:
+    """Where answers are signed, an absent that is not would let anybody make us pay twice."""
+    shape = AnswerShape(code="code", ok=("OK",), signature="sign")
+    profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.0), answer=shape)
+    end = way(CUT, evolve(NONE, verified=verified), evolve(OK, verified=True))
+    result: object
+    try:
+        result = await layer(ask=asking)(questioned(profile), end.send)
+    except OutcomeUnknownError as error:
+        result = error
+
+    assert isinstance(result, Reply) == (verified is True)
+    assert expected == names(end)
+
+
+@pytest.mark.parametrize("refusal", [reply({}, 400), NONE, reply({}, 409)], ids=repr)
+async def test_refusal_after_doubt_is_asked_about(refusal: Reply) -> None:
+    """A 4xx on attempt 2 says nothing of attempt 1, which a 429 left in doubt: the number is asked about."""
+    end = way(reply({}, 429), refusal, OK)
+    answer = await layer(ask=asking)(questioned(), end.send)
+
+    assert ["W", "W", "Q"] == names(end)
+    assert (True, 3) == (answer.recovered, answer.attempts)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "expected"), [(reply({}, 400), ServiceError), (NONE, ServiceError), (reply({}, 409), DuplicateError)]
+)
+async def test_refusal_after_doubt_that_was_cleared(refusal: Reply, expected: type[PayasyncError]) -> None:
+    """Once attempt 1 was not done for sure, the refusal of attempt 2 is definite: it is not sent a third time."""
+    profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.0))
+    end = way(reply({}, 429), refusal, NONE)
+    with pytest.raises(ServiceError) as caught:
+        await layer(ask=asking)(questioned(profile), end.send)
+
+    assert expected is type(caught.value)
+    assert ["W", "W", "Q"] == names(end)
+
+
+@pytest.mark.parametrize("refusal", [reply({}, 400), NONE, reply({}, 302), reply({}, 418), unsent(permanent=True)])
+async def test_close_in_doubt_stays_in_doubt(refusal: Reply | PayasyncError) -> None:
+    """A close that was lost, and then refused, may have been done."""
+    end = way(CUT, refusal)
+    with pytest.raises(OutcomeUnknownError):
+        await layer()(questioned(operation=CLOSE_ORDER), end.send)
+
+    assert 2 == len(end.calls)
+
+
+async def test_close_in_doubt_that_is_a_duplicate_succeeds() -> None:
+    """After a lost close, "used before" means that it was closed; without doubt it is an error."""
+    answer = await layer()(questioned(operation=CLOSE_ORDER), way(CUT, reply({}, 409)).send)
+    with pytest.raises(DuplicateError):
+        await layer()(questioned(operation=CLOSE_ORDER), way(reply({}, 409)).send)
+
+    assert (409, 2, False) == (answer.status, answer.attempts, answer.recovered)
+
+
+FIRST_429: Final = evolve(QUARANTINED, http=HttpCodes(rate_limit_precedes_execution=True))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+async def test_429_that_precedes_execution_is_no_doubt(operation: Operation) -> None:
+    """It is repeated for every operation, a later refusal is definite, and the last one is a rate limit."""
+    refused, ended = way(reply({}, 429), reply({}, 400)), way(reply({}, 429))
+    with pytest.raises(ServiceError):
+        await layer(ask=asking)(questioned(FIRST_429, operation), refused.send)
+    with pytest.raises(RateLimitedError) as caught:
+        await layer(ask=asking)(questioned(FIRST_429, operation), ended.send)
+
+    assert (2, 3, 3) == (len(refused.calls), len(ended.calls), caught.value.attempts)
+
+
+async def test_429_leaves_doubt_where_the_profile_does_not_say() -> None:
+    """The last word of a refund that was only ever told "too many" is that nobody knows."""
+    end = way(reply({}, 429, {"Retry-After": "3"}))
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await layer(ask=asking)(questioned(), end.send)
+
+    assert (["W"] * 3, 3.0) == (names(end), caught.value.retry_after)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [("7", 7.0), ("0", 0.5), ("soon", 0.5), ("-3", 0.5), ("Thu, 01 Jan 1970 00:00:09 GMT", 0.5)]
+)
+@pytest.mark.parametrize("status", [429, 503])
+async def test_retry_after_is_a_floor(status: int, given: str, expected: float) -> None:
+    """What the service asks for is waited at least; what lies behind us, and nonsense, changes nothing."""
+    hours, end = Hours(now=START), way(reply({}, status, {"Retry-After": given}), OK)
+    await layer(hours=hours)(questioned(operation=QUERY_ORDER), end.send)
+
+    assert [expected] == hours.waits
+
+
+async def test_retry_after_as_a_date_beyond_the_deadline() -> None:
+    """A date is as good as seconds; beyond the call's time it is raised at once, with the wait in it."""
+    hours, end = Hours(now=START), way(reply({}, 429, {"Retry-After": "Fri, 31 Dec 9999 23:59:59 GMT"}))
+    with pytest.raises(RateLimitedError) as caught:
+        await layer(hours=hours)(questioned(operation=QUERY_ORDER), end.send)
+
+    assert [] == hours.waits
+    assert caught.value.retry_after is not None
+    assert caught.value.retry_after > 1e9
+
+
+@pytest.mark.parametrize(("given", "waits"), [("43", [43.0]), ("44", [])])
+async def test_retry_after_within_the_deadline(given: str, waits: list[float]) -> None:
+    """It is waited for only where two seconds are left behind it."""
+    hours, end = Hours(now=START), way(reply({}, 503, {"Retry-After": given}), OK)
+    error = None
+    try:
+        await layer(hours=hours)(questioned(operation=QUERY_ORDER), end.send)
+    except NoAnswerError as caught:
+        error = caught
+
+    assert waits == hours.waits
+    assert (None if waits else 44.0) == (error and error.retry_after)
+
+
+async def test_questions_heed_retry_after() -> None:
+    """The service that lost the write, or a question, said when it wants to hear from us again."""
+    hours, busy = Hours(now=START), reply({}, 503, {"Retry-After": "4"})
+    await layer(ask=asking, hours=hours)(questioned(), way(busy, busy, OK).send)
+
+    assert [4.0, 4.0] == hours.waits
+
+
+async def test_wait_that_a_question_was_told_is_on_the_error() -> None:
+    """`retry_after` is there also where the question was told to wait, and the write was not."""
+    end = way(CUT, reply({}, 429, {"Retry-After": "90"}))
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await layer(ask=asking)(questioned(), end.send)
+
+    assert (["W", "Q"], 90.0) == (names(end), caught.value.retry_after)
+
+
+async def test_wait_is_counted_from_the_answer_that_asked_for_it() -> None:
+    """What the quarantine took of it need not be waited again."""
+    hours, end = Hours(now=START, share=0.0), way(reply({}, 503, {"Retry-After": "10"}), NONE, NONE, OK)
+    await layer(ask=asking, hours=hours)(questioned(), end.send)
+
+    assert [10.0, 10.0, 0.0] == hours.waits
+
+
+async def test_questions_cost_tokens() -> None:
+    """A dead service is not asked for ever: questions come out of the same quota, a time-out for double."""
+    quota, end = Quota(17), way(NoAnswerTimeoutError("late"), CUT)
+    with pytest.raises(OutcomeUnknownError):
+        await layer(ask=asking, quota=quota)(questioned(), end.send)
+
+    assert (["W", "Q", "Q"], 2) == (names(end), quota.tokens)
+
+
+async def test_empty_quota_asks_nothing() -> None:
+    """Without tokens the outcome stays unknown."""
+    end = way(CUT, OK)
+    with pytest.raises(OutcomeUnknownError):
+        await layer(ask=asking, quota=Quota(4))(questioned(), end.send)
+
+    assert ["W"] == names(end)
+
+
+@pytest.mark.parametrize(("total", "taken", "asked"), [(45.0, 42.5, True), (45.0, 42.6, False), (1.0, 0.5, False)])
+async def test_no_question_starts_too_late(total: float, taken: float, *, asked: bool) -> None:
+    """The rule of the deadline holds for questions, too."""
+    hours, end = Hours(now=START), way(CUT, OK)
+    result: object
+    try:
+        result = await layer(ask=asking, hours=hours)(questioned(total=total), taking(hours, taken, end))
+    except OutcomeUnknownError as error:
+        result = error
+
+    assert asked == isinstance(result, Reply)
+
+
+@pytest.mark.parametrize("ends", [(asyncio.CancelledError(),), (CUT, asyncio.CancelledError())], ids=["write", "query"])
+async def test_cancelling_tells_once(ends: tuple[BaseException, ...]) -> None:
+    """Whether it is the write that is cancelled or the question: one event, and the cancellation goes on."""
+    heard = Heard()
+    with pytest.raises(asyncio.CancelledError):
+        await layer(ask=asking, heard=heard)(questioned(), sent(way(*ends)))
+
+    assert ["cancelled after it was sent"] == [
+        event.reason for event in heard.of(Unknown) if isinstance(event, Unknown)
+    ]
+
+
+class Cancelling(Hours):
+    """Time in which nobody waits: the caller is cancelled."""
+
+    async def _sleep(self, seconds: float) -> None:
+        raise asyncio.CancelledError(seconds)
+
+
+@pytest.mark.parametrize(
+    ("operation", "end", "told"),
+    [
+        (CREATE_REFUND, CUT, 1),
+        (CLOSE_ORDER, CUT, 1),
+        (CREATE_REFUND, reply({}, 429), 1),
+        (CREATE_REFUND, unsent(), 0),
+        (QUERY_ORDER, CUT, 0),
+    ],
+    ids=repr,
+)
+async def test_cancelling_while_it_waits(operation: Operation, end: Reply | PayasyncError, told: int) -> None:
+    """What is in doubt is told of, also where it is the wait that is cancelled."""
+    heard = Heard()
+    with pytest.raises(asyncio.CancelledError):
+        await layer(ask=asking, heard=heard, hours=Cancelling(now=START))(
+            questioned(operation=operation), way(end).send
+        )
+
+    assert told == len(heard.of(Unknown))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+async def test_cancelling_while_it_waits_after_a_definite_answer(operation: Operation) -> None:
+    """A write that was answered, and not executed, is in no doubt while it waits for its turn."""
+    heard = Heard()
+    with pytest.raises(asyncio.CancelledError):
+        await layer(heard=heard, hours=Cancelling(now=START))(
+            questioned(FIRST_429, operation), sent(way(reply({}, 429)))
+        )
+
+    assert [] == heard.of(Unknown)
+
+
+async def test_foreign_error_while_asking_hides_no_doubt() -> None:
+    """An error of a user's own layer in a question is a question without an answer."""
+    end = way(CUT, ZeroDivisionError("mine"), OK)
+    answer = await layer(ask=asking)(questioned(), end.send)
+
+    assert (["W", "Q", "Q"], True) == (names(end), answer.recovered)
+
+
+async def test_recovered_answer_pays_back() -> None:
+    """A call that was recovered succeeded: its tokens come back."""
+    quota = Quota(100)
+    await layer(ask=asking, quota=quota)(questioned(), way(CUT, CUT, OK).send)
+
+    assert 100 == quota.tokens
+
+
+async def test_quarantine_is_counted_from_the_last_attempt_in_doubt() -> None:
+    """After a 429 that left doubt, and a lost answer, the later of the two counts."""
+    hours, end = Hours(now=START, share=0.0), way(reply({}, 429), CUT, NONE, OK)
+    answer = await layer(ask=asking, hours=hours)(questioned(), taking(hours, 7.0, end))
+
+    assert (["W", "W", "Q", "Q"], True) == (names(end), answer.recovered)
+    assert [0.0, 0.0, 13.0] == hours.waits
+
+
+async def test_question_after_the_quarantine_comes_on_top() -> None:
+    """Two questions that got lost leave the absent answer its second asking."""
+    end = way(CUT, BUSY, BUSY, NONE, OK)
+    answer = await layer(ask=asking)(questioned(), end.send)
+
+    assert (["W", "Q", "Q", "Q", "Q"], True) == (names(end), answer.recovered)

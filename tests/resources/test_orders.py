@@ -5,7 +5,7 @@ import pytest
 from payasync.errors import InvalidArgumentError
 from payasync.resources.orders import CloseOrder, Orders, PlaceOrder, QueryOrder
 from payasync.responses import OrderResponse
-from tests.building import Sent
+from tests.building import BARE, Sent
 
 
 async def test_place() -> None:
@@ -22,7 +22,7 @@ async def test_place() -> None:
         "out_trade_no": "T1",
         "extra": {"deviceNo": "7"},
     }
-    answer = await Orders(sent).place(**given, timeout=5)
+    answer = await Orders(sent, BARE).place(**given, timeout=5)
 
     assert [(PlaceOrder(**given), 5)] == sent.requests
     assert OrderResponse is type(answer)
@@ -31,7 +31,7 @@ async def test_place() -> None:
 async def test_place_with_what_the_document_demands() -> None:
     """Amount and currency are enough; nothing else is sent."""
     sent = Sent()
-    await Orders(sent).place(total_amt=1, currency="CAD")
+    await Orders(sent, BARE).place(total_amt=1, currency="CAD")
 
     assert [(PlaceOrder(total_amt=1, currency="CAD"), None)] == sent.requests
 
@@ -39,8 +39,8 @@ async def test_place_with_what_the_document_demands() -> None:
 async def test_query() -> None:
     """`orders.query` is endpoint 3."""
     sent = Sent()
-    answer = await Orders(sent).query("T1")
-    await Orders(sent).query("T2", extra={"a": 1}, timeout=0.5)
+    answer = await Orders(sent, BARE).query("T1")
+    await Orders(sent, BARE).query("T2", extra={"a": 1}, timeout=0.5)
 
     assert [
         (QueryOrder(out_trade_no="T1"), None),
@@ -52,8 +52,8 @@ async def test_query() -> None:
 async def test_close() -> None:
     """`orders.close` is endpoint 4."""
     sent = Sent()
-    answer = await Orders(sent).close("T1")
-    await Orders(sent).close("T2", extra={"a": 1}, timeout=0.5)
+    answer = await Orders(sent, BARE).close("T1")
+    await Orders(sent, BARE).close("T2", extra={"a": 1}, timeout=0.5)
 
     assert [
         (CloseOrder(out_trade_no="T1"), None),
@@ -81,7 +81,7 @@ async def test_bad_value_is_not_sent(field: str, value: object) -> None:
     sent = Sent()
     given: dict[str, Any] = {"total_amt": 450, "currency": "CAD", field: value}
     with pytest.raises(InvalidArgumentError) as caught:
-        await Orders(sent).place(**given)
+        await Orders(sent, BARE).place(**given)
 
     assert field == caught.value.field
     assert [] == sent.requests
@@ -91,7 +91,7 @@ async def test_bad_value_is_not_sent(field: str, value: object) -> None:
 async def test_bad_number_is_not_sent(number: Any) -> None:
     """What names no order can neither be asked about nor closed."""
     sent = Sent()
-    for method in (Orders(sent).query, Orders(sent).close):
+    for method in (Orders(sent, BARE).query, Orders(sent, BARE).close):
         with pytest.raises(InvalidArgumentError, match="out_trade_no must be"):
             await method(number)
 
@@ -102,7 +102,7 @@ async def test_bad_number_is_not_sent(number: Any) -> None:
 async def test_writes_pass_on_what_they_are_for(intent: str | None, *, shield: bool) -> None:
     """`intent` and `shield` are the session's to heed: every write passes them on."""
     sent = Sent()
-    namespace = Orders(sent)
+    namespace = Orders(sent, BARE)
     await namespace.place(total_amt=1, currency="CAD", intent=intent, shield=shield)
     await namespace.close("T1", intent=intent, shield=shield)
     await namespace.query("T1")

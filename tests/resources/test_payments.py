@@ -5,13 +5,13 @@ import pytest
 from payasync.errors import InvalidArgumentError
 from payasync.resources.payments import CreatePayment, Payments, QueryPayment
 from payasync.responses import PaymentResponse
-from tests.building import Sent
+from tests.building import BARE, Sent
 
 
 async def test_create() -> None:
     """`payments.create` is endpoint 1: its arguments become the request, and the answer is a payment's."""
     sent = Sent()
-    answer = await Payments(sent).create(
+    answer = await Payments(sent, BARE).create(
         amount=1000, currency="USD", description="Invoice 42", extra={"deviceNo": "7"}, timeout=5
     )
     expected = CreatePayment(amount=1000, currency="USD", description="Invoice 42", extra={"deviceNo": "7"})
@@ -23,7 +23,7 @@ async def test_create() -> None:
 async def test_create_with_what_the_document_demands() -> None:
     """Amount and currency are enough; nothing else is sent."""
     sent = Sent()
-    await Payments(sent).create(amount=1, currency="USD")
+    await Payments(sent, BARE).create(amount=1, currency="USD")
 
     assert [(CreatePayment(amount=1, currency="USD"), None)] == sent.requests
 
@@ -31,8 +31,8 @@ async def test_create_with_what_the_document_demands() -> None:
 async def test_status() -> None:
     """`payments.status` is endpoint 6."""
     sent = Sent()
-    answer = await Payments(sent).status("T1")
-    await Payments(sent).status("T2", extra={"a": 1}, timeout=0.5)
+    answer = await Payments(sent, BARE).status("T1")
+    await Payments(sent, BARE).status("T2", extra={"a": 1}, timeout=0.5)
 
     assert [
         (QueryPayment(identifier="T1"), None),
@@ -54,7 +54,7 @@ async def test_bad_value_is_not_sent(field: str, given: dict[str, Any]) -> None:
     """A bad value is refused before any I/O."""
     sent = Sent()
     with pytest.raises(InvalidArgumentError) as caught:
-        await Payments(sent).create(**given)
+        await Payments(sent, BARE).create(**given)
 
     assert field == caught.value.field
     assert [] == sent.requests
@@ -65,7 +65,7 @@ async def test_bad_identifier_is_not_sent(identifier: Any) -> None:
     """What names no payment cannot be asked about."""
     sent = Sent()
     with pytest.raises(InvalidArgumentError, match="identifier must be"):
-        await Payments(sent).status(identifier)
+        await Payments(sent, BARE).status(identifier)
 
     assert [] == sent.requests
 
@@ -74,7 +74,7 @@ async def test_bad_identifier_is_not_sent(identifier: Any) -> None:
 async def test_writes_pass_on_what_they_are_for(intent: str | None, *, shield: bool) -> None:
     """`intent` and `shield` are the session's to heed: every write passes them on."""
     sent = Sent()
-    namespace = Payments(sent)
+    namespace = Payments(sent, BARE)
     await namespace.create(amount=1, currency="USD", intent=intent, shield=shield)
     await namespace.status("T1")
 

@@ -5,7 +5,7 @@ import pytest
 from payasync.errors import InvalidArgumentError
 from payasync.resources.refunds import CreateRefund, QueryRefund, Refunds
 from payasync.responses import RefundResponse
-from tests.building import Sent
+from tests.building import BARE, Sent
 
 DEMANDED: Final[dict[str, Any]] = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 200}
 
@@ -19,7 +19,7 @@ async def test_create() -> None:
         "notify_url": "https://shop.example/notify",
         "extra": {"deviceNo": "7"},
     }
-    answer = await Refunds(sent).create(**given, timeout=5)
+    answer = await Refunds(sent, BARE).create(**given, timeout=5)
 
     assert [(CreateRefund(**given), 5)] == sent.requests
     assert RefundResponse is type(answer)
@@ -28,7 +28,7 @@ async def test_create() -> None:
 async def test_create_with_what_the_document_demands() -> None:
     """Two numbers and two amounts are enough; nothing else is sent."""
     sent = Sent()
-    await Refunds(sent).create(**DEMANDED)
+    await Refunds(sent, BARE).create(**DEMANDED)
 
     assert [(CreateRefund(**DEMANDED), None)] == sent.requests
 
@@ -36,8 +36,8 @@ async def test_create_with_what_the_document_demands() -> None:
 async def test_status() -> None:
     """`refunds.status` is endpoint 7."""
     sent = Sent()
-    answer = await Refunds(sent).status("R1")
-    await Refunds(sent).status("R2", extra={"a": 1}, timeout=0.5)
+    answer = await Refunds(sent, BARE).status("R1")
+    await Refunds(sent, BARE).status("R2", extra={"a": 1}, timeout=0.5)
 
     assert [(QueryRefund(identifier="R1"), None), (QueryRefund(identifier="R2", extra={"a": 1}), 0.5)] == sent.requests
     assert RefundResponse is type(answer)
@@ -60,7 +60,7 @@ async def test_bad_value_is_not_sent(field: str, value: object) -> None:
     sent = Sent()
     given: dict[str, Any] = {**DEMANDED, field: value}
     with pytest.raises(InvalidArgumentError) as caught:
-        await Refunds(sent).create(**given)
+        await Refunds(sent, BARE).create(**given)
 
     assert field == caught.value.field
     assert [] == sent.requests
@@ -71,7 +71,7 @@ async def test_nothing_demanded_may_be_left_out(name: str) -> None:
     """Without its two numbers and two amounts a refund has no meaning."""
     sent = Sent()
     with pytest.raises(TypeError, match=name):
-        await Refunds(sent).create(**{key: value for key, value in DEMANDED.items() if key != name})
+        await Refunds(sent, BARE).create(**{key: value for key, value in DEMANDED.items() if key != name})
 
     assert [] == sent.requests
 
@@ -80,7 +80,7 @@ async def test_nothing_demanded_may_be_left_out(name: str) -> None:
 async def test_writes_pass_on_what_they_are_for(intent: str | None, *, shield: bool) -> None:
     """`intent` and `shield` are the session's to heed: every write passes them on."""
     sent = Sent()
-    namespace = Refunds(sent)
+    namespace = Refunds(sent, BARE)
     await namespace.create(**DEMANDED, intent=intent, shield=shield)
     await namespace.status("R1")
 

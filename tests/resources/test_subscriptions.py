@@ -11,7 +11,7 @@ from payasync.resources.subscriptions import (
     UpdateSubscription,
 )
 from payasync.responses import SubscriptionResponse
-from tests.building import Sent
+from tests.building import BARE, Sent
 
 DEMANDED: Final[dict[str, Any]] = {
     "frequency": "monthly",
@@ -24,8 +24,8 @@ DEMANDED: Final[dict[str, Any]] = {
 async def test_create() -> None:
     """`subscriptions.create` is endpoint 8: its arguments become the request, and the answer is a subscription's."""
     sent = Sent()
-    answer = await Subscriptions(sent).create(**DEMANDED)
-    await Subscriptions(sent).create(**DEMANDED, extra={"deviceNo": "7"}, timeout=5)
+    answer = await Subscriptions(sent, BARE).create(**DEMANDED)
+    await Subscriptions(sent, BARE).create(**DEMANDED, extra={"deviceNo": "7"}, timeout=5)
 
     assert [
         (CreateSubscription(**DEMANDED), None),
@@ -38,7 +38,7 @@ async def test_create() -> None:
 async def test_update(change: dict[str, Any]) -> None:
     """`subscriptions.update` is endpoint 9: it sends what is given, and nothing that is left out."""
     sent = Sent()
-    answer = await Subscriptions(sent).update("S1", **change, extra={"a": 1}, timeout=5)
+    answer = await Subscriptions(sent, BARE).update("S1", **change, extra={"a": 1}, timeout=5)
 
     assert [(UpdateSubscription(subscription_id="S1", **change, extra={"a": 1}), 5)] == sent.requests
     assert SubscriptionResponse is type(answer)
@@ -47,8 +47,8 @@ async def test_update(change: dict[str, Any]) -> None:
 async def test_cancel() -> None:
     """`subscriptions.cancel` is endpoint 10."""
     sent = Sent()
-    answer = await Subscriptions(sent).cancel("S1")
-    await Subscriptions(sent).cancel("S2", extra={"a": 1}, timeout=0.5)
+    answer = await Subscriptions(sent, BARE).cancel("S1")
+    await Subscriptions(sent, BARE).cancel("S2", extra={"a": 1}, timeout=0.5)
 
     assert [
         (CancelSubscription(subscription_id="S1"), None),
@@ -73,9 +73,9 @@ async def test_bad_value_is_not_sent(field: str, value: object) -> None:
     sent = Sent()
     given: dict[str, Any] = {**DEMANDED, field: value}
     with pytest.raises(InvalidArgumentError) as made:
-        await Subscriptions(sent).create(**given)
+        await Subscriptions(sent, BARE).create(**given)
     with pytest.raises(InvalidArgumentError) as changed:
-        await Subscriptions(sent).update("S1", **{field: value})  # type: ignore[arg-type] # the mistake that is refused
+        await Subscriptions(sent, BARE).update("S1", **{field: value})  # type: ignore[arg-type] # the mistake that is refused
 
     assert (field, field) == (made.value.field, changed.value.field)
     assert [] == sent.requests
@@ -85,7 +85,7 @@ async def test_bad_value_is_not_sent(field: str, value: object) -> None:
 async def test_bad_number_is_not_sent(number: Any) -> None:
     """What names no subscription can neither be changed nor ended."""
     sent = Sent()
-    for method in (Subscriptions(sent).update, Subscriptions(sent).cancel):
+    for method in (Subscriptions(sent, BARE).update, Subscriptions(sent, BARE).cancel):
         with pytest.raises(InvalidArgumentError, match="subscription_id must be"):
             await method(number)
 
@@ -96,7 +96,7 @@ async def test_bad_number_is_not_sent(number: Any) -> None:
 async def test_writes_pass_on_what_they_are_for(intent: str | None, *, shield: bool) -> None:
     """`intent` and `shield` are the session's to heed: every write passes them on."""
     sent = Sent()
-    namespace = Subscriptions(sent)
+    namespace = Subscriptions(sent, BARE)
     await namespace.create(
         frequency="monthly", amount=1, start_date=date(2027, 1, 31), customer={}, intent=intent, shield=shield
     )

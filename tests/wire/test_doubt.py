@@ -40,15 +40,17 @@ SOON: Final = 1.0
 """Seconds that a call is given to run out of, long enough to be sent on a busy machine."""
 
 BY_NAME: Final = {one.name: one for one in TEN}
-WRITE: Final = BY_NAME["refunds.create"]
+WRITE: Final = BY_NAME["subscriptions.cancel"]
+"""One that cannot be asked about: the doubt stays."""
 READ: Final = BY_NAME["orders.query"]
 WRITES: Final = [one for one in TEN if one.name not in {"orders.query", "payments.status", "refunds.status"}]
 READS: Final = [one for one in TEN if one not in WRITES]
 
 
 def session(service: Recorder, **settings: Any) -> Session:
-    """Return a session with a recorder."""
-    chosen: dict[str, Any] = {"credentials": CREDENTIALS, "profile": DOCUMENTED.profile, **settings}
+    """Return a session with a recorder, and with no budget to try anything again, or to ask what became of it."""
+    once = {"credentials": CREDENTIALS, "profile": DOCUMENTED.profile, "retry": RetryPolicy(quota=0)}
+    chosen: dict[str, Any] = {**once, **settings}
     return Session(service.url, **chosen)
 
 
@@ -124,7 +126,7 @@ async def test_wait_for_around_a_write() -> None:
                 await asyncio.wait_for(WRITE.call(pay), SOON)
 
     assert not isinstance(caught.value, PayasyncError)
-    assert [("refunds.create", "R1")] == unknown(told)
+    assert [("subscriptions.cancel", "S1")] == unknown(told)
     assert 1 == len(service.requests)
 
 
@@ -148,7 +150,7 @@ async def test_layer_with_a_clock_of_its_own(one: TenCall, kind: type[Exception]
 
     assert (one is READ) == isinstance(caught.value, TimeoutError)
     assert one is READ or isinstance(caught.value.__cause__, TimeoutError)
-    assert ([] if one is READ else [("refunds.create", "R1")]) == unknown(told)
+    assert ([] if one is READ else [("subscriptions.cancel", "S1")]) == unknown(told)
     assert 1 == len(service.requests)
 
 
@@ -180,7 +182,7 @@ async def test_layer_that_sends_again_by_itself() -> None:
             raise NotSentError("nothing was sent the second time") from None
 
     with Recorder(otherwise=RESET) as service:
-        async with session(service, middleware=[stubborn], retry=RetryPolicy(base_delay=0)) as pay:
+        async with session(service, middleware=[stubborn], retry=RetryPolicy(quota=0)) as pay:
             with pytest.raises(OutcomeUnknownError):
                 await WRITE.call(pay)
 
@@ -195,7 +197,7 @@ async def test_layer_that_forgets_to_return(one: TenCall, kind: type[PayasyncErr
         await send(call)
 
     with Recorder() as service:
-        async with session(service, middleware=[forgetful]) as pay:
+        async with session(service, middleware=[forgetful], retry=RetryPolicy(quota=0)) as pay:
             with pytest.raises(kind, match="forgetful must return what send returns") as caught:
                 await one.call(pay)
 
@@ -214,7 +216,7 @@ async def test_layer_that_is_no_coroutine_function() -> None:
             with pytest.raises(ConfigurationError, match="plain must be an `async def") as caught:
                 await WRITE.call(pay)
 
-    assert ("middleware", "refunds.create", "R1") == (
+    assert ("middleware", "subscriptions.cancel", "S1") == (
         caught.value.field,
         caught.value.operation,
         caught.value.reference,
@@ -357,8 +359,8 @@ async def test_shielded_write_that_fails_alone(status: int, body: bytes) -> None
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     go, told = threading.Event(), list[Event]()
     with Recorder(otherwise=answer(status, body, after=go)) as service:
-        pay = session(service, on_event=told.append, retry=RetryPolicy(attempts=1))
-        caller = await begun(service, SHIELDED["refunds.create"](pay))
+        pay = session(service, on_event=told.append, retry=RetryPolicy(quota=0))
+        caller = await begun(service, SHIELDED["subscriptions.cancel"](pay))
         caller.cancel()
         await asyncio.wait([caller])
         go.set()
@@ -368,7 +370,7 @@ async def test_shielded_write_that_fails_alone(status: int, body: bytes) -> None
 
     assert [] == complaints
     assert 1 == len([event for event in told if isinstance(event, Attempted)])
-    assert ([] if status == 400 else [("refunds.create", "R1")]) == unknown(told)
+    assert ([] if status == 400 else [("subscriptions.cancel", "S1")]) == unknown(told)
 
 
 async def test_shielded_write_that_outlasts_the_grace() -> None:

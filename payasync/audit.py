@@ -1,0 +1,199 @@
+"""Which points of the service's document a profile answers, which are assumed, and which stay open."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Literal
+
+from attrs import fields, frozen
+
+from payasync.operations import OPERATIONS, Auth
+from payasync.profile import OPEN_FIELDS, Profile
+from payasync.shapes import HttpCodes
+from payasync.signing import SortedPairs
+
+Status = Literal["answered", "assumed", "open"]
+
+
+@frozen
+class Point:
+    """One point that the document leaves open.
+
+    Attributes:
+        name: The profile's field, such as `fields.return_url`.
+        status: `answered` by the profile, `assumed` where a convention of HTTP or of payasync stands in, or `open`.
+        needed_by: The methods that cannot do without it, or that are less safe or say less without it.
+        value: The answer, the assumption, or `None`.
+        means: What to put there, or what is assumed.
+    """
+
+    name: str
+    status: Status
+    needed_by: tuple[str, ...]
+    value: Any
+    means: str
+
+
+_SUBSCRIBING: Final = ("subscriptions.create", "subscriptions.update")
+_NEEDED_BY: Final = {
+    "return_url": ("orders.place",),
+    "frequency": _SUBSCRIBING,
+    "start_date": _SUBSCRIBING,
+    "subscription_amount": _SUBSCRIBING,
+    "customer": _SUBSCRIBING,
+    "subscription_id": ("subscriptions.update", "subscriptions.cancel"),
+}
+_ALL: Final = tuple(operation.name for operation in OPERATIONS)
+_WRITES_WITH_A_NUMBER: Final = ("orders.place", "refunds.create")
+
+_ANSWER: Final = {
+    "data": (_ALL, "the path of the payload inside an envelope; without it, the whole document is"),
+    "message": (_ALL, "the path of the service's words"),
+    "request_id": (_ALL, "the path, or `header:` and the name, of the service's number of a request"),
+    "payment_id": (("payments.create", "payments.status"), "the path of the service's number of a payment"),
+    "payment_status": (("payments.create", "payments.status"), "the path of a payment's state"),
+    "redirect_url": (("orders.place",), "the path of the address that the customer goes to"),
+    "order_status": (("orders.place", "orders.query", "orders.close"), "the path of an order's state"),
+    "refund_status": (("refunds.create", "refunds.status"), "the path of a refund's state"),
+    "subscription_id": (("subscriptions.create",), "the path of the service's number of a subscription"),
+    "subscription_status": (_SUBSCRIBING, "the path of a subscription's state"),
+    "signature": (_ALL, "the path of the signature of an answer; without it, answers are not verified"),
+}
+_CODES: Final = {
+    "not_executed": (_ALL, "result codes that mean that nothing was done"),
+    "retryable": (_ALL, "result codes that mean that the service failed, as a 5xx"),
+    "duplicate": ((*_WRITES_WITH_A_NUMBER, "orders.close"), "result codes that mean that the number was used before"),
+    "absent": (_WRITES_WITH_A_NUMBER, "result codes that mean that there is no such order or refund"),
+}
+_NOTIFICATION: Final = {
+    "verification": "how notifications are signed: body, standard-webhooks, or none",
+    "data": "the path of the payload; without it, the whole body is",
+    "signature": "the path of the signature, where it stands in the body",
+    "kind": "the path of an event's name; without it, the receiver's route says the kind",
+    "kinds": "the service's names of events, by our kinds",
+    "time": "the path of a timestamp",
+    "id": "the paths that together identify one event of a kind",
+    "out_trade_no": "the path of the order's number, which a confirmation asks about",
+    "out_refund_no": "the path of the refund's number, which a confirmation asks about",
+    "subscription_id": "the path of the subscription's number",
+    "ack_status": "the HTTP status that acknowledges a notification",
+    "ack_body": "the body that acknowledges a notification",
+    "nack_status": "the HTTP status that refuses a notification",
+    "nack_body": "the body that refuses a notification",
+}
+
+
+def audit(profile: Profile) -> tuple[Point, ...]:
+    """Return every point that the document leaves open, in the order of a profile's TOML form."""
+    return tuple(point for part in _PARTS for point in part(profile))
+
+
+def _answered(name: str, value: Any, needed_by: tuple[str, ...], means: str) -> Point:
+    return Point(name, "answered" if value else "open", needed_by, value or None, means)
+
+
+def _authentication(profile: Profile) -> Iterator[Point]:
+    defaults = {each.name: each.default for each in fields(Profile)}
+    given = profile.bearer != defaults["bearer"] or profile.signed != defaults["signed"]
+    for operation in OPERATIONS:
+        carried = [name for name in ("bearer", "signed") if operation.name in getattr(profile, name)]
+        if operation.auth is Auth.NOT_SHOWN:
+            yield Point(
+                f"authentication of {operation.name}",
+                "answered" if given else "assumed",
+                (operation.name,),
+                " and ".join(carried) or "none",
+                "how it is authenticated: list it in bearer, in signed, or in neither",
+            )
+
+
+def _amounts(profile: Profile) -> Iterator[Point]:
+    yield _answered("amount_unit", profile.amount_unit, _ALL, "minor or major: the unit that amounts are counted in")
+
+
+def _signature(profile: Profile) -> Iterator[Point]:
+    scheme = profile.signature
+    if scheme is not None and not isinstance(scheme, SortedPairs):
+        yield Point("signature", "answered", profile.signed, type(scheme).__name__, "a scheme of your own")
+        return
+    for option in ("algorithm", "encoding"):
+        chosen = getattr(scheme, option, "")
+        yield _answered(f"signature.{option}", chosen, profile.signed, f"the {option} that requests are signed with")
+
+
+def _fields(profile: Profile) -> Iterator[Point]:
+    for name, means in OPEN_FIELDS.items():
+        yield _answered(f"fields.{name}", profile.fields.get(name), _NEEDED_BY[name], means)
+    written = profile.formats.get("start_date")
+    yield _answered("formats.start_date", written, _SUBSCRIBING, "how the date is written, such as %Y-%m-%d")
+
+
+def _accepted(profile: Profile) -> Iterator[Point]:
+    for each in fields(type(profile.accept)):
+        value = getattr(profile.accept, each.name)
+        yield _answered(f"accept.{each.name}", value, _ALL, "what the service takes; empty: not checked here")
+
+
+def _parameters(profile: Profile) -> Iterator[Point]:
+    means = "the name and the place of its identifier"
+    yield _answered("payment_status", profile.payment_status, ("payments.status",), means)
+    yield _answered("refund_status", profile.refund_status, ("refunds.status", "refunds.create"), means)
+
+
+def _answers(profile: Profile) -> Iterator[Point]:
+    code = profile.answer.code
+    means = "the path of a result code; without it, HTTP 2xx is success"
+    yield Point("answer.code", "answered" if code else "assumed", _ALL, code or None, means)
+    for name, (needed_by, put) in _ANSWER.items():
+        yield _answered(f"answer.{name}", getattr(profile.answer, name), needed_by, put)
+
+
+def _states(profile: Profile) -> Iterator[Point]:
+    for each in fields(type(profile.states)):
+        needed_by = tuple(name for name in _ALL if name.startswith(f"{each.name}s."))
+        yield _answered(
+            f"states.{each.name}", getattr(profile.states, each.name), needed_by, "the service's values of our states"
+        )
+
+
+def _codes(profile: Profile) -> Iterator[Point]:
+    for name, (needed_by, means) in _CODES.items():
+        yield _answered(f"codes.{name}", getattr(profile.codes, name), needed_by, means)
+
+
+def _http(profile: Profile) -> Iterator[Point]:
+    assumed = HttpCodes()
+    for name, means in (
+        ("not_executed", "4xx that mean that nothing was done"),
+        ("absent", "statuses that mean, on a query, that there is no such order or refund"),
+        ("rate_limit_precedes_execution", "whether a 429 was not executed"),
+    ):
+        value = getattr(profile.http, name)
+        status: Status = "assumed" if value == getattr(assumed, name) else "answered"
+        yield Point(f"http.{name}", status, _ALL, value, means)
+
+
+def _recovery(profile: Profile) -> Iterator[Point]:
+    quarantine = profile.recovery.quarantine
+    status: Status = "open" if quarantine is None else "answered"
+    means = "seconds after which an absent answer is final; without it, nothing is ever sent a second time"
+    yield Point("recovery.quarantine", status, _WRITES_WITH_A_NUMBER, quarantine, means)
+
+
+def _notifications(profile: Profile) -> Iterator[Point]:
+    for name, means in _NOTIFICATION.items():
+        yield _answered(f"notification.{name}", getattr(profile.notification, name), (), means)
+
+
+_PARTS: Final[tuple[Callable[[Profile], Iterator[Point]], ...]] = (
+    _authentication,
+    _amounts,
+    _signature,
+    _fields,
+    _accepted,
+    _parameters,
+    _answers,
+    _states,
+    _codes,
+    _http,
+    _recovery,
+    _notifications,
+)

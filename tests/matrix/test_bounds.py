@@ -1,0 +1,202 @@
+"""What bounds a call: the quota, the deadline, and its caller."""
+
+import asyncio
+import random
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import pytest
+
+from payasync import (
+    Attempted,
+    Event,
+    NoAnswerError,
+    OutcomeUnknownError,
+    PayasyncError,
+    Response,
+    RetryPolicy,
+    Session,
+    Timeouts,
+    Unknown,
+)
+from tests.foreign import signatures
+from tests.foreign.recorder import SILENT, Answer, Recorder, answer
+from tests.matrix.cells import OK_BODY, session
+
+OK: Final = answer(200, OK_BODY)
+MANY: Final = 1000
+SLACK: Final = 0.1
+"""Seconds by which a deadline may be overshot."""
+
+
+async def test_dead_service() -> None:
+    """A service that only fails gets at most a tenth more than was asked of it, though each call may try thrice."""
+    impatient = RetryPolicy(base_delay=0, max_delay=0)
+
+    async def query(pay: Session) -> type[Exception]:
+        with pytest.raises(NoAnswerError) as caught:
+            await pay.orders.query("T1")
+        return caught.type
+
+    with Recorder(otherwise=answer(500, b"{}")) as service:
+        async with session(service, retry=impatient, max_connections=10) as pay:
+            ends = await asyncio.gather(*(query(pay) for _ in range(MANY)))
+
+    assert [NoAnswerError] * MANY == ends
+    assert MANY < len(service.requests) <= 1.1 * MANY
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda pay: pay.orders.query("T1", timeout=0.3), NoAnswerError),
+        (lambda pay: pay.payments.create(amount=1, currency="USD", timeout=0.3), OutcomeUnknownError),
+        (lambda pay: pay.orders.close("T1", timeout=0.3), OutcomeUnknownError),
+    ],
+    ids=["read", "write", "close"],
+)
+async def test_slow_drip(call: Callable[[Session], Awaitable[Response]], expected: type[PayasyncError]) -> None:
+    """An answer that comes byte by byte, each in time, and never ends: the call does, at its deadline."""
+    clock = asyncio.get_running_loop().time
+    drip = Answer(answer(200, OK_BODY.ljust(5000)).raw, drip=0.01)
+    with Recorder(otherwise=drip) as service:
+        async with session(service) as pay:
+            begun = clock()
+            with pytest.raises(expected):
+                await call(pay)
+            took = clock() - begun
+
+    assert took <= 0.3 + SLACK
+
+
+@pytest.mark.parametrize("read", [0.05, 0.1])
+async def test_drip_ends_each_attempt_in_time(read: float) -> None:
+    """`Timeouts.read` bounds the whole answer, not each byte of it: so a second attempt has time to succeed."""
+    drip = Answer(answer(200, OK_BODY.ljust(5000)).raw, drip=0.01)
+    with Recorder([drip], otherwise=OK) as service:
+        async with session(service, timeouts=Timeouts(read=read)) as pay:
+            found = await pay.orders.query("T1")
+
+    assert 2 == found.attempts
+
+
+async def turns(count: int) -> None:
+    """Let the loop turn so many times."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+CALLS: Final[tuple[Callable[[Session, int], Awaitable[Response]], ...]] = (
+    lambda pay, number: pay.payments.create(amount=number, currency="USD"),
+    lambda pay, number: pay.refunds.create(out_trade_no="T1", out_refund_no=f"R{number}", total_amt=1, refund_amt=1),
+    lambda pay, number: pay.orders.query(f"T{number}"),
+    lambda pay, number: pay.orders.close(f"T{number}"),
+)
+
+
+async def test_cancelling_at_any_point() -> None:
+    """Cancelling is never swallowed, leaves no task and no connection, and makes nobody pay twice."""
+    seed = random.randrange(2**32)  # noqa: S311 - which point it is guards nothing
+    print(f"seed {seed}")  # noqa: T201 - pytest shows it where the test fails
+    chance = random.Random(seed)  # noqa: S311 - as above
+    tasks_before = asyncio.all_tasks()
+    ends: list[str] = []
+    with Recorder(otherwise=OK) as service:
+        async with session(service) as pay:
+            for number in range(1, 301):
+                task = asyncio.ensure_future(chance.choice(CALLS)(pay, number))
+                await turns(chance.randrange(40))
+                late = task.done()
+                task.cancel()
+                (end,) = await asyncio.gather(task, return_exceptions=True)
+                ends.append("late" if late else type(end).__name__)
+        service.wait_for_ends()
+    paid = [signatures.fields(request)["amount"] for request in service.requests if request.path == "/v1/payments"]
+    refunded = [
+        signatures.fields(request)["outRefundNo"] for request in service.requests if request.path == "/payment/refund"
+    ]
+
+    assert tasks_before == asyncio.all_tasks()
+    assert {"CancelledError"} == set(ends) - {"late"}
+    assert len(paid) == len(set(paid))
+    assert len(refunded) == len(set(refunded))
+
+
+async def test_cancelling_tells_what_is_unknown() -> None:
+    """A write that is cancelled after it was sent is told of, once; a read is not."""
+    told: list[Event] = []
+    with Recorder(otherwise=SILENT) as service:
+        async with session(service, on_event=told.append) as pay:
+            for number, call in enumerate(CALLS):
+                task = asyncio.ensure_future(call(pay, number + 1))
+                await asyncio.to_thread(service.wait_for_request)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+        service.wait_for_ends()
+
+    assert ["payments.create", "refunds.create", "orders.close"] == [
+        event.operation for event in told if isinstance(event, Unknown)
+    ]
+
+
+async def test_shielded_write_goes_on_without_its_caller() -> None:
+    """The caller is cancelled at once; the write comes to its end, and closing with a grace waits for it."""
+    told: list[Event] = []
+    gate = threading.Event()
+    with Recorder([answer(200, OK_BODY, after=gate)]) as service:
+        pay = session(service, on_event=told.append)
+        task = asyncio.ensure_future(pay.payments.create(amount=1, currency="USD", shield=True))
+        await asyncio.to_thread(service.wait_for_request)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        before = list(told)
+        asyncio.get_running_loop().call_soon(gate.set)
+        await pay.aclose(grace=30)
+
+    assert [] == before
+    assert [("payments.create", 200)] == [
+        (event.operation, event.status) for event in told if isinstance(event, Attempted)
+    ]
+    assert not [event for event in told if isinstance(event, Unknown)]
+    assert {asyncio.current_task()} == asyncio.all_tasks()
+
+
+async def test_shielded_write_is_repeated_and_asked_about() -> None:
+    """What goes on without its caller is the whole call, with its attempts and questions."""
+    told: list[Event] = []
+    gate = threading.Event()
+    lost = Answer(then="reset", after=gate)
+    with Recorder([lost], otherwise=OK) as service:
+        pay = session(service, on_event=told.append)
+        task = asyncio.ensure_future(
+            pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=1, refund_amt=1, shield=True)
+        )
+        await asyncio.to_thread(service.wait_for_request)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        asyncio.get_running_loop().call_soon(gate.set)
+        await pay.aclose(grace=30)
+
+    assert ["/payment/refund", "/payment/refund/status"] == [request.path for request in service.requests]
+    assert not [event for event in told if isinstance(event, Unknown)]
+
+
+async def test_shielded_write_that_is_cut_off() -> None:
+    """Without a grace, closing cuts it off, and tells that nobody knows."""
+    told: list[Event] = []
+    with Recorder(otherwise=SILENT) as service:
+        pay = session(service, on_event=told.append)
+        task = asyncio.ensure_future(pay.payments.create(amount=1, currency="USD", shield=True))
+        await asyncio.to_thread(service.wait_for_request)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await pay.aclose()
+        await turns(20)
+
+    assert ["payments.create"] == [event.operation for event in told if isinstance(event, Unknown)]
+    assert {asyncio.current_task()} == asyncio.all_tasks()

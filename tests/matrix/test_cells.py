@@ -1,0 +1,342 @@
+"""Every cell of the failure matrix over real HTTP, with a server that counts what it received."""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import pytest
+from attrs import frozen
+
+from payasync import (
+    AuthenticationError,
+    DuplicateError,
+    NoAnswerError,
+    NoAnswerTimeoutError,
+    NotSentError,
+    NotSentTimeoutError,
+    OutcomeUnknownError,
+    PayasyncError,
+    Profile,
+    RateLimitedError,
+    Response,
+    ServiceError,
+    Session,
+    Timeouts,
+)
+from tests.foreign import signatures
+from tests.foreign.certificates import server_tls
+from tests.foreign.recorder import GONE, RESET, SILENT, Answer, Recorder, answer
+from tests.matrix.cells import (
+    ABSENT_BODY,
+    BY_NUMBER,
+    COLUMNS,
+    FAST,
+    KEYS,
+    OK_BODY,
+    ORDER_QUERY,
+    REFUND_QUERY,
+    SURE,
+    UNSURE,
+    Column,
+    session,
+)
+
+OK: Final = answer(200, OK_BODY)
+ABSENT: Final = answer(200, ABSENT_BODY)
+QUERIES: Final = {ORDER_QUERY: OK, REFUND_QUERY: OK}
+
+
+@frozen
+class Line:
+    """One line of the table.
+
+    Attributes:
+        cells: R and W repeat, Q ask, O unknown, F definite, U used before; one for each column.
+        read: What a read ends as.
+        write: What a write ends as where its cell does not say it.
+        ends: What the service does.
+        profile: What it says that it does.
+    """
+
+    cells: str
+    read: type[PayasyncError]
+    write: type[PayasyncError]
+    ends: tuple[Answer, ...]
+    profile: Profile = UNSURE
+
+
+def statuses(*given: int) -> tuple[Answer, ...]:
+    """Return answers with these statuses that say nothing else."""
+    return tuple(answer(status, b"{}", ("Location", "/elsewhere")) for status in given)
+
+
+def code(value: str) -> tuple[Answer, ...]:
+    """Return an answer that says 200, and something else in its body."""
+    return (answer(200, b'{"code":"%s"}' % value.encode()),)
+
+
+UNKNOWN: Final = OutcomeUnknownError
+CUT: Final = (Answer(OK.raw[:-1], then="close"), Answer(OK.raw[:-1], then="reset"), Answer(OK.raw[:30], then="close"))
+MALFORMED: Final = (answer(200, b"<html>"), answer(200, b""), answer(200, b"[]"), answer(200, b"{}"), *statuses(204))
+
+#                             1 2 n 3 4 5 6 7 8 9 10
+TABLE: Final = {
+    "no response":      Line("O O Q R R Q R R O O O", NoAnswerError, UNKNOWN, (RESET, GONE)),
+    "truncated":        Line("O O Q R R Q R R O O O", NoAnswerError, UNKNOWN, CUT),
+    "2xx malformed":    Line("O O Q R R Q R R O O O", NoAnswerError, UNKNOWN, MALFORMED),
+    "3xx":              Line("O O Q F O Q F F O O O", ServiceError, UNKNOWN, statuses(301, 302, 303, 307, 308)),
+    "4xx not executed": Line("F F F F F F F F F F F", ServiceError, ServiceError, statuses(400, 405, 413, 415, 422)),
+    "404":              Line("F F F F F F F F F F F", ServiceError, ServiceError, statuses(404)),
+    "401, 403":         Line("F F F F F F F F F F F", AuthenticationError, AuthenticationError, statuses(401, 403)),
+    "4xx unlisted":     Line("O O Q F O Q F F O O O", ServiceError, UNKNOWN, statuses(402, 410, 418)),
+    "409":              Line("O O U F U U F F O O O", ServiceError, DuplicateError, statuses(409)),
+    "429":              Line("O O W W W W W W O O O", RateLimitedError, UNKNOWN, statuses(429)),
+    "429 precedes":     Line("W W W W W W W W W W W", RateLimitedError, RateLimitedError, statuses(429), SURE),
+    "5xx":              Line("O O Q R R Q R R O O O", NoAnswerError, UNKNOWN, statuses(500, 502, 503)),
+    "not executed":     Line("F F F F F F F F F F F", ServiceError, ServiceError, code("SBX_INVALID")),
+    "retryable":        Line("O O Q R R Q R R O O O", NoAnswerError, UNKNOWN, code("SBX_BUSY")),
+    "duplicate":        Line("O O U F U U F F O O O", ServiceError, DuplicateError, code("SBX_DUPLICATE")),
+    "absent":           Line("F F F F F F F F F F F", ServiceError, ServiceError, code("SBX_NOT_FOUND")),
+    "unknown":          Line("O O Q F O Q F F O O O", ServiceError, UNKNOWN, code("SBX_WHO_KNOWS")),
+}  # fmt: skip
+
+CELLS: Final = [
+    pytest.param(line, end, column, letter, id=f"{name}-{index}-{column.number}")
+    for name, line in TABLE.items()
+    for index, end in enumerate(line.ends)
+    for column, letter in zip(COLUMNS, line.cells.split(), strict=True)
+]
+
+
+async def ended(call: Awaitable[Response]) -> Response | PayasyncError:
+    """Return what a call ends as."""
+    try:
+        return await call
+    except PayasyncError as error:
+        return error
+
+
+def received(service: Recorder) -> dict[str, int]:
+    """Return how many whole requests each endpoint received."""
+    return dict(Counter(request.path for request in service.requests))
+
+
+@pytest.mark.parametrize(("line", "end", "column", "letter"), CELLS)
+async def test_cell(line: Line, end: Answer, column: Column, letter: str) -> None:
+    """A service that always fails in one way: what the call ends as, and how often each endpoint was asked."""
+    queries = {path: said for path, said in QUERIES.items() if path == column.query}
+    with Recorder(otherwise=end, by_path=queries) as service:
+        async with session(service, line.profile) as pay:
+            result = await ended(column.call(pay))
+    sends = 3 if letter in "RW" else 1
+
+    assert {column.path: sends, **({column.query: 1} if letter == "Q" else {})} == received(service)
+    if letter == "Q":
+        assert isinstance(result, Response)
+        assert (True, 2, "SBX_PAID") == (result.recovered, result.attempts, result["status"])
+        return
+    expected = line.read if column.read else OutcomeUnknownError if letter == "O" else line.write
+    assert isinstance(result, PayasyncError)
+    assert (expected, sends) == (type(result), result.attempts)
+
+
+@pytest.mark.parametrize(("line", "end", "column", "letter"), [cell for cell in CELLS if cell.values[3] in {"R", "W"}])
+async def test_cell_that_is_repeated(line: Line, end: Answer, column: Column, letter: str) -> None:
+    """A service that fails once: the second attempt succeeds, with a nonce and a signature of its own."""
+    with Recorder([end], otherwise=OK) as service:
+        async with session(service, line.profile) as pay:
+            result = await column.call(pay)
+    nonces = [signatures.fields(request).get("nonceStr") for request in service.requests if request.body]
+
+    assert letter in "RW"
+    assert {column.path: 2} == received(service)
+    assert (2, False) == (result.attempts, result.recovered)
+    assert len(nonces) == len(set(nonces)) or {None} == set(nonces)
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.number)
+async def test_refused(column: Column) -> None:
+    """Nobody listens: nothing was sent, and every call is tried three times."""
+    with Recorder(listening=False) as service:
+        async with session(service) as pay:
+            result = await ended(column.call(pay))
+
+    assert isinstance(result, NotSentError)
+    assert (3, False) == (result.attempts, result.sent)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 100])
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.number)
+async def test_handshake_cut(column: Column, cut: int) -> None:
+    """A TLS handshake that is cut: no byte of the request left, and every call is tried again."""
+    with Recorder(cuts=[cut] * 3) as service:
+        url = service.url.replace("http:", "https:")
+        async with Session(url, credentials=KEYS, profile=UNSURE, retry=FAST) as pay:
+            result = await ended(column.call(pay))
+
+    assert isinstance(result, NotSentError)
+    assert (3, False, 3) == (result.attempts, result.sent, len(service.connections))
+    assert [] == service.requests
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.number)
+async def test_bad_certificate(column: Column) -> None:
+    """Who cannot prove to be the service gets nothing, and is not asked again."""
+    with Recorder(tls=server_tls("elsewhere.example")) as service:
+        async with session(service) as pay:
+            result = await ended(column.call(pay))
+
+    assert isinstance(result, NotSentError)
+    assert (1, False, True) == (result.attempts, result.sent, result.permanent)
+    assert b"" == service.received
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.number)
+async def test_no_connection_in_time(column: Column) -> None:
+    """A handshake that never ends is provably nothing sent; the error is a time-out, which is harmless to repeat."""
+    with Recorder(otherwise=SILENT) as service:
+        url = service.url.replace("http:", "https:")
+        times = Timeouts(connect=0.02)
+        async with Session(url, credentials=KEYS, profile=UNSURE, retry=FAST, timeouts=times) as pay:
+            result = await ended(column.call(pay))
+
+    assert NotSentTimeoutError is type(result)
+    assert isinstance(result, NotSentError)
+    assert 3 == result.attempts
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.number)
+async def test_no_answer_in_time(column: Column) -> None:
+    """A service that is silent: a write is unknown or asked about, and its error is never a time-out."""
+    queries = {path: said for path, said in QUERIES.items() if path == column.query}
+    with Recorder(otherwise=SILENT, by_path=queries) as service:
+        async with session(service, timeouts=Timeouts(read=0.02)) as pay:
+            result = await ended(column.call(pay))
+    sends = 3 if column.read or column.number == "4" else 1
+
+    assert {column.path: sends, **({column.query: 1} if column.query else {})} == received(service)
+    if column.query:
+        assert isinstance(result, Response)
+        assert result.recovered
+        return
+    assert isinstance(result, PayasyncError)
+    assert (NoAnswerTimeoutError if column.read else OutcomeUnknownError, sends) == (type(result), result.attempts)
+    assert column.read == isinstance(result, TimeoutError)
+
+
+LARGE: Final = {"padding": "x" * 8_000_000}
+"""More than the buffers of two sockets hold: its writing fails before it ends."""
+
+TOO_LARGE: Final[dict[str, Callable[[Session], Awaitable[Response]]]] = {
+    "1": lambda pay: pay.payments.create(amount=1, currency="USD", extra=LARGE),
+    "2": lambda pay: pay.orders.place(total_amt=1, currency="CAD", extra=LARGE),
+    "2n": lambda pay: pay.orders.place(total_amt=1, currency="CAD", out_trade_no="T1", extra=LARGE),
+    "3": lambda pay: pay.orders.query("T1", extra=LARGE),
+    "4": lambda pay: pay.orders.close("T1", extra=LARGE),
+    "5": lambda pay: pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=2, refund_amt=1, extra=LARGE),
+    "8": lambda pay: pay.request("POST", "/subscriptions/create", fields=LARGE),
+    "9": lambda pay: pay.subscriptions.update("S1", extra=LARGE),
+    "10": lambda pay: pay.subscriptions.cancel("S1", extra=LARGE),
+}
+
+
+@pytest.mark.parametrize("number", TOO_LARGE)
+async def test_write_that_failed_midway(number: str) -> None:
+    """A request that breaks off in the middle was begun: a write is never begun again, but asked about or unknown."""
+    column = BY_NUMBER[number]
+    with Recorder(otherwise=OK, cuts=[1000]) as service:
+        async with session(service) as pay:
+            result = await ended(TOO_LARGE[number](pay))
+    begun = [each for each in service.connections if f" {column.path} HTTP/".encode() in each.received]
+
+    assert (2 if number in {"3", "4"} else 1) == len(begun)
+    assert (OutcomeUnknownError is type(result)) == column.keyless
+    assert (1 if column.keyless else 2) == getattr(result, "attempts", None)
+    assert bool(column.query) == getattr(result, "recovered", False)
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.number)
+@pytest.mark.parametrize("status", [429, 503])
+async def test_retry_after_beyond_the_deadline(column: Column, status: int) -> None:
+    """A service that wants to be left alone for longer than the call has is: the error says how long."""
+    with Recorder(otherwise=answer(status, b"{}", ("Retry-After", "90"))) as service:
+        async with session(service) as pay:
+            result = await ended(column.call(pay))
+
+    assert isinstance(result, PayasyncError)
+    assert ({column.path: 1}, 1, 90.0) == (received(service), result.attempts, result.retry_after)
+
+
+@pytest.mark.parametrize("given", ["0", "soon", "Thu, 01 Jan 1970 00:00:00 GMT"])
+@pytest.mark.parametrize("number", ["3", "4", "5", "6", "7"])
+async def test_retry_after_that_is_over(number: str, given: str) -> None:
+    """What asks for nothing, lies behind us, or is nonsense, changes nothing."""
+    column = BY_NUMBER[number]
+    with Recorder([answer(429, b"{}", ("Retry-After", given))], otherwise=OK) as service:
+        async with session(service) as pay:
+            result = await column.call(pay)
+
+    assert ({column.path: 2}, 2) == (received(service), result.attempts)
+
+
+@pytest.mark.parametrize("number", ["2n", "5"])
+@pytest.mark.parametrize("lost", [RESET, *statuses(503, 302, 418), answer(200, b"<html>")], ids=range(5))
+async def test_absent_with_a_quarantine_is_sent_again(number: str, lost: Answer) -> None:
+    """Once the absent answer is final, the same goes out again: the same number, a new nonce, a new signature."""
+    column = BY_NUMBER[number]
+    with Recorder([lost], otherwise=OK, by_path={column.query: ABSENT}) as service:
+        async with session(service, SURE) as pay:
+            result = await column.call(pay)
+    first, second = (signatures.fields(request) for request in service.requests if request.path == column.path)
+    changed = {name for name in first if first[name] != second[name]}
+
+    assert {column.path: 2, column.query: 1} == received(service)
+    assert (3, False) == (result.attempts, result.recovered)
+    assert {"nonceStr", "sign"} == changed
+
+
+@pytest.mark.parametrize("number", ["2n", "5"])
+@pytest.mark.parametrize(
+    "said", [ABSENT, *statuses(400, 401, 404, 410), answer(200, b'{"code":"SBX_WHO_KNOWS"}')], ids=range(6)
+)
+async def test_absent_without_a_quarantine_is_unknown(number: str, said: Answer) -> None:
+    """Nobody says when absent is final, or the query says something else: one send, one question, unknown."""
+    column = BY_NUMBER[number]
+    with Recorder([RESET], otherwise=OK, by_path={column.query: said}) as service:
+        async with session(service) as pay:
+            result = await ended(column.call(pay))
+
+    assert {column.path: 1, column.query: 1} == received(service)
+    assert OutcomeUnknownError is type(result)
+
+
+@pytest.mark.parametrize("number", ["2n", "5"])
+async def test_questions_that_fail_are_few(number: str) -> None:
+    """A service that loses the questions, too, is asked three times."""
+    column = BY_NUMBER[number]
+    with Recorder([RESET], otherwise=RESET) as service:
+        async with session(service, SURE) as pay:
+            result = await ended(column.call(pay))
+
+    assert {column.path: 1, column.query: 3} == received(service)
+    assert isinstance(result, OutcomeUnknownError)
+    assert 4 == result.attempts
+
+
+async def test_duplicate_after_a_lost_close_succeeds() -> None:
+    """A close that was lost, and is then a duplicate, was done."""
+    with Recorder([RESET, *statuses(409)]) as service:
+        async with session(service) as pay:
+            result = await pay.orders.close("T1")
+
+    assert (409, 2) == (result.http_status, result.attempts)
+
+
+async def test_duplicate_after_doubt_is_asked_about() -> None:
+    """A refund in doubt whose number turns out to be used was done: the query's answer is the refund's."""
+    with Recorder([*statuses(429, 409)], by_path={REFUND_QUERY: OK}) as service:
+        async with session(service) as pay:
+            result = await BY_NUMBER["5"].call(pay)
+
+    assert {"/payment/refund": 2, REFUND_QUERY: 1} == received(service)
+    assert (True, 3) == (result.recovered, result.attempts)

@@ -1,0 +1,284 @@
+"""Random scripts of failures against a service that counts: what is never done, whatever happens."""
+
+from collections.abc import Coroutine
+from itertools import pairwise
+from typing import Any, Final
+
+import pytest
+from attrs import evolve, field, frozen, mutable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from payasync.calls import Call, Reply
+from payasync.errors import (
+    NoAnswerError,
+    NoAnswerTimeoutError,
+    NotSentError,
+    NotSentTimeoutError,
+    OutcomeUnknownError,
+    PayasyncError,
+    ServiceError,
+)
+from payasync.middleware.observe import Teller
+from payasync.middleware.quota import Quota
+from payasync.middleware.retry import Rules, retry
+from payasync.operations import CREATE_REFUND, OPERATIONS, PLACE_ORDER, QUERY_ORDER, QUERY_REFUND, Kind, Operation
+from payasync.profile import Profile
+from payasync.settings import RetryPolicy, Timeouts
+from payasync.shapes import AnswerShape, HttpCodes, Recovery, ResultCodes
+from tests.building import Hours, bare_call, reply
+
+LATEST: Final = 5.0
+"""Seconds after the end of an attempt by which the service has done it, if it ever does."""
+START: Final = 1000.0
+
+DONE: Final = reply({"code": "OK"})
+ABSENT: Final = reply({"code": "NONE"})
+
+
+@frozen
+class Fate:
+    """What becomes of one attempt.
+
+    Attributes:
+        end: What the caller sees; `None`: what the service truly says.
+        executes: The service does it, if it reads it at all.
+        late: Seconds after the end of the attempt.
+        takes: Seconds that the attempt takes.
+    """
+
+    end: Reply | PayasyncError | None
+    executes: bool
+    late: float = 0.0
+    takes: float = 0.0
+
+
+UNSENT: Final = (NotSentError("refused"), NotSentTimeoutError("no connection in time"))
+LOST: Final[tuple[Reply | PayasyncError, ...]] = (
+    NoAnswerError("cut"),
+    NoAnswerTimeoutError("late"),
+    reply([]),
+    reply({}, 302),
+    reply({}, 418),
+    reply({}, 500),
+    reply({}, 503, {"Retry-After": "1"}),
+    reply({"code": "BUSY"}),
+    reply({"code": "WHAT"}),
+)
+REFUSED: Final = (reply({}, 400), reply({}, 401), reply({"code": "PARAM"}), reply({}, 429), reply({}, 429))
+TAKES: Final = st.sampled_from([0.0, 0.1, 3.0])
+FATES: Final = st.one_of(
+    st.builds(Fate, st.sampled_from(UNSENT), st.just(value=False), takes=TAKES),
+    st.builds(Fate, st.sampled_from(LOST), st.booleans(), st.sampled_from([0.0, 1.0, LATEST]), TAKES),
+    st.builds(Fate, st.sampled_from(REFUSED), st.just(value=False), takes=TAKES),
+    st.builds(Fate, st.none(), st.just(value=True), takes=TAKES),
+)
+
+
+@mutable
+class Service:
+    """A service that does what its script says, and keeps a ledger of what it did and was asked.
+
+    Args:
+        script: What becomes of the attempts, in their order; afterwards all goes well.
+        hours: What time it is.
+        distinct: It refuses a number that was used before; without it, it does the same twice.
+    """
+
+    script: list[Fate]
+    hours: Hours
+    distinct: bool
+    done: list[float] = field(factory=list)
+    log: list[tuple[str, float, float, Reply | PayasyncError]] = field(factory=list)
+
+    async def send(self, call: Call) -> Reply:
+        """Take an attempt."""
+        fate = self.script.pop(0) if self.script else Fate(None, executes=True)
+        begun = self.hours.now
+        call.progress.begun = not isinstance(fate.end, NotSentError)
+        self.hours.now += fate.takes
+        end = self._asked(fate) if call.read else self._written(fate)
+        self.log.append(("Q" if call.read else "W", begun, self.hours.now, end))
+        if isinstance(end, PayasyncError):
+            raise end
+        return end
+
+    def _asked(self, fate: Fate) -> Reply | PayasyncError:
+        there = any(when <= self.hours.now - fate.takes for when in self.done)
+        return (DONE if there else ABSENT) if fate.end is None else fate.end
+
+    def _written(self, fate: Fate) -> Reply | PayasyncError:
+        used = self.distinct and bool(self.done)
+        if fate.executes and not used:
+            self.done.append(self.hours.now + fate.late)
+        truth = reply({}, 409) if used else DONE
+        return truth if fate.end is None else fate.end
+
+    @property
+    def writes(self) -> list[tuple[float, float, Reply | PayasyncError]]:
+        """When each write began and ended, and how."""
+        return [(begun, ended, end) for kind, begun, ended, end in self.log if kind == "W"]
+
+    def proven_absent(self, since: float, until: float) -> bool:
+        """Return whether an absent answer stands between two times, asked for once the quarantine was over."""
+        return any(
+            kind == "Q" and end is ABSENT and begun >= since + LATEST and ended <= until
+            for kind, begun, ended, end in self.log
+        )
+
+
+def drive(work: Coroutine[Any, Any, Reply]) -> Reply | PayasyncError:
+    """Run to its end what waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        answer: Reply = end.value
+        return answer
+    except PayasyncError as error:
+        return error
+    raise AssertionError("it waits for something")
+
+
+def profile(*, quarantine: float | None, sure: bool) -> Profile:
+    """Return what a service does."""
+    return Profile(
+        answer=AnswerShape(code="code", ok=("OK",)),
+        codes=ResultCodes(not_executed=("PARAM",), retryable=("BUSY",), absent=("NONE",)),
+        http=HttpCodes(rate_limit_precedes_execution=sure),
+        recovery=Recovery(quarantine=quarantine),
+    )
+
+
+def called(operation: Operation, service: Service, said: Profile, attempts: int) -> Reply | PayasyncError:
+    """Return what a call ends as."""
+    queries = {CREATE_REFUND: QUERY_REFUND, PLACE_ORDER: QUERY_ORDER}
+    rules = Rules(
+        policy=RetryPolicy(attempts=attempts),
+        quota=Quota(500),
+        tell=Teller(),
+        ask=lambda call: evolve(call, operation=queries[call.operation]),
+        pace=service.hours.pace(),
+    )
+    call = bare_call(operation, reference="X1", profile=said, timeouts=Timeouts(total=45.0), deadline=START + 45.0)
+    return drive(retry(rules)(call, service.send))  # type: ignore[arg-type] # a coroutine
+
+
+SCRIPTS: Final = st.lists(FATES, max_size=8)
+UNNAMED: Final = [operation for operation in OPERATIONS if operation.kind is Kind.UNKEYED]
+NAMED: Final = [PLACE_ORDER, CREATE_REFUND]
+SHARES: Final = st.sampled_from([0.0, 0.3, 1.0])
+
+
+def check_unnamed(
+    operation: Operation, script: list[Fate], attempts: int, share: float, *, sure: bool, distinct: bool
+) -> None:
+    """Check that a write that nothing names leaves this machine once at most, unless the service said "not yet"."""
+    service = Service(list(script), Hours(now=START, share=share), distinct=distinct)
+    result = called(operation, service, profile(quarantine=0.0, sure=sure), attempts)
+    harmless = [
+        isinstance(end, NotSentError) or (sure and isinstance(end, Reply) and end.status == 429)
+        for _, _, end in service.writes
+    ]
+
+    assert all(harmless[:-1])
+    assert ["W"] * len(service.log) == [kind for kind, *_ in service.log]
+    assert len(service.done) <= 1
+    check_truth(service, result)
+
+
+def check_named(
+    operation: Operation, script: list[Fate], attempts: int, share: float, quarantine: float | None, *, distinct: bool
+) -> None:
+    """Check that no write in doubt is sent again without an absent answer, and the quarantine, between the two."""
+    service = Service(list(script), Hours(now=START, share=share), distinct=distinct)
+    result = called(operation, service, profile(quarantine=quarantine, sure=False), attempts)
+    writes = service.writes
+
+    for (_, ended, end), (begun, _, _) in pairwise(writes):
+        refused = isinstance(end, NotSentError) or (isinstance(end, Reply) and end.status == 429)
+        assert refused or (quarantine is not None and service.proven_absent(ended, begun))
+    assert len(writes) <= attempts
+    assert len(service.done) <= 1
+    check_truth(service, result)
+
+
+def check_truth(service: Service, result: Reply | PayasyncError) -> None:
+    """Check that what a call says is true: done is done, refused and not sent are not."""
+    definite = isinstance(result, ServiceError | NotSentError)
+
+    assert isinstance(result, Reply | ServiceError | NotSentError | OutcomeUnknownError)
+    assert not (isinstance(result, Reply) and not service.done)
+    assert not (definite and service.done)
+    assert len(service.log) == getattr(result, "attempts", None)
+
+
+ATTEMPTS: Final = st.integers(1, 5)
+QUARANTINES: Final = st.sampled_from([None, LATEST, LATEST + 3.0, 60.0])
+BOOLEANS: Final = st.booleans()
+
+
+@given(st.sampled_from(UNNAMED), SCRIPTS, ATTEMPTS, SHARES, BOOLEANS, BOOLEANS)
+@settings(max_examples=300)
+def test_unnamed_write(  # noqa: PLR0917 - Hypothesis gives them by position
+    operation: Operation,
+    script: list[Fate],
+    attempts: int,
+    share: float,
+    sure: bool,  # noqa: FBT001 - as above
+    distinct: bool,  # noqa: FBT001 - as above
+) -> None:
+    """A write that nothing names is never sent a second time after it may have left."""
+    check_unnamed(operation, script, attempts, share, sure=sure, distinct=distinct)
+
+
+@given(st.sampled_from(NAMED), SCRIPTS, ATTEMPTS, SHARES, QUARANTINES, BOOLEANS)
+@settings(max_examples=300)
+def test_named_write(  # noqa: PLR0917 - Hypothesis gives them by position
+    operation: Operation,
+    script: list[Fate],
+    attempts: int,
+    share: float,
+    quarantine: float | None,
+    distinct: bool,  # noqa: FBT001 - as above
+) -> None:
+    """A refund is done once at most, also by a service that would do it twice, and that does it late."""
+    check_named(operation, script, attempts, share, quarantine, distinct=distinct)
+
+
+@pytest.mark.slow
+@given(st.sampled_from(UNNAMED), SCRIPTS, ATTEMPTS, SHARES, BOOLEANS, BOOLEANS)
+@settings(max_examples=10_000)
+def test_unnamed_write_at_length(  # noqa: PLR0917 - Hypothesis gives them by position
+    operation: Operation,
+    script: list[Fate],
+    attempts: int,
+    share: float,
+    sure: bool,  # noqa: FBT001 - as above
+    distinct: bool,  # noqa: FBT001 - as above
+) -> None:
+    """As `test_unnamed_write`, 10,000 times."""
+    check_unnamed(operation, script, attempts, share, sure=sure, distinct=distinct)
+
+
+@pytest.mark.slow
+@given(st.sampled_from(NAMED), SCRIPTS, ATTEMPTS, SHARES, QUARANTINES, BOOLEANS)
+@settings(max_examples=10_000)
+def test_named_write_at_length(  # noqa: PLR0917 - Hypothesis gives them by position
+    operation: Operation,
+    script: list[Fate],
+    attempts: int,
+    share: float,
+    quarantine: float | None,
+    distinct: bool,  # noqa: FBT001 - as above
+) -> None:
+    """As `test_named_write`, 10,000 times."""
+    check_named(operation, script, attempts, share, quarantine, distinct=distinct)
+
+
+def test_without_a_quarantine_a_late_service_would_do_it_twice() -> None:
+    """The harness can show what the quarantine prevents: one that is shorter than the service's delay pays twice."""
+    late = Fate(NoAnswerError("cut"), executes=True, late=LATEST)
+    service = Service([late], Hours(now=START, share=1.0), distinct=False)
+    called(CREATE_REFUND, service, profile(quarantine=0.0, sure=False), 3)
+
+    assert 2 == len(service.done)

@@ -1,0 +1,336 @@
+"""`wait`: a query that is repeated until what is waited for is there."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import pytest
+from attrs import evolve, field, mutable
+
+from payasync import RetryPolicy, Session
+from payasync.errors import (
+    InvalidArgumentError,
+    InvalidSignatureError,
+    NoAnswerError,
+    NotConfiguredError,
+    NotSentError,
+    OutcomeUnknownError,
+    PayasyncError,
+    RateLimitedError,
+    ServiceError,
+    WaitTimeoutError,
+)
+from payasync.operations import QUERY_ORDER
+from payasync.profile import Profile
+from payasync.resources.waiting import Patience, wait
+from payasync.responses import OrderResponse, Response
+from payasync.sandbox_profile import PROFILE as SANDBOX
+from payasync.shapes import AnswerShape, States
+from tests.building import PROFILE, bare_call, reply
+from tests.foreign.recorder import Recorder, answer
+from tests.wire.ten import CREDENTIALS
+
+MAPPED: Final = evolve(
+    PROFILE,
+    answer=AnswerShape(order_status="state"),
+    states=States(order={"pending": ("WAIT",), "paid": ("PAID",), "closed": ("SHUT",)}),
+)
+
+
+def told(state: str, attempts: int = 1) -> OrderResponse:
+    """Return the answer of a query."""
+    return OrderResponse.of(bare_call(QUERY_ORDER, profile=MAPPED), evolve(reply({"state": state}), attempts=attempts))
+
+
+PENDING: Final = told("WAIT")
+PAID: Final = told("PAID")
+
+
+@mutable
+class Asked:
+    """A query that gives the answers it was told, one after the other, in time that passes only as it is said.
+
+    Args:
+        ends: Answers and errors; the last goes on.
+        takes: Seconds that each query takes.
+        share: Of what chance may say, how much it says.
+    """
+
+    ends: tuple[OrderResponse | BaseException, ...]
+    takes: float = 0.0
+    share: float = 1.0
+    now: float = 1000.0
+    times: list[float] = field(factory=list)
+    left: list[float] = field(factory=list)
+    pauses: list[float] = field(factory=list)
+
+    async def __call__(self, *, timeout: float) -> OrderResponse:
+        """Answer."""
+        self.times.append(self.now - 1000.0)
+        self.left.append(timeout)
+        self.now += self.takes
+        end = self.ends[min(len(self.times), len(self.ends)) - 1]
+        if isinstance(end, BaseException):
+            raise end
+        return end
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.pauses.append(seconds)
+        self.now += seconds
+
+    async def until(self, until: Any = "paid", timeout: Any = 60.0, profile: Profile = MAPPED) -> OrderResponse:
+        """Wait."""
+        return await wait(
+            self,
+            thing="order",
+            reference="T1",
+            until=until,
+            timeout=timeout,
+            profile=profile,
+            patience=Patience(clock=lambda: self.now, sleep=self.sleep, jitter=lambda bound: self.share * bound),
+        )
+
+
+async def test_state_that_is_there() -> None:
+    """What is there at the first question is returned at once."""
+    query = Asked((PAID,))
+    found = await query.until()
+
+    assert PAID is found
+    assert ([0.0], []) == (query.times, query.pauses)
+
+
+async def test_state_that_comes() -> None:
+    """It is asked until the state is there; the answer that says so is returned."""
+    query = Asked((PENDING, told("SHUT"), told("WHAT"), PAID))
+    found = await query.until()
+
+    assert PAID is found
+    assert [0.0, 1.0, 3.0, 7.0] == query.times
+
+
+async def test_function_of_the_answer() -> None:
+    """Whatever can be told from an answer can be waited for, without a state that is mapped."""
+    query = Asked((PENDING, PAID))
+    found = await query.until(lambda response: response["state"] == "PAID", profile=PROFILE)
+
+    assert PAID is found
+    assert 2 == len(query.times)
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"), [(1.0, [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]), (0.0, [0.5, 1.0, 2.0, 4.0, 4.0, 4.0])]
+)
+async def test_pauses_grow(share: float, expected: list[float]) -> None:
+    """The pauses double up to a bound, and chance takes up to a half of each."""
+    query = Asked((*[PENDING] * 6, PAID), share=share)
+    await query.until()
+
+    assert expected == query.pauses
+
+
+async def test_question_has_the_time_that_is_left() -> None:
+    """No question outlives the waiting."""
+    query = Asked((PENDING, PENDING, PAID), takes=0.5)
+    await query.until(timeout=10)
+
+    assert [10.0, 8.5, 6.0] == query.left
+
+
+@pytest.mark.parametrize("timeout", [5.0, 7, 0.25])
+async def test_time_that_runs_out(timeout: float) -> None:
+    """It ends when the time is over, with the last answer, and says what it was about."""
+    query = Asked((PENDING, told("SHUT"), told("WHAT")))
+    with pytest.raises(WaitTimeoutError) as caught:
+        await query.until(timeout=timeout)
+    error, (*_, last) = caught.value, query.times
+
+    assert isinstance(error, TimeoutError)
+    assert isinstance(error, NoAnswerError)
+    assert query.ends[min(len(query.times), 3) - 1] is error.response
+    assert timeout == query.now - 1000.0
+    assert last < timeout
+    assert ("orders.query", "T1", len(query.times), "out of time") == (
+        error.operation,
+        error.reference,
+        error.attempts,
+        error.reason,
+    )
+    assert f"'paid' did not come within {timeout} s" in str(error)
+
+
+async def test_time_that_runs_out_before_any_answer() -> None:
+    """Without an answer there is none on the error; attempts are those of all questions."""
+    query = Asked((NoAnswerError("cut", attempts=3),))
+    with pytest.raises(WaitTimeoutError) as caught:
+        await query.until(timeout=4.0)
+
+    assert caught.value.response is None
+    assert (9, 3) == (caught.value.attempts, len(query.times))
+
+
+async def test_function_that_never_is_true() -> None:
+    """What a function waits for has no name."""
+    with pytest.raises(WaitTimeoutError) as caught:
+        await Asked((PENDING,)).until(lambda _: False, timeout=1)
+
+    assert "what was waited for did not come within 1 s" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "error", [NoAnswerError("cut"), NotSentError("refused"), RateLimitedError("too many")], ids=repr
+)
+async def test_errors_in_between(error: PayasyncError) -> None:
+    """A question that got no answer leaves nothing: it is asked again."""
+    query = Asked((PENDING, error, error, PAID))
+    found = await query.until()
+
+    assert PAID is found
+    assert [0.0, 1.0, 3.0, 7.0] == query.times
+
+
+async def test_last_answer_outlives_later_errors() -> None:
+    """The last answer that there was is on the error, though the last question got none."""
+    with pytest.raises(WaitTimeoutError) as caught:
+        await Asked((PENDING, NoAnswerError("cut"))).until(timeout=5.0)
+
+    assert PENDING is caught.value.response
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ServiceError("refused"),
+        InvalidSignatureError("forged"),
+        NotConfiguredError("open"),
+        NotSentError("bad certificate", permanent=True),
+        OutcomeUnknownError("?"),
+        ZeroDivisionError("mine"),
+        asyncio.CancelledError(),
+    ],
+    ids=repr,
+)
+async def test_errors_that_end_the_waiting(error: BaseException) -> None:
+    """What asking again does not mend is raised as it is."""
+    query = Asked((PENDING, error, PAID))
+    with pytest.raises(type(error)) as caught:
+        await query.until()
+
+    assert error is caught.value
+    assert 2 == len(query.times)
+
+
+async def test_error_of_the_function_is_the_callers() -> None:
+    """What the caller's function raises is no answer that is missing, whatever its class."""
+    error = NoAnswerError("mine")
+
+    def until(_: Response) -> bool:
+        raise error
+
+    query = Asked((PENDING,))
+    with pytest.raises(NoAnswerError) as caught:
+        await query.until(until)
+
+    assert error is caught.value
+    assert 1 == len(query.times)
+
+
+async def test_retry_after_is_a_floor() -> None:
+    """A service that asks to be left alone for a while is."""
+    query = Asked((RateLimitedError("too many", retry_after=20.0), PENDING, PAID))
+    await query.until()
+
+    assert [20.0, 2.0] == query.pauses
+
+
+async def test_retry_after_beyond_the_time() -> None:
+    """Where nothing can come any more within the time, it ends at once, and says how long to wait."""
+    query = Asked((PENDING, RateLimitedError("too many", retry_after=90.0)))
+    with pytest.raises(WaitTimeoutError) as caught:
+        await query.until()
+
+    assert ([1.0], 90.0) == (query.pauses, caught.value.retry_after)
+    assert PENDING is caught.value.response
+
+
+@pytest.mark.parametrize("until", ["", "PAID", "succeeded", None, 1, ["paid"]], ids=repr)
+async def test_state_that_is_none_of_ours(until: object) -> None:
+    """What is waited for is one of our names, or a function; nothing is asked."""
+    query = Asked((PAID,))
+    with pytest.raises(InvalidArgumentError) as caught:
+        await query.until(until)
+
+    assert ("until", []) == (caught.value.field, query.times)
+    assert "pending, paid, closed, failed, expired, refunded" in str(caught.value)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, None, "5", True, float("nan"), float("inf")], ids=repr)
+async def test_time_that_is_none(timeout: object) -> None:
+    """The time is a number of seconds above 0; nothing is asked."""
+    query = Asked((PAID,))
+    with pytest.raises(InvalidArgumentError) as caught:
+        await query.until(timeout=timeout)
+
+    assert ("timeout", []) == (caught.value.field, query.times)
+
+
+@pytest.mark.parametrize(
+    ("until", "profile", "expected"),
+    [
+        ("expired", MAPPED, "states.order"),
+        ("paid", PROFILE, "states.order"),
+        ("paid", evolve(MAPPED, answer=AnswerShape()), "answer.order_status"),
+    ],
+)
+async def test_state_that_the_profile_does_not_map(until: str, profile: Profile, expected: str) -> None:
+    """What could never come is not waited for: the open point is named, and nothing is asked."""
+    query = Asked((PAID,))
+    with pytest.raises(NotConfiguredError) as caught:
+        await query.until(until, profile=profile)
+
+    assert (expected, []) == (caught.value.field, query.times)
+
+
+WAITS: Final[dict[str, tuple[Callable[[Session], Awaitable[Response]], str, str]]] = {
+    "orders": (lambda pay: pay.orders.wait("T1", until="paid", timeout=5), "SBX_PAID", "/payment/orderquery"),
+    "payments": (lambda pay: pay.payments.wait("T1", until="paid", timeout=5), "SBX_PAID", "/payment/status"),
+    "refunds": (
+        lambda pay: pay.refunds.wait("R1", until="succeeded", timeout=5),
+        "SBX_SUCCEEDED",
+        "/payment/refund/status",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+async def test_wait_over_http(name: str) -> None:
+    """Orders, payments and refunds are each asked about by their own query."""
+    call, state, path = WAITS[name]
+    with Recorder([answer(200, b'{"code":"SBX_OK","status":"%s"}' % state.encode())]) as service:
+        async with Session(service.url, credentials=CREDENTIALS, profile=SANDBOX) as pay:
+            found = await call(pay)
+
+    assert ("paid" if state == "SBX_PAID" else "succeeded") == found.state
+    assert path == service.only.path
+
+
+@pytest.mark.parametrize(
+    ("call", "about"),
+    [
+        (lambda pay: pay.orders.wait("T1", until="paid", timeout=0.05), ("orders.query", "T1")),
+        (lambda pay: pay.payments.wait("T2", until="paid", timeout=0.05), ("payments.status", "T2")),
+        (lambda pay: pay.refunds.wait("R1", until="succeeded", timeout=0.05), ("refunds.status", "R1")),
+    ],
+    ids=["orders", "payments", "refunds"],
+)
+async def test_what_was_waited_for(call: Callable[[Session], Awaitable[Response]], about: tuple[str, str]) -> None:
+    """The error names the query and the number, and has the answer; this one is on the loop's own clock."""
+    with Recorder(otherwise=answer(200, b'{"code":"SBX_OK","status":"SBX_PENDING"}')) as service:
+        one_try = RetryPolicy(attempts=1)
+        async with Session(service.url, credentials=CREDENTIALS, profile=SANDBOX, retry=one_try) as pay:
+            with pytest.raises(WaitTimeoutError) as caught:
+                await call(pay)
+
+    assert about == (caught.value.operation, caught.value.reference)
+    assert caught.value.response is not None

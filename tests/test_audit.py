@@ -1,0 +1,189 @@
+"""The audit: which points of the service's document a profile answers."""
+
+from typing import Any, Final
+
+import pytest
+from attrs import evolve, fields
+
+from payasync.audit import Point
+from payasync.operations import OPERATIONS
+from payasync.profile import OPEN_FIELDS, Profile
+from payasync.sandbox_profile import PROFILE as SANDBOX
+from payasync.shapes import Accept, AnswerShape, HttpCodes, NotificationShape, Parameter, Recovery, ResultCodes, States
+from payasync.signing import SortedPairs
+
+NAMES: Final = tuple(operation.name for operation in OPERATIONS)
+NOT_SHOWN: Final = NAMES[5:]
+"""6 to 10: the document does not say how they are authenticated (spec: Authentication, 5)."""
+
+
+def named(prefix: str, part: type[Any], *without: str) -> list[str]:
+    """Return the names of the points of a part of the profile."""
+    return [f"{prefix}.{each.name}" for each in fields(part) if each.name not in without]
+
+
+POINTS: Final = [
+    *(f"authentication of {name}" for name in NOT_SHOWN),
+    "amount_unit",
+    "signature.algorithm",
+    "signature.encoding",
+    *(f"fields.{name}" for name in OPEN_FIELDS),
+    "formats.start_date",
+    *named("accept", Accept),
+    "payment_status",
+    "refund_status",
+    "answer.code",
+    *named("answer", AnswerShape, "code", "ok"),
+    *named("states", States),
+    *named("codes", ResultCodes),
+    *named("http", HttpCodes),
+    *named("recovery", Recovery),
+    *named("notification", NotificationShape, "tolerance", "volatile"),
+]
+"""Every point that the document leaves open: but for `ok`, which `code` demands, and two that have defaults."""
+
+
+class Custom:
+    """A scheme of a merchant's own."""
+
+    def sign(self, *_: object, **__: object) -> str:
+        """Sign anything."""
+        return "signed"
+
+    def verify(self, *_: object, **__: object) -> bool:
+        """Verify nothing."""
+        return False
+
+
+PROFILES: Final = {"bare": Profile(), "sandbox": SANDBOX, "custom": Profile(signature=Custom())}
+
+
+def audited(profile: Profile) -> dict[str, Point]:
+    """Return the points by their names."""
+    return {point.name: point for point in profile.audit()}
+
+
+@pytest.mark.parametrize("profile", [PROFILES["bare"], SANDBOX], ids=["bare", "sandbox"])
+def test_each_point_once_and_in_order(profile: Profile) -> None:
+    """Every open point is listed, once, in the order of the TOML form, whatever the profile answers."""
+    names = [point.name for point in profile.audit()]
+
+    assert sorted(POINTS) == sorted(names)
+    assert len(names) == len(set(names))
+    assert [name.partition(".")[0] for name in POINTS] == [name.partition(".")[0] for name in names]
+
+
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+def test_every_method_that_is_named_exists(profile: Profile) -> None:
+    """What needs a point is a method of a session."""
+    needed = {method for point in profile.audit() for method in point.needed_by}
+
+    assert set() == needed - set(NAMES)
+
+
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+def test_every_point_says_what_to_put_there(profile: Profile) -> None:
+    """Whoever reads the table knows what is missing; an open point has no value."""
+    points = profile.audit()
+
+    assert all(point.means for point in points)
+    assert {None} == {point.value for point in points if point.status == "open"} | {None}
+    assert all(point.value is not None for point in points if point.status == "answered")
+
+
+def test_bare_profile_answers_nothing() -> None:
+    """What is assumed without a profile are named conventions only; all else is open."""
+    points = audited(Profile())
+    assumed = [name for name, point in points.items() if point.status == "assumed"]
+
+    assert [
+        *(f"authentication of {name}" for name in NOT_SHOWN),
+        "answer.code",
+        *named("http", HttpCodes),
+    ] == assumed
+    assert set() == {name for name, point in points.items() if point.status == "answered"}
+
+
+def test_sandbox_answers_what_calls_need() -> None:
+    """With the sandbox's profile only what it does not restrict, wrap or sign stays open."""
+    points = audited(SANDBOX)
+
+    assert {
+        *named("accept", Accept),
+        "answer.data",
+        "answer.signature",
+        "notification.signature",
+    } == {name for name, point in points.items() if point.status == "open"}
+    assert {"http.not_executed"} == {name for name, point in points.items() if point.status == "assumed"}
+
+
+def test_custom_scheme_is_one_answer() -> None:
+    """A scheme of a merchant's own has no algorithm and no encoding to be asked for."""
+    points = audited(Profile(signature=Custom()))
+
+    assert ("answered", "Custom") == (points["signature"].status, points["signature"].value)
+    assert not {"signature.algorithm", "signature.encoding"} & set(points)
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "value"),
+    [
+        ({"amount_unit": "minor"}, "amount_unit", "minor"),
+        ({"signature": SortedPairs(algorithm="md5", encoding="HEX", key_param="key")}, "signature.encoding", "HEX"),
+        ({"fields": {"return_url": "back"}}, "fields.return_url", "back"),
+        ({"formats": {"start_date": "%Y"}}, "formats.start_date", "%Y"),
+        ({"accept": Accept(currency=("CAD",))}, "accept.currency", ("CAD",)),
+        ({"payment_status": Parameter("no")}, "payment_status", Parameter("no")),
+        ({"answer": AnswerShape(code="c", ok=(0,))}, "answer.code", "c"),
+        ({"answer": AnswerShape(redirect_url="u")}, "answer.redirect_url", "u"),
+        ({"states": States(order={"paid": ("P",)})}, "states.order", {"paid": ("P",)}),
+        ({"codes": ResultCodes(absent=("N",))}, "codes.absent", ("N",)),
+        ({"http": HttpCodes(absent=(404,))}, "http.absent", (404,)),
+        ({"http": HttpCodes(rate_limit_precedes_execution=True)}, "http.rate_limit_precedes_execution", True),
+        ({"recovery": Recovery(quarantine=0.0)}, "recovery.quarantine", 0.0),
+        ({"notification": NotificationShape(ack_status=204)}, "notification.ack_status", 204),
+        ({"notification": NotificationShape(out_trade_no="no")}, "notification.out_trade_no", "no"),
+    ],
+)
+def test_what_is_answered_is_shown(change: dict[str, Any], name: str, value: object) -> None:
+    """An answer moves its point, and no other that is open, to *answered*, with the value."""
+    before, after = audited(Profile()), audited(evolve(Profile(), **change))
+
+    assert ("answered", value) == (after[name].status, after[name].value)
+    assert before[name].status in {"open", "assumed"}
+
+
+@pytest.mark.parametrize(
+    ("lists", "expected"),
+    [
+        ({}, ("assumed", "none")),
+        ({"bearer": ["payments.create", "payments.status"]}, ("answered", "bearer")),
+        ({"signed": ["payments.status"]}, ("answered", "signed")),
+        ({"signed": []}, ("answered", "none")),
+        ({"bearer": ["payments.status"], "signed": ["payments.status"]}, ("answered", "bearer and signed")),
+    ],
+)
+def test_authentication_of_6_to_10(lists: dict[str, list[str]], expected: tuple[str, str]) -> None:
+    """It is assumed that they carry nothing, until one of the two lists is given."""
+    point = audited(Profile(**lists))["authentication of payments.status"]  # type: ignore[arg-type] # converted
+
+    assert expected == (point.status, point.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("fields.return_url", {"orders.place"}),
+        ("fields.subscription_id", {"subscriptions.update", "subscriptions.cancel"}),
+        ("payment_status", {"payments.status"}),
+        ("refund_status", {"refunds.status", "refunds.create"}),
+        ("signature.algorithm", set(NAMES[1:5])),
+        ("recovery.quarantine", {"orders.place", "refunds.create"}),
+        ("codes.absent", {"orders.place", "refunds.create"}),
+        ("states.order", set(NAMES[1:4])),
+        ("notification.id", set()),
+    ],
+)
+def test_who_needs_a_point(name: str, expected: set[str]) -> None:
+    """The methods that cannot do without it, or are less safe without it; of notifications none."""
+    assert expected == set(audited(Profile())[name].needed_by)

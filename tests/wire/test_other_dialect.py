@@ -1,0 +1,388 @@
+"""A service unlike the document's samples wherever the document lets it, described by a TOML text alone."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from payasync import (
+    AuthenticationError,
+    Credentials,
+    DuplicateError,
+    InvalidSignatureError,
+    NotConfiguredError,
+    OutcomeUnknownError,
+    Profile,
+    Response,
+    ServiceError,
+    Session,
+)
+from tests.foreign import dialect
+from tests.foreign.dialect import Dialect, Keys
+
+TOML: Final = """
+name = "quay"
+bearer = ["payments.create"]
+signed = ["orders.place", "orders.query", "orders.close", "refunds.create", "payments.status", "refunds.status",
+          "subscriptions.create", "subscriptions.update", "subscriptions.cancel"]
+merchant = ["payments.create", "orders.place", "orders.query", "orders.close", "refunds.create", "payments.status",
+            "refunds.status", "subscriptions.create", "subscriptions.update", "subscriptions.cancel"]
+
+[signature]
+algorithm = "rsa-sha256"
+encoding = "base64"
+prehash = "sha256"
+nested = "json"
+allow_delimiters = ["subject", "notifyUrl", "backTo", "payLink", "subscriber"]
+
+[fields]
+return_url = "backTo"
+frequency = "cycle"
+start_date = "beginOn"
+subscription_amount = "fee"
+customer = "subscriber"
+subscription_id = "agreementNo"
+[formats]
+start_date = "%d/%m/%Y"
+[constants."*"]
+signType = "RSA2"
+version = 3
+[constants."orders.close"]
+closeReason = "merchant"
+[headers]
+X-Api-Version = "2027-01"
+
+[status.payment]
+name = "orderNo"
+place = "path"
+[status.refund]
+name = "X-Refund-No"
+place = "header"
+
+[answer]
+data = "data"
+code = "code"
+ok = [0]
+message = "msg"
+request_id = "header:x-trace-id"
+payment_id = "payNo"
+payment_status = "payState"
+redirect_url = "payLink"
+order_status = "state"
+refund_status = "refundState"
+subscription_id = "agreementNo"
+subscription_status = "phase"
+signature = "data.sign"
+
+[states.order]
+pending = [0, 1]
+paid = [2]
+closed = [9]
+[states.payment]
+paid = [20]
+[states.refund]
+processing = [7]
+succeeded = [8]
+[states.subscription]
+scheduled = [0]
+active = [1]
+cancelled = [3]
+
+[codes]
+not_executed = [4001, 4002, 4003]
+duplicate = [4004]
+absent = [4005]
+"""
+
+BACK: Final = "https://shop.example/thanks?a=1&b=ü"
+LINK: Final = f"https://gate.example/pay?no=T2&back={BACK}"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where the keys of this run are."""
+    return tmp_path_factory.mktemp("keys")
+
+
+@pytest.fixture(scope="module")
+def merchant(folder: Path) -> Keys:
+    """Return the merchant's keys."""
+    return dialect.keys(folder / "merchant")
+
+
+@pytest.fixture(scope="module")
+def old(folder: Path) -> Keys:
+    """Return the service's keys."""
+    return dialect.keys(folder / "old")
+
+
+@pytest.fixture(scope="module")
+def new(folder: Path) -> Keys:
+    """Return the service's next keys."""
+    return dialect.keys(folder / "new")
+
+
+@pytest.fixture
+def credentials(merchant: Keys, old: Keys, new: Keys) -> Credentials:
+    """Return the merchant's credentials, while the service's keys rotate."""
+    return Credentials(
+        dialect.MERCHANT,
+        secret_key="sk_other",
+        signing_key=merchant.private.read_text(),
+        service_keys=(old.public.read_text(), new.public.read_text()),
+    )
+
+
+@pytest.fixture
+def service(merchant: Keys, old: Keys) -> Iterator[Dialect]:
+    """Return the service, which knows a paid order, its payment and refund, and an agreement."""
+    with Dialect(merchant.public, old.private) as running:
+        for number, state in {"T1": 2, "P1": 20, "R1": 8, "A0": 0}.items():
+            running.know(number, state)
+        yield running
+
+
+def session(service: Dialect, credentials: Credentials, text: str = TOML) -> Session:
+    """Return a session with the service that a TOML text describes."""
+    return Session(f"{service.url}/gate", credentials=credentials, profile=Profile.from_toml(text))
+
+
+Ask = Callable[[Session], Awaitable[Response]]
+
+
+def place(pay: Session, number: str = "T2") -> Awaitable[Response]:
+    """Place an order."""
+    return pay.orders.place(
+        total_amt=450,
+        currency="CAD",
+        subject="Coffee & cake = 2 ☕",
+        body="",
+        notify_url="https://shop.example/notify?a=1&b=2",
+        return_url=BACK,
+        out_trade_no=number,
+    )
+
+
+def subscribe(pay: Session) -> Awaitable[Response]:
+    """Subscribe a customer, whose details are nested."""
+    return pay.subscriptions.create(
+        frequency="monthly",
+        amount=900,
+        start_date=date(2027, 1, 31),
+        customer={"name": "Zoë & Co", "email": "a@example.com", "tags": ["x", {"vip": True}]},
+    )
+
+
+def refund(pay: Session, number: str = "R2") -> Awaitable[Response]:
+    """Refund a part of the order."""
+    return pay.refunds.create(out_trade_no="T1", out_refund_no=number, total_amt=450, refund_amt=200)
+
+
+TEN: Final[tuple[tuple[Ask, str, dict[str, Any]], ...]] = (
+    (
+        lambda pay: pay.payments.create(amount=1000, currency="USD"),
+        "paid",
+        {"payment_id": 70001, "payment_status": 20},
+    ),
+    (place, "pending", {"redirect_url": LINK, "order_status": 0}),
+    (lambda pay: pay.orders.query("T1"), "paid", {"redirect_url": None, "order_status": 2}),
+    (lambda pay: pay.orders.close("T1"), "closed", {"order_status": 9}),
+    (refund, "processing", {"refund_status": 7}),
+    (lambda pay: pay.payments.status("P1"), "paid", {"payment_id": "P1", "payment_status": 20}),
+    (lambda pay: pay.refunds.status("R1"), "succeeded", {"refund_status": 8}),
+    (subscribe, "scheduled", {"subscription_id": "A1", "subscription_status": 0}),
+    (lambda pay: pay.subscriptions.update("A0", amount=1000), "active", {"subscription_status": 1}),
+    (lambda pay: pay.subscriptions.cancel("A0"), "cancelled", {"subscription_id": "A0", "subscription_status": 3}),
+)
+
+
+@pytest.mark.parametrize(
+    ("ask", "state", "located"),
+    TEN,
+    ids=["payment", "place", "query", "close", "refund", "status", "refund status", "subscribe", "update", "cancel"],
+)
+async def test_all_ten_are_understood_by_both(
+    service: Dialect, credentials: Credentials, ask: Ask, state: str, located: dict[str, Any]
+) -> None:
+    """The service takes each of the ten as the text describes them, and its answer means what the text says."""
+    async with session(service, credentials) as pay:
+        response = await ask(pay)
+
+    assert (state, "trace-1", 200) == (response.state, response.request_id, response.http_status)
+    assert located == {name: getattr(response, name) for name in located}
+    assert 1 == len(service.requests)
+
+
+async def test_the_text_that_a_profile_writes_describes_the_same_service(
+    service: Dialect, credentials: Credentials
+) -> None:
+    """What `to_toml` writes of the description drives the service just as well."""
+    written = Profile.from_toml(TOML).to_toml()
+    async with session(service, credentials, written) as pay:
+        states = [(await ask(pay)).state for ask, _, _ in TEN]
+
+    assert [state for _, state, _ in TEN] == states
+
+
+async def test_a_number_in_the_path_or_a_header_is_signed(service: Dialect, credentials: Credentials) -> None:
+    """Endpoints 6 and 7 are signed GETs: nonce, signature, constants and the merchant's number stand in the query."""
+    async with session(service, credentials) as pay:
+        await pay.payments.status("P1")
+        await pay.refunds.status("R1")
+    one, other = service.requests
+
+    assert ("GET", "/gate/payment/status/P1", []) == (one.method, one.path, one.header("X-Refund-No"))
+    assert ("GET", "/gate/payment/refund/status", ["R1"]) == (other.method, other.path, other.header("X-Refund-No"))
+    for request in (one, other):
+        names = {pair.partition("=")[0] for pair in request.query.split("&")}
+        assert {"merchantId", "nonceStr", "sign", "signType", "version"} == names
+
+
+@pytest.mark.parametrize(
+    ("ask", "kind", "said"),
+    [
+        (lambda pay: place(pay, "T1"), DuplicateError, (4004, "T1 was used before")),
+        (lambda pay: refund(pay, "R1"), DuplicateError, (4004, "R1 was used before")),
+        (lambda pay: pay.orders.query("T9"), ServiceError, (4005, "no T9")),
+        (lambda pay: pay.orders.close("T9"), ServiceError, (4005, "no T9")),
+        (lambda pay: pay.payments.status("P9"), ServiceError, (4005, "no P9")),
+        (lambda pay: pay.refunds.status("R9"), ServiceError, (4005, "no R9")),
+        (lambda pay: pay.orders.query("F1"), ServiceError, (4999, "not today")),
+        (
+            lambda pay: pay.orders.place(total_amt=1, currency="CAD", return_url=BACK),
+            ServiceError,
+            (4001, "missing outTradeNo"),
+        ),
+    ],
+    ids=["order", "refund", "no order", "nothing to close", "no payment", "no refund", "unlisted", "field"],
+)
+async def test_a_failure_within_http_200_is_taken_by_its_code(
+    service: Dialect, credentials: Credentials, ask: Ask, kind: type[ServiceError], said: tuple[int, str]
+) -> None:
+    """A failure has no signed object: its code, a number, says what it is, and nothing is sent again."""
+    service.know("F1", -1)
+    async with session(service, credentials) as pay:
+        with pytest.raises(ServiceError) as caught:
+            await ask(pay)
+
+    assert kind is type(caught.value)
+    assert (*said, 200) == (caught.value.code, caught.value.message, caught.value.http_status)
+    assert caught.value.response is not None
+    assert "trace-1" == caught.value.response.request_id
+    assert 1 == len(service.requests)
+
+
+async def test_a_stranger_is_an_authentication_error(service: Dialect, credentials: Credentials) -> None:
+    """HTTP 401 with a listed code is about the keys; the same code within HTTP 200 is a refusal like any other."""
+    stranger = Credentials(
+        dialect.MERCHANT,
+        secret_key="sk_stranger",
+        signing_key=service.own.read_text(),
+        service_keys=credentials.service_keys,
+    )
+    async with session(service, stranger) as pay:
+        with pytest.raises(AuthenticationError) as unknown:
+            await pay.payments.create(amount=1, currency="USD")
+        with pytest.raises(ServiceError) as forged:
+            await refund(pay)
+
+    assert (4002, "who are you?", 401) == (unknown.value.code, unknown.value.message, unknown.value.http_status)
+    assert (4002, "signature", ServiceError) == (forged.value.code, forged.value.message, type(forged.value))
+
+
+def replaced(what: bytes, by: bytes) -> Callable[[bytes], bytes]:
+    """Return what happens to an answer on its way."""
+    return lambda raw: raw.replace(what, by)
+
+
+FORGERIES: Final = {
+    "changed": replaced(b'State":', b'State":1'),
+    "added": replaced(b'"data":{', b'"data":{"gift":1,'),
+    "emptied": replaced(b'"data":{', b'"data":{},"was":{'),
+    "one name twice": replaced(b'"data":{', b'"data":{"payState":2,"refundState":2,"payState":2,'),
+    "twice in the envelope": replaced(b'{"code":0', b'{"code":4001,"code":0'),
+    "another signature": replaced(b'"sign":"', b'"sign":"AAAA'),
+    "no signature": replaced(b'"sign":', b'"sing":'),
+}
+
+
+@pytest.mark.parametrize("tamper", FORGERIES.values(), ids=FORGERIES)
+async def test_a_forged_answer_is_no_answer(
+    service: Dialect, credentials: Credentials, tamper: Callable[[bytes], bytes]
+) -> None:
+    """A read refuses it, and a write, which may have been done, is unknown; neither is sent a second time."""
+    service.tamper = tamper
+    async with session(service, credentials) as pay:
+        with pytest.raises(InvalidSignatureError):
+            await pay.payments.status("P1")
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await pay.payments.create(amount=1, currency="USD")
+
+    assert isinstance(caught.value.reason, InvalidSignatureError)
+    assert 2 == len(service.requests)
+
+
+async def test_what_a_forger_signs_is_forged(service: Dialect, credentials: Credentials, merchant: Keys) -> None:
+    """Nobody else's key will do, not even the merchant's own."""
+    service.own = merchant.private
+    async with session(service, credentials) as pay:
+        with pytest.raises(InvalidSignatureError):
+            await pay.orders.query("T1")
+
+
+async def test_the_services_keys_rotate(
+    service: Dialect, credentials: Credentials, merchant: Keys, old: Keys, new: Keys
+) -> None:
+    """While both keys are given, either's answers are taken; with the old one alone, the new one's are not."""
+    outdated = Credentials(
+        dialect.MERCHANT, signing_key=merchant.private.read_text(), service_keys=old.public.read_text()
+    )
+    async with session(service, credentials) as pay, session(service, outdated) as late:
+        before = [(await each.orders.query("T1")).state for each in (pay, late)]
+        service.own = new.private
+        after = (await pay.orders.query("T1")).state
+        with pytest.raises(InvalidSignatureError):
+            await late.orders.query("T1")
+
+    assert ["paid", "paid"] == before
+    assert "paid" == after
+
+
+async def test_a_nonce_opens_nothing_twice(service: Dialect, credentials: Credentials) -> None:
+    """Each signed request has a nonce and a signature of its own, also where all else is the same."""
+    async with session(service, credentials) as pay:
+        for _ in range(3):
+            await pay.payments.status("P1")
+
+    assert 3 == len({request.query for request in service.requests})
+
+
+WITHOUT: Final[tuple[tuple[str, str, Ask], ...]] = (
+    ('algorithm = "rsa-sha256"\n', "signature.algorithm", lambda pay: pay.orders.query("T1")),
+    ('encoding = "base64"\n', "signature.encoding", lambda pay: pay.orders.query("T1")),
+    ('return_url = "backTo"\n', "fields.return_url", place),
+    ('frequency = "cycle"\n', "fields.frequency", subscribe),
+    ('start_date = "beginOn"\n', "fields.start_date", subscribe),
+    ('subscription_amount = "fee"\n', "fields.subscription_amount", subscribe),
+    ('customer = "subscriber"\n', "fields.customer", subscribe),
+    ('subscription_id = "agreementNo"\n[', "fields.subscription_id", lambda pay: pay.subscriptions.cancel("A0")),
+    ('start_date = "%d/%m/%Y"\n', "formats.start_date", subscribe),
+    ('[status.payment]\nname = "orderNo"\nplace = "path"\n', "payment_status", lambda p: p.payments.status("P1")),
+    ('[status.refund]\nname = "X-Refund-No"\nplace = "header"\n', "refund_status", lambda p: p.refunds.status("R1")),
+)
+
+
+@pytest.mark.parametrize(("line", "point", "ask"), WITHOUT, ids=lambda part: part if isinstance(part, str) else "")
+async def test_without_a_line_the_point_is_open(
+    service: Dialect, credentials: Credentials, line: str, point: str, ask: Ask
+) -> None:
+    """Where a line of the text is left out, a call that needs it says so, and nothing is sent."""
+    before, found, after = TOML.partition(line)
+    async with session(service, credentials, f"{before}{'[' if found.endswith('[') else ''}{after}") as pay:
+        with pytest.raises(NotConfiguredError) as caught:
+            await ask(pay)
+
+    assert point == caught.value.field
+    assert [] == service.requests
