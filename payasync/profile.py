@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import Factory, asdict, field, frozen
 
-from payasync.documents import flaw
+from payasync.documents import flaw, plain
 from payasync.errors import ConfigurationError, NotConfiguredError
 from payasync.operations import OPERATIONS, Auth, names
 from payasync.shapes import (
@@ -72,7 +72,7 @@ _NAMES: Final = frozenset(operation.name for operation in OPERATIONS)
 
 
 def _tables(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {name: named(table) for name, table in given.items()} if isinstance(given, Mapping) else given
+    return plain(given) if isinstance(given, Mapping) and not flaw(given) else given
 
 
 @frozen(kw_only=True, field_transformer=typed(""))

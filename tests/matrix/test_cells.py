@@ -210,7 +210,7 @@ async def test_no_answer_in_time(column: Column) -> None:
     """A service that is silent: a write is unknown or asked about, and its error is never a time-out."""
     queries = {path: said for path, said in QUERIES.items() if path == column.query}
     with Recorder(otherwise=SILENT, by_path=queries) as service:
-        async with session(service, timeouts=Timeouts(read=0.02)) as pay:
+        async with session(service, timeouts=Timeouts(read=0.2)) as pay:
             result = await ended(column.call(pay))
     sends = 3 if column.read or column.number == "4" else 1
 

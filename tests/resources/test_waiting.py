@@ -325,7 +325,7 @@ async def test_wait_over_http(name: str) -> None:
     ids=["orders", "payments", "refunds"],
 )
 async def test_what_was_waited_for(call: Callable[[Session], Awaitable[Response]], about: tuple[str, str]) -> None:
-    """The error names the query and the number, and has the answer; this one is on the loop's own clock."""
+    """The error names the query and the number; this one is on the loop's own clock."""
     with Recorder(otherwise=answer(200, b'{"code":"SBX_OK","status":"SBX_PENDING"}')) as service:
         one_try = RetryPolicy(attempts=1)
         async with Session(service.url, credentials=CREDENTIALS, profile=SANDBOX, retry=one_try) as pay:
@@ -333,4 +333,3 @@ async def test_what_was_waited_for(call: Callable[[Session], Awaitable[Response]
                 await call(pay)
 
     assert about == (caught.value.operation, caught.value.reference)
-    assert caught.value.response is not None
