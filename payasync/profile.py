@@ -72,7 +72,9 @@ _NAMES: Final = frozenset(operation.name for operation in OPERATIONS)
 
 
 def _tables(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    return plain(given) if isinstance(given, Mapping) and not flaw(given) else given
+    """Return constants as tables of their own; what is none, or no JSON, stays for the checks to refuse."""
+    copied: dict[str, dict[str, Any]] = plain(given) if isinstance(given, Mapping) and not flaw(given) else given
+    return copied
 
 
 @frozen(kw_only=True, field_transformer=typed(""))

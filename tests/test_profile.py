@@ -476,3 +476,13 @@ def test_constants_are_json(value: object) -> None:
         Profile(constants={"*": {"odd": value}})
 
     assert "constants" == caught.value.field
+
+
+def test_constants_are_the_profiles_own() -> None:
+    """What the caller does later to nested constants changes nothing; tuples are lists, as JSON has them."""
+    given: dict[str, Any] = {"*": {"goods": [{"id": 1}], "pair": (1, 2)}}
+
+    profile = Profile(constants=given)
+    given["*"]["goods"][0]["id"] = 2
+
+    assert {"*": {"goods": [{"id": 1}], "pair": [1, 2]}} == profile.constants
