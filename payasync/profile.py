@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from attrs import Factory, asdict, field, frozen
 
@@ -73,8 +73,8 @@ _NAMES: Final = frozenset(operation.name for operation in OPERATIONS)
 
 def _tables(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return constants as tables of their own; what is none, or no JSON, stays for the checks to refuse."""
-    copied: dict[str, dict[str, Any]] = plain(given) if isinstance(given, Mapping) and not flaw(given) else given
-    return copied
+    copied: Any = given if flaw(given) else plain(given)
+    return cast("dict[str, dict[str, Any]]", copied)
 
 
 @frozen(kw_only=True, field_transformer=typed(""))
