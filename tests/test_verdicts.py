@@ -202,6 +202,16 @@ def test_row_where_answers_are_signed(answer: Reply, expected: Row, *, verified:
     assert expected is row(call_for("refunds.create", SIGNED), evolve(answer, verified=verified))
 
 
+@pytest.mark.parametrize("name", WRITES)
+def test_the_profiles_own_list_says_which_statuses_mean_not_executed(name: str) -> None:
+    """A status counts as "not executed" where the profile lists it, in place of the assumed list, not beside it."""
+    own = evolve(CODED, http=HttpCodes(not_executed=(418,)))
+    call = call_for(name, own)
+
+    assert Row.NOT_EXECUTED is row(call, reply({}, 418))
+    assert Row.UNLISTED is row(call, reply({}, 400))
+
+
 def word(call: Call, outcome: Reply | PayasyncError, *, earlier: bool = False) -> PayasyncError:
     """Return the error of a call whose last attempt ended so, and whose earlier one nobody knows the end of."""
     found = row(call, outcome)
