@@ -1,8 +1,11 @@
 """Whether the service will take a request, as far as the profile says: decided before any I/O."""
 
 import re
+from collections.abc import Callable
 from functools import cache
-from typing import Final
+from typing import Final, cast
+
+from attrs import fields_dict
 
 from payasync.absent import ABSENT
 from payasync.errors import InvalidArgumentError
@@ -21,22 +24,26 @@ def check(request: Request[Response], profile: Profile) -> None:
     Raises:
         InvalidArgumentError: The field, the rule and the value.
     """
-    for name in IDENTIFIERS:
-        value = getattr(request, name, ABSENT)
-        if value is not ABSENT and not _pattern(profile.identifier).fullmatch(value):
+    for name, matches in _identifiers(cast("type", type(request)), profile.identifier):
+        value = getattr(request, name)
+        if value is not ABSENT and not matches(value):
             raise invalid(name, f"an identifier that matches {profile.identifier} (the profile's `identifier`)", value)
     if profile.accept is not ANYTHING:
         _check_accepted(request, profile.accept)
 
 
-_pattern: Final = cache(re.compile)
+@cache
+def _identifiers(kind: type, pattern: str) -> tuple[tuple[str, Callable[[str], object]], ...]:
+    return tuple((name, re.compile(pattern).fullmatch) for name in IDENTIFIERS if name in fields_dict(kind))
 
 
 def _check_accepted(request: Request[Response], accept: Accept) -> None:
     for name in accept.required.get(request.operation.name, ()):
-        if getattr(request, name, ABSENT) is ABSENT:
+        is_argument = name in fields_dict(cast("type", type(request)))
+        if (getattr(request, name) if is_argument else request.extra.get(name, ABSENT)) is ABSENT:
+            where = "" if is_argument else " in extra"
             raise InvalidArgumentError(
-                f"{name} is missing: this service requires it for {request.operation.name} (accept.required)",
+                f"{name} is missing{where}: this service requires it for {request.operation.name} (accept.required)",
                 field=name,
                 rule="required by this service",
             )

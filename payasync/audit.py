@@ -54,7 +54,7 @@ _ANSWER: Final = {
     "order_status": (("orders.place", "orders.query", "orders.close"), "the path of an order's state"),
     "refund_status": (("refunds.create", "refunds.status"), "the path of a refund's state"),
     "subscription_id": (("subscriptions.create",), "the path of the service's number of a subscription"),
-    "subscription_status": (_SUBSCRIBING, "the path of a subscription's state"),
+    "subscription_status": ((*_SUBSCRIBING, "subscriptions.cancel"), "the path of a subscription's state"),
     "signature": (_ALL, "the path of the signature of an answer; without it, answers are not verified"),
 }
 _CODES: Final = {
@@ -90,6 +90,13 @@ def _answered(name: str, value: Any, needed_by: tuple[str, ...], means: str) -> 
     return Point(name, "answered" if value else "open", needed_by, value or None, means)
 
 
+def _located(name: str, value: Any, needed_by: tuple[str, ...], means: str, missing: str | None) -> Point:
+    """Return the point of a table of values; it stays open as long as nothing says where such a value stands."""
+    if value and missing:
+        return Point(name, "open", needed_by, None, f"{means}; those given have no effect without {missing}")
+    return _answered(name, value, needed_by, means)
+
+
 def _authentication(profile: Profile) -> Iterator[Point]:
     defaults = {each.name: each.default for each in fields(Profile)}
     given = profile.bearer != defaults["bearer"] or profile.signed != defaults["signed"]
@@ -111,12 +118,25 @@ def _amounts(profile: Profile) -> Iterator[Point]:
 
 def _signature(profile: Profile) -> Iterator[Point]:
     scheme = profile.signature
+    needed_by = _ALL if profile.answer.signature else profile.signed
     if scheme is not None and not isinstance(scheme, SortedPairs):
-        yield Point("signature", "answered", profile.signed, type(scheme).__name__, "a scheme of your own")
+        yield Point("signature", "answered", needed_by, type(scheme).__name__, "a scheme of your own")
         return
     for option in ("algorithm", "encoding"):
         chosen = getattr(scheme, option, "")
-        yield _answered(f"signature.{option}", chosen, profile.signed, f"the {option} that requests are signed with")
+        yield _answered(f"signature.{option}", chosen, needed_by, f"the {option} that requests are signed with")
+    yield from _signed_address(profile, scheme or SortedPairs())
+
+
+def _signed_address(profile: Profile, scheme: SortedPairs) -> Iterator[Point]:
+    """Yield whether an address in a signed answer may hold `&` and `=`: addresses do, and would never verify."""
+    answer = profile.answer
+    signed, _, _ = answer.signature.rpartition(".")
+    place, _, name = ".".join(filter(None, (answer.data, answer.redirect_url))).rpartition(".")
+    if answer.signature and answer.redirect_url and place == signed and name not in scheme.exclude:
+        covered = scheme.allow_delimiters if name in scheme.allow_delimiters else ()
+        means = f"must hold {name!r}: the address stands in a signed answer, which must not hold '&' or '=' otherwise"
+        yield _answered("signature.allow_delimiters", covered, ("orders.place",), means)
 
 
 def _fields(profile: Profile) -> Iterator[Point]:
@@ -141,6 +161,8 @@ def _parameters(profile: Profile) -> Iterator[Point]:
 def _answers(profile: Profile) -> Iterator[Point]:
     code = profile.answer.code
     means = "the path of a result code; without it, HTTP 2xx is success"
+    if profile.answer.ok and not code:
+        means += ", and answer.ok has no effect"
     yield Point("answer.code", "answered" if code else "assumed", _ALL, code or None, means)
     for name, (needed_by, put) in _ANSWER.items():
         yield _answered(f"answer.{name}", getattr(profile.answer, name), needed_by, put)
@@ -149,14 +171,16 @@ def _answers(profile: Profile) -> Iterator[Point]:
 def _states(profile: Profile) -> Iterator[Point]:
     for each in fields(type(profile.states)):
         needed_by = tuple(name for name in _ALL if name.startswith(f"{each.name}s."))
-        yield _answered(
-            f"states.{each.name}", getattr(profile.states, each.name), needed_by, "the service's values of our states"
-        )
+        path = f"{each.name}_status"
+        where = None if getattr(profile.answer, path) else f"answer.{path}"
+        means = "the service's values of our states"
+        yield _located(f"states.{each.name}", getattr(profile.states, each.name), needed_by, means, where)
 
 
 def _codes(profile: Profile) -> Iterator[Point]:
+    where = None if profile.answer.code or profile.answer.message else "answer.code or answer.message"
     for name, (needed_by, means) in _CODES.items():
-        yield _answered(f"codes.{name}", getattr(profile.codes, name), needed_by, means)
+        yield _located(f"codes.{name}", getattr(profile.codes, name), needed_by, means, where)
 
 
 def _http(profile: Profile) -> Iterator[Point]:

@@ -1,20 +1,55 @@
 """Names and places: a request becomes a call by the profile, and a call becomes bytes."""
 
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import Any, TypeAlias
 
+from attrs import frozen
+
 from payasync import acceptance, documents
-from payasync.calls import Call
+from payasync.calls import Call, Progress
 from payasync.credentials import Credentials
 from payasync.errors import InvalidArgumentError, PayasyncError
 from payasync.operations import QUERY_PAYMENT, QUERY_REFUND, Operation
 from payasync.profile import MERCHANT, SIGNING, Profile, not_configured
-from payasync.requests import Request, check_object
+from payasync.requests import NOTHING, Request, check_object
 from payasync.responses import Response
+from payasync.settings import Timeouts
 from payasync.shapes import Parameter
 from payasync.writers import Writer, writer
 
-Writers: TypeAlias = dict[type[Request[Response]], Writer]
+Kind: TypeAlias = type[Request[Response]]
+Writers: TypeAlias = dict[Kind, Writer]
+
+
+@frozen
+class Form:
+    """What all requests of one kind have in common, for one merchant: worked out once.
+
+    Attributes:
+        writer: Gives the arguments their wire names.
+        blank: The call, with those fields only that every call of the kind carries.
+        reserved: The names that `extra` may not hold.
+    """
+
+    writer: Writer
+    blank: Call
+    reserved: frozenset[str]
+
+    def fields(self, request: Request[Response]) -> dict[str, Any]:
+        """Return all fields of a request: what the caller gives goes before the profile's constants.
+
+        Raises:
+            InvalidArgumentError: `extra` holds what is not its to say.
+            NotConfiguredError: The profile does not answer the wire name of an argument that was given.
+        """
+        given = self.writer.fields(request, self.blank.profile)
+        if request.extra is not NOTHING:
+            _check_unused("extra", request.extra, self.writer.names.values(), "is an argument: give it as such")
+            _check_unused("extra", request.extra, self.reserved, "is set by payasync itself")
+        if self.blank.parameter:
+            given = {self.blank.parameter.name: given["identifier"]}
+        return {**self.blank.fields, **given, **request.extra}
 
 
 class Codec:
@@ -30,32 +65,42 @@ class Codec:
         self._profile = profile
         self._merchant_id = credentials.merchant_id
         self._writers: Writers = {} if writers is None else writers
+        self._forms: dict[Kind, Form] = {}
 
     def for_merchant(self, credentials: Credentials) -> "Codec":
         """Return the codec of another merchant; it writes in the same way."""
         return Codec(self._profile, credentials, self._writers)
 
-    def call(self, request: Request[Response]) -> Call:
+    def call(
+        self,
+        request: Request[Response],
+        *,
+        timeouts: Timeouts = Timeouts(),
+        deadline: float = inf,
+        intent: str | None = None,
+    ) -> Call:
         """Return the call that a request stands for: wire names, constants and `extra` in place.
 
         Raises:
             InvalidArgumentError: The profile says that the service does not take it.
             NotConfiguredError: It needs a point that the profile leaves open.
         """
-        operation = request.operation
+        kind = type(request)
         try:
             acceptance.check(request, self._profile)
-            written = self._writer(type(request))
-            given = written.fields(request, self._profile)
-            _check_unused("extra", request.extra, written.names.values(), "is an argument: give it as such")
-            parameter = self._parameter(operation)
-            if parameter:
-                given = {parameter.name: given["identifier"]}
-            complete = self._completed(operation, given, request.extra)
+            form = self._forms.get(kind) or self._form(kind)
+            fields = form.fields(request)
         except PayasyncError as error:
-            error.add(operation=operation.name, reference=request.reference)
+            error.add(operation=request.operation.name, reference=request.reference)
             raise
-        return self._call(operation, complete, reference=request.reference, parameter=parameter)
+        return form.blank.derived(
+            fields=fields,
+            reference=request.reference,
+            timeouts=timeouts,
+            deadline=deadline,
+            intent=intent,
+            progress=Progress(),
+        )
 
     def custom(self, operation: Operation, given: Mapping[str, Any], *, bearer: bool, signed: bool) -> Call:
         """Return a call to an endpoint that the document does not show, with wire names as they are given.
@@ -66,21 +111,28 @@ class Codec:
         check_object("fields", given, operation)
         if signed:
             _check_unused("fields", given, SIGNING, "is set by payasync itself")
-        complete = self._completed(operation, {}, documents.plain(given))
+        plain = documents.plain(given)
+        _check_unused("extra", plain, self._own(operation), "is set by payasync itself")
+        complete = {**self._always(operation), **plain}
         return Call(operation=operation, profile=self._profile, fields=complete, bearer=bearer, signed=signed)
 
-    def _call(
-        self, operation: Operation, complete: Mapping[str, Any], *, reference: str | None, parameter: Parameter | None
-    ) -> Call:
-        return Call(
+    def _form(self, kind: Kind) -> Form:
+        if kind not in self._writers:
+            self._writers[kind] = writer(kind, self._profile)
+        operation, profile = kind.operation, self._profile
+        blank = Call(
             operation=operation,
-            profile=self._profile,
-            fields=complete,
-            reference=reference,
-            parameter=parameter,
-            bearer=operation.name in self._profile.bearer,
-            signed=operation.name in self._profile.signed,
+            profile=profile,
+            fields=self._always(operation),
+            parameter=self._parameter(operation),
+            bearer=operation.name in profile.bearer,
+            signed=operation.name in profile.signed,
         )
+        reserved = {*self._own(operation), *(SIGNING if blank.signed else ())}
+        if blank.parameter:
+            reserved.add(blank.parameter.name)
+        form = self._forms[kind] = Form(self._writers[kind], blank, frozenset(reserved))
+        return form
 
     def _parameter(self, operation: Operation) -> Parameter | None:
         """Return how endpoints 6 and 7 take their identifier (spec: Endpoints, gaps)."""
@@ -90,19 +142,12 @@ class Codec:
             return self._profile.refund_status or _open_parameter("refund_status")
         return None
 
-    def _completed(self, operation: Operation, given: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-        """Return all fields: what the caller gives goes before the profile's constants."""
-        own = {MERCHANT: self._merchant_id} if operation.name in self._profile.merchant else {}
-        reserved = [*given, *own, *(SIGNING if operation.name in self._profile.signed else ())]
-        _check_unused("extra", extra, reserved, "is set by payasync itself")
-        constants = self._profile.constants
-        return {**own, **constants.get("*", {}), **constants.get(operation.name, {}), **given, **extra}
+    def _own(self, operation: Operation) -> dict[str, str]:
+        return {MERCHANT: self._merchant_id} if operation.name in self._profile.merchant else {}
 
-    def _writer(self, kind: type[Request[Response]]) -> Writer:
-        found = self._writers.get(kind)
-        if found is None:
-            found = self._writers[kind] = writer(kind, self._profile)
-        return found
+    def _always(self, operation: Operation) -> dict[str, Any]:
+        constants = self._profile.constants
+        return {**self._own(operation), **constants.get("*", {}), **constants.get(operation.name, {})}
 
 
 def _check_unused(argument: str, given: Mapping[str, Any], names: Iterable[str], why: str) -> None:

@@ -2,9 +2,35 @@
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from payasync.errors import SessionClosedError
+from payasync.transport.deadlines import running_task
 
 T = TypeVar("T")
+
+LANDING: Final = 0.5
+"""Seconds that a call which was cut off has for its last word; only a layer of the user's takes so long."""
+
+
+class Flight:
+    """One call in flight, while `with` holds it."""
+
+    __slots__ = ("_flying", "landed", "task")
+
+    def __init__(self, flying: "set[Flight]") -> None:
+        self._flying = flying
+        self.task = asyncio.current_task()
+        self.landed: asyncio.Future[None] | None = None
+
+    def __enter__(self) -> None:
+        self._flying.add(self)
+
+    def __exit__(self, *_: object) -> None:
+        self._flying.discard(self)
+        if self.landed is not None and not self.landed.done():
+            self.landed.set_result(None)
 
 
 class Flights:
@@ -12,27 +38,42 @@ class Flights:
 
     def __init__(self) -> None:
         self.closed = False
-        self._flying: dict[asyncio.Future[None], asyncio.Task[Any] | None] = {}
+        self._cut = False
+        self._flying: set[Flight] = set()
         self._shielded: set[asyncio.Task[Any]] = set()
+        self._pauses: set[asyncio.Future[bool]] = set()
 
-    def begin(self) -> "asyncio.Future[None]":
-        """Note that a call begins; what is returned is for `end`."""
-        flight: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._flying[flight] = asyncio.current_task()
-        return flight
+    def begin(self) -> Flight:
+        """Return a call's flight: `with` it the call begins and ends."""
+        return Flight(self._flying)
 
-    def end(self, flight: "asyncio.Future[None]") -> None:
-        """Note that a call has ended."""
-        del self._flying[flight]
-        if not flight.done():
-            flight.set_result(None)
+    async def pause(self, seconds: float) -> bool:
+        """Sleep between two attempts of a call; `False` where the call is cut off instead."""
+        loop = asyncio.get_running_loop()
+        pause: asyncio.Future[bool] = loop.create_future()
+        timer = loop.call_later(seconds, _end, pause, True)  # noqa: FBT003 - the result
+        self._pauses.add(pause)
+        try:
+            return not self._cut and await pause
+        finally:
+            timer.cancel()
+            self._pauses.discard(pause)
 
     async def shielded(self, call: Coroutine[Any, Any, T]) -> T:
-        """Await a call that goes on to its end even where its caller is cancelled."""
+        """Await a call that goes on to its end even where its caller is cancelled.
+
+        Raises:
+            SessionClosedError: The session was closed, and did not wait for the call's end.
+        """
         task = asyncio.ensure_future(call)
         self._shielded.add(task)
         task.add_done_callback(self._landed)
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.cancelled() or running_task().cancelling():
+                raise
+        raise SessionClosedError("the session was closed, and waited no longer for this call", sent=None)
 
     def _landed(self, task: "asyncio.Task[Any]") -> None:
         self._shielded.discard(task)
@@ -42,8 +83,39 @@ class Flights:
     async def drain(self, grace: float) -> None:
         """Wait for the calls of this loop, but not for those that wait for us in turn."""
         here, me = asyncio.get_running_loop(), asyncio.current_task()
-        others = [
-            flight for flight, task in tuple(self._flying.items()) if flight.get_loop() is here and task is not me
-        ]
+        flying = tuple(self._flying)
+        others = [each for each in flying if each.task and each.task is not me and each.task.get_loop() is here]
         if others and grace > 0:
-            await asyncio.wait(others, timeout=grace)
+            await asyncio.wait([_landing(flight, here) for flight in others], timeout=grace)
+
+    def cut(self) -> None:
+        """Let no call try again: those that pause go on to their last word."""
+        self._cut = True
+        for pause in tuple(self._pauses):
+            loop = pause.get_loop()
+            with suppress(RuntimeError):  # that loop was closed, and its calls with it
+                loop.call_soon_threadsafe(_end, pause, False)  # noqa: FBT003 - the result
+
+    async def land(self) -> None:
+        """Wait for the shielded calls of this loop, which were cut off; what holds on to them is cancelled."""
+        here, me = asyncio.get_running_loop(), asyncio.current_task()
+        left = {each for each in self._shielded if each.get_loop() is here and each is not me}
+        if not left:
+            return
+        _, stuck = await asyncio.wait(left, timeout=LANDING)
+        for task in stuck:
+            task.cancel()
+        if stuck:
+            await asyncio.wait(stuck, timeout=LANDING)
+
+
+def _landing(flight: Flight, loop: asyncio.AbstractEventLoop) -> "asyncio.Future[None]":
+    """Return the future of a flight's end; most flights end before anybody asks for one."""
+    if flight.landed is None:
+        flight.landed = loop.create_future()
+    return flight.landed
+
+
+def _end(pause: "asyncio.Future[bool]", whole: bool) -> None:  # noqa: FBT001 - the result
+    if not pause.done():
+        pause.set_result(whole)

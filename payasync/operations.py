@@ -6,6 +6,7 @@ of 6 to 10 it says nothing. A profile starts from here, and may say more.
 
 import enum
 import re
+from functools import cached_property
 from typing import Final
 from urllib.parse import unquote
 
@@ -33,7 +34,7 @@ class Kind(enum.Enum):
     """A write that nothing names: it must never be sent twice."""
 
 
-@frozen
+@frozen(slots=False)
 class Operation:
     """One endpoint.
 
@@ -53,10 +54,15 @@ class Operation:
     kind: Kind
     reference: str | None = None
 
-    @property
+    @cached_property
     def has_body(self) -> bool:
         """Whether the fields travel in a JSON body; otherwise they are in the query."""
         return self.method not in _BODILESS
+
+    @cached_property
+    def read(self) -> bool:
+        """Whether asking again changes nothing."""
+        return self.kind is Kind.READ
 
 
 _BODILESS: Final = frozenset({"GET", "DELETE"})

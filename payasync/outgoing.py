@@ -8,7 +8,7 @@ from attrs import frozen
 from payasync import documents
 from payasync.calls import Call
 from payasync.errors import InvalidArgumentError
-from payasync.profile import is_header
+from payasync.headers import is_header
 from payasync.requests import invalid
 
 

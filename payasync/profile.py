@@ -4,29 +4,26 @@ A live session has no answer of its own for an open point. A call that needs one
 `NotConfiguredError` before any I/O, naming the field and what to put there.
 """
 
-import re
-from collections.abc import Iterable, Mapping
-from itertools import combinations
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-from attrs import Factory, asdict, field, frozen
+from attrs import Factory, field, frozen
 
+from payasync.contradictions import check
 from payasync.documents import flaw, plain
-from payasync.errors import ConfigurationError, NotConfiguredError
-from payasync.operations import OPERATIONS, Auth, names
+from payasync.errors import NotConfiguredError
+from payasync.operations import Auth, names
 from payasync.shapes import (
     ANYTHING,
     Accept,
     AnswerShape,
-    Code,
     HttpCodes,
     NotificationShape,
     Parameter,
     Recovery,
     ResultCodes,
     States,
-    among,
 )
 from payasync.signing import SignatureScheme
 from payasync.typed import listed, named, typed
@@ -41,20 +38,6 @@ SIGNING: Final = (NONCE, SIGN)
 RESERVED: Final = frozenset({MERCHANT, *SIGNING})
 """Wire names that only payasync itself may set."""
 
-OWN_HEADERS: Final = frozenset(
-    {
-        "accept-encoding",
-        "authorization",
-        "connection",
-        "content-encoding",
-        "content-length",
-        "content-type",
-        "host",
-        "transfer-encoding",
-    }
-)
-"""Headers that a profile cannot set: they say how the request is sent, and who sends it."""
-
 OPEN_FIELDS: Final = {
     "return_url": "the wire name of the return URL",
     "frequency": "the wire name of a subscription's billing frequency",
@@ -64,11 +47,6 @@ OPEN_FIELDS: Final = {
     "subscription_id": "the wire name of a subscription's number",
 }
 """Arguments whose wire names the document does not show (spec: Endpoints, gaps)."""
-
-KINDS: Final = ("payment", "refund", "subscription")
-"""Of notifications."""
-
-_NAMES: Final = frozenset(operation.name for operation in OPERATIONS)
 
 
 def _tables(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -94,7 +72,7 @@ class Profile:
         fields: Wire names of the arguments that the document does not show: `return_url`, `frequency`,
             `start_date`, `subscription_amount`, `customer` and `subscription_id`.
         formats: `start_date`: how the date is written, as for `strftime`.
-        constants: Fields sent with every operation (`"*"`), or with one by its name.
+        constants: Fields sent with every operation (`"*"`), or with one by its name; none is an argument of it.
         headers: Headers sent with every operation.
         accept: What the service takes.
         payment_status: How endpoint 6 takes its identifier (TOML: `[status.payment]`).
@@ -132,31 +110,7 @@ class Profile:
     notification: NotificationShape = NotificationShape()
 
     def __attrs_post_init__(self) -> None:
-        for key in ("bearer", "signed", "merchant"):
-            _known(key, getattr(self, key), _NAMES)
-        _known("fields", self.fields, OPEN_FIELDS)
-        _known("formats", self.formats, {"start_date"})
-        _known("constants", self.constants, _NAMES | {"*"})
-        _known("accept.required", self.accept.required, _NAMES)
-        _known("notification.kinds", self.notification.kinds, KINDS)
-        _known("notification.id", self.notification.id, KINDS)
-        for operation, constants in self.constants.items():
-            _not_reserved(f"constants.{operation}", constants)
-            if found := flaw(constants):
-                raise ConfigurationError(f"constants.{operation} must be JSON, without {found}", field="constants")
-        _not_reserved("fields", self.fields.values())
-        _check_codes(
-            {"answer.ok": self.answer.ok, **{f"codes.{name}": codes for name, codes in asdict(self.codes).items()}}
-        )
-        for key in ("payment_status", "refund_status"):
-            _check_parameter(key, getattr(self, key))
-        for name, value in self.headers.items():
-            if not is_header(name, value):
-                raise ConfigurationError(f"headers: {name!r} must be of visible ASCII characters", field="headers")
-            if name.lower() in OWN_HEADERS:
-                raise ConfigurationError(f"headers must not set {name}: payasync does", field="headers")
-        if not _compiles(self.identifier):
-            raise ConfigurationError(f"identifier is no regular expression: {self.identifier!r}", field="identifier")
+        check(self, RESERVED)
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Profile":
@@ -214,51 +168,3 @@ def not_configured(point: str, put: str) -> NotConfiguredError:
         f"{point} is open: the service's document does not show it. Put {put} into the profile, as {point!r}",
         field=point,
     )
-
-
-def is_header(name: object, value: object) -> bool:
-    """Return whether a header is of visible ASCII, so that it cannot break the request apart."""
-    texts = isinstance(name, str) and isinstance(value, str)
-    return texts and bool(_TOKEN.fullmatch(str(name)) and _VISIBLE.fullmatch(str(value)))
-
-
-_TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_VISIBLE: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
-
-
-def _compiles(pattern: str) -> bool:
-    try:
-        re.compile(pattern)
-    except (re.error, TypeError, OverflowError, RecursionError):
-        return False
-    return True
-
-
-def _not_reserved(where: str, names: Iterable[str]) -> None:
-    if taken := RESERVED.intersection(names):
-        raise ConfigurationError(f"{where} must not set {', '.join(sorted(taken))}: payasync does", field=where)
-
-
-def _check_codes(lists: Mapping[str, tuple[Code, ...]]) -> None:
-    """Refuse a code that stands in two lists: which of the two it means decides whether money moved."""
-    for (one, codes), (other, others) in combinations(lists.items(), 2):
-        for code in codes:
-            if among(code, others):
-                raise ConfigurationError(f"{one} and {other} both hold {code!r}: it means one of them", field=other)
-
-
-def _check_parameter(key: str, parameter: Parameter | None) -> None:
-    if parameter is not None:
-        _not_reserved(key, [parameter.name])
-        usable = is_header(parameter.name, "-") and parameter.name.lower() not in OWN_HEADERS
-        if parameter.place == "header" and not usable:
-            raise ConfigurationError(
-                f"{key}: {parameter.name!r} is no header that an identifier can travel in", field=key
-            )
-
-
-def _known(key: str, given: Iterable[str], allowed: Iterable[str]) -> None:
-    allowed = sorted(allowed)
-    for name in given:
-        if name not in allowed:
-            raise ConfigurationError(f"{key} knows no {name!r}; allowed are {', '.join(allowed)}", field=key)

@@ -18,6 +18,9 @@ from payasync.toml_lines import lines_of
 from payasync.typed import shown
 
 _LINE: Final = re.compile(r"at line (\d+)")
+_MARK: Final = "\ufeff"
+"""What some editors write before a text in UTF-8."""
+
 _STATUS: Final = {"payment_status": "payment", "refund_status": "refund"}
 """The arguments that TOML writes in another way: as the tables of `[status]`."""
 
@@ -60,6 +63,7 @@ def read_text(text: str, where: str = "profile") -> Profile:
         ConfigurationError: It is not TOML, or a key is unknown or of the wrong type; it has the key, as
             TOML writes it, and the line of the key, or of the table where it is missing.
     """
+    text = text.removeprefix(_MARK) if isinstance(text, str) else text
     tables = _tables(text, where)
     try:
         return _profile(tables)

@@ -1,7 +1,5 @@
 """What became of a write: the query that tells, by the number that names it."""
 
-from attrs import evolve
-
 from payasync.calls import Call
 from payasync.codec import Codec
 from payasync.errors import PayasyncError
@@ -26,7 +24,7 @@ def question(codec: Codec, call: Call) -> Call | None:
         asked = codec.call(request)
     except PayasyncError:
         return None
-    return evolve(asked, timeouts=call.timeouts, deadline=call.deadline)
+    return asked.derived(timeouts=call.timeouts, deadline=call.deadline)
 
 
 def inquiry(operation: str | None, reference: str | None) -> Request[Response] | None:

@@ -2,7 +2,7 @@
 
 import re
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import date
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
@@ -15,13 +15,14 @@ from payasync.operations import Operation
 from payasync.responses import Response
 
 R_co = TypeVar("R_co", bound=Response, covariant=True)
-Check = Callable[[Any, "Attribute[Any]", Any], None]
 
 NOTHING: Final[Mapping[str, Any]] = {}
 """The default of `extra`: no further fields."""
 
 MAX_AMOUNT: Final = 2**53 - 1
 """The greatest integer that every JSON reader keeps exact."""
+
+A_WORD: Final = "a text that is not empty"
 
 _URL: Final = re.compile(
     r"(?i:https?)://(?:[^\s/?#@]*@)?(?:\[[0-9A-Fa-f:.]+\]|[^\s/?#@:\[\]]+)(?::\d{1,5})?(?:[/?#]\S*)?"
@@ -43,26 +44,29 @@ def _shown(value: object) -> str:
         return f"this {type(value).__name__}, which is too long to show"
 
 
+def _refuse(request: Any, attribute: "Attribute[Any]", rule: str, value: object) -> None:
+    """Raise, but where an argument that may be left out was: its default is `ABSENT`, and `None` is another value."""
+    if value is not ABSENT or attribute.default is not ABSENT:
+        raise invalid(attribute.name, rule, value, request.operation)
+
+
 def an_amount(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check an amount: an `int`, in the unit that the service counts in."""
     if type(value) is not int or not 1 <= value <= MAX_AMOUNT:
-        raise invalid(
-            attribute.name,
-            f"an int from 1 to {MAX_AMOUNT}, in the unit that the service counts in",
-            value,
-            request.operation,
-        )
+        rule = f"an int from 1 to {MAX_AMOUNT}, in the unit that the service counts in"
+        _refuse(request, attribute, rule, value)
 
 
 def a_text(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check a text; it may be empty."""
-    if not isinstance(value, str) or not encodable(value):
-        raise invalid(attribute.name, "a text of valid Unicode", value, request.operation)
+    if not isinstance(value, str) or not (value.isascii() or encodable(value)):
+        _refuse(request, attribute, "a text of valid Unicode", value)
 
 
 def a_word(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check a code or a number that names something: a text that is not empty."""
-    word(attribute.name, value, request.operation)
+    if not isinstance(value, str) or not value.strip() or not (value.isascii() or encodable(value)):
+        _refuse(request, attribute, A_WORD, value)
 
 
 def word(name: str, value: object, operation: Operation) -> str:
@@ -72,25 +76,25 @@ def word(name: str, value: object, operation: Operation) -> str:
         InvalidArgumentError: It is something else.
     """
     if not isinstance(value, str) or not value.strip() or not encodable(value):
-        raise invalid(name, "a text that is not empty", value, operation)
+        raise invalid(name, A_WORD, value, operation)
     return value
 
 
 def a_url(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check an absolute http(s) URL."""
-    if not isinstance(value, str) or not _URL.fullmatch(value) or not encodable(value):
-        raise invalid(attribute.name, "an absolute http or https URL", value, request.operation)
+    if not isinstance(value, str) or not _URL.fullmatch(value) or not (value.isascii() or encodable(value)):
+        _refuse(request, attribute, "an absolute http or https URL", value)
 
 
 def a_date(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check a date; a `datetime` is one, too."""
     if not isinstance(value, date):
-        raise invalid(attribute.name, "a datetime.date", value, request.operation)
+        _refuse(request, attribute, "a datetime.date", value)
 
 
 def an_object(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check a mapping that can be sent as a JSON object."""
-    if value is not NOTHING:
+    if value is not NOTHING and not (value is ABSENT and attribute.default is ABSENT):
         check_object(attribute.name, value, request.operation)
 
 
@@ -111,16 +115,6 @@ def taken(value: Any) -> Any:
     if value is NOTHING:
         return value
     return plain(value) if isinstance(value, Mapping) and not flaw(value) else value
-
-
-def optional(check: Check) -> Check:
-    """Return a check that lets an argument be absent; `None` is not absent: leave the argument out."""
-
-    def checked(instance: object, attribute: "Attribute[Any]", value: object) -> None:
-        if value is not ABSENT:
-            check(instance, attribute, value)
-
-    return checked
 
 
 @frozen(kw_only=True)

@@ -1,41 +1,38 @@
 """The session: the namespaces, and their lifetime. What a call goes through is in `wiring`."""
 
-import asyncio
 import os
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from attrs import evolve
 
-from payasync.calls import Call, Layer, Reply
+from payasync.calls import Layer
 from payasync.codec import Codec
 from payasync.credentials import Credentials, Environment
-from payasync.errors import ConfigurationError, PayasyncError, SessionClosedError
+from payasync.errors import ConfigurationError
 from payasync.events import Event
 from payasync.flights import Flights
 from payasync.middleware.quota import Quota
-from payasync.operations import custom
+from payasync.middleware.retry import Pace
 from payasync.profile import Profile
-from payasync.recovery import about, question
-from payasync.requests import NOTHING, Request, invalid, word
+from payasync.recovery import question
+from payasync.requests import invalid
 from payasync.resources.orders import Orders
 from payasync.resources.payments import Payments
 from payasync.resources.refunds import Refunds
 from payasync.resources.subscriptions import Subscriptions
-from payasync.responses import Response
+from payasync.sender import Sender
 from payasync.settings import RetryPolicy, Timeouts
 from payasync.wiring import Setup, from_environment, transport
 
 if TYPE_CHECKING:
     import aiohttp
 
-R = TypeVar("R", bound=Response)
 
-
-class Session:
+class Session(Sender):
     """One merchant's way to one service; constructing it opens nothing.
 
     Use it with `async with`, or call `aclose` at the end. It may be used in one event loop after another, and in
@@ -115,7 +112,8 @@ class Session:
         self._codec = codec
         self._quota = quota
         self._closed = False
-        self._way = setup.way(quota, partial(question, codec), self._transport.send)
+        pace = Pace(sleep=self._flights.pause)
+        self._way = setup.way(quota, partial(question, codec), pace, self._transport.send)
         self.payments = Payments(self.send, setup.profile)
         self.orders = Orders(self.send, setup.profile)
         self.refunds = Refunds(self.send, setup.profile)
@@ -139,105 +137,6 @@ class Session:
         read = Environment(os.environ if environ is None else environ)
         del environ  # a traceback may show what is local: from here on only masked values are
         return cls(**from_environment(read, settings))
-
-    async def send(
-        self,
-        request: Request[R],
-        *,
-        timeout: float | None = None,
-        intent: str | None = None,
-        shield: bool = False,
-    ) -> R:
-        """Send a request object, as the methods of the namespaces do.
-
-        Args:
-            request: Such as `CreateRefund(...)`.
-            timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what a write is for; it travels with the call, and not on the wire.
-            shield: Let the call go on to its end where its caller is cancelled; `aclose(grace=)` waits for it.
-
-        Raises:
-            PayasyncError: As the method of the same name says.
-        """
-        if not isinstance(request, Request) or not hasattr(request, "operation"):
-            raise invalid("request", "a request object, such as CreateRefund(...)", request)
-        call = self._codec.call(request)
-        reply = await self._reply(call, timeout, intent=intent, shield=shield)
-        answer: R = request.answer.of(call, reply)  # type: ignore[assignment] # its own
-        return answer
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        fields: Mapping[str, Any] = NOTHING,
-        bearer: bool = False,
-        signed: bool = False,
-        read: bool = False,
-        timeout: float | None = None,
-        intent: str | None = None,
-        shield: bool = False,
-    ) -> Response:
-        """Call an endpoint that the document does not show, through the same middleware.
-
-        Args:
-            method: GET, POST, PUT, PATCH or DELETE.
-            path: Below the base URL, such as `/payment/bill`.
-            fields: By their wire names: in a JSON body, or for GET and DELETE in the query.
-            bearer: Send `Authorization: Bearer`.
-            signed: Add `nonceStr` and `sign`.
-            read: Asking again changes nothing. Without it the call is a write that nothing names, and is never
-                sent twice.
-            timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what a write is for; it travels with the call, and not on the wire.
-            shield: Let the call go on to its end where its caller is cancelled.
-
-        Raises:
-            PayasyncError: As for any other call.
-        """
-        operation = custom(method, path, read=read)
-        for name, flag in (("bearer", bearer), ("signed", signed), ("read", read)):
-            if not isinstance(flag, bool):
-                raise invalid(name, "True or False", flag, operation)
-        call = self._codec.custom(operation, fields, bearer=bearer, signed=signed)
-        return Response.of(call, await self._reply(call, timeout, intent=intent, shield=shield))
-
-    async def _reply(self, call: Call, seconds: float | None, *, intent: str | None, shield: bool) -> Reply:
-        if intent is not None:
-            call = evolve(call, intent=word("intent", intent, call.operation))
-        reply = self._flown(call, seconds)
-        return await (self._flights.shielded(reply) if shield else reply)
-
-    async def _flown(self, call: Call, seconds: float | None) -> Reply:
-        try:
-            if self._closed or self._flights.closed:
-                raise SessionClosedError("the session is closed: make another")
-            timeouts = self._setup.times(seconds)
-        except PayasyncError as error:
-            error.add(operation=call.operation.name, reference=call.reference)
-            raise
-        call = evolve(call, timeouts=timeouts, deadline=asyncio.get_running_loop().time() + timeouts.total)
-        flight = self._flights.begin()
-        try:
-            return await self._way(call)
-        finally:
-            self._flights.end(flight)
-
-    async def reconcile(self, error: PayasyncError, *, timeout: float | None = None) -> Response:
-        """Ask the service what became of a write that ended without a recognised answer.
-
-        Args:
-            error: The `OutcomeUnknownError` of an order or a refund that has a number of the merchant's.
-            timeout: Seconds for this call, in place of `Timeouts.total`.
-
-        Raises:
-            OutcomeUnknownError: The error itself, where nothing names what it was about.
-            NotConfiguredError: The profile does not say how to ask.
-            NoAnswerError: No usable answer came: ask again later.
-            ServiceError: The service refused the query, or knows no such number.
-        """
-        return await self.send(about(error), timeout=timeout)
 
     def with_options(self, *, timeouts: Timeouts | None = None, retry: RetryPolicy | None = None) -> Self:
         """Return a copy with other times or retries, on the same connections; closing it does not close them.
@@ -272,8 +171,14 @@ class Session:
         """Close the session, and the connections if they are its own.
 
         Args:
-            grace: Seconds to let calls in flight come to their end; those left after it are cut off.
+            grace: Seconds to let calls in flight come to their end; those left after it are cut off, and raise
+                what is known of them.
+
+        Raises:
+            InvalidArgumentError: The grace is no number of seconds, 0 or more; the session is left open.
         """
+        if isinstance(grace, bool) or not isinstance(grace, int | float) or not grace >= 0:
+            raise invalid("grace", "a number of seconds, 0 or more", grace)
         self._closed = True
         if not self._owner:
             return
@@ -281,11 +186,12 @@ class Session:
         try:
             await self._flights.drain(grace)
         finally:
+            self._flights.cut()
             await self._transport.aclose()
+            await self._flights.land()
 
     async def __aenter__(self) -> Self:
-        if self._closed or self._flights.closed:
-            raise SessionClosedError("the session is closed: make another")
+        self._check_open()
         return self
 
     async def __aexit__(

@@ -7,7 +7,7 @@ shape use; anything else is an object with the two methods of `SignatureScheme`.
 import base64
 import binascii
 import hashlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal, Protocol, get_args
 
 import orjson
@@ -159,40 +159,36 @@ class SortedPairs:
         return keyed + path if self.append_path else keyed
 
     def _joined(self, fields: Mapping[str, Any], path: str) -> str:
+        texts = {name: self._text_of(name, fields[name]) for name in sorted(fields) if name not in self.exclude}
+        pairs = {name: text for name, text in texts.items() if text or (text is not None and not self.skip_empty)}
+        joined = self.separator.join([f"{name}={text}" for name, text in pairs.items()])
+        # With every field in it, and as many delimiters as that needs, none is in a name or a text.
+        needed = joined.count("=") == len(pairs) and joined.count(self.separator) == len(pairs) - 1
+        if not needed or len(pairs) < len(texts) or not encodable(joined):
+            self._check({name: text or "" for name, text in texts.items()})
         if self.append_path and not encodable(path):
             raise _unsignable("path", path, _UNICODE)
-        return self.separator.join(self._pairs(fields))
-
-    def _pairs(self, fields: Mapping[str, Any]) -> Iterator[str]:
-        for name in sorted(fields):
-            if name in self.exclude:
-                continue
-            text = self._text_of(name, fields[name])
-            if text or (text is not None and not self.skip_empty):
-                yield f"{name}={text}"
+        return joined
 
     def _text_of(self, name: str, value: object) -> str | None:
         """Return the one text that stands for a value; `None` where the value is left out."""
         if isinstance(value, str):
-            text = str.__str__(value)  # an f-string would write a `str` Enum's name; its value is sent
-        elif type(value) is int and value.bit_length() <= _INTEGER_BITS:
-            text = str(value)
-        elif self.nested == "refuse" or not isinstance(value, dict | list):
+            return str.__str__(value)  # an f-string would write a `str` Enum's name; its value is sent
+        if type(value) is int and value.bit_length() <= _INTEGER_BITS:
+            return str(value)
+        if self.nested == "refuse" or not isinstance(value, dict | list):
             rule = f"a text or an integer of {_INTEGER_BITS} bits: nothing else has one form that can be signed"
             raise _unsignable(name, value, rule)
-        elif self.nested == "omit":
-            return None
-        else:
-            text = _compact(name, value)
-        self._check_text(name, text)
-        return text
+        return None if self.nested == "omit" else _compact(name, value)
 
-    def _check_text(self, name: str, text: str) -> None:
-        if not encodable(name + text):
-            raise _unsignable(name, text, _UNICODE)
-        if self._splits(name) or (name not in self.allow_delimiters and self._splits(text)):
-            rule = f"free of {self.separator!r} and '=': there they would make the signed text ambiguous"
-            raise _unsignable(name, text, rule)
+    def _check(self, pairs: Mapping[str, str]) -> None:
+        """Refuse a pair that cannot be encoded, or that could pass for two, or for a part of its neighbour."""
+        for name, text in pairs.items():
+            if not encodable(name + text):
+                raise _unsignable(name, text, _UNICODE)
+            if self._splits(name) or (name not in self.allow_delimiters and self._splits(text)):
+                rule = f"free of {self.separator!r} and '=': there they would make the signed text ambiguous"
+                raise _unsignable(name, text, rule)
 
     def _splits(self, text: str) -> bool:
         return "=" in text or (self.separator != "" and self.separator in text)

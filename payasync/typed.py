@@ -40,6 +40,38 @@ def typed(section: str) -> Callable[[type, Fields], Fields]:
     return transform
 
 
+def rule(section: str, wanted: str, holds: Callable[[Any], bool]) -> Callable[[object, "Attribute[Any]", Any], None]:
+    """Return a field's own check, which runs after that of its type.
+
+    Args:
+        section: As for `typed`.
+        wanted: What the value must be, in words.
+        holds: Whether it is.
+    """
+
+    def check(_: object, attribute: "Attribute[Any]", value: Any) -> None:
+        if not holds(value):
+            raise ConfigurationError(
+                f"{section}.{attribute.name} must be {wanted}, not {shown(value)}", field=f"{section}.{attribute.name}"
+            )
+
+    return check
+
+
+def rule_of_each(
+    section: str, wanted: str, holds: Callable[[Any], bool]
+) -> Callable[[object, "Attribute[Any]", Any], None]:
+    """Return the check of each entry of a table, which is named; as `rule`."""
+
+    def check(_: object, attribute: "Attribute[Any]", value: Mapping[str, Any]) -> None:
+        for name, held in value.items():
+            if not holds(held):
+                key = f"{section}.{attribute.name}.{name}"
+                raise ConfigurationError(f"{key} must be {wanted}, not {shown(held)}", field=key)
+
+    return check
+
+
 def listed(given: Iterable[Any]) -> tuple[Any, ...]:
     """Return a list or a set as a tuple; what is none stays for the check of its type, as a text does."""
     several = isinstance(given, Sequence | AbstractSet) and not isinstance(given, str | bytes | bytearray | memoryview)
@@ -64,22 +96,27 @@ def _check(section: str) -> Callable[[object, "Attribute[Any]", object], None]:
     def check(_: object, attribute: "Attribute[Any]", value: object) -> None:
         if not fits(value, attribute.type):
             name = f"{section}.{attribute.name}" if section else attribute.name
-            wrong = _wrong(value, attribute.type)
-            raise ConfigurationError(f"{name} must be {described(attribute.type)}, not {wrong}", field=name)
+            wrong, entry = _wrong(value, attribute.type)
+            raise ConfigurationError(f"{name} must be {described(attribute.type)}, not {wrong}", field=name + entry)
 
     return check
 
 
-def _wrong(value: object, kind: Any) -> str:
-    """Return what is wrong; of a table only the entry that is, and nothing that a table of texts holds: secrets."""
+def _wrong(value: object, kind: Any) -> tuple[str, str]:
+    """Return what is wrong, and of a table only the entry that is, with its name as it stands behind the table's.
+
+    Nothing is said that a table of texts holds: it may be a secret.
+    """
     if get_origin(kind) is not Mapping:
-        return shown(value)
+        return shown(value), ""
     name_kind, inner = get_args(kind)
     hidden = inner is str or get_origin(inner) is Mapping
     if not isinstance(value, Mapping):
-        return described(type(value)) if hidden else shown(value)
+        return described(type(value)) if hidden else shown(value), ""
     name, held = next((k, v) for k, v in value.items() if not (fits(k, name_kind) and fits(v, inner)))
-    return f"{shown(name)} with {described(type(held)) if hidden else shown(held)}"
+    return f"{shown(name)} with {described(type(held)) if hidden else shown(held)}", f".{name}" if fits(
+        name, str
+    ) else ""
 
 
 def shown(value: object) -> str:

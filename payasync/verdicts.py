@@ -78,7 +78,7 @@ def _succeeded(profile: Profile, reply: Reply) -> Row:
     if not 200 <= reply.status < 300 or not isinstance(reply.document, dict):
         return Row.UNRECOGNISED
     if not profile.answer.code:
-        return Row.SUCCESS
+        return _listed(profile, reply) or Row.SUCCESS
     code = at(reply.document, profile.answer.code)
     if code is ABSENT:
         return Row.UNRECOGNISED

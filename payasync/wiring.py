@@ -18,7 +18,7 @@ from payasync.middleware.chain import chain, held
 from payasync.middleware.nonce import nonce
 from payasync.middleware.observe import Teller, observe
 from payasync.middleware.quota import Quota
-from payasync.middleware.retry import Ask, Rules, retry
+from payasync.middleware.retry import Ask, Pace, Rules, retry
 from payasync.middleware.sign import sign
 from payasync.middleware.verify import verify
 from payasync.profile import Profile
@@ -68,12 +68,12 @@ class Setup:
         if self.on_event is not None and (not callable(self.on_event) or iscoroutinefunction(self.on_event)):
             raise ConfigurationError(f"on_event must be a plain function, not {self.on_event!r}", field="on_event")
 
-    def way(self, quota: Quota, ask: Ask, transport: Send) -> Send:
+    def way(self, quota: Quota, ask: Ask, pace: Pace, transport: Send) -> Send:
         """Return the way of a call: each layer wraps those below it."""
         tell = Teller(self.on_event)
         return chain(
             [
-                retry(Rules(policy=self.retry, quota=quota, tell=tell, ask=ask)),
+                retry(Rules(policy=self.retry, quota=quota, tell=tell, ask=ask, pace=pace)),
                 *([verify(self.credentials)] if self.profile.answer.signature else []),
                 *map(held, self.middleware),
                 nonce,
@@ -142,7 +142,16 @@ def transport(
 
 def _proxy(url: URL, given: str | None) -> Secret | None:
     found = environment_proxy(url) if given == ENVIRONMENT else given
-    return None if found is None else Secret(proxy_url(found))
+    if found is None:
+        return None
+    proxy = proxy_url(found)
+    if url.scheme == "http" and not is_loopback(URL(proxy)):
+        raise ConfigurationError(
+            "proxy is not on this machine, and base_url is plain http: keys would leave it in plain text. Use https, "
+            'or no proxy (with proxy="environment", name the host in NO_PROXY)',
+            field="proxy",
+        )
+    return Secret(proxy)
 
 
 def from_environment(read: Environment, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from datetime import date
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from attrs import Attribute, fields, frozen
 from cattrs import Converter
+from cattrs.fns import identity
 from cattrs.gen import make_dict_unstructure_fn, override
 
 from payasync.absent import ABSENT
@@ -86,8 +87,13 @@ def _check_distinct(names: Mapping[str, str], points: Mapping[str, str]) -> None
 
 def _converter(profile: Profile) -> Converter:
     converter = Converter()
-    converter.register_unstructure_hook(date, lambda value: _written(value, profile))
+    converter.register_unstructure_hook_func(lambda _: True, identity)  # checked already: it is JSON
+    converter.register_unstructure_hook_func(_is_date, lambda value: _written(value, profile))
     return converter
+
+
+def _is_date(kind: Any) -> bool:
+    return kind is date or date in get_args(kind)
 
 
 def _written(value: date, profile: Profile) -> str:

@@ -126,10 +126,38 @@ def test_required_by_this_service() -> None:
 
 
 def test_length_counts_texts_only() -> None:
-    """A mapping and what was not given have no length."""
-    profile = Profile(accept=Accept(length={"customer": 0, "body": 0, "amount": 0}))
+    """What was not given has no length, nor what another operation takes."""
+    profile = Profile(accept=Accept(length={"body": 1, "scene_type": 1}))
 
+    assert accepts(order(), profile)
     assert accepts(FULL["subscriptions.create"], profile)
+
+
+def test_required_in_extra() -> None:
+    """A field that the document does not show is given where it stands in `extra`, whatever it holds."""
+    profile = Profile(accept=Accept(required={"orders.place": ("deviceNo",)}))
+    check(order(extra={"deviceNo": None}), profile)
+    check(CreatePayment(amount=1, currency="USD"), profile)
+    with pytest.raises(InvalidArgumentError, match="deviceNo is missing in extra: this service requires it") as caught:
+        check(order(extra={"device": "7"}), profile)
+
+    assert ("deviceNo", "required by this service") == (caught.value.field, caught.value.rule)
+
+
+def test_an_argument_is_not_given_by_extra() -> None:
+    """`extra` has wire names: what stands there under the name of an argument is another field."""
+    profile = Profile(accept=Accept(required={"orders.place": ("notify_url",)}))
+
+    assert not accepts(order(extra={"notify_url": "https://shop.example"}), profile)
+
+
+@pytest.mark.parametrize("name", ["reference", "operation", "answer"])
+def test_a_field_named_as_an_attribute_of_a_request(name: str) -> None:
+    """A wire name is that of a field, and of nothing else that a request has."""
+    profile = Profile(accept=Accept(required={"orders.place": (name,)}))
+
+    assert not accepts(order(out_trade_no="T1"), profile)
+    assert accepts(order(extra={name: "x"}), profile)
 
 
 def accepts(request: Request[Response], profile: Profile) -> bool:

@@ -10,7 +10,7 @@ from payasync.operations import OPERATIONS
 from payasync.profile import OPEN_FIELDS, Profile
 from payasync.sandbox_profile import PROFILE as SANDBOX
 from payasync.shapes import Accept, AnswerShape, HttpCodes, NotificationShape, Parameter, Recovery, ResultCodes, States
-from payasync.signing import SortedPairs
+from payasync.signing import SignatureScheme, SortedPairs
 
 NAMES: Final = tuple(operation.name for operation in OPERATIONS)
 NOT_SHOWN: Final = NAMES[5:]
@@ -136,8 +136,13 @@ def test_custom_scheme_is_one_answer() -> None:
         ({"payment_status": Parameter("no")}, "payment_status", Parameter("no")),
         ({"answer": AnswerShape(code="c", ok=(0,))}, "answer.code", "c"),
         ({"answer": AnswerShape(redirect_url="u")}, "answer.redirect_url", "u"),
-        ({"states": States(order={"paid": ("P",)})}, "states.order", {"paid": ("P",)}),
-        ({"codes": ResultCodes(absent=("N",))}, "codes.absent", ("N",)),
+        (
+            {"states": States(order={"paid": ("P",)}), "answer": AnswerShape(order_status="s")},
+            "states.order",
+            {"paid": ("P",)},
+        ),
+        ({"codes": ResultCodes(absent=("N",)), "answer": AnswerShape(code="c", ok=(0,))}, "codes.absent", ("N",)),
+        ({"codes": ResultCodes(absent=("N",)), "answer": AnswerShape(message="m")}, "codes.absent", ("N",)),
         ({"http": HttpCodes(absent=(404,))}, "http.absent", (404,)),
         ({"http": HttpCodes(rate_limit_precedes_execution=True)}, "http.rate_limit_precedes_execution", True),
         ({"recovery": Recovery(quarantine=0.0)}, "recovery.quarantine", 0.0),
@@ -181,9 +186,89 @@ def test_authentication_of_6_to_10(lists: dict[str, list[str]], expected: tuple[
         ("recovery.quarantine", {"orders.place", "refunds.create"}),
         ("codes.absent", {"orders.place", "refunds.create"}),
         ("states.order", set(NAMES[1:4])),
+        ("answer.subscription_status", set(NAMES[7:])),
         ("notification.id", set()),
     ],
 )
 def test_who_needs_a_point(name: str, expected: set[str]) -> None:
     """The methods that cannot do without it, or are less safe without it; of notifications none."""
     assert expected == set(audited(Profile())[name].needed_by)
+
+
+@pytest.mark.parametrize("scheme", [None, SortedPairs(), Custom()], ids=["none", "pairs", "custom"])
+def test_signed_answers_need_the_scheme_everywhere(scheme: SignatureScheme | None) -> None:
+    """Where answers are signed, those that carry Bearer must verify, too."""
+    points = audited(Profile(signature=scheme, answer=AnswerShape(signature="sign"))).values()
+    needed = [point.needed_by for point in points if point.name.startswith("signature")]
+
+    assert {NAMES} == set(needed)
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "missing"),
+    [
+        ({"states": States(order={"paid": ("P",)})}, "states.order", "answer.order_status"),
+        ({"states": States(payment={"paid": ("P",)})}, "states.payment", "answer.payment_status"),
+        ({"states": States(refund={"failed": ("P",)})}, "states.refund", "answer.refund_status"),
+        ({"states": States(subscription={"active": (1,)})}, "states.subscription", "answer.subscription_status"),
+        ({"codes": ResultCodes(absent=("N",))}, "codes.absent", "answer.code or answer.message"),
+        ({"codes": ResultCodes(retryable=(1,))}, "codes.retryable", "answer.code or answer.message"),
+    ],
+)
+def test_values_that_stand_nowhere_are_open(part: dict[str, Any], name: str, missing: str) -> None:
+    """Values that no answer is searched for have no effect: their point stays open, and says what is missing."""
+    point = audited(Profile(**part))[name]
+
+    assert ("open", None) == (point.status, point.value)
+    assert point.means.endswith(f"; those given have no effect without {missing}")
+
+
+def test_success_without_a_code() -> None:
+    """Codes that mean success have no effect where HTTP 2xx does."""
+    point = audited(Profile(answer=AnswerShape(ok=("OK",))))["answer.code"]
+
+    assert "assumed" == point.status
+    assert point.means.endswith("HTTP 2xx is success, and answer.ok has no effect")
+
+
+ADDRESS: Final = "signature.allow_delimiters"
+
+
+@pytest.mark.parametrize(
+    ("answer", "scheme", "expected"),
+    [
+        (AnswerShape(data="data", signature="data.sign", redirect_url="payUrl"), None, ("open", None)),
+        (AnswerShape(signature="sign", redirect_url="payUrl"), SortedPairs(), ("open", None)),
+        (AnswerShape(signature="a.sign", redirect_url="a.payUrl"), SortedPairs(), ("open", None)),
+        (
+            AnswerShape(signature="sign", redirect_url="payUrl"),
+            SortedPairs(allow_delimiters=("payUrl",)),
+            ("answered", ("payUrl",)),
+        ),
+    ],
+)
+def test_address_in_a_signed_answer(
+    answer: AnswerShape, scheme: SortedPairs | None, expected: tuple[str, object]
+) -> None:
+    """An address holds `&` and `=`, with which a signed answer verifies only where the scheme allows them there."""
+    point = audited(Profile(answer=answer, signature=scheme))[ADDRESS]
+
+    assert expected == (point.status, point.value)
+    assert ("orders.place",) == point.needed_by
+    assert "'payUrl'" in point.means
+
+
+@pytest.mark.parametrize(
+    ("answer", "scheme"),
+    [
+        (AnswerShape(redirect_url="payUrl"), SortedPairs()),
+        (AnswerShape(signature="sign"), SortedPairs()),
+        (AnswerShape(data="data", signature="sign", redirect_url="payUrl"), SortedPairs()),
+        (AnswerShape(signature="sign", redirect_url="payUrl"), SortedPairs(exclude=("sign", "payUrl"))),
+        (AnswerShape(signature="sign", redirect_url="payUrl"), Custom()),
+    ],
+    ids=["unsigned", "none", "outside", "excluded", "custom"],
+)
+def test_address_that_is_not_signed(answer: AnswerShape, scheme: SignatureScheme) -> None:
+    """An address outside what is signed, and a scheme of a merchant's own, have no such point."""
+    assert ADDRESS not in audited(Profile(answer=answer, signature=scheme))

@@ -54,6 +54,28 @@ def test_header_cannot_break_the_request_apart(name: str, value: str) -> None:
     assert (name, "visible ASCII", value) == (caught.value.field, caught.value.rule, caught.value.value)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Transfer-Encoding", "Content-Length", "content-length", "Content-Type", "Content-Encoding", "Host"),
+        *("Connection", "Keep-Alive", "EXPECT", "te", "Trailer", "Upgrade", "Accept-Encoding"),
+    ],
+)
+@pytest.mark.parametrize("value", ["3", Secret("3")], ids=["text", "secret"])
+def test_header_does_not_frame_the_message(name: str, value: str | Secret) -> None:
+    """A layer cannot say where a message ends: of one that says it twice, a second request could be made."""
+    with pytest.raises(InvalidArgumentError, match=f"^header {name} must not be set: it says where") as caught:
+        bare_call(CREATE_REFUND).with_headers({"X-A": "1", name: value})
+
+    assert (name, "not of the message itself", value) == (caught.value.field, caught.value.rule, caught.value.value)
+
+
+@pytest.mark.parametrize("name", ["Authorization", "Cookie", "Idempotency-Key", "Accept", "Proxy-Authorization"])
+def test_layers_may_say_who_sends_it(name: str) -> None:
+    """What a header means is its layer's to say, as Bearer is that of ours."""
+    assert {name: "1"} == bare_call(CREATE_REFUND).with_headers({name: "1"}).headers
+
+
 def test_refused_secret_is_not_shown() -> None:
     """A key with a line end in it is refused, and stays a secret in the error."""
     with pytest.raises(InvalidArgumentError) as caught:

@@ -94,12 +94,12 @@ def test_extra_names_all_that_it_must_not_hold() -> None:
 
 
 def test_two_arguments_under_one_wire_name() -> None:
-    """A profile that gives two arguments one name would lose one of them: the call is refused, with its operation."""
-    profile = evolve(PROFILE, fields={**PROFILE.fields, "return_url": "notifyUrl"})
-    with pytest.raises(ConfigurationError, match=r"fields\.return_url is 'notifyUrl'") as caught:
-        call_for("orders.place", profile)
+    """A name that passes for an open argument would lose one of the two: the call is refused, with its operation."""
+    profile = evolve(PROFILE, fields={"subscription_id": "planNo", "customer": "frequency"})
+    with pytest.raises(ConfigurationError, match=r"fields\.frequency is 'frequency'") as caught:
+        call_for("subscriptions.update", profile)
 
-    assert ("fields.return_url", "orders.place", "T1") == (
+    assert ("fields.frequency", "subscriptions.update", "S1") == (
         caught.value.field,
         caught.value.operation,
         caught.value.reference,
@@ -136,12 +136,12 @@ def test_constants() -> None:
 
 
 def test_the_callers_field_wins_over_a_constant() -> None:
-    """A constant is what is sent where the caller says nothing."""
-    constants = {"*": {"currency": "USD", "v": 1}, "orders.place": {"sceneType": "H5", "w": 1}}
+    """A constant is what is sent where the caller says nothing; no argument has the name of one."""
+    constants = {"*": {"u": 0, "v": 1}, "orders.place": {"w": 1}}
     request = evolve(FULL["orders.place"], extra={"v": 3, "w": 4})
     fields = codec(evolve(PROFILE, constants=constants)).call(request).fields
 
-    assert {**WIRE["orders.place"], "v": 3, "w": 4} == fields
+    assert {**WIRE["orders.place"], "u": 0, "v": 3, "w": 4} == fields
 
 
 def test_payment_needs_no_profile() -> None:

@@ -13,12 +13,9 @@ PATIENCE = 30.0
 
 async def until(go: asyncio.Event, flights: Flights) -> str:
     """Be a call that ends when it may."""
-    flight = flights.begin()
-    try:
+    with flights.begin():
         await go.wait()
         return "landed"
-    finally:
-        flights.end(flight)
 
 
 def test_flights_are_open_at_first() -> None:
@@ -30,7 +27,8 @@ def test_flights_are_open_at_first() -> None:
 async def test_nothing_in_flight(grace: float) -> None:
     """Where nothing flies there is nothing to wait for."""
     flights = Flights()
-    flights.end(flights.begin())
+    with flights.begin():
+        pass
     async with asyncio.timeout(PATIENCE / 2):
         await flights.drain(grace)
 
@@ -80,22 +78,28 @@ async def test_grace_that_is_over_does_not_end_a_flight_twice() -> None:
 async def test_whoever_drains_does_not_wait_for_itself() -> None:
     """A call may close its own session."""
     flights = Flights()
-    flight = flights.begin()
-    async with asyncio.timeout(PATIENCE / 2):
-        await flights.drain(PATIENCE)
-    flights.end(flight)
+    with flights.begin():
+        async with asyncio.timeout(PATIENCE / 2):
+            await flights.drain(PATIENCE)
 
 
-async def test_flight_that_somebody_settled() -> None:
-    """A flight ends once, whoever said so first."""
+async def test_flight_ends_once() -> None:
+    """Two that drain wait for the same end, and one of them may give up before it."""
     flights = Flights()
-    flight = flights.begin()
-    flight.cancel()
-    flights.end(flight)
+    go = asyncio.Event()
+    call = asyncio.create_task(until(go, flights))
+    await asyncio.sleep(0)
+    drained = [asyncio.create_task(flights.drain(PATIENCE)) for _ in range(2)]
+    await asyncio.sleep(0)
+    drained[0].cancel()
+    await asyncio.sleep(0)
+    early = drained[1].done()
+    go.set()
+    await call
     async with asyncio.timeout(PATIENCE / 2):
-        await flights.drain(PATIENCE)
+        await drained[1]
 
-    assert flight.cancelled()
+    assert not early
 
 
 async def test_calls_of_other_loops_are_theirs() -> None:
@@ -103,10 +107,9 @@ async def test_calls_of_other_loops_are_theirs() -> None:
     flights, flying, land = Flights(), threading.Event(), threading.Event()
 
     async def elsewhere() -> None:
-        flight = flights.begin()
-        flying.set()
-        await asyncio.to_thread(land.wait, PATIENCE)
-        flights.end(flight)
+        with flights.begin():
+            flying.set()
+            await asyncio.to_thread(land.wait, PATIENCE)
 
     thread = threading.Thread(target=lambda: asyncio.run(elsewhere()))
     thread.start()

@@ -8,8 +8,9 @@ import attrs
 import pytest
 
 from payasync.errors import ConfigurationError, NotConfiguredError
+from payasync.headers import is_header
 from payasync.operations import OPERATIONS
-from payasync.profile import OPEN_FIELDS, RESERVED, Profile, is_header
+from payasync.profile import OPEN_FIELDS, RESERVED, Profile
 from payasync.sandbox_profile import PROFILE
 from payasync.secret import Secret
 from payasync.shapes import (
@@ -100,23 +101,27 @@ def test_unknown_name_is_refused(key: str, given: Any, unknown: str, allowed: st
 
     assert str(caught.value).startswith(f"{key} knows no {unknown!r}; allowed are ")
     assert allowed in str(caught.value)
-    assert key == caught.value.field
+    assert (f"{key}.{unknown}" if isinstance(given, dict) else key) == caught.value.field
 
 
 @pytest.mark.parametrize(
-    ("part", "key"),
+    ("part", "key", "unknown"),
     [
-        ({"accept": Accept(required={"orders.make": ["subject"]})}, "accept.required"),
-        ({"notification": NotificationShape(kinds={"payments": ["paid"]})}, "notification.kinds"),
-        ({"notification": NotificationShape(id={"order": ["outTradeNo"]})}, "notification.id"),
+        ({"accept": Accept(required={"orders.make": ["subject"]})}, "accept.required", "orders.make"),
+        ({"accept": Accept(length={"subjct": 30})}, "accept.length", "subjct"),
+        ({"accept": Accept(length={"notifyUrl": 30})}, "accept.length", "notifyUrl"),
+        ({"accept": Accept(length={"total_amt": 9})}, "accept.length", "total_amt"),
+        ({"accept": Accept(length={"customer": 9})}, "accept.length", "customer"),
+        ({"notification": NotificationShape(kinds={"payments": ["paid"]})}, "notification.kinds", "payments"),
+        ({"notification": NotificationShape(id={"order": ["outTradeNo"]})}, "notification.id", "order"),
     ],
 )
-def test_unknown_name_in_a_part_is_refused(part: dict[str, Any], key: str) -> None:
-    """A rule for an operation, or a kind of notification, that does not exist would never hold."""
-    with pytest.raises(ConfigurationError, match=f"^{key} knows no .*; allowed are ") as caught:
+def test_unknown_name_in_a_part_is_refused(part: dict[str, Any], key: str, unknown: str) -> None:
+    """A rule for an operation, a text or a kind of notification that does not exist would never hold."""
+    with pytest.raises(ConfigurationError, match=f"^{key} knows no '{unknown}'; allowed are ") as caught:
         Profile(**part)
 
-    assert key == caught.value.field
+    assert f"{key}.{unknown}" == caught.value.field
 
 
 @pytest.mark.parametrize("key", ["bearer", "signed", "merchant"])
@@ -159,7 +164,7 @@ def test_an_entry_of_a_table_is_named(key: str, each: str) -> None:
         Profile(**wrong)
 
     assert f"{key} must be a table of names, each with {each}, not 'x' with an integer" == str(caught.value)
-    assert key == caught.value.field
+    assert f"{key}.x" == caught.value.field
 
 
 def test_constants_without_an_operation_are_refused() -> None:
@@ -167,7 +172,7 @@ def test_constants_without_an_operation_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="each with a table, not 'signType' with a text") as caught:
         Profile(constants={"signType": "RSA"})  # type: ignore[dict-item] # the mistake that is refused
 
-    assert "constants" == caught.value.field
+    assert "constants.signType" == caught.value.field
 
 
 @pytest.mark.parametrize(
@@ -234,11 +239,11 @@ def test_reserved_names() -> None:
 @pytest.mark.parametrize(
     ("key", "make"),
     [
-        ("constants.*", lambda name: {"constants": {"*": {name: "x"}}}),
-        ("constants.orders.place", lambda name: {"constants": {"orders.place": {"a": 1, name: "x"}}}),
-        ("fields", lambda name: {"fields": {"return_url": name}}),
-        ("payment_status", lambda name: {"payment_status": Parameter(name)}),
-        ("refund_status", lambda name: {"refund_status": Parameter(name, "path")}),
+        ("constants.*.{}", lambda name: {"constants": {"*": {name: "x"}}}),
+        ("constants.orders.place.{}", lambda name: {"constants": {"orders.place": {"a": 1, name: "x"}}}),
+        ("fields.return_url", lambda name: {"fields": {"return_url": name}}),
+        ("payment_status.name", lambda name: {"payment_status": Parameter(name)}),
+        ("refund_status.name", lambda name: {"refund_status": Parameter(name, "path")}),
     ],
 )
 def test_reserved_name_is_refused(name: str, key: str, make: Any) -> None:
@@ -246,8 +251,8 @@ def test_reserved_name_is_refused(name: str, key: str, make: Any) -> None:
     with pytest.raises(ConfigurationError, match=f"must not set {name}: payasync does") as caught:
         Profile(**make(name))
 
-    assert str(caught.value).startswith(key)
-    assert key == caught.value.field
+    assert f"{key.format(name)} must not set {name}: payasync does" == str(caught.value)
+    assert key.format(name) == caught.value.field
 
 
 @pytest.mark.parametrize(
@@ -287,7 +292,7 @@ def test_header_that_breaks_the_request_apart_is_refused(name: Any, value: Any) 
 
     assert not is_header(name, value)
     assert f"headers: {name!r} must be of visible ASCII characters" == str(caught.value)
-    assert "headers" == caught.value.field
+    assert f"headers.{name}" == caught.value.field
 
 
 @pytest.mark.parametrize(
@@ -306,28 +311,28 @@ def test_header_is_of_two_texts(name: Any, value: Any, wrong: str) -> None:
 
     assert not is_header(name, value)
     assert f"headers must be a table of names, each with a text, not {wrong}" == str(caught.value)
-    assert "headers" == caught.value.field
+    assert ("headers" if name == 1 else "headers.X-A") == caught.value.field
 
 
 @pytest.mark.parametrize("key", ["payment_status", "refund_status"])
 def test_parameter_in_a_header_needs_the_name_of_one(key: str) -> None:
     """The name of a header parameter is subject to the rule of headers; in a query it is free."""
-    with pytest.raises(ConfigurationError, match=f"{key}: 'X-Order.r.n' is no header that") as caught:
+    with pytest.raises(ConfigurationError, match=f"{key}.name: 'X-Order.r.n' is no header that") as caught:
         Profile(**{key: Parameter("X-Order\r\n", "header")})  # type: ignore[arg-type] # a key of this type only
 
-    assert key == caught.value.field
+    assert f"{key}.name" == caught.value.field
 
 
 @pytest.mark.parametrize("key", ["payment_status", "refund_status"])
-@pytest.mark.parametrize("name", ["Authorization", "Content-Length", "host"])
+@pytest.mark.parametrize("name", ["Authorization", "Content-Length", "host", "Cookie", "Proxy-Connection", "Expect"])
 def test_identifier_does_not_travel_in_a_header_of_the_request_itself(key: str, name: str) -> None:
     """An identifier cannot stand where it is said how a request is sent, or who sends it; a query is free."""
     refused: dict[str, Any] = {key: Parameter(name, "header")}
     taken: dict[str, Any] = {key: Parameter(name)}
-    with pytest.raises(ConfigurationError, match=f"{key}: '{name}' is no header that") as caught:
+    with pytest.raises(ConfigurationError, match=f"{key}.name: '{name}' is no header that") as caught:
         Profile(**refused)
 
-    assert key == caught.value.field
+    assert f"{key}.name" == caught.value.field
     assert Parameter(name) == getattr(Profile(**taken), key)
 
 
@@ -460,22 +465,31 @@ def test_sandbox_answers_every_open_point() -> None:
     assert {"payment", "refund", "subscription"} == set(PROFILE.notification.kinds) == set(PROFILE.notification.id)
 
 
-@pytest.mark.parametrize("name", ["Authorization", "content-type", "Content-Length", "Transfer-Encoding", "Host"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Accept-Encoding", "Authorization", "Connection", "Content-Encoding", "Content-Length", "content-type"),
+        *("Cookie", "Expect", "HOST", "Keep-Alive", "Proxy-Authorization", "proxy-connection", "TE", "Trailer"),
+        *("Transfer-Encoding", "Upgrade"),
+    ],
+)
 def test_headers_of_the_request_itself_are_not_the_profiles(name: str) -> None:
     """A profile cannot set a header that says how a request is sent, or who sends it."""
     with pytest.raises(ConfigurationError) as caught:
-        Profile(headers={name: "anything"})
+        Profile(headers={"X-A": "1", name: "anything"})
 
-    assert "headers" == caught.value.field
+    assert f"headers must not set {name}: payasync does" == str(caught.value)
+    assert f"headers.{name}" == caught.value.field
 
 
 @pytest.mark.parametrize("value", [float("nan"), object(), b"text", 2**64])
 def test_constants_are_json(value: object) -> None:
     """A constant that cannot be sent as it stands is refused with the profile, not with the first call."""
     with pytest.raises(ConfigurationError) as caught:
-        Profile(constants={"*": {"odd": value}})
+        Profile(constants={"*": {"fine": 1, "odd": value}})
 
-    assert "constants" == caught.value.field
+    assert str(caught.value).startswith("constants.*.odd must be JSON, without ")
+    assert "constants.*.odd" == caught.value.field
 
 
 def test_constants_are_the_profiles_own() -> None:

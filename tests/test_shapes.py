@@ -65,7 +65,7 @@ DEFAULTS: Final[dict[type, dict[str, Any]]] = {
 CODES: Final = "a list, each of it a text or an integer"
 TEXTS: Final = "a list, each of it a text"
 INTEGERS: Final = "a list, each of it an integer"
-FITTING: Final[dict[str, list[Any]]] = {TEXTS: ["A", "B"], CODES: [0, "0"], INTEGERS: [1, 2]}
+FITTING: Final[dict[str, list[Any]]] = {TEXTS: ["A", "B"], CODES: [0, "0"], INTEGERS: [400, 401]}
 LISTS: Final[list[tuple[Callable[..., Any], str, str]]] = [
     (Accept, "accept.currency", TEXTS),
     (Accept, "accept.scene_type", TEXTS),
@@ -194,7 +194,7 @@ def test_a_value_in_a_table_is_no_list(
         shape(**{own(field): {"x": [], key: wrong}})
 
     assert f"{field} must be a table of names, each with {wanted}, not {key!r} with {wrong!r}" == str(caught.value)
-    assert field == caught.value.field
+    assert f"{field}.{key}" == caught.value.field
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,17 @@ def test_a_length_is_an_integer(length: Any) -> None:
         Accept(length={"body": 5, "subject": length})
 
     assert f"{wanted}, not 'subject' with {length!r}" == str(caught.value)
-    assert "accept.length" == caught.value.field
+    assert "accept.length.subject" == caught.value.field
+
+
+@pytest.mark.parametrize("length", [0, -1])
+def test_a_length_is_of_one_character_or_more(length: int) -> None:
+    """A length that nothing has would refuse every text."""
+    with pytest.raises(ConfigurationError) as caught:
+        Accept(length={"body": 1, "subject": length})
+
+    assert f"accept.length.subject must be 1 or more, not {length}" == str(caught.value)
+    assert "accept.length.subject" == caught.value.field
 
 
 def test_lengths_are_their_own() -> None:
@@ -316,7 +326,7 @@ def test_parameter_needs_a_name() -> None:
     with pytest.raises(ConfigurationError, match="a parameter needs the name") as caught:
         Parameter("")
 
-    assert "status" == caught.value.field
+    assert "status.name" == caught.value.field
 
 
 @pytest.mark.parametrize("name", [None, 5, b"outTradeNo"])
@@ -352,20 +362,24 @@ def test_unknown_name_of_a_state_is_refused(thing: str) -> None:
     with pytest.raises(ConfigurationError, match=f"states.{thing} knows no done, payed; allowed are ") as caught:
         States(**{thing: {"payed": ["A"], "done": ["B"]}})
 
-    assert f"states.{thing}" == caught.value.field
+    assert f"states.{thing}.done" == caught.value.field
     assert all(name in str(caught.value) for name in STATES[thing])
 
 
 @pytest.mark.parametrize(
-    "table",
-    [{"paid": ["A"], "closed": ["A"]}, {"paid": ["A", "A"]}, {"paid": ["A", "B"], "pending": [0, "B"]}],
+    ("table", "second"),
+    [
+        ({"paid": ["A"], "closed": ["A"]}, "closed"),
+        ({"paid": ["A", "A"]}, "paid"),
+        ({"paid": ["A", "B"], "pending": [0, "B"]}, "pending"),
+    ],
 )
-def test_a_value_has_one_meaning(table: dict[str, list[str | int]]) -> None:
+def test_a_value_has_one_meaning(table: dict[str, list[str | int]], second: str) -> None:
     """A value under two names could be read as either: paid, or not."""
     with pytest.raises(ConfigurationError, match="two meanings") as caught:
         States(order=table)
 
-    assert "states.order" == caught.value.field
+    assert f"states.order.{second}" == caught.value.field
 
 
 @pytest.mark.parametrize(

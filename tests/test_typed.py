@@ -9,7 +9,7 @@ from attrs import Attribute, Factory, field, frozen
 
 from payasync.errors import ConfigurationError
 from payasync.secret import Secret
-from payasync.typed import MOST_SHOWN, described, fits, listed, named, named_lists, shown, typed
+from payasync.typed import MOST_SHOWN, described, fits, listed, named, named_lists, rule, rule_of_each, shown, typed
 
 
 class Word(str):
@@ -326,64 +326,85 @@ class Whole:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("given", "field", "expected"),
     [
-        ({"word": 5}, "part.word must be a text, not 5"),
-        ({"even": "2"}, "part.even must be an integer, not '2'"),
-        ({"codes": "SUCCESS"}, "part.codes must be a list, each of it a text or an integer, not 'SUCCESS'"),
-        ({"codes": [0, True]}, "part.codes must be a list, each of it a text or an integer, not [0, True]"),
-        ({"lengths": 5}, "part.lengths must be a table of names, each with an integer, not 5"),
+        ({"word": 5}, "part.word", "part.word must be a text, not 5"),
+        ({"even": "2"}, "part.even", "part.even must be an integer, not '2'"),
+        (
+            {"codes": "SUCCESS"},
+            "part.codes",
+            "part.codes must be a list, each of it a text or an integer, not 'SUCCESS'",
+        ),
+        (
+            {"codes": [0, True]},
+            "part.codes",
+            "part.codes must be a list, each of it a text or an integer, not [0, True]",
+        ),
+        ({"lengths": 5}, "part.lengths", "part.lengths must be a table of names, each with an integer, not 5"),
         (
             {"lengths": {"a": 1, "b": "2"}},
+            "part.lengths.b",
             "part.lengths must be a table of names, each with an integer, not 'b' with '2'",
         ),
-        ({"lengths": {1: 2}}, "part.lengths must be a table of names, each with an integer, not 1 with 2"),
-        ({"scheme": Scheme}, f"part.scheme must be a Signs, not {Scheme!r}"),
-        ({"word": 10**5_000}, "part.word must be a text, not an integer"),
+        (
+            {"lengths": {1: 2}},
+            "part.lengths",
+            "part.lengths must be a table of names, each with an integer, not 1 with 2",
+        ),
+        ({"scheme": Scheme}, "part.scheme", f"part.scheme must be a Signs, not {Scheme!r}"),
+        ({"word": 10**5_000}, "part.word", "part.word must be a text, not an integer"),
         (
             {"states": {"paid": ["A"], "closed": "B"}},
+            "part.states.closed",
             f"part.states must be {described(Lists)}, not 'closed' with 'B'",
         ),
     ],
     ids=lambda given: next(iter(given)) if isinstance(given, dict) else "",
 )
-def test_a_wrong_field_is_named(given: dict[str, Any], expected: str) -> None:
-    """The error says the field with the name of its whole, what it must be and what was given, and has the field."""
+def test_a_wrong_field_is_named(given: dict[str, Any], field: str, expected: str) -> None:
+    """The error says the field with the name of its whole, what it must be and what was given, and has the entry."""
     with pytest.raises(ConfigurationError) as caught:
         Part(**given)
 
     assert expected == str(caught.value)
-    assert f"part.{next(iter(given))}" == caught.value.field
+    assert field == caught.value.field
     assert caught.value.__context__ is None
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("given", "field", "expected"),
     [
-        ({"headers": "sk_live"}, "headers must be a table of names, each with a text, not a text"),
-        ({"headers": ["sk_live"]}, "headers must be a table of names, each with a text, not a list"),
+        ({"headers": "sk_live"}, "part.headers", "headers must be a table of names, each with a text, not a text"),
+        ({"headers": ["sk_live"]}, "part.headers", "headers must be a table of names, each with a text, not a list"),
         (
             {"headers": {"A": "sk_live", "B": b"sk_live"}},
+            "part.headers.B",
             "headers must be a table of names, each with a text, not 'B' with a bytes",
         ),
         (
             {"headers": {"A": "sk_live", 5: "sk_live"}},
+            "part.headers",
             "headers must be a table of names, each with a text, not 5 with a text",
         ),
         (
             {"constants": {"key": "sk_live"}},
+            "part.constants.key",
             "constants must be a table of names, each with a table, not 'key' with a text",
         ),
-        ({"constants": "sk_live"}, "constants must be a table of names, each with a table, not a text"),
+        (
+            {"constants": "sk_live"},
+            "part.constants",
+            "constants must be a table of names, each with a table, not a text",
+        ),
     ],
 )
-def test_what_is_sent_as_it_stands_is_not_shown(given: dict[str, Any], expected: str) -> None:
+def test_what_is_sent_as_it_stands_is_not_shown(given: dict[str, Any], field: str, expected: str) -> None:
     """A header or a constant may be a secret: the error says its name, and its type only."""
     with pytest.raises(ConfigurationError) as caught:
         Part(**given)
 
     assert f"part.{expected}" == str(caught.value)
-    assert f"part.{next(iter(given))}" == caught.value.field
+    assert field == caught.value.field
 
 
 @pytest.mark.parametrize(
@@ -421,3 +442,39 @@ def test_what_fits_is_kept_as_it_is() -> None:
 
     assert (Word, (0, "0"), SCHEME) == (type(part.word), part.codes, part.scheme)
     assert Part() == Whole().part
+
+
+@frozen(kw_only=True, field_transformer=typed("part"))
+class Ruled:
+    """Two fields with a rule beyond their type."""
+
+    even: tuple[int, ...] = field(
+        default=(), converter=listed, validator=rule("part", "even", lambda value: not sum(value) % 2)
+    )
+    short: Mapping[str, str] = field(
+        default=Factory(dict), converter=named, validator=rule_of_each("part", "short", lambda value: len(value) < 3)
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "where", "expected"),
+    [
+        ({"even": [1, 2]}, "part.even", "part.even must be even, not [1, 2]"),
+        ({"short": {"a": "b", "c.d": "long"}}, "part.short.c.d", "part.short.c.d must be short, not 'long'"),
+        ({"even": ["a"]}, "part.even", "part.even must be a list, each of it an integer, not ['a']"),
+    ],
+)
+def test_a_rule_beyond_the_type(given: dict[str, Any], where: str, expected: str) -> None:
+    """A rule is asked after the type, and its error says the field, the entry of a table, the rule and the value."""
+    with pytest.raises(ConfigurationError) as caught:
+        Ruled(**given)
+
+    assert expected == str(caught.value)
+    assert where == caught.value.field
+
+
+def test_what_keeps_a_rule_is_taken() -> None:
+    """A rule changes nothing."""
+    made = Ruled(even=[1, 1], short={"a": "b"})
+
+    assert ((1, 1), {"a": "b"}) == (made.even, made.short)

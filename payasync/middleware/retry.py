@@ -37,7 +37,7 @@ def _loop_time() -> float:
 
 @frozen(kw_only=True)
 class Pace:
-    """Time and chance, so that tests can bring their own."""
+    """Time and chance, so that tests can bring their own; a sleep that returns `False` was cut short for good."""
 
     clock: Callable[[], float] = _loop_time
     sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep
@@ -84,9 +84,8 @@ class Course:
         self._send = send
         self._rules = rules
         self._clock = rules.pace.clock
-        self._bounds = _bounds(rules.policy)
+        self._bounds: Iterator[float] | None = None
         self._attempts = 0
-        self._sends = 0
         self._taken = 0
         self._doubt: float | None = None
         self._begun: Progress | None = None
@@ -95,7 +94,10 @@ class Course:
     async def run(self) -> Reply:
         """Return the reply of a call that succeeded; raise the error of any other."""
         try:
-            outcome = await self._settled()
+            outcome = await self._attempt(self._call)
+            found = row(self._call, outcome)
+            if found is not Row.SUCCESS:
+                outcome = await self._settled(found, outcome)
         except asyncio.CancelledError:
             if self._in_doubt():
                 self._tell_unknown("cancelled after it was sent")
@@ -107,11 +109,10 @@ class Course:
             self._tell_unknown(_reason(outcome))
         raise outcome
 
-    async def _settled(self) -> Reply | PayasyncError:
+    async def _settled(self, found: Row, outcome: Reply | PayasyncError) -> Reply | PayasyncError:
+        """Return what a call comes to whose first attempt ended so."""
+        sends = 1
         while True:
-            self._sends += 1
-            outcome = await self._attempt(self._call)
-            found = row(self._call, outcome)
             if leaves_doubt(self._call, found):
                 self._doubt = self._clock()
             action = decide(self._call, found, doubt=self._doubt is not None)
@@ -122,8 +123,12 @@ class Course:
                 if recovered is not None:
                     return recovered
                 action = Action.END if self._doubt is not None else decide_afresh(self._call, found)
-            if action is not Action.REPEAT or not self._may_send() or not await self._paused(outcome):
+            may_send = action is Action.REPEAT and sends < self._rules.policy.attempts
+            if not may_send or not await self._paused(outcome):
                 return self._last_word(found, outcome)
+            sends += 1
+            outcome = await self._attempt(self._call)
+            found = row(self._call, outcome)
 
     async def _asked(self, lost: Reply | PayasyncError) -> Reply | None:
         """Ask what became of the write: its reply, or `None`; a final "absent" clears the doubt."""
@@ -154,25 +159,24 @@ class Course:
 
     async def _attempt(self, call: Call) -> Reply | PayasyncError:
         self._attempts += 1
-        call = evolve(call, attempt=self._attempts, progress=Progress())
+        if self._attempts > 1:
+            call = call.derived(attempt=self._attempts, progress=Progress())
         self._begun = None if call.read else call.progress
-        outcome = await self._end_of(call)
-        self._begun = None
-        if isinstance(outcome, Reply):
-            self._heed(retry_after(outcome.headers.get("Retry-After")))
-        return outcome
-
-    async def _end_of(self, call: Call) -> Reply | PayasyncError:
         try:
             reply = await self._send(call)
         except PayasyncError as error:
             denies = error.sent is False and call.progress.begun and not call.read
-            return _lost(error) if denies else error
+            outcome: Reply | PayasyncError = _lost(error) if denies else error
         except Exception as error:
             if not self._in_doubt():
                 raise
-            return _lost(error)
-        return reply if reply.attempts == call.attempt else evolve(reply, attempts=call.attempt)
+            outcome = _lost(error)
+        else:
+            outcome = reply if reply.attempts == call.attempt else evolve(reply, attempts=call.attempt)
+            if asked := reply.headers.get("Retry-After"):
+                self._heed(retry_after(asked))
+        self._begun = None
+        return outcome
 
     def _heed(self, seconds: float | None) -> None:
         """Remember how long the service asked to be left alone."""
@@ -183,20 +187,17 @@ class Course:
         """Return whether the write may have been done, so that neither a foreign error nor silence may hide it."""
         return self._doubt is not None or (self._begun is not None and self._begun.begun)
 
-    def _may_send(self) -> bool:
-        return self._sends < self._rules.policy.attempts
-
     async def _paused(self, outcome: Reply | PayasyncError, why: str = "", earliest: float = -inf) -> bool:
         """Wait before a further attempt; `False` where the call's time or the session's quota does not allow one."""
+        self._bounds = self._bounds or _bounds(self._rules.policy)
         floor = max(self._not_before, earliest) - self._clock()
         delay = max(self._rules.pace.jitter(next(self._bounds)), floor)
         cost = TIMEOUT_COST if isinstance(outcome, TimeoutError) else RETRY_COST
-        if not self._time_for(delay) or not self._rules.quota.take(cost):
+        if not self._time_for(delay) or not self._rules.quota.take(cost, asking=why == ASKING):
             return False
         self._taken += cost
         self._rules.tell(self._retrying(delay, why or _reason(outcome)))
-        await self._rules.pace.sleep(delay)
-        return True
+        return await self._rules.pace.sleep(delay) is not False
 
     def _time_for(self, delay: float) -> bool:
         left = self._call.deadline - self._clock() - delay

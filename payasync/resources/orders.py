@@ -8,7 +8,7 @@ from attrs import field, frozen
 
 from payasync.absent import ABSENT, Absent
 from payasync.operations import CLOSE_ORDER, PLACE_ORDER, QUERY_ORDER
-from payasync.requests import NOTHING, Request, a_text, a_url, a_word, an_amount, optional
+from payasync.requests import NOTHING, Request, a_text, a_url, a_word, an_amount
 from payasync.resources.sending import Namespace
 from payasync.resources.waiting import wait
 from payasync.responses import OrderResponse
@@ -39,12 +39,12 @@ class PlaceOrder(Request[OrderResponse]):
 
     total_amt: int = field(validator=an_amount)
     currency: str = field(validator=a_word)
-    subject: str | Absent = field(default=ABSENT, validator=optional(a_text))
-    body: str | Absent = field(default=ABSENT, validator=optional(a_text))
-    notify_url: str | Absent = field(default=ABSENT, validator=optional(a_url))
-    scene_type: str | Absent = field(default=ABSENT, validator=optional(a_word))
-    return_url: str | Absent = field(default=ABSENT, validator=optional(a_url), metadata={OPEN: "return_url"})
-    out_trade_no: str | Absent = field(default=ABSENT, validator=optional(a_word))
+    subject: str | Absent = field(default=ABSENT, validator=a_text)
+    body: str | Absent = field(default=ABSENT, validator=a_text)
+    notify_url: str | Absent = field(default=ABSENT, validator=a_url)
+    scene_type: str | Absent = field(default=ABSENT, validator=a_word)
+    return_url: str | Absent = field(default=ABSENT, validator=a_url, metadata={OPEN: "return_url"})
+    out_trade_no: str | Absent = field(default=ABSENT, validator=a_word)
 
 
 @frozen(kw_only=True)
@@ -193,6 +193,7 @@ class Orders(Namespace):
         *,
         until: str | Callable[[OrderResponse], bool],
         timeout: float,
+        extra: Mapping[str, Any] = NOTHING,
     ) -> OrderResponse:
         """Ask for the state of an order until it is the one that is waited for.
 
@@ -200,6 +201,7 @@ class Orders(Namespace):
             out_trade_no: The merchant's own number of the order.
             until: Our name of a state, such as `"paid"`, or a function of the answer.
             timeout: Seconds, all in all.
+            extra: Fields of each query that the document does not show, by their wire names.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
@@ -207,7 +209,7 @@ class Orders(Namespace):
             WaitTimeoutError: It did not come in time; `response` is the last answer.
             ServiceError: The service refused the query, or knows no such order.
         """
-        query = partial(self.query, out_trade_no)
+        query = partial(self.query, out_trade_no, extra=extra)
         return await wait(
             query, thing="order", reference=out_trade_no, until=until, timeout=timeout, profile=self._profile
         )

@@ -8,7 +8,7 @@ from attrs import field, frozen
 
 from payasync.absent import ABSENT, Absent
 from payasync.operations import CREATE_PAYMENT, QUERY_PAYMENT
-from payasync.requests import NOTHING, Request, a_text, a_word, an_amount, optional
+from payasync.requests import NOTHING, Request, a_text, a_word, an_amount
 from payasync.resources.sending import Namespace
 from payasync.resources.waiting import wait
 from payasync.responses import PaymentResponse
@@ -33,7 +33,7 @@ class CreatePayment(Request[PaymentResponse]):
 
     amount: int = field(validator=an_amount)
     currency: str = field(validator=a_word)
-    description: str | Absent = field(default=ABSENT, validator=optional(a_text))
+    description: str | Absent = field(default=ABSENT, validator=a_text)
 
 
 @frozen(kw_only=True)
@@ -113,6 +113,7 @@ class Payments(Namespace):
         *,
         until: str | Callable[[PaymentResponse], bool],
         timeout: float,
+        extra: Mapping[str, Any] = NOTHING,
     ) -> PaymentResponse:
         """Ask for the state of a payment until it is the one that is waited for.
 
@@ -120,6 +121,7 @@ class Payments(Namespace):
             identifier: The order identifier that the service expects there.
             until: Our name of a state, such as `"paid"`, or a function of the answer.
             timeout: Seconds, all in all.
+            extra: Fields of each query that the document does not show, by their wire names.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
@@ -127,7 +129,7 @@ class Payments(Namespace):
             WaitTimeoutError: It did not come in time; `response` is the last answer.
             ServiceError: The service refused the query, or knows no such payment.
         """
-        query = partial(self.status, identifier)
+        query = partial(self.status, identifier, extra=extra)
         return await wait(
             query, thing="payment", reference=identifier, until=until, timeout=timeout, profile=self._profile
         )

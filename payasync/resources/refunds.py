@@ -8,7 +8,7 @@ from attrs import field, frozen
 
 from payasync.absent import ABSENT, Absent
 from payasync.operations import CREATE_REFUND, QUERY_REFUND
-from payasync.requests import NOTHING, Request, a_text, a_url, a_word, an_amount, optional
+from payasync.requests import NOTHING, Request, a_text, a_url, a_word, an_amount
 from payasync.resources.sending import Namespace
 from payasync.resources.waiting import wait
 from payasync.responses import RefundResponse
@@ -38,8 +38,8 @@ class CreateRefund(Request[RefundResponse]):
     out_refund_no: str = field(validator=a_word)
     total_amt: int = field(validator=an_amount)
     refund_amt: int = field(validator=an_amount)
-    refund_desc: str | Absent = field(default=ABSENT, validator=optional(a_text))
-    notify_url: str | Absent = field(default=ABSENT, validator=optional(a_url))
+    refund_desc: str | Absent = field(default=ABSENT, validator=a_text)
+    notify_url: str | Absent = field(default=ABSENT, validator=a_url)
 
 
 @frozen(kw_only=True)
@@ -136,6 +136,7 @@ class Refunds(Namespace):
         *,
         until: str | Callable[[RefundResponse], bool],
         timeout: float,
+        extra: Mapping[str, Any] = NOTHING,
     ) -> RefundResponse:
         """Ask for the state of a refund until it is the one that is waited for.
 
@@ -143,6 +144,7 @@ class Refunds(Namespace):
             identifier: The refund identifier that the service expects there.
             until: Our name of a state, such as `"succeeded"`, or a function of the answer.
             timeout: Seconds, all in all.
+            extra: Fields of each query that the document does not show, by their wire names.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
@@ -150,7 +152,7 @@ class Refunds(Namespace):
             WaitTimeoutError: It did not come in time; `response` is the last answer.
             ServiceError: The service refused the query, or knows no such refund.
         """
-        query = partial(self.status, identifier)
+        query = partial(self.status, identifier, extra=extra)
         return await wait(
             query, thing="refund", reference=identifier, until=until, timeout=timeout, profile=self._profile
         )

@@ -8,7 +8,7 @@ from attrs import field, frozen
 
 from payasync.absent import ABSENT, Absent
 from payasync.operations import CANCEL_SUBSCRIPTION, CREATE_SUBSCRIPTION, UPDATE_SUBSCRIPTION
-from payasync.requests import NOTHING, Request, a_date, a_word, an_amount, an_object, optional, taken
+from payasync.requests import NOTHING, Request, a_date, a_word, an_amount, an_object, taken
 from payasync.resources.sending import Namespace
 from payasync.responses import SubscriptionResponse
 from payasync.writers import OPEN
@@ -64,11 +64,11 @@ class UpdateSubscription(Request[SubscriptionResponse]):
     answer: ClassVar[type[SubscriptionResponse]] = SubscriptionResponse
 
     subscription_id: str = field(validator=a_word, metadata=_SUBSCRIPTION_ID)
-    frequency: str | Absent = field(default=ABSENT, validator=optional(a_word), metadata=_FREQUENCY)
-    amount: int | Absent = field(default=ABSENT, validator=optional(an_amount), metadata=_AMOUNT)
-    start_date: date | Absent = field(default=ABSENT, validator=optional(a_date), metadata=_START_DATE)
+    frequency: str | Absent = field(default=ABSENT, validator=a_word, metadata=_FREQUENCY)
+    amount: int | Absent = field(default=ABSENT, validator=an_amount, metadata=_AMOUNT)
+    start_date: date | Absent = field(default=ABSENT, validator=a_date, metadata=_START_DATE)
     customer: Mapping[str, Any] | Absent = field(
-        default=ABSENT, converter=taken, validator=optional(an_object), metadata=_CUSTOMER, repr=False
+        default=ABSENT, converter=taken, validator=an_object, metadata=_CUSTOMER, repr=False
     )
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from inspect import isawaitable, iscoroutine, iscoroutinefunction
 from typing import Any, Final, Protocol, TypeVar
 
 import backoff
@@ -17,6 +19,7 @@ from payasync.shapes import ORDER_STATES, REFUND_STATES
 R = TypeVar("R", bound=Response)
 R_co = TypeVar("R_co", bound=Response, covariant=True)
 
+PLAIN_FUNCTION: Final = "a plain function of the answer, which says whether to wait no more"
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 8.0
 _QUERIES: Final = {"order": QUERY_ORDER.name, "payment": QUERY_PAYMENT.name, "refund": QUERY_REFUND.name}
@@ -96,8 +99,10 @@ def _pauses(patience: Patience) -> Iterator[float]:
 
 
 def _reached(thing: str, until: str | Callable[[R], bool], profile: Profile) -> Callable[[R], bool]:
+    if iscoroutinefunction(until):
+        raise invalid("until", PLAIN_FUNCTION, until)
     if callable(until):
-        return until
+        return partial(_said_by, until)
     if until not in _NAMES[thing]:
         raise invalid("until", f"one of {', '.join(_NAMES[thing])}, or a function of the answer", until)
     if until not in getattr(profile.states, thing):
@@ -105,6 +110,15 @@ def _reached(thing: str, until: str | Callable[[R], bool], profile: Profile) -> 
     if not getattr(profile.answer, f"{thing}_status"):
         raise not_configured(f"answer.{thing}_status", f"the path of the state of the {thing}")
     return lambda response: response.state == until
+
+
+def _said_by(until: Callable[[R], bool], answer: R) -> bool:
+    said = until(answer)
+    if isawaitable(said):  # it would pass for true, whatever it comes to
+        if iscoroutine(said):
+            said.close()
+        raise invalid("until", PLAIN_FUNCTION, until)
+    return bool(said)
 
 
 def _seconds(timeout: object) -> float:

@@ -1,13 +1,16 @@
 """A request body that is written once, and remembers that it was begun."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from aiohttp.payload import Payload
 
 if TYPE_CHECKING:
+    from asyncio import WriteTransport
     from collections.abc import Callable
 
     from aiohttp.abc import AbstractStreamWriter
+    from aiohttp.client_proto import ResponseHandler
+    from aiohttp.http import StreamWriter
 
 
 class OneShotBody(Payload):
@@ -31,6 +34,7 @@ class OneShotBody(Payload):
         self._size = len(content)
         self.begun = False
         self.on_start: Callable[[], None] | None = None
+        self._transport: WriteTransport | None = None
 
     @property
     def consumed(self) -> bool:
@@ -47,8 +51,21 @@ class OneShotBody(Payload):
         return self._content.decode(encoding, errors)
 
     async def write(self, writer: "AbstractStreamWriter") -> None:
-        """Mark the start, then write."""
+        """Mark the start, then write; but not where an answer stands already, which is none to this request.
+
+        Raises:
+            ConnectionResetError: The connection holds what nobody asked for.
+        """
+        wire = cast("StreamWriter", writer)
+        if cast("ResponseHandler", wire.protocol).should_close:
+            raise ConnectionResetError("the connection holds an answer that nobody asked for")
+        self._transport = wire.transport
         self.begun = True
         if self.on_start is not None:
             self.on_start()
         await writer.write(self._content)
+
+    def abort(self) -> None:
+        """Write no more: closing a transport, as aiohttp does, lets it send what it still holds."""
+        if self._transport is not None:
+            self._transport.abort()

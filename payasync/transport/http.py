@@ -1,11 +1,12 @@
 """One attempt over HTTP: it ends as a reply, as provably not sent, or as sent without an answer."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from functools import lru_cache, partial
 from typing import Final
 
 import aiohttp
+from attrs import evolve
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -48,8 +49,7 @@ class Transport:
         max_response_bytes: int,
     ) -> None:
         self.base = str(base_url).rstrip("/")
-        self._headers = CIMultiDict({**ALWAYS, **headers})
-        self._pools = Pools(pools)
+        self._pools = Pools(evolve(pools, headers={**ALWAYS, **headers}))
         self._proxy = proxy
         self._max_response_bytes = max_response_bytes
         self.closed = False
@@ -65,60 +65,68 @@ class Transport:
         outgoing = encode(call)
         pool = self._pool()
         body = OneShotBody(outgoing.body, has_content=call.operation.has_body)
+        response = None
         try:
             with pool.deadlines.until(call.deadline) as deadline:
                 body.on_start = partial(_begin, deadline, call)
-                return await self._exchange(pool.reads if call.read else pool.writes, call, outgoing, body)
+                response = await self._exchange(pool, call, outgoing, body)
+                _check_asked(body, response)
+                content = response.content
+                whole = content.read_nowait() if content.is_eof() else await self._rest(response)
+                return self._reply(call, response, whole)
         except asyncio.CancelledError as cancelled:
+            _give_up(body, response)
             if not self.closed or running_task().cancelling():
                 raise cancelled.with_traceback(None)  # noqa: B904 - aiohttp's frames hold the headers
             # A pool that closes cancels those who wait for it; nobody cancelled this task.
             ended: PayasyncError = failure(ConnectionAbortedError(), self.base, begun=body.begun)
         except Exception as error:  # noqa: BLE001 - of whatever class: its frames may hold the headers
+            _give_up(body, response)
             ended = failure(error, self.base, begun=body.begun)
         if self.closed and not body.begun:
             ended = SessionClosedError("the session was closed: make another")
         raise ended
 
-    async def _exchange(self, http: aiohttp.ClientSession, call: Call, outgoing: Outgoing, body: OneShotBody) -> Reply:
-        response = await http.request(
+    def _exchange(
+        self, pool: Pool, call: Call, outgoing: Outgoing, body: OneShotBody
+    ) -> Awaitable[aiohttp.ClientResponse]:
+        return (pool.reads if call.read else pool.writes).request(
             call.operation.method,
             self._url(outgoing),
             data=body,
-            headers=self._all_headers(call, outgoing),
-            proxy=None if self._proxy is None else self._proxy.reveal(),
+            headers=_headers(pool, call, outgoing) if call.headers or outgoing.headers or pool.headers else None,
             timeout=_connecting(call.timeouts.connect),
             allow_redirects=False,
-            auto_decompress=False,
-            raise_for_status=False,
-            middlewares=(),
+            proxy=None if self._proxy is None else self._proxy.reveal(),
+            **pool.options,
         )
+
+    async def _rest(self, response: aiohttp.ClientResponse) -> bytes:
+        """Return a body that has not come as a whole yet; a longer one than may be is not read to its end."""
+        parts = bytearray()
         try:
-            content = await self._whole(response.content)
+            while part := await response.content.readany():
+                parts += part
+                self._check_length(parts)
         except BaseException:
             response.close()
             raise
+        return bytes(parts)
+
+    def _reply(self, call: Call, response: aiohttp.ClientResponse, content: bytes) -> Reply:
+        self._check_length(content)
+        started = call.deadline - call.timeouts.total
         return Reply(
             status=response.status,
             headers=response.headers,
             body=content,
             attempts=call.attempt,
-            elapsed=asyncio.get_running_loop().time() - (call.deadline - call.timeouts.total),
+            elapsed=asyncio.get_running_loop().time() - started,
         )
 
-    async def _whole(self, content: aiohttp.StreamReader) -> bytes:
-        if content.is_eof():
-            return self._within_bounds(content.read_nowait())
-        parts = bytearray()
-        while part := await content.readany():
-            parts += part
-            self._within_bounds(parts)
-        return bytes(parts)
-
-    def _within_bounds(self, read: bytes | bytearray) -> bytes:
+    def _check_length(self, read: bytes | bytearray) -> None:
         if len(read) > self._max_response_bytes:
             raise AnswerTooLargeError(self._max_response_bytes)
-        return bytes(read)
 
     def _pool(self) -> Pool:
         if self.closed:
@@ -129,25 +137,38 @@ class Transport:
         url = _encoded(self.base + outgoing.path)
         return url.with_query(outgoing.query) if outgoing.query else url
 
-    def _all_headers(self, call: Call, outgoing: Outgoing) -> CIMultiDict[str]:
-        if not call.headers and not outgoing.headers:
-            return self._headers
-        headers = self._headers.copy()
-        headers.update(outgoing.headers)
-        for name, value in call.headers.items():
-            headers[name] = value.reveal() if isinstance(value, Secret) else value
-        return headers
-
     async def aclose(self) -> None:
         """Close the pools; an injected session is left open."""
         self.closed = True
         await self._pools.aclose()
 
 
+def _check_asked(body: OneShotBody, response: aiohttp.ClientResponse) -> None:
+    """Refuse an answer that stood there before its request had begun: it is none to it."""
+    if not body.begun:
+        response.close()
+        raise aiohttp.ServerDisconnectedError("an answer that nobody asked for")
+
+
+def _give_up(body: OneShotBody, response: aiohttp.ClientResponse | None) -> None:
+    """Cut the connection, unless its answer has ended already: then it may be another call's by now."""
+    if response is None or response.connection is not None:
+        body.abort()
+
+
 def _begin(deadline: Deadline, call: Call) -> None:
     """From the start of the write to the whole answer: `Timeouts.read`, within the call's deadline."""
     call.progress.begun = True
     deadline.when = min(call.deadline, asyncio.get_running_loop().time() + call.timeouts.read)
+
+
+def _headers(pool: Pool, call: Call, outgoing: Outgoing) -> CIMultiDict[str]:
+    """Return the headers that the pool does not send with every request anyway."""
+    headers = CIMultiDict(pool.headers)
+    headers.update(outgoing.headers)
+    for name, value in call.headers.items():
+        headers[name] = value.reveal() if isinstance(value, Secret) else value
+    return headers
 
 
 @lru_cache(maxsize=64)

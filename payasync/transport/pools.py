@@ -10,12 +10,12 @@ import os
 import socket
 import ssl
 import weakref
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
 import aiohttp
-from attrs import frozen
+from attrs import Factory, field, frozen
 
 from payasync.errors import ConfigurationError
 from payasync.transport.deadlines import Deadlines
@@ -37,6 +37,8 @@ class PoolSettings:
     max_connections: int
     http: aiohttp.ClientSession | None = None
     """Used in place of our own, and never closed."""
+    headers: Mapping[str, str] = field(default=Factory(dict), repr=False)
+    """Sent with every request."""
 
     def __attrs_post_init__(self) -> None:
         if self.http is not None and not isinstance(self.http, aiohttp.ClientSession):
@@ -49,8 +51,17 @@ class PoolSettings:
             )
 
 
+_PLAINLY: Final[dict[str, Any]] = {"auto_decompress": False, "raise_for_status": False}
+"""An answer is bytes, whatever its status."""
+
+
 class Pool:
-    """Two aiohttp sessions of one loop: writes may reuse only what idled shortly, reads more."""
+    """Two aiohttp sessions of one loop: writes may reuse only what idled shortly, reads more.
+
+    Attributes:
+        headers: Those that each request must bring itself, since an injected session does not.
+        options: The same of its options.
+    """
 
     def __init__(self, settings: PoolSettings) -> None:
         self.deadlines = Deadlines(asyncio.get_running_loop())
@@ -62,6 +73,8 @@ class Pool:
             tls = settings.tls or _default_tls()
             self._own = self._http(settings, tls, WRITE_IDLE), self._http(settings, tls, READ_IDLE)
             self.writes, self.reads = self._own
+        self.headers: Mapping[str, str] = {} if self._own else settings.headers
+        self.options: dict[str, Any] = {} if self._own else {**_PLAINLY, "middlewares": ()}
         self._guard = self._closing()
         _finish(anext(self._guard))
 
@@ -73,7 +86,9 @@ class Pool:
             socket_factory=self._socket,
             resolver=aiohttp.ThreadedResolver(),
         )
-        return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+        return aiohttp.ClientSession(
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), headers=settings.headers, **_PLAINLY
+        )
 
     def _socket(self, address: Any) -> socket.socket:
         family, kind, protocol, *_ = address
@@ -93,7 +108,7 @@ class Pool:
     @property
     def closed(self) -> bool:
         """Whether its loop has closed it."""
-        return any(http.closed for http in self._own)
+        return bool(self._own) and self.writes.closed
 
     async def aclose(self) -> None:
         """Close, from within the pool's own loop."""

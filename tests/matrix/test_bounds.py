@@ -1,7 +1,6 @@
 """What bounds a call: the quota, the deadline, and its caller."""
 
 import asyncio
-import random
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -20,7 +19,6 @@ from payasync import (
     Timeouts,
     Unknown,
 )
-from tests.foreign import signatures
 from tests.foreign.recorder import SILENT, Answer, Recorder, answer
 from tests.matrix.cells import OK_BODY, session
 
@@ -92,34 +90,6 @@ CALLS: Final[tuple[Callable[[Session, int], Awaitable[Response]], ...]] = (
     lambda pay, number: pay.orders.query(f"T{number}"),
     lambda pay, number: pay.orders.close(f"T{number}"),
 )
-
-
-async def test_cancelling_at_any_point() -> None:
-    """Cancelling is never swallowed, leaves no task and no connection, and makes nobody pay twice."""
-    seed = random.randrange(2**32)  # noqa: S311 - which point it is guards nothing
-    print(f"seed {seed}")  # noqa: T201 - pytest shows it where the test fails
-    chance = random.Random(seed)  # noqa: S311 - as above
-    tasks_before = asyncio.all_tasks()
-    ends: list[str] = []
-    with Recorder(otherwise=OK) as service:
-        async with session(service) as pay:
-            for number in range(1, 301):
-                task = asyncio.ensure_future(chance.choice(CALLS)(pay, number))
-                await turns(chance.randrange(40))
-                late = task.done()
-                task.cancel()
-                (end,) = await asyncio.gather(task, return_exceptions=True)
-                ends.append("late" if late else type(end).__name__)
-        service.wait_for_ends()
-    paid = [signatures.fields(request)["amount"] for request in service.requests if request.path == "/v1/payments"]
-    refunded = [
-        signatures.fields(request)["outRefundNo"] for request in service.requests if request.path == "/payment/refund"
-    ]
-
-    assert tasks_before == asyncio.all_tasks()
-    assert {"CancelledError"} == set(ends) - {"late"}
-    assert len(paid) == len(set(paid))
-    assert len(refunded) == len(set(refunded))
 
 
 async def test_cancelling_tells_what_is_unknown() -> None:

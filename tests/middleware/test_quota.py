@@ -44,3 +44,23 @@ def test_bucket_stays_between_empty_and_full(capacity: int, steps: list[tuple[st
         getattr(quota, name)(tokens)
 
         assert 0 <= quota.tokens <= capacity
+
+
+def test_questions_have_tokens_of_their_own() -> None:
+    """Retries that failed leave a question what successes gave for it, at most a tenth of the capacity."""
+    quota = Quota(100)
+    for _ in range(50):
+        quota.pay_back(0)
+    retries = [quota.take(RETRY_COST) for _ in range(21)]
+    questions = [quota.take(RETRY_COST, asking=True) for _ in range(3)]
+
+    assert [*[True] * 20, False] == retries
+    assert [True, True, False] == questions
+
+
+def test_question_takes_what_retries_may_take_first() -> None:
+    """What is kept for questions is touched last; a service that never answered gets none beyond the quota."""
+    quota = Quota(100)
+    taken = [quota.take(RETRY_COST, asking=True) for _ in range(21)]
+
+    assert [*[True] * 20, False] == taken

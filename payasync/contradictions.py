@@ -1,0 +1,217 @@
+"""What in a profile contradicts itself, or could never have an effect: refused when the profile is made.
+
+What is merely not said yet is an open point, which `audit()` shows and the call that needs it names.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from inspect import iscoroutinefunction
+from itertools import combinations
+from typing import TYPE_CHECKING, Final
+
+from attrs import asdict
+
+from payasync.arguments import ARGUMENTS, TEXTS
+from payasync.documents import flaw
+from payasync.errors import ConfigurationError
+from payasync.headers import is_header, is_own
+from payasync.shapes import Code, Parameter, among
+
+if TYPE_CHECKING:
+    from payasync.profile import Profile
+    from payasync.signing import SignatureScheme
+
+KINDS: Final = ("payment", "refund", "subscription")
+"""Of notifications."""
+
+_FIELDS: Final = frozenset(each.point for arguments in ARGUMENTS.values() for each in arguments if each.point)
+_STATUS: Final = {"payments.status": "payment_status", "refunds.status": "refund_status"}
+_SLIP: Final = 0.88
+"""As similar as a slip of the pen: `subjct` is meant for `subject`, and `subjectId` is not."""
+
+
+def check(profile: "Profile", reserved: frozenset[str]) -> None:
+    """Refuse what a profile cannot mean.
+
+    Args:
+        profile: Its parts have checked themselves.
+        reserved: Wire names that only payasync itself may set.
+
+    Raises:
+        ConfigurationError: It names the key, and what is allowed.
+    """
+    _check_keys(profile)
+    if not _compiles(profile.identifier):
+        raise ConfigurationError(f"identifier is no regular expression: {profile.identifier!r}", field="identifier")
+    _check_scheme(profile.signature)
+    for key, name in _given_names(profile):
+        if name in reserved:
+            raise ConfigurationError(f"{key} must not set {name}: payasync does", field=key)
+    _check_constants(profile.constants)
+    for operation in ARGUMENTS:
+        _check_wire_names(profile, operation)
+    _check_headers(profile.headers)
+    for key in _STATUS.values():
+        _check_parameter(key, getattr(profile, key), profile.headers)
+    for operation, names in profile.accept.required.items():
+        for name in names:
+            _check_required(profile, operation, name, reserved)
+    _check_codes(
+        {"answer.ok": profile.answer.ok, **{f"codes.{name}": codes for name, codes in asdict(profile.codes).items()}}
+    )
+
+
+def _check_keys(profile: "Profile") -> None:
+    for key in ("bearer", "signed", "merchant"):
+        for name in _unknown(getattr(profile, key), ARGUMENTS):
+            raise _refused(key, name, ARGUMENTS, field=key)
+    for key, given, allowed in (
+        ("fields", profile.fields, _FIELDS),
+        ("formats", profile.formats, ["start_date"]),
+        ("constants", profile.constants, [*ARGUMENTS, "*"]),
+        ("accept.required", profile.accept.required, ARGUMENTS),
+        ("accept.length", profile.accept.length, TEXTS),
+        ("notification.kinds", profile.notification.kinds, KINDS),
+        ("notification.id", profile.notification.id, KINDS),
+    ):
+        for name in _unknown(given, allowed):
+            raise _refused(key, name, allowed, field=f"{key}.{name}")
+
+
+def _unknown(given: Iterable[str], allowed: Iterable[str]) -> list[str]:
+    return [name for name in given if name not in allowed]
+
+
+def _refused(key: str, name: str, allowed: Iterable[str], *, field: str) -> ConfigurationError:
+    return ConfigurationError(f"{key} knows no {name!r}; allowed are {', '.join(sorted(allowed))}", field=field)
+
+
+def _compiles(pattern: str) -> bool:
+    try:
+        re.compile(pattern)
+    except (re.error, TypeError, OverflowError, RecursionError):
+        return False
+    return True
+
+
+def _check_scheme(scheme: "SignatureScheme | None") -> None:
+    if scheme is not None and any(map(iscoroutinefunction, (scheme.verify, type(scheme.verify).__call__))):
+        raise ConfigurationError(
+            "signature.verify must be a plain function, not a coroutine function: nothing would ever verify. "
+            "Only signature.sign may be one",
+            field="signature",
+        )
+
+
+def _given_names(profile: "Profile") -> Iterator[tuple[str, str]]:
+    """Yield the wire names that a profile gives, each with its key."""
+    for operation, constants in profile.constants.items():
+        yield from ((f"constants.{operation}.{name}", name) for name in constants)
+    yield from ((f"fields.{point}", name) for point, name in profile.fields.items())
+    for key in _STATUS.values():
+        parameter: Parameter | None = getattr(profile, key)
+        if parameter is not None:
+            yield f"{key}.name", parameter.name
+
+
+def _check_constants(constants: Mapping[str, Mapping[str, object]]) -> None:
+    for operation, table in constants.items():
+        for name, value in table.items():
+            if found := flaw({name: value}):
+                key = f"constants.{operation}.{name}"
+                raise ConfigurationError(f"{key} must be JSON, without {found}", field=key)
+
+
+def _wire_names(profile: "Profile", operation: str) -> dict[str, str]:
+    """Return the wire names of an operation's arguments; of those that are open, none."""
+    if operation in _STATUS:
+        parameter: Parameter | None = getattr(profile, _STATUS[operation])
+        return {"identifier": parameter.name} if parameter else {}
+    names = {each.name: each.wire or profile.fields.get(each.point, "") for each in ARGUMENTS[operation]}
+    return {argument: name for argument, name in names.items() if name}
+
+
+def _check_wire_names(profile: "Profile", operation: str) -> None:
+    """Refuse two fields of one request under one name: one would replace the other, and money move by what is left."""
+    names = _wire_names(profile, operation)
+    points = {each.name: each.point for each in ARGUMENTS[operation] if each.point and each.name in names}
+    for argument, point in points.items():
+        for other, name in names.items():
+            if other != argument and name == names[argument]:
+                raise ConfigurationError(
+                    f"fields.{point} is {name!r}, which is the wire name of {other}, too: one would replace the other",
+                    field=f"fields.{point}",
+                )
+    for where in ("*", operation):
+        for argument, name in names.items():
+            if name in profile.constants.get(where, {}):
+                key = f"constants.{where}.{name}"
+                raise ConfigurationError(
+                    f"{key} is the argument {argument} of {operation}: give it with the call, one would replace "
+                    "the other",
+                    field=key,
+                )
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    seen: dict[str, str] = {}
+    for name, value in headers.items():
+        key = f"headers.{name}"
+        if not is_header(name, value):
+            raise ConfigurationError(f"headers: {name!r} must be of visible ASCII characters", field=key)
+        if is_own(name):
+            raise ConfigurationError(f"headers must not set {name}: payasync does", field=key)
+        if other := seen.get(name.lower()):
+            raise ConfigurationError(f"headers: {other} and {name} are one header to a service: keep one", field=key)
+        seen[name.lower()] = name
+
+
+def _check_parameter(key: str, parameter: Parameter | None, headers: Mapping[str, str]) -> None:
+    if parameter is None or parameter.place != "header":
+        return
+    name = parameter.name
+    if not is_header(name, "-") or is_own(name):
+        raise ConfigurationError(
+            f"{key}.name: {name!r} is no header that an identifier can travel in", field=f"{key}.name"
+        )
+    if name.lower() in map(str.lower, headers):
+        raise ConfigurationError(
+            f"{key}.name: {name!r} stands in headers, too: one would replace the other", field=f"{key}.name"
+        )
+
+
+def _check_required(profile: "Profile", operation: str, name: str, reserved: frozenset[str]) -> None:
+    """Refuse what no call could give: neither an argument, nor a field that goes through `extra`."""
+    arguments = [each.name for each in ARGUMENTS[operation]]
+    if name in arguments:
+        return
+    key = f"accept.required.{operation}"
+    if name in reserved or any(name in profile.constants.get(where, {}) for where in ("*", operation)):
+        raise ConfigurationError(f"{key} must not hold {name!r}: payasync sets it, or a constant does", field=key)
+    if meant := _meant(name, arguments, _wire_names(profile, operation)):
+        raise ConfigurationError(
+            f"{key} knows no {name!r}: did you mean {meant}? Arguments are {', '.join(arguments)}; "
+            "another name is that of a field in extra",
+            field=key,
+        )
+
+
+def _meant(name: str, arguments: list[str], wire_names: Mapping[str, str]) -> str | None:
+    """Return the argument that a name is a slip of, or the wire name of, which `extra` may not hold."""
+    known = {_plain(argument): argument for argument in arguments}
+    known |= {_plain(wire): argument for argument, wire in wire_names.items()}
+    close = get_close_matches(_plain(name), known, n=1, cutoff=_SLIP)
+    return known[close[0]] if close else None
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _check_codes(lists: Mapping[str, tuple[Code, ...]]) -> None:
+    """Refuse a code that stands in two lists: which of the two it means decides whether money moved."""
+    for (one, codes), (other, others) in combinations(lists.items(), 2):
+        for code in codes:
+            if among(code, others):
+                raise ConfigurationError(f"{one} and {other} both hold {code!r}: it means one of them", field=other)

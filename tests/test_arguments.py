@@ -1,0 +1,46 @@
+from typing import Any
+
+import pytest
+from attrs import Attribute, fields
+
+from payasync.absent import Absent
+from payasync.arguments import ARGUMENTS, TEXTS, Argument
+from payasync.operations import OPERATIONS
+from payasync.profile import OPEN_FIELDS
+from payasync.writers import OPEN, camel
+from tests.building import FULL
+
+
+def test_every_operation_has_its_arguments() -> None:
+    """The table has the ten operations, in their order."""
+    assert [operation.name for operation in OPERATIONS] == list(ARGUMENTS)
+
+
+def as_written(attribute: "Attribute[Any]") -> Argument:
+    """Return what the class of a request says of one of its arguments."""
+    name, point = attribute.name, attribute.metadata.get(OPEN, "")
+    wire = "" if point or name == "identifier" else camel(name)
+    return Argument(name, wire, point, text=attribute.type in (str, str | Absent))
+
+
+@pytest.mark.parametrize("operation", FULL)
+def test_arguments_are_those_of_the_request(operation: str) -> None:
+    """The table says of each argument what the class of the request says: its name, its wire name, and its kind."""
+    kind: Any = type(FULL[operation])
+    expected = [as_written(each) for each in fields(kind) if each.name != "extra"]
+
+    assert sorted(expected, key=lambda each: each.name) == sorted(ARGUMENTS[operation], key=lambda each: each.name)
+
+
+def test_open_arguments_are_the_profiles_fields() -> None:
+    """Each wire name that the document does not show has its key in the profile, and each key its argument."""
+    points = {each.point for arguments in ARGUMENTS.values() for each in arguments}
+
+    assert {"", *OPEN_FIELDS} == points
+
+
+def test_texts() -> None:
+    """Amounts, dates and objects are no texts: they have no length."""
+    others = {each.name for arguments in ARGUMENTS.values() for each in arguments} - TEXTS
+
+    assert {"amount", "total_amt", "refund_amt", "start_date", "customer"} == others

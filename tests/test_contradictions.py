@@ -1,0 +1,239 @@
+"""What a profile cannot mean: refused when it is made, and not at the first call."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+import pytest
+
+from payasync.arguments import ARGUMENTS
+from payasync.errors import ConfigurationError
+from payasync.profile import Profile
+from payasync.shapes import Accept, AnswerShape, Parameter, ResultCodes, States
+
+
+def refusal(**parts: Any) -> tuple[str | None, str]:
+    """Return the field and the words of the error that a profile is refused with."""
+    with pytest.raises(ConfigurationError) as caught:
+        Profile(**parts)
+    return caught.value.field, str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "point", "other"),
+    [
+        ({"return_url": "notifyUrl"}, "return_url", "notify_url"),
+        ({"return_url": "outTradeNo"}, "return_url", "out_trade_no"),
+        ({"frequency": "a", "start_date": "a"}, "frequency", "start_date"),
+        ({"subscription_id": "id", "customer": "id"}, "subscription_id", "customer"),
+        ({"subscription_amount": "id", "subscription_id": "id"}, "subscription_id", "amount"),
+    ],
+)
+def test_two_arguments_under_one_name(fields: Mapping[str, str], point: str, other: str) -> None:
+    """One would replace the other, and money would move by what is left."""
+    name = fields[point]
+    words = f"fields.{point} is {name!r}, which is the wire name of {other}, too: one would replace the other"
+
+    assert (f"fields.{point}", words) == refusal(fields=fields)
+
+
+def test_one_name_in_two_operations() -> None:
+    """What never stands in the same request may be named alike; names that are open are alike in nothing."""
+    fields = {"return_url": "a", "frequency": "a", "start_date": "", "customer": "", "subscription_amount": "amount"}
+
+    assert fields == Profile(fields=fields).fields
+
+
+DOCUMENTED: Final = [
+    (operation, each.name, each.wire) for operation, arguments in ARGUMENTS.items() for each in arguments if each.wire
+]
+
+
+@pytest.mark.parametrize(("operation", "argument", "wire"), DOCUMENTED)
+def test_a_constant_is_no_argument(operation: str, argument: str, wire: str) -> None:
+    """A constant under the wire name of an argument would be replaced by it, or stand in for it unseen."""
+    field, words = refusal(constants={operation: {"v": 1, wire: "x"}})
+
+    assert f"constants.{operation}.{wire}" == field
+    assert words.startswith(f"{field} is the argument {argument} of {operation}: give it with the call")
+
+
+@pytest.mark.parametrize("wire", sorted({wire for _, _, wire in DOCUMENTED}))
+def test_a_constant_of_all_is_no_argument_of_any(wire: str) -> None:
+    """What is sent with every operation is sent with that, too, whose argument it is."""
+    field, words = refusal(constants={"*": {wire: "x"}})
+
+    assert f"constants.*.{wire}" == field
+    assert words.startswith(f"{field} is the argument ")
+
+
+@pytest.mark.parametrize(
+    ("further", "where", "argument", "operation"),
+    [
+        ({"fields": {"return_url": "back"}}, "*", "return_url", "orders.place"),
+        ({"fields": {"return_url": "back"}}, "orders.place", "return_url", "orders.place"),
+        ({"fields": {"subscription_id": "back"}}, "subscriptions.cancel", "subscription_id", "subscriptions.cancel"),
+        ({"payment_status": Parameter("back")}, "*", "identifier", "payments.status"),
+        ({"payment_status": Parameter("back", "path")}, "payments.status", "identifier", "payments.status"),
+        ({"refund_status": Parameter("back", "header")}, "refunds.status", "identifier", "refunds.status"),
+    ],
+)
+def test_a_constant_has_no_name_that_the_profile_gives(
+    further: Mapping[str, Any], where: str, argument: str, operation: str
+) -> None:
+    """A name that the profile gives to an argument is as taken as one that the document shows."""
+    field, words = refusal(constants={where: {"back": 1}}, **further)
+
+    assert f"constants.{where}.back" == field
+    assert words.startswith(f"{field} is the argument {argument} of {operation}: give it with the call")
+
+
+@pytest.mark.parametrize(
+    ("constants", "further"),
+    [
+        ({"orders.query": {"totalAmt": 1}}, {}),
+        ({"payments.status": {"outTradeNo": "T1"}}, {"payment_status": Parameter("no")}),
+        ({"refunds.status": {"no": 1}}, {"payment_status": Parameter("no")}),
+        ({"*": {"identifier": 1, "return_url": 1, "back": 1}}, {}),
+        ({"orders.query": {"back": 1}}, {"fields": {"return_url": "back"}}),
+    ],
+)
+def test_a_constant_may_be_named_as_what_never_stands_beside_it(
+    constants: Mapping[str, Mapping[str, Any]], further: Mapping[str, Any]
+) -> None:
+    """Only the arguments of its own operation stand in a constant's way, and only under their wire names."""
+    assert constants == Profile(constants=constants, **further).constants
+
+
+@pytest.mark.parametrize("second", ["x-version", "X-VERSION"])
+def test_a_header_stands_once(second: str) -> None:
+    """Names of headers are the same in any case: one of two would be lost, or both be sent."""
+    words = f"headers: X-Version and {second} are one header to a service: keep one"
+
+    assert (f"headers.{second}", words) == refusal(headers={"X-Version": "1", "X-A": "1", second: "2"})
+
+
+@pytest.mark.parametrize("key", ["payment_status", "refund_status"])
+def test_an_identifier_has_a_header_of_its_own(key: str) -> None:
+    """A header that every request carries cannot carry an identifier as well."""
+    expected = (f"{key}.name", f"{key}.name: 'X-Order' stands in headers, too: one would replace the other")
+    in_header, in_query = Parameter("X-Order", "header"), Parameter("X-Order")
+    taken: dict[str, Any] = {key: in_query}
+
+    assert expected == refusal(headers={"x-order": "1"}, **{key: in_header})
+    assert in_query == getattr(Profile(headers={"x-order": "1"}, **taken), key)
+
+
+@pytest.mark.parametrize(
+    ("operation", "name", "meant"),
+    [
+        ("orders.place", "subjct", "subject"),
+        ("orders.place", "notifyUrl", "notify_url"),
+        ("orders.place", "notifyURL", "notify_url"),
+        ("orders.place", "notify_ulr", "notify_url"),
+        ("orders.place", "backTo", "return_url"),
+        ("payments.create", "curency", "currency"),
+        ("refunds.create", "refundDesc", "refund_desc"),
+        ("payments.status", "orderNo", "identifier"),
+        ("subscriptions.create", "startDate", "start_date"),
+    ],
+)
+def test_a_required_name_that_is_nearly_an_argument(operation: str, name: str, meant: str) -> None:
+    """A misspelt argument would be missing from every call: what was meant is said, and what else there is."""
+    profile = {"fields": {"return_url": "backTo"}, "payment_status": Parameter("orderNo")}
+    field, words = refusal(accept=Accept(required={operation: [name]}), **profile)
+
+    assert f"accept.required.{operation}" == field
+    assert words.startswith(f"{field} knows no {name!r}: did you mean {meant}? Arguments are ")
+    assert words.endswith("; another name is that of a field in extra")
+
+
+@pytest.mark.parametrize("operation", ARGUMENTS)
+@pytest.mark.parametrize("name", ["deviceNo", "device_no", "terminal", "subjectId", "bodyType", "notifyMail", "x"])
+def test_a_field_that_goes_through_extra_can_be_required(operation: str, name: str) -> None:
+    """What the document does not show, a service may demand all the same."""
+    accept = Accept(required={operation: [name]})
+
+    assert accept == Profile(accept=accept).accept
+
+
+@pytest.mark.parametrize("operation", ARGUMENTS)
+def test_every_argument_can_be_required(operation: str) -> None:
+    """A service may demand any argument, be it optional by the document or not."""
+    accept = Accept(required={operation: [each.name for each in ARGUMENTS[operation]]})
+
+    assert accept == Profile(accept=accept).accept
+
+
+@pytest.mark.parametrize("name", ["sign", "nonceStr", "merchantId", "version", "tradeType"])
+def test_what_no_caller_gives_is_not_required_of_him(name: str) -> None:
+    """What payasync sets, or the profile's constants, is there without the caller, whose call would be refused."""
+    constants = {"*": {"version": 2}, "orders.place": {"tradeType": "WEB"}}
+    words = f"accept.required.orders.place must not hold {name!r}: payasync sets it, or a constant does"
+
+    assert ("accept.required.orders.place", words) == refusal(
+        constants=constants, accept=Accept(required={"orders.place": ["subject", name]})
+    )
+
+
+class Verifies:
+    """A scheme whose `verify` is whatever it is given."""
+
+    def __init__(self, verify: Any) -> None:
+        self.verify = verify
+
+    async def sign(self, *_: object, **__: object) -> str:
+        """Sign anything, in its own time."""
+        return "signed"
+
+
+class Asynchronous:
+    """An object that is called as a coroutine function is."""
+
+    async def __call__(self, *_: object, **__: object) -> bool:
+        """Verify everything, later."""
+        return True
+
+
+async def later(*_: object, **__: object) -> bool:
+    """Verify everything, later."""
+    return True
+
+
+def now(*_: object, **__: object) -> bool:
+    """Verify everything."""
+    return True
+
+
+@pytest.mark.parametrize("verify", [later, partial(later, 1), Asynchronous()], ids=["function", "partial", "object"])
+def test_a_scheme_verifies_at_once(verify: Any) -> None:
+    """A coroutine is not `True`, so that nothing would ever verify; only `sign` may be a coroutine function."""
+    field, words = refusal(signature=Verifies(verify))
+
+    assert "signature" == field
+    assert words.startswith("signature.verify must be a plain function, not a coroutine function: nothing would ever")
+
+
+@pytest.mark.parametrize("verify", [now, partial(now, 1)], ids=["function", "partial"])
+def test_a_scheme_may_sign_later(verify: Any) -> None:
+    """`sign` may be a coroutine function: a key may be kept by another machine."""
+    scheme = Verifies(verify)
+
+    assert Profile(signature=scheme).signature is scheme
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"states": States(order={"paid": ("PAID",)})},
+        {"codes": ResultCodes(absent=("NONE",))},
+        {"answer": AnswerShape(ok=("OK",))},
+        {"fields": {"start_date": "from"}},
+        {"formats": {"start_date": "%Y"}},
+    ],
+)
+def test_what_is_not_said_yet_is_no_contradiction(parts: Mapping[str, Any]) -> None:
+    """Half an answer is an open point, which the audit shows: a profile may be made piece by piece."""
+    profile = Profile(**parts)
+
+    assert parts == {key: getattr(profile, key) for key in parts}
