@@ -7,7 +7,7 @@ test holds this table to them.
 from collections.abc import Mapping
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 
 @frozen
@@ -19,20 +19,22 @@ class Argument:
         wire: Its wire name, where the document shows it.
         point: Where it does not, the key in the profile's `fields`; the identifier of endpoints 6 and 7 has none.
         text: Whether it is a text, so that it has a length.
+        required: Every call gives it.
     """
 
     name: str
     wire: str = ""
     point: str = ""
     text: bool = True
+    required: bool = False
 
 
-_CURRENCY: Final = Argument("currency", "currency")
-_TOTAL_AMT: Final = Argument("total_amt", "totalAmt", text=False)
-_OUT_TRADE_NO: Final = Argument("out_trade_no", "outTradeNo")
+_CURRENCY: Final = Argument("currency", "currency", required=True)
+_TOTAL_AMT: Final = Argument("total_amt", "totalAmt", text=False, required=True)
+_OUT_TRADE_NO: Final = Argument("out_trade_no", "outTradeNo", required=True)
 _NOTIFY_URL: Final = Argument("notify_url", "notifyUrl")
-_IDENTIFIER: Final = Argument("identifier")
-_SUBSCRIPTION_ID: Final = Argument("subscription_id", point="subscription_id")
+_IDENTIFIER: Final = Argument("identifier", required=True)
+_SUBSCRIPTION_ID: Final = Argument("subscription_id", point="subscription_id", required=True)
 _SUBSCRIPTION: Final = (
     Argument("frequency", point="frequency"),
     Argument("amount", point="subscription_amount", text=False),
@@ -41,7 +43,7 @@ _SUBSCRIPTION: Final = (
 )
 
 ARGUMENTS: Final[Mapping[str, tuple[Argument, ...]]] = {
-    "payments.create": (Argument("amount", "amount", text=False), _CURRENCY, Argument("description", "description")),
+    "payments.create": (Argument("amount", "amount", text=False, required=True), _CURRENCY, Argument("description", "description")),
     "orders.place": (
         _TOTAL_AMT,
         _CURRENCY,
@@ -50,21 +52,21 @@ ARGUMENTS: Final[Mapping[str, tuple[Argument, ...]]] = {
         _NOTIFY_URL,
         Argument("scene_type", "sceneType"),
         Argument("return_url", point="return_url"),
-        _OUT_TRADE_NO,
+        evolve(_OUT_TRADE_NO, required=False),
     ),
     "orders.query": (_OUT_TRADE_NO,),
     "orders.close": (_OUT_TRADE_NO,),
     "refunds.create": (
         _OUT_TRADE_NO,
-        Argument("out_refund_no", "outRefundNo"),
+        Argument("out_refund_no", "outRefundNo", required=True),
         _TOTAL_AMT,
-        Argument("refund_amt", "refundAmt", text=False),
+        Argument("refund_amt", "refundAmt", text=False, required=True),
         Argument("refund_desc", "refundDesc"),
         _NOTIFY_URL,
     ),
     "payments.status": (_IDENTIFIER,),
     "refunds.status": (_IDENTIFIER,),
-    "subscriptions.create": _SUBSCRIPTION,
+    "subscriptions.create": tuple(evolve(each, required=True) for each in _SUBSCRIPTION),
     "subscriptions.update": (_SUBSCRIPTION_ID, *_SUBSCRIPTION),
     "subscriptions.cancel": (_SUBSCRIPTION_ID,),
 }

@@ -143,15 +143,13 @@ def _check_wire_names(profile: "Profile", operation: str) -> None:
                     f"fields.{point} is {name!r}, which is the wire name of {other}, too: one would replace the other",
                     field=f"fields.{point}",
                 )
-    for where in ("*", operation):
-        for argument, name in names.items():
-            if name in profile.constants.get(where, {}):
-                key = f"constants.{where}.{name}"
-                raise ConfigurationError(
-                    f"{key} is the argument {argument} of {operation}: give it with the call, one would replace "
-                    "the other",
-                    field=key,
-                )
+    for each in ARGUMENTS[operation]:
+        if each.required and names.get(each.name) in profile.constants.get(operation, {}):
+            key = f"constants.{operation}.{names[each.name]}"
+            raise ConfigurationError(
+                f"{key} is the argument {each.name}, which every call gives: the constant would never be sent",
+                field=key,
+            )
 
 
 def _check_headers(headers: Mapping[str, str]) -> None:

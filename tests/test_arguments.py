@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from attrs import Attribute, fields
+from attrs import NOTHING, Attribute, fields
 
 from payasync.absent import Absent
 from payasync.arguments import ARGUMENTS, TEXTS, Argument
@@ -20,12 +20,13 @@ def as_written(attribute: "Attribute[Any]") -> Argument:
     """Return what the class of a request says of one of its arguments."""
     name, point = attribute.name, attribute.metadata.get(OPEN, "")
     wire = "" if point or name == "identifier" else camel(name)
-    return Argument(name, wire, point, text=attribute.type in (str, str | Absent))
+    text = attribute.type in (str, str | Absent)
+    return Argument(name, wire, point, text=text, required=attribute.default is NOTHING)
 
 
 @pytest.mark.parametrize("operation", FULL)
 def test_arguments_are_those_of_the_request(operation: str) -> None:
-    """The table says of each argument what the class of the request says: its name, its wire name, and its kind."""
+    """The table says of each argument what the class of the request says: name, wire name, kind, need."""
     kind: Any = type(FULL[operation])
     expected = [as_written(each) for each in fields(kind) if each.name != "extra"]
 

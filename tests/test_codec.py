@@ -136,12 +136,12 @@ def test_constants() -> None:
 
 
 def test_the_callers_field_wins_over_a_constant() -> None:
-    """A constant is what is sent where the caller says nothing; no argument has the name of one."""
-    constants = {"*": {"u": 0, "v": 1}, "orders.place": {"w": 1}}
+    """A constant is what is sent where the caller says nothing."""
+    constants = {"*": {"currency": "USD", "v": 1}, "orders.place": {"sceneType": "H5", "w": 1}}
     request = evolve(FULL["orders.place"], extra={"v": 3, "w": 4})
     fields = codec(evolve(PROFILE, constants=constants)).call(request).fields
 
-    assert {**WIRE["orders.place"], "u": 0, "v": 3, "w": 4} == fields
+    assert {**WIRE["orders.place"], "v": 3, "w": 4} == fields
 
 
 def test_payment_needs_no_profile() -> None:

@@ -44,64 +44,62 @@ def test_one_name_in_two_operations() -> None:
     assert fields == Profile(fields=fields).fields
 
 
-DOCUMENTED: Final = [
-    (operation, each.name, each.wire) for operation, arguments in ARGUMENTS.items() for each in arguments if each.wire
-]
+DOCUMENTED: Final = [(operation, each) for operation, given in ARGUMENTS.items() for each in given if each.wire]
+ALWAYS_GIVEN: Final = [(operation, each.name, each.wire) for operation, each in DOCUMENTED if each.required]
+MAY_BE_LEFT_OUT: Final = [(operation, each.wire) for operation, each in DOCUMENTED if not each.required]
 
 
-@pytest.mark.parametrize(("operation", "argument", "wire"), DOCUMENTED)
-def test_a_constant_is_no_argument(operation: str, argument: str, wire: str) -> None:
-    """A constant under the wire name of an argument would be replaced by it, or stand in for it unseen."""
-    field, words = refusal(constants={operation: {"v": 1, wire: "x"}})
-
-    assert f"constants.{operation}.{wire}" == field
-    assert words.startswith(f"{field} is the argument {argument} of {operation}: give it with the call")
+def never_sent(operation: str, name: str, argument: str) -> tuple[str, str]:
+    """Return what is said of a constant that no call would carry."""
+    key = f"constants.{operation}.{name}"
+    return key, f"{key} is the argument {argument}, which every call gives: the constant would never be sent"
 
 
-@pytest.mark.parametrize("wire", sorted({wire for _, _, wire in DOCUMENTED}))
-def test_a_constant_of_all_is_no_argument_of_any(wire: str) -> None:
-    """What is sent with every operation is sent with that, too, whose argument it is."""
-    field, words = refusal(constants={"*": {wire: "x"}})
-
-    assert f"constants.*.{wire}" == field
-    assert words.startswith(f"{field} is the argument ")
+@pytest.mark.parametrize(("operation", "argument", "wire"), ALWAYS_GIVEN)
+def test_a_constant_is_no_required_argument(operation: str, argument: str, wire: str) -> None:
+    """A constant under the wire name of what every call gives would have no effect."""
+    assert never_sent(operation, wire, argument) == refusal(constants={operation: {"v": 1, wire: "x"}})
 
 
 @pytest.mark.parametrize(
-    ("further", "where", "argument", "operation"),
+    ("further", "argument", "operation"),
     [
-        ({"fields": {"return_url": "back"}}, "*", "return_url", "orders.place"),
-        ({"fields": {"return_url": "back"}}, "orders.place", "return_url", "orders.place"),
-        ({"fields": {"subscription_id": "back"}}, "subscriptions.cancel", "subscription_id", "subscriptions.cancel"),
-        ({"payment_status": Parameter("back")}, "*", "identifier", "payments.status"),
-        ({"payment_status": Parameter("back", "path")}, "payments.status", "identifier", "payments.status"),
-        ({"refund_status": Parameter("back", "header")}, "refunds.status", "identifier", "refunds.status"),
+        ({"fields": {"subscription_id": "back"}}, "subscription_id", "subscriptions.cancel"),
+        ({"fields": {"customer": "back"}}, "customer", "subscriptions.create"),
+        ({"payment_status": Parameter("back", "path")}, "identifier", "payments.status"),
+        ({"refund_status": Parameter("back", "header")}, "identifier", "refunds.status"),
     ],
 )
-def test_a_constant_has_no_name_that_the_profile_gives(
-    further: Mapping[str, Any], where: str, argument: str, operation: str
+def test_a_constant_has_no_name_that_the_profile_gives_to_one(
+    further: Mapping[str, Any], argument: str, operation: str
 ) -> None:
-    """A name that the profile gives to an argument is as taken as one that the document shows."""
-    field, words = refusal(constants={where: {"back": 1}}, **further)
+    """A name that the profile gives to a required argument is as taken as one that the document shows."""
+    assert never_sent(operation, "back", argument) == refusal(constants={operation: {"back": 1}}, **further)
 
-    assert f"constants.{where}.back" == field
-    assert words.startswith(f"{field} is the argument {argument} of {operation}: give it with the call")
+
+@pytest.mark.parametrize(("operation", "wire"), MAY_BE_LEFT_OUT)
+def test_a_constant_stands_in_for_an_optional_argument(operation: str, wire: str) -> None:
+    """What a call may leave out has the constant's value then, such as the one scene type of a merchant."""
+    constants = {operation: {wire: "x"}}
+
+    assert constants == Profile(constants=constants).constants
 
 
 @pytest.mark.parametrize(
     ("constants", "further"),
     [
         ({"orders.query": {"totalAmt": 1}}, {}),
+        ({"*": {"currency": "CAD"}}, {}),
         ({"payments.status": {"outTradeNo": "T1"}}, {"payment_status": Parameter("no")}),
         ({"refunds.status": {"no": 1}}, {"payment_status": Parameter("no")}),
-        ({"*": {"identifier": 1, "return_url": 1, "back": 1}}, {}),
         ({"orders.query": {"back": 1}}, {"fields": {"return_url": "back"}}),
+        ({"subscriptions.update": {"back": 1}}, {"fields": {"customer": "back"}}),
     ],
 )
-def test_a_constant_may_be_named_as_what_never_stands_beside_it(
+def test_a_constant_may_be_named_as_what_is_not_always_there(
     constants: Mapping[str, Mapping[str, Any]], further: Mapping[str, Any]
 ) -> None:
-    """Only the arguments of its own operation stand in a constant's way, and only under their wire names."""
+    """Only the required arguments of its own operation stand in a constant's way, and only under their wire names."""
     assert constants == Profile(constants=constants, **further).constants
 
 

@@ -483,10 +483,10 @@ def test_wrong_type(text: str, field: str, why: str) -> None:
         ),
         ('[constants."orders.plce"]\nv = 1', "constants.orders.plce", 1, "constants knows no 'orders.plce'"),
         (
-            '[constants."*"]\nv = 1\nbody = 2',
-            "constants.*.body",
+            '[constants."orders.place"]\nv = 1\ntotalAmt = 2',
+            "constants.orders.place.totalAmt",
             3,
-            "constants.*.body is the argument body of orders.pla",
+            "constants.orders.place.totalAmt is the argument total_amt, which every call gives",
         ),
         ('[formats]\ndate = "%Y"', "formats.date", 2, "formats knows no 'date'; allowed are start_date"),
         (

@@ -70,34 +70,35 @@ class Rules:
 def retry(rules: Rules) -> Layer:
     """Return the layer that repeats, and asks about, what may be repeated and asked about."""
 
-    def layer(call: Call, send: Send) -> Awaitable[Reply]:
-        return Course(call, send, rules).run()
+    async def layer(call: Call, send: Send) -> Reply:
+        ended = await _ended(send, call)
+        if isinstance(ended, Reply) and ended.attempts == 1 and row(call, ended) is Row.SUCCESS:
+            rules.quota.pay_back(0)
+            return ended
+        return await Course(call, send, rules).run(ended)
 
     return layer
 
 
 class Course:
-    """One call on its way: how often it was tried, what it took from the quota, and since when it is in doubt."""
+    """A call whose first attempt did not settle it: how often it was tried, and since when it is in doubt."""
 
     def __init__(self, call: Call, send: Send, rules: Rules) -> None:
         self._call = call
         self._send = send
         self._rules = rules
         self._clock = rules.pace.clock
-        self._bounds: Iterator[float] | None = None
-        self._attempts = 0
+        self._bounds = _bounds(rules.policy)
+        self._attempts = 1
         self._taken = 0
         self._doubt: float | None = None
-        self._begun: Progress | None = None
+        self._begun = False
         self._not_before = -inf
 
-    async def run(self) -> Reply:
-        """Return the reply of a call that succeeded; raise the error of any other."""
+    async def run(self, ended: Reply | BaseException) -> Reply:
+        """Return the reply of a call that succeeds after all; raise the error of any other."""
         try:
-            outcome = await self._attempt(self._call)
-            found = row(self._call, outcome)
-            if found is not Row.SUCCESS:
-                outcome = await self._settled(found, outcome)
+            outcome = await self._settled(self._outcome(self._call, ended))
         except asyncio.CancelledError:
             if self._in_doubt():
                 self._tell_unknown("cancelled after it was sent")
@@ -109,10 +110,11 @@ class Course:
             self._tell_unknown(_reason(outcome))
         raise outcome
 
-    async def _settled(self, found: Row, outcome: Reply | PayasyncError) -> Reply | PayasyncError:
+    async def _settled(self, outcome: Reply | PayasyncError) -> Reply | PayasyncError:
         """Return what a call comes to whose first attempt ended so."""
         sends = 1
         while True:
+            found = row(self._call, outcome)
             if leaves_doubt(self._call, found):
                 self._doubt = self._clock()
             action = decide(self._call, found, doubt=self._doubt is not None)
@@ -128,7 +130,6 @@ class Course:
                 return self._last_word(found, outcome)
             sends += 1
             outcome = await self._attempt(self._call)
-            found = row(self._call, outcome)
 
     async def _asked(self, lost: Reply | PayasyncError) -> Reply | None:
         """Ask what became of the write: its reply, or `None`; a final "absent" clears the doubt."""
@@ -159,24 +160,22 @@ class Course:
 
     async def _attempt(self, call: Call) -> Reply | PayasyncError:
         self._attempts += 1
-        if self._attempts > 1:
-            call = call.derived(attempt=self._attempts, progress=Progress())
-        self._begun = None if call.read else call.progress
-        try:
-            reply = await self._send(call)
-        except PayasyncError as error:
-            denies = error.sent is False and call.progress.begun and not call.read
-            outcome: Reply | PayasyncError = _lost(error) if denies else error
-        except Exception as error:
-            if not self._in_doubt():
-                raise
-            outcome = _lost(error)
-        else:
-            outcome = reply if reply.attempts == call.attempt else evolve(reply, attempts=call.attempt)
-            if asked := reply.headers.get("Retry-After"):
+        call = call.derived(attempt=self._attempts, progress=Progress())
+        return self._outcome(call, await _ended(self._send, call))
+
+    def _outcome(self, call: Call, ended: Reply | BaseException) -> Reply | PayasyncError:
+        """Return what an attempt's end says of the call; raise what is not ours to judge."""
+        if isinstance(ended, Reply):
+            if asked := ended.headers.get("Retry-After"):
                 self._heed(retry_after(asked))
-        self._begun = None
-        return outcome
+            return ended if ended.attempts == call.attempt else evolve(ended, attempts=call.attempt)
+        begun = call.progress.begun and not call.read
+        if isinstance(ended, PayasyncError):
+            return _lost(ended) if begun and ended.sent is False else ended
+        self._begun = self._begun or begun
+        if isinstance(ended, Exception) and self._in_doubt():
+            return _lost(ended)
+        raise ended
 
     def _heed(self, seconds: float | None) -> None:
         """Remember how long the service asked to be left alone."""
@@ -185,11 +184,10 @@ class Course:
 
     def _in_doubt(self) -> bool:
         """Return whether the write may have been done, so that neither a foreign error nor silence may hide it."""
-        return self._doubt is not None or (self._begun is not None and self._begun.begun)
+        return self._doubt is not None or self._begun
 
     async def _paused(self, outcome: Reply | PayasyncError, why: str = "", earliest: float = -inf) -> bool:
         """Wait before a further attempt; `False` where the call's time or the session's quota does not allow one."""
-        self._bounds = self._bounds or _bounds(self._rules.policy)
         floor = max(self._not_before, earliest) - self._clock()
         delay = max(self._rules.pace.jitter(next(self._bounds)), floor)
         cost = TIMEOUT_COST if isinstance(outcome, TimeoutError) else RETRY_COST
@@ -222,6 +220,14 @@ class Course:
 
     def _tell_unknown(self, reason: str) -> None:
         self._rules.tell(Unknown(operation=self._call.operation.name, reference=self._call.reference, reason=reason))
+
+
+async def _ended(send: Send, call: Call) -> Reply | BaseException:
+    """Return what an attempt ends with, whatever it is."""
+    try:
+        return await send(call)
+    except BaseException as error:  # noqa: BLE001 - judged by who asked
+        return error
 
 
 def _lost(error: Exception) -> NoAnswerError:
