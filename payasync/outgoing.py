@@ -1,6 +1,7 @@
 """A call becomes bytes: a JSON body, or the places of a request without one."""
 
 from collections.abc import Mapping
+from typing import Final
 from urllib.parse import quote
 
 from attrs import frozen
@@ -12,7 +13,10 @@ from payasync.headers import is_header
 from payasync.requests import invalid
 
 
-@frozen
+_NOTHING: Final[Mapping[str, str]] = {}
+
+
+@frozen(slots=False)
 class Outgoing:
     """What goes to the transport.
 
@@ -36,7 +40,7 @@ def encode(call: Call) -> Outgoing:
         InvalidArgumentError: A nested value in a query.
     """
     if call.operation.has_body:
-        return Outgoing(call.operation.path, {}, {}, documents.dumps(call.fields))
+        return Outgoing(call.operation.path, _NOTHING, _NOTHING, documents.dumps(call.fields))
     return place(call)
 
 

@@ -16,7 +16,7 @@ from payasync.structuring import STRICT, complaints
 T = TypeVar("T")
 
 
-@frozen(repr=False)
+@frozen(repr=False, slots=False)
 class Response:
     """An answer of the service, read by the call's profile."""
 
@@ -125,7 +125,7 @@ class Response:
 
 def payload(shape: AnswerShape, document: Any) -> Any:
     """Return the payload inside the profile's envelope, else the document, else `None`."""
-    data = at(document, shape.data)
+    data = at(document, shape.data) if shape.data else document
     found = document if data is ABSENT else data
     return None if found is ABSENT else found
 

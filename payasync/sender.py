@@ -52,7 +52,8 @@ class Sender:
             raise invalid("request", "a request object, such as CreateRefund(...)", request)
         if shield:
             return await self._flights.shielded(self.send(request, timeout=timeout, intent=intent))
-        timeouts = self._times(request, timeout, intent)
+        usual = timeout is None and intent is None and not self._closed and not self._flights.closed
+        timeouts = self._setup.timeouts if usual else self._times(request, timeout, intent)
         deadline = asyncio.get_running_loop().time() + timeouts.total
         call = self._codec.call(request, timeouts=timeouts, deadline=deadline, intent=intent)
         with self._flights.begin():

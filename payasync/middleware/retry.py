@@ -71,10 +71,15 @@ def retry(rules: Rules) -> Layer:
     """Return the layer that repeats, and asks about, what may be repeated and asked about."""
 
     async def layer(call: Call, send: Send) -> Reply:
-        ended = await _ended(send, call)
-        if isinstance(ended, Reply) and ended.attempts == 1 and row(call, ended) is Row.SUCCESS:
-            rules.quota.pay_back(0)
-            return ended
+        # Most calls are settled by their first attempt, and need no more than this.
+        try:
+            ended: Reply | BaseException = await send(call)
+        except BaseException as error:  # noqa: BLE001 - judged below
+            ended = error
+        else:
+            if ended.attempts == 1 and row(call, ended) is Row.SUCCESS:
+                rules.quota.pay_back(0)
+                return ended
         return await Course(call, send, rules).run(ended)
 
     return layer
@@ -161,7 +166,11 @@ class Course:
     async def _attempt(self, call: Call) -> Reply | PayasyncError:
         self._attempts += 1
         call = call.derived(attempt=self._attempts, progress=Progress())
-        return self._outcome(call, await _ended(self._send, call))
+        try:
+            ended: Reply | BaseException = await self._send(call)
+        except BaseException as error:  # noqa: BLE001 - judged below
+            ended = error
+        return self._outcome(call, ended)
 
     def _outcome(self, call: Call, ended: Reply | BaseException) -> Reply | PayasyncError:
         """Return what an attempt's end says of the call; raise what is not ours to judge."""
@@ -220,14 +229,6 @@ class Course:
 
     def _tell_unknown(self, reason: str) -> None:
         self._rules.tell(Unknown(operation=self._call.operation.name, reference=self._call.reference, reason=reason))
-
-
-async def _ended(send: Send, call: Call) -> Reply | BaseException:
-    """Return what an attempt ends with, whatever it is."""
-    try:
-        return await send(call)
-    except BaseException as error:  # noqa: BLE001 - judged by who asked
-        return error
 
 
 def _lost(error: Exception) -> NoAnswerError:

@@ -1,6 +1,6 @@
 """A request body that is written once, and remembers that it was begun."""
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from aiohttp.payload import Payload
 
@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aiohttp.abc import AbstractStreamWriter
-    from aiohttp.client_proto import ResponseHandler
-    from aiohttp.http import StreamWriter
 
 
 class OneShotBody(Payload):
@@ -56,8 +54,8 @@ class OneShotBody(Payload):
         Raises:
             ConnectionResetError: The connection holds what nobody asked for.
         """
-        wire = cast("StreamWriter", writer)
-        if cast("ResponseHandler", wire.protocol).should_close:
+        wire: Any = writer  # a `StreamWriter`, whose protocol is a `ResponseHandler`
+        if wire.protocol.should_close:
             raise ConnectionResetError("the connection holds an answer that nobody asked for")
         self._transport = wire.transport
         self.begun = True

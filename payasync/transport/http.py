@@ -12,6 +12,7 @@ from yarl import URL
 
 from payasync.calls import Call, Reply
 from payasync.errors import PayasyncError, SessionClosedError
+from payasync.operations import OPERATIONS
 from payasync.outgoing import Outgoing, encode
 from payasync.secret import Secret
 from payasync.transport.body import OneShotBody
@@ -26,6 +27,8 @@ ALWAYS: Final = {
     "User-Agent": f"payasync/{VERSION}",
 }
 """Identity: 194 kB of gzip can inflate to 200 MB."""
+PATHS: Final = frozenset(operation.path for operation in OPERATIONS)
+"""Of these there are ten, so that their URLs can be kept; an identifier in a path makes any number of others."""
 
 
 class Transport:
@@ -51,6 +54,7 @@ class Transport:
         self.base = str(base_url).rstrip("/")
         self._pools = Pools(evolve(pools, headers={**ALWAYS, **headers}))
         self._proxy = proxy
+        self._urls: dict[str, URL] = {}
         self._max_response_bytes = max_response_bytes
         self.closed = False
 
@@ -63,7 +67,9 @@ class Transport:
             SessionClosedError: The transport was closed before anything was sent.
         """
         outgoing = encode(call)
-        pool = self._pool()
+        if self.closed:
+            raise SessionClosedError("the session is closed: make another")
+        pool = self._pools.current()
         body = OneShotBody(outgoing.body, has_content=call.operation.has_body)
         response = None
         try:
@@ -128,13 +134,12 @@ class Transport:
         if len(read) > self._max_response_bytes:
             raise AnswerTooLargeError(self._max_response_bytes)
 
-    def _pool(self) -> Pool:
-        if self.closed:
-            raise SessionClosedError("the session is closed: make another")
-        return self._pools.current()
-
     def _url(self, outgoing: Outgoing) -> URL:
-        url = _encoded(self.base + outgoing.path)
+        url = self._urls.get(outgoing.path)
+        if url is None:
+            url = URL(self.base + outgoing.path, encoded=True)
+            if outgoing.path in PATHS:
+                self._urls[outgoing.path] = url
         return url.with_query(outgoing.query) if outgoing.query else url
 
     async def aclose(self) -> None:
@@ -175,8 +180,3 @@ def _headers(pool: Pool, call: Call, outgoing: Outgoing) -> CIMultiDict[str]:
 def _connecting(seconds: float) -> aiohttp.ClientTimeout:
     """Bound the way to a connection only: the rest is the deadline's."""
     return aiohttp.ClientTimeout(total=None, connect=seconds, sock_connect=seconds)
-
-
-@lru_cache(maxsize=256)
-def _encoded(address: str) -> URL:
-    return URL(address, encoded=True)

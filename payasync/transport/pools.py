@@ -18,6 +18,7 @@ import aiohttp
 from attrs import Factory, field, frozen
 
 from payasync.errors import ConfigurationError
+from payasync.headers import is_own
 from payasync.transport.deadlines import Deadlines
 
 WRITE_IDLE: Final = 2.0
@@ -30,7 +31,7 @@ class PoolSettings:
     """What a pool is made with.
 
     Raises:
-        ConfigurationError: `http` is something else.
+        ConfigurationError: `http` is something else, or brings what is not its to say.
     """
 
     tls: ssl.SSLContext | None
@@ -47,6 +48,12 @@ class PoolSettings:
             raise ConfigurationError(
                 "http must not authenticate by itself (auth, an Authorization header, or trust_env, which reads "
                 "netrc): which call carries which key is the profile's to say",
+                field="http",
+            )
+        if self.http is not None and (found := next(filter(is_own, self.http.headers), None)):
+            raise ConfigurationError(
+                f"http must not send a {found} header of its own: how a request is sent, and who sends it, is payasync's "
+                "to say",
                 field="http",
             )
 
