@@ -30,11 +30,13 @@ class Form:
         writer: Gives the arguments their wire names.
         blank: The call, with those fields only that every call of the kind carries.
         reserved: The names that `extra` may not hold.
+        nested: Some of these fields hold others, so that each call needs its own.
     """
 
     writer: Writer
     blank: Call
     reserved: frozenset[str]
+    nested: bool
 
     def fields(self, request: Request[Response]) -> dict[str, Any]:
         """Return all fields of a request: what the caller gives goes before the profile's constants.
@@ -49,7 +51,8 @@ class Form:
             _check_unused("extra", request.extra, self.reserved, "is set by payasync itself")
         if self.blank.parameter:
             given = {self.blank.parameter.name: given["identifier"]}
-        return {**self.blank.fields, **given, **request.extra}
+        always = documents.plain(self.blank.fields) if self.nested else self.blank.fields
+        return {**always, **given, **request.extra}
 
 
 class Codec:
@@ -131,7 +134,8 @@ class Codec:
         reserved = {*self._own(operation), *(SIGNING if blank.signed else ())}
         if blank.parameter:
             reserved.add(blank.parameter.name)
-        form = self._forms[kind] = Form(self._writers[kind], blank, frozenset(reserved))
+        nested = any(isinstance(value, dict | list) for value in blank.fields.values())
+        form = self._forms[kind] = Form(self._writers[kind], blank, frozenset(reserved), nested)
         return form
 
     def _parameter(self, operation: Operation) -> Parameter | None:

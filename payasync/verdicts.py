@@ -6,6 +6,7 @@ being a JSON object.
 """
 
 import enum
+import re
 from typing import Any, Final
 
 from payasync.absent import ABSENT
@@ -31,6 +32,12 @@ from payasync.shapes import among
 REPEAT: Final = "repeating it is harmless"
 EARLIER: Final = "after an attempt that nobody knows the end of"
 ASK: Final = "it may have been done: ask for its state, do not repeat it"
+
+_SHOWN: Final = 200
+"""Characters of a service's own words that an error's text shows; the error itself has them all."""
+
+_GAP: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
+"""White space and control characters: a log takes a text with a line end in it for two."""
 
 
 class Row(enum.Enum):
@@ -63,23 +70,27 @@ def row(call: Call, outcome: Reply | PayasyncError) -> Row:
 
 def _answered(call: Call, reply: Reply) -> Row:
     status = reply.status
-    if status == 429:
+    if 200 <= status < 300:
+        found = _succeeded(call.profile, reply)
+    elif status == 429:
         return Row.RATE_LIMITED
-    if status >= 500:
+    elif status >= 500:
         return Row.BROKEN
-    if 300 <= status < 400:
+    elif 300 <= status < 400:
         return Row.REDIRECT
-    found = _refused(call, reply) if status >= 400 else _succeeded(call.profile, reply)
-    unsigned = found is Row.SUCCESS and bool(call.profile.answer.signature) and not reply.verified
+    else:
+        found = _refused(call, reply) if status >= 400 else Row.UNRECOGNISED
+    unsigned = found is Row.SUCCESS and call.profile.answer.signature and not reply.verified
     return Row.UNVERIFIED if unsigned or reply.verified is False else found
 
 
 def _succeeded(profile: Profile, reply: Reply) -> Row:
-    if not 200 <= reply.status < 300 or not isinstance(reply.document, dict):
+    document = reply.document
+    if not isinstance(document, dict):
         return Row.UNRECOGNISED
     if not profile.answer.code:
         return _listed(profile, reply) or Row.SUCCESS
-    code = at(reply.document, profile.answer.code)
+    code = at(document, profile.answer.code)
     if code is ABSENT:
         return Row.UNRECOGNISED
     return Row.SUCCESS if among(code, profile.answer.ok) else _listed(profile, reply) or Row.UNLISTED
@@ -183,9 +194,16 @@ def _refusal(call: Call, found: Row, reply: Reply) -> ServiceError:
 def _said(call: Call, reply: Reply) -> str:
     """Return the result code and the message of an answer in brackets; a text is quoted, so that it is no number."""
     code, message = _text(reply, call.profile.answer.code), _text(reply, call.profile.answer.message)
-    words = [f"code {code!r}"] if code is not None else []
-    words += [str(message)] if message is not None else []
+    words = [] if code is None else [f"code {(_short(code) if isinstance(code, str) else code)!r}"]
+    if message is not None and (shown := _short(str(message))):
+        words.append(shown)
     return f" ({': '.join(words)})" if words else ""
+
+
+def _short(words: str) -> str:
+    """Return a service's words on one line, and not more of them than a person reads."""
+    line = _GAP.sub(" ", words).strip()
+    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
 
 
 def _refusal_kind(call: Call, found: Row, reply: Reply) -> type[ServiceError]:

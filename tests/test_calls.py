@@ -1,15 +1,22 @@
+import copy
 import pickle
+from collections.abc import Callable
+from typing import Any, Final
 
 import pytest
+from attrs import evolve, fields
 from attrs.exceptions import FrozenInstanceError
-from multidict import CIMultiDict
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from payasync.absent import ABSENT
-from payasync.calls import Reply
+from payasync.calls import Call, Progress, Reply
 from payasync.errors import InvalidArgumentError
 from payasync.operations import CREATE_REFUND, OPERATIONS, QUERY_ORDER, Kind, Operation
+from payasync.profile import Profile
 from payasync.secret import Secret
-from tests.building import bare_call
+from payasync.settings import Timeouts
+from payasync.shapes import Parameter
+from tests.building import PROFILE, bare_call
 
 
 def test_a_call_is_never_changed() -> None:
@@ -128,3 +135,163 @@ def test_reply_crosses_a_process_boundary() -> None:
 
     assert came == twin
     assert "1" == twin.headers["x-a"]
+
+
+class OwnCall(Call):
+    """A call of somebody's own."""
+
+
+FACTS: Final[dict[str, Any]] = {
+    "operation": QUERY_ORDER,
+    "profile": Profile(name="other"),
+    "fields": {"b": 2},
+    "reference": "R2",
+    "parameter": Parameter("x"),
+    "bearer": True,
+    "signed": True,
+    "headers": {"X-B": "2"},
+    "timeouts": Timeouts(total=7),
+    "deadline": 7.0,
+    "attempt": 7,
+    "intent": "i",
+    "progress": Progress(),
+}
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_derived_call_differs_in_what_was_said(name: str) -> None:
+    """Of a derived call everything else is as it was, and the original is left alone."""
+    call = bare_call(CREATE_REFUND, fields={"a": 1}, headers={"X-A": "1"}, reference="R1")
+    before = facts(call)
+    derived = call.derived(**{name: FACTS[name]})
+
+    assert before == facts(call)
+    assert {**before, name: FACTS[name]} == facts(derived)
+    assert FACTS[name] is getattr(derived, name)
+    assert name == "progress" or call != derived
+
+
+def facts(call: Call) -> dict[str, Any]:
+    """Return the attributes of a call."""
+    return {each.name: getattr(call, each.name) for each in fields(Call)}
+
+
+def test_each_attribute_can_be_derived() -> None:
+    """The table above names all of them."""
+    assert {each.name for each in fields(Call)} == set(FACTS)
+
+
+def test_derived_call_is_what_evolve_makes() -> None:
+    """The short way comes to the same as the long one."""
+    call = bare_call(CREATE_REFUND, fields={"a": 1}, reference="R1")
+    derived = call.derived(**FACTS)
+
+    assert evolve(call, **FACTS) == derived
+    assert call == call.derived()
+    assert call is not call.derived()
+
+
+@pytest.mark.parametrize(
+    "derive",
+    [
+        lambda call: call.derived(attempt=2),
+        lambda call: call.with_fields(a=1),
+        lambda call: call.with_headers({"X-A": "1"}),
+    ],
+    ids=["derived", "fields", "headers"],
+)
+def test_derived_call_keeps_its_kind(derive: Callable[[Call], Call]) -> None:
+    """A call of somebody's own class stays one, and frozen."""
+    call = OwnCall(operation=CREATE_REFUND, profile=PROFILE, fields={})
+    derived = derive(call)
+    with pytest.raises(FrozenInstanceError):
+        derived.attempt = 3  # type: ignore[misc] # the mistake that is refused
+
+    assert (OwnCall, OwnCall) == (type(call), type(derived))
+    assert ({}, {}, 1) == (call.fields, call.headers, call.attempt)
+
+
+def test_derived_call_shares_its_progress() -> None:
+    """What a layer adds makes no other attempt of it."""
+    call = bare_call(CREATE_REFUND)
+    call.with_fields(a=1).with_headers({"X-A": "1"}).progress.begun = True
+
+    assert call.progress.begun
+
+
+@pytest.mark.parametrize(
+    "twin",
+    [
+        lambda reply: pickle.loads(pickle.dumps(reply)),  # noqa: S301 - made in the same line
+        copy.copy,
+        copy.deepcopy,
+        evolve,
+    ],
+    ids=["pickle", "copy", "deepcopy", "evolve"],
+)
+@pytest.mark.parametrize("body", [b'{"a":[1]}', b"no json", b""])
+def test_reply_that_was_read_is_copied_as_it_came(twin: Callable[[Reply], Reply], body: bytes) -> None:
+    """That somebody read its document changes nothing of a reply, nor of its copies."""
+    headers = CIMultiDictProxy(CIMultiDict({"X-A": "1"}))  # as aiohttp gives them
+    came = Reply(status=201, headers=headers, body=body, elapsed=0.5, attempts=2, verified=True)
+    fresh = evolve(came)
+    document = came.document
+    other = twin(came)
+
+    assert fresh == came == other
+    assert document == other.document
+    assert (ABSENT is document) == (ABSENT is other.document)
+    assert (201, "1", body, 0.5, 2, True) == (
+        other.status,
+        other.headers["x-a"],
+        other.body,
+        other.elapsed,
+        other.attempts,
+        other.verified,
+    )
+    assert Reply is type(other)
+
+
+def test_pickle_holds_the_body_once() -> None:
+    """What was read of a reply does not travel: it can be read again."""
+    came = Reply(status=200, headers={}, body=b'{"canary":1}')
+    before = len(pickle.dumps(came))
+    read = came.document
+
+    assert {"canary": 1} == read
+    assert before == len(pickle.dumps(came))
+
+
+def test_copy_with_another_body_has_its_own_document() -> None:
+    """A layer may give another body: what was read of the first is not said of it."""
+    came = Reply(status=200, headers={}, body=b'{"a":1}')
+    read = came.document
+    other = evolve(came, body=b'{"a":2}')
+
+    assert ({"a": 1}, {"a": 2}) == (read, other.document)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"status": 201},
+        {"headers": {"X-A": "2"}},
+        {"body": b"[]"},
+        {"elapsed": 1.0},
+        {"attempts": 2},
+        {"recovered": True},
+        {"verified": False},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("read", [False, True])
+def test_replies_are_equal_by_what_came(change: dict[str, Any], *, read: bool) -> None:
+    """Each fact counts; whether somebody has read the document does not."""
+    first, second = (Reply(status=200, headers={"X-A": "1"}, body=b"{}") for _ in range(2))
+    document = first.document if read else {}
+
+    assert {} == document
+    assert first == second
+    assert evolve(first, **change) != second
+    with pytest.raises(FrozenInstanceError):
+        first.status = 500  # type: ignore[misc] # the mistake that is refused

@@ -1,9 +1,10 @@
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from attrs import evolve
 
+from payasync.calls import Call, Reply, Send
 from payasync.codec import Codec, Writers
 from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError
@@ -13,8 +14,12 @@ from payasync.profile import Profile
 from payasync.resources.orders import PlaceOrder, QueryOrder
 from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
+from payasync.session import Session
+from payasync.settings import Timeouts
 from payasync.shapes import Accept
 from tests.building import CREDENTIALS, FULL, PROFILE, WIRE, call_for, codec
+from tests.foreign import signatures
+from tests.foreign.recorder import Recorder
 
 
 @pytest.mark.parametrize("name", FULL)
@@ -135,6 +140,16 @@ def test_constants() -> None:
     assert {"signType": "RSA", "v": 1, "tradeNo": "T1"} == call_for("payments.status", profile).fields
 
 
+def test_nested_constants_are_each_calls_own() -> None:
+    """A layer that changes a nested constant of its call changes no other call, and not the profile."""
+    profile = evolve(PROFILE, constants={"*": {"device": {"parts": [1]}}})
+    made = codec(profile)
+    made.call(FULL["orders.query"]).fields["device"]["parts"].append(2)
+
+    assert {"parts": [1]} == made.call(FULL["orders.query"]).fields["device"]
+    assert {"*": {"device": {"parts": [1]}}} == profile.constants
+
+
 def test_the_callers_field_wins_over_a_constant() -> None:
     """A constant is what is sent where the caller says nothing."""
     constants = {"*": {"currency": "USD", "v": 1}, "orders.place": {"sceneType": "H5", "w": 1}}
@@ -176,6 +191,100 @@ def test_one_codec_for_many_calls() -> None:
 
     assert both.call(FULL["orders.query"]) == both.call(FULL["orders.query"])
     assert WIRE["orders.query"] == both.call(QueryOrder(out_trade_no="T1")).fields
+
+
+CONSTANT: Final = evolve(
+    PROFILE,
+    constants={"*": {"signType": "RSA", "v": 1}, "orders.query": {"v": 2}},
+    merchant=[*FULL],
+)
+
+
+def spoil(call: Any) -> None:
+    """Do what no layer should: change the fields of a call in their place."""
+    call.fields.update(dict.fromkeys(call.fields, "spoilt"), more="spoilt")
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_calls_share_no_fields(name: str) -> None:
+    """What a layer does to the fields of one call, no other call has: neither of its kind nor of another."""
+    both = codec(CONSTANT)
+    before = {each: dict(both.call(FULL[each]).fields) for each in FULL}
+    spoil(both.call(FULL[name]))
+    spoil(both.custom(custom("POST", "/x", read=False), {}, bearer=False, signed=False))
+
+    assert before == {each: both.call(FULL[each]).fields for each in FULL}
+    assert {"signType": "RSA", "v": 1} == both.custom(
+        custom("POST", "/x", read=False), {}, bearer=False, signed=False
+    ).fields
+    assert {"*": {"signType": "RSA", "v": 1}, "orders.query": {"v": 2}} == CONSTANT.constants
+
+
+async def test_layer_that_changes_its_call() -> None:
+    """Over HTTP, too: the second call is sent as the profile and its caller say, whatever became of the first."""
+
+    async def layer(call: Call, send: Send) -> Reply:
+        if call.reference == "T1":
+            spoil(call)
+        return await send(call)
+
+    with Recorder() as service:
+        settings: dict[str, Any] = {"credentials": CREDENTIALS, "profile": evolve(CONSTANT, signed=())}
+        async with Session(service.url, middleware=[layer], **settings) as pay:
+            await pay.orders.query("T1")
+            await pay.orders.query("T2")
+    first, second = map(signatures.fields, service.requests)
+
+    assert {"spoilt"} == set(first.values())
+    assert {"merchantId": "M1", "outTradeNo": "T2", "signType": "RSA", "v": 2} == second
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_each_call_has_a_progress_of_its_own(name: str) -> None:
+    """That one call has begun says nothing of another."""
+    both = codec()
+    first, second = both.call(FULL[name]), both.call(FULL[name])
+    first.progress.begun = True
+
+    assert not second.progress.begun
+    assert not both.call(FULL[name]).progress.begun
+
+
+def test_each_call_has_its_own_times() -> None:
+    """Times, deadline and intent are those of the one call that they were given for."""
+    both = codec()
+    one = both.call(FULL["orders.close"], timeouts=Timeouts(total=1), deadline=5.0, intent="i")
+    other = both.call(FULL["orders.close"])
+
+    assert (Timeouts(total=1), 5.0, "i", "T1") == (one.timeouts, one.deadline, one.intent, one.reference)
+    assert (Timeouts(), float("inf"), None, "T1") == (other.timeouts, other.deadline, other.intent, other.reference)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["used before", "fresh"])
+def test_merchant_of_a_copy_is_its_own(*, first: bool) -> None:
+    """What was worked out for one merchant is not sent for another, whoever calls first."""
+    one = codec()
+    if first:
+        one.call(FULL["orders.query"])
+    two = one.for_merchant(Credentials("M2"))
+    three = two.for_merchant(Credentials("M3"))
+    said = [each.call(FULL["orders.query"]).fields["merchantId"] for each in (three, two, one, three)]
+
+    assert ["M3", "M2", "M1", "M3"] == said
+    with pytest.raises(InvalidArgumentError, match="extra must not hold merchantId"):
+        two.call(QueryOrder(out_trade_no="T1", extra={"merchantId": "M1"}))
+
+
+def test_kind_of_ones_own() -> None:
+    """A request class derived from ours has a form of its own, beside that of its base."""
+
+    class Query(QueryOrder):
+        """As ours."""
+
+    both = codec()
+
+    assert both.call(FULL["orders.query"]).fields == both.call(Query(out_trade_no="T1")).fields
+    assert "T2" == both.call(Query(out_trade_no="T2")).fields["outTradeNo"]
 
 
 def test_custom_takes_wire_names_as_they_are() -> None:

@@ -167,6 +167,21 @@ async def test_reconcile_a_refund() -> None:
     )
 
 
+@pytest.mark.parametrize("operation", ["orders.place", "orders.close", "refunds.create"])
+async def test_reconcile_with_what_the_document_does_not_show(operation: str) -> None:
+    """`extra` goes with the query, beside the number that it asks about; what payasync says itself it cannot say."""
+    with Recorder([PAID]) as service:
+        async with pay_with(service) as pay:
+            await pay.reconcile(unknown(operation, "N9"), extra={"deviceNo": "7"})
+            with pytest.raises(InvalidArgumentError) as caught:
+                await pay.reconcile(unknown("orders.place", "N9"), extra={"outTradeNo": "N8"})
+    sent = signatures.fields(service.only)
+    number = "outRefundNo" if operation == "refunds.create" else "outTradeNo"
+
+    assert ("7", "N9") == (sent["deviceNo"], sent[number])
+    assert "extra" == caught.value.field
+
+
 async def test_reconcile_what_a_call_raised() -> None:
     """The error that a call ended with is all that is needed."""
     with Recorder([RESET, *[RESET] * 3, PAID]) as service:

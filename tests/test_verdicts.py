@@ -150,6 +150,49 @@ def test_row_without_a_profile(answer: Reply, expected: Row) -> None:
     assert expected is row(call_for("payments.create", Profile()), answer)
 
 
+BY_MESSAGE: Final = evolve(CODED, answer=AnswerShape(message="msg"))
+"""It says what messages mean, and shows no place of a result code."""
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("PARAM", Row.NOT_EXECUTED),
+        (7, Row.NOT_EXECUTED),
+        ("BUSY", Row.BROKEN),
+        ("USED", Row.DUPLICATE),
+        ("already paid", Row.DUPLICATE),
+        ("NONE", Row.ABSENT),
+        ("all is well", Row.SUCCESS),
+        ("OK", Row.SUCCESS),
+        ("", Row.SUCCESS),
+        ("param", Row.SUCCESS),
+        ("7", Row.SUCCESS),
+        (None, Row.SUCCESS),
+        (["PARAM"], Row.SUCCESS),
+    ],
+)
+@pytest.mark.parametrize("name", ["refunds.create", "payments.create", "orders.query"])
+def test_row_by_message_alone(name: str, message: object, expected: Row) -> None:
+    """Where no place of a code is known, a 2xx is what its listed message says, and else success."""
+    for status in (200, 201):
+        assert expected is row(call_for(name, BY_MESSAGE), reply({"msg": message, "code": "PARAM"}, status))
+
+
+def test_row_without_the_message() -> None:
+    """An answer without a message has said nothing against its 2xx; what is no object is still none."""
+    call = call_for("refunds.create", BY_MESSAGE)
+
+    assert Row.SUCCESS is row(call, reply({}))
+    assert Row.UNRECOGNISED is row(call, reply(["PARAM"]))
+    assert Row.BROKEN is row(call, reply({"msg": "PARAM"}, 500))
+
+
+def test_code_says_more_than_the_message() -> None:
+    """Where a code says success, a message that is listed elsewhere takes nothing back."""
+    assert Row.SUCCESS is row(call_for("refunds.create", CODED), code("OK", msg="PARAM"))
+
+
 def test_message_is_asked_only_where_the_profile_says_so() -> None:
     """A listed code that stands at a place which the profile does not name means nothing."""
     profile = evolve(CODED, answer=AnswerShape(message="msg"))
@@ -371,6 +414,53 @@ def test_refusal_shows_what_is_there(answer: Reply, code_: object, message: str 
 
     assert (code_, message) == (error.code, error.message)
     assert str(error).endswith(shown)
+
+
+LONG: Final = "no such currency\n" * 50_000
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("x" * 200, "x" * 200),
+        ("x" * 201, "x" * 199 + "…"),
+        (LONG, ("no such currency " * 12)[:199] + "…"),
+        ("one\r\nINFO two", "one INFO two"),
+        (" a \t\x0b\x00\x1b[31m\x7f\x85\x9f\u2028\u2029 b ", "a [31m b"),
+        ("a\u00a0b", "a b"),
+        ("Größe 😀 日本", "Größe 😀 日本"),
+        ("\n" * 900_000 + "late", "late"),
+    ],
+    ids=["limit", "beyond", "long", "log line", "control", "space", "unicode", "blank"],
+)
+@pytest.mark.parametrize("earlier", [False, True], ids=["refused", "in doubt"])
+def test_error_shows_a_line_of_the_message(message: str, shown: str, *, earlier: bool) -> None:
+    """A log gets one line, and no more of it than a person reads; the error keeps what the service said."""
+    error: Any = word(call_for("refunds.create", CODED), code("PARAM", 400, msg=message), earlier=earlier)
+
+    assert f"(code 'PARAM': {shown})" in str(error)
+    assert 500 > len(str(error))
+    assert str(error).isprintable()
+    assert {"code": "PARAM", "msg": message} == error.response.document
+    assert earlier or message == error.message
+
+
+@pytest.mark.parametrize("message", ["", " ", "\n\t\x00"], ids=repr)
+def test_message_of_nothing_is_not_shown(message: str) -> None:
+    """What has nothing to read leaves no trace in the text."""
+    error: Any = word(call_for("refunds.create", CODED), code("PARAM", 400, msg=message))
+
+    assert str(error).endswith("(code 'PARAM')")
+    assert message == error.message
+
+
+def test_error_shows_a_line_of_the_code() -> None:
+    """A code may be as long as its service likes, too."""
+    said = code("a\n" * 300, 418)
+    error: Any = word(call_for("orders.query", CODED), said)
+
+    assert f"(code {('a ' * 100)[:199] + '…'!r})" in str(error)
+    assert "a\n" * 300 == error.code
 
 
 def test_unknown_outcome_has_the_answer() -> None:

@@ -72,14 +72,14 @@ def retry(rules: Rules) -> Layer:
 
     async def layer(call: Call, send: Send) -> Reply:
         # Most calls are settled by their first attempt, and need no more than this.
+        ended: Reply | BaseException
         try:
-            ended: Reply | BaseException = await send(call)
+            reply = ended = await send(call)
+            if reply.attempts == 1 and row(call, reply) is Row.SUCCESS:
+                rules.quota.pay_back(0)
+                return reply
         except BaseException as error:  # noqa: BLE001 - judged below
             ended = error
-        else:
-            if ended.attempts == 1 and row(call, ended) is Row.SUCCESS:
-                rules.quota.pay_back(0)
-                return ended
         return await Course(call, send, rules).run(ended)
 
     return layer

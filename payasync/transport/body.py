@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp.payload import Payload
 
+from payasync.transport.stray import stray
+
 if TYPE_CHECKING:
     from asyncio import WriteTransport
     from collections.abc import Callable
@@ -54,9 +56,9 @@ class OneShotBody(Payload):
         Raises:
             ConnectionResetError: The connection holds what nobody asked for.
         """
-        wire: Any = writer  # a `StreamWriter`, whose protocol is a `ResponseHandler`
-        if wire.protocol.should_close:
-            raise ConnectionResetError("the connection holds an answer that nobody asked for")
+        wire: Any = writer
+        if stray(wire):
+            raise ConnectionResetError("the connection holds what nobody asked for")
         self._transport = wire.transport
         self.begun = True
         if self.on_start is not None:

@@ -110,13 +110,9 @@ class Transport:
     async def _rest(self, response: aiohttp.ClientResponse) -> bytes:
         """Return a body that has not come as a whole yet; a longer one than may be is not read to its end."""
         parts = bytearray()
-        try:
-            while part := await response.content.readany():
-                parts += part
-                self._check_length(parts)
-        except BaseException:
-            response.close()
-            raise
+        while part := await response.content.readany():
+            parts += part
+            self._check_length(parts)
         return bytes(parts)
 
     def _reply(self, call: Call, response: aiohttp.ClientResponse, content: bytes) -> Reply:
@@ -157,8 +153,11 @@ def _check_asked(body: OneShotBody, response: aiohttp.ClientResponse) -> None:
 
 def _give_up(body: OneShotBody, response: aiohttp.ClientResponse | None) -> None:
     """Cut the connection, unless its answer has ended already: then it may be another call's by now."""
-    if response is None or response.connection is not None:
+    if response is None:
         body.abort()
+    elif response.connection is not None:
+        body.abort()
+        response.close()
 
 
 def _begin(deadline: Deadline, call: Call) -> None:

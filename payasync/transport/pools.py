@@ -52,8 +52,8 @@ class PoolSettings:
             )
         if self.http is not None and (found := next(filter(is_own, self.http.headers), None)):
             raise ConfigurationError(
-                f"http must not send a {found} header of its own: how a request is sent, and who sends it, is payasync's "
-                "to say",
+                f"http must not send a {found} header of its own: how a request is sent, and who sends it, is "
+                "payasync's to say",
                 field="http",
             )
 
@@ -109,8 +109,13 @@ class Pool:
             yield
         finally:
             self.deadlines.close()
-            for http in self._own:
-                await http.close()
+            try:
+                for http in self._own:
+                    await http.close()
+            except asyncio.CancelledError:  # a loop that ends cancels who closes, too
+                for http in self._own:
+                    _finish(http.close())
+                raise
 
     @property
     def closed(self) -> bool:

@@ -19,6 +19,7 @@ from payasync import Call, Event, Layer, Reply, Response, Retrying, RetryPolicy,
 from tests.foreign import signatures
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import PATIENCE, RESET, SILENT, Answer, Connection, Recorder, answer
+from tests.inside import busy
 from tests.matrix.cells import KEYS, OK_BODY, REFUND_QUERY, UNSURE, session
 
 MANY: Final = 1000
@@ -309,6 +310,32 @@ async def test_cancelling_at_any_point() -> None:
 def sockets_of(pay: Any) -> list[socket.socket]:
     """Return the sockets of all pools of a session, where the tests must look inside."""
     return [each for pool in pay._transport._pools._pools.values() for each in pool._sockets]
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "too late"])
+async def test_attempt_that_is_given_up_within_its_answer(ends: str) -> None:
+    """Though the service has begun to answer before it read the request, the rest of that never leaves."""
+    calls: list[Call] = []
+    times = Timeouts(read=0.05 if ends == "too late" else 20)
+    with Deaf() as service:
+        async with session(service, timeouts=times, middleware=[noting(calls)]) as pay:
+            task = asyncio.ensure_future(pay.payments.create(amount=1, currency="USD", extra=LARGE))
+            await until(lambda: bool(calls) and calls[0].progress.begun)
+            (held,) = busy(pay)
+            service.connections[0].stream.sendall(HALF.raw)
+            await until(lambda: task.done() or held._payload is not None)
+            await turns(TURNS)
+            if ends == "cancelled":
+                task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            ours = sockets_of(pay)
+        await turns(TURNS)
+        still_open = [each for each in ours if each.fileno() >= 0]
+        await asyncio.to_thread(service.wait_for_ends)
+
+    assert 1 == len(ours)
+    assert [] == still_open
+    assert len(service.received) < LENGTH
 
 
 @pytest.mark.parametrize("ends", ["cancelled", "too late"])

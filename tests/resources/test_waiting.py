@@ -1,7 +1,9 @@
 """`wait`: a query that is repeated until what is waited for is there."""
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -27,6 +29,7 @@ from payasync.responses import OrderResponse, Response
 from payasync.sandbox_profile import PROFILE as SANDBOX
 from payasync.shapes import AnswerShape, States
 from tests.building import PROFILE, bare_call, reply
+from tests.foreign import signatures
 from tests.foreign.recorder import Recorder, answer
 from tests.wire.ten import CREDENTIALS
 
@@ -265,6 +268,72 @@ async def test_state_that_is_none_of_ours(until: object) -> None:
     assert "pending, paid, closed, failed, expired, refunded" in str(caught.value)
 
 
+async def paid_yet(answer: Response) -> bool:
+    """Be what a user may write by mistake."""
+    raise AssertionError(answer)
+
+
+class Later:
+    """An object whose call is awaited."""
+
+    async def __call__(self, answer: Response) -> bool:
+        """Be called."""
+        raise AssertionError(answer)
+
+
+class Awaited:
+    """What can be awaited, and is neither a coroutine nor a future."""
+
+    def __await__(self) -> Any:
+        """Be awaited."""
+        raise AssertionError
+
+
+def promised(_: Response) -> Any:
+    """Return what is not there yet."""
+    return asyncio.get_running_loop().create_future()
+
+
+PLAIN: Final = "until must be a plain function of the answer, which says whether to wait no more, not "
+
+
+@pytest.mark.parametrize("until", [paid_yet, partial(paid_yet)], ids=["function", "partial"])
+async def test_coroutine_function_is_no_condition(until: Any) -> None:
+    """What it returns would pass for true, whatever it came to: it is refused before anything is asked."""
+    query = Asked((PENDING,))
+    with pytest.raises(InvalidArgumentError) as caught:
+        await query.until(until)
+
+    assert str(caught.value).startswith(PLAIN)
+    assert ("until", []) == (caught.value.field, query.times)
+
+
+@pytest.mark.parametrize(
+    "until",
+    [Later(), lambda answer: paid_yet(answer), promised, lambda _: Awaited()],  # noqa: PLW0108 - its kind matters
+    ids=["object", "lambda", "future", "awaitable"],
+)
+async def test_condition_that_must_be_awaited(until: Any) -> None:
+    """Nor is what returns something to await; nothing is left that Python would complain of."""
+    query = Asked((PENDING,))
+    with pytest.raises(InvalidArgumentError) as caught:
+        await query.until(until)
+    gc.collect()
+
+    assert str(caught.value).startswith(PLAIN)
+    assert ("until", [0.0]) == (caught.value.field, query.times)
+
+
+@pytest.mark.parametrize(("said", "asked"), [([1], 1), ("yes", 1), (0, 2), ("", 2), (None, 2)], ids=repr)
+async def test_condition_may_say_anything(said: object, asked: int) -> None:
+    """What is no boolean counts as Python takes it."""
+    query = Asked((PENDING, PAID))
+    saying: Any = lambda answer: said if answer is PENDING else True  # noqa: E731 - of another kind, on purpose
+    await query.until(saying)
+
+    assert asked == len(query.times)
+
+
 @pytest.mark.parametrize("timeout", [0, -1, None, "5", True, float("nan"), float("inf")], ids=repr)
 async def test_time_that_is_none(timeout: object) -> None:
     """The time is a number of seconds above 0; nothing is asked."""
@@ -313,6 +382,38 @@ async def test_wait_over_http(name: str) -> None:
 
     assert ("paid" if state == "SBX_PAID" else "succeeded") == found.state
     assert path == service.only.path
+
+
+EXTRA: Final = {"deviceNo": "7", "lang": "de"}
+WAITS_WITH_EXTRA: Final[dict[str, Callable[[Session, Any], Awaitable[Response]]]] = {
+    "orders": lambda pay, until: pay.orders.wait("T1", until=until, timeout=5, extra=EXTRA),
+    "payments": lambda pay, until: pay.payments.wait("T1", until=until, timeout=5, extra=EXTRA),
+    "refunds": lambda pay, until: pay.refunds.wait("R1", until=until, timeout=5, extra=EXTRA),
+}
+
+
+@pytest.mark.parametrize("name", WAITS_WITH_EXTRA)
+async def test_wait_sends_what_the_document_does_not_show(name: str) -> None:
+    """`extra` is in each query of the waiting, and signed with it where the query is."""
+    with Recorder(otherwise=answer(200, b'{"code":"SBX_OK"}')) as service:
+        async with Session(service.url, credentials=CREDENTIALS, profile=SANDBOX) as pay:
+            await WAITS_WITH_EXTRA[name](pay, lambda _: len(service.requests) == 2)
+    sent = [signatures.fields(request) for request in service.requests]
+
+    assert [EXTRA, EXTRA] == [{name: each.get(name) for name in EXTRA} for each in sent]
+    assert name != "orders" or ["deviceNo=7&lang=de" in signatures.signed_text(each) for each in sent] == [True, True]
+
+
+@pytest.mark.parametrize("name", WAITS_WITH_EXTRA)
+async def test_wait_over_http_for_what_must_be_awaited(name: str) -> None:
+    """A coroutine function is refused by each of the three, and nothing leaves."""
+    with Recorder() as service:
+        async with Session(service.url, credentials=CREDENTIALS, profile=SANDBOX) as pay:
+            with pytest.raises(InvalidArgumentError) as caught:
+                await WAITS_WITH_EXTRA[name](pay, paid_yet)
+
+    assert "until" == caught.value.field
+    assert [] == service.connections
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,25 @@ async def test_injected_session_must_not_authenticate(manners: dict[str, Any]) -
     assert "canary" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Content-Type", "Cookie", "Expect", "Transfer-Encoding", "Content-Length", "Accept-Encoding"),
+        *("content-type", "COOKIE", "Host", "Connection", "Content-Encoding", "TE", "Upgrade", "Proxy-Authorization"),
+    ],
+)
+async def test_injected_session_must_not_frame_the_message(name: str) -> None:
+    """What the profile cannot say of each request, an injected session cannot say either: it is refused by name."""
+    with Recorder() as service:
+        async with aiohttp.ClientSession(headers={"X-Team": "7", name: "canary"}) as http:
+            with pytest.raises(ConfigurationError, match=f"http must not send a {name} header of its own") as caught:
+                session(service, http=http)
+
+    assert "http" == caught.value.field
+    assert "canary" not in str(caught.value)
+    assert [] == service.connections
+
+
 async def test_injected_session_with_credentials_of_its_own() -> None:
     """Nor may it bring a user and a password."""
     with Recorder() as service, warnings.catch_warnings():

@@ -1,0 +1,67 @@
+"""Where the tests must look inside: whether something has come as far as the event loop of this process."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import aiohttp
+
+PATIENT: Final = 1_000_000
+"""Turns after which what should have happened will not: a mistake in the test."""
+
+
+async def until(there: Callable[[], object]) -> None:
+    """Let the loop turn until something is there."""
+    for _ in range(PATIENT):
+        if there():
+            return
+        await asyncio.sleep(0)
+    raise TimeoutError("it is not there")
+
+
+async def turns(count: int) -> None:
+    """Let the loop turn so many times."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def connectors(pay: Any) -> list[Any]:
+    """Return the connectors of a session's pools, or of an aiohttp session."""
+    return [pay.connector] if isinstance(pay, aiohttp.ClientSession) else [http.connector for http in all_http(pay)]
+
+
+def idle(pay: Any) -> list[Any]:
+    """Return the connections that wait in a session's pools for their next call."""
+    return [each for made in connectors(pay) for kept in made._conns.values() for each, _ in kept]
+
+
+def busy(pay: Any) -> list[Any]:
+    """Return the connections that calls of a session hold."""
+    return [each for made in connectors(pay) for each in made._acquired if hasattr(each, "transport")]
+
+
+def waiting(pay: Any) -> int:
+    """Return how many calls of a session wait for a connection."""
+    return sum(len(line) for made in connectors(pay) for line in made._waiters.values())
+
+
+def flights_of(pay: Any) -> Any:
+    """Return the flights of a session and its copies."""
+    return pay._flights
+
+
+def pauses(flights: Any) -> set[Any]:
+    """Return the waits between two attempts that go on."""
+    found: set[Any] = flights._pauses
+    return found
+
+
+def shields(flights: Any) -> set[Any]:
+    """Return the tasks of the shielded calls that have not ended."""
+    found: set[Any] = flights._shielded
+    return found
+
+
+def all_http(pay: Any) -> list[Any]:
+    """Return the aiohttp sessions of all pools of a session."""
+    return [http for pool in pay._transport._pools._pools.values() for http in (pool.writes, pool.reads)]

@@ -1,0 +1,533 @@
+"""The end of a session: what waits between two attempts ends at once, and says what is known of it."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from payasync import (
+    Call,
+    Credentials,
+    Event,
+    InvalidArgumentError,
+    NoAnswerError,
+    OutcomeUnknownError,
+    PayasyncError,
+    Profile,
+    RateLimitedError,
+    Recovery,
+    Reply,
+    Response,
+    Retrying,
+    RetryPolicy,
+    Send,
+    Session,
+    SessionClosedError,
+    Unknown,
+)
+from payasync import flights as flights_module
+from payasync.flights import Flights
+from payasync.sandbox_profile import PROFILE
+from tests.foreign.recorder import PATIENCE, RESET, SILENT, Answer, Recorder, answer
+from tests.inside import all_http, flights_of, pauses, shields, turns, until
+
+KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="k_1")
+FAST: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
+LONG: Final = "40"
+"""Seconds that the service asks to be left alone: within the time of a call, and far beyond that of a test."""
+AT_ONCE: Final = 15.0
+"""Seconds in which what ends at once has ended, on the busiest machine."""
+TURNS: Final = 40
+
+OK: Final = answer(200, b'{"code":"SBX_OK","status":"SBX_PAID"}')
+BUSY: Final = answer(503, b"{}", ("Retry-After", LONG))
+TOO_MANY: Final = answer(429, b"{}", ("Retry-After", LONG))
+NOT_THERE: Final = answer(200, b'{"code":"SBX_NOT_FOUND"}')
+QUARANTINED: Final = evolve(PROFILE, recovery=Recovery(quarantine=float(LONG)))
+
+Ask = Callable[..., Awaitable[Response]]
+
+
+def refund(pay: Session, **options: Any) -> Awaitable[Response]:
+    """Make a write that names what it makes."""
+    return pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=2, refund_amt=1, **options)
+
+
+def close(pay: Session, **options: Any) -> Awaitable[Response]:
+    """Make a write that may be repeated."""
+    return pay.orders.close("T1", **options)
+
+
+def query(pay: Session, **options: Any) -> Awaitable[Response]:
+    """Make a read."""
+    return pay.orders.query("T1", **options)
+
+
+def shielded(ask: Ask) -> Ask:
+    """Return a call that outlives its caller; a read can be shielded as a request only."""
+    if ask is query:
+        return lambda pay: pay.request("POST", "/payment/orderquery", signed=True, read=True, shield=True)
+    return lambda pay: ask(pay, shield=True)
+
+
+async def end(call: Awaitable[Any]) -> Any:
+    """Return what a call ends as, be it an error."""
+    return (await asyncio.gather(call, return_exceptions=True))[0]
+
+
+class Listener:
+    """An `on_event` that says when a call has come to a long wait."""
+
+    def __init__(self) -> None:
+        self.told: list[Event] = []
+        self.waits = asyncio.Event()
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        self.told.append(event)
+        if isinstance(event, Retrying) and event.delay > float(LONG) / 2:
+            self.waits.set()
+
+    @property
+    def unknown(self) -> list[str | None]:
+        """The numbers of the calls that were told of as unknown."""
+        return [event.reference for event in self.told if isinstance(event, Unknown)]
+
+
+def session(service: Recorder, profile: Profile = PROFILE, **settings: Any) -> Session:
+    """Return a session with a recorder."""
+    chosen: dict[str, Any] = {"retry": FAST, **settings}
+    return Session(service.url, credentials=KEYS, profile=profile, **chosen)
+
+
+PAUSES: Final[dict[str, tuple[Ask, list[Answer], Profile, type[PayasyncError], list[str | None]]]] = {
+    "a refund before its question": (refund, [BUSY], PROFILE, OutcomeUnknownError, ["R1"]),
+    "a refund in quarantine": (refund, [RESET, NOT_THERE], QUARANTINED, OutcomeUnknownError, ["R1"]),
+    "a refund that never was taken": (refund, [TOO_MANY], PROFILE, RateLimitedError, []),
+    "closing an order": (close, [BUSY], PROFILE, OutcomeUnknownError, ["T1"]),
+    "a query": (query, [BUSY], PROFILE, NoAnswerError, []),
+    "a query of too many": (query, [TOO_MANY], PROFILE, RateLimitedError, []),
+}
+
+
+@pytest.mark.parametrize(("ask", "script", "profile", "error", "unknown"), PAUSES.values(), ids=PAUSES)
+@pytest.mark.parametrize("shield", [False, True], ids=["plain", "shielded"])
+async def test_call_that_waits_ends_with_its_last_word(
+    ask: Ask,
+    script: list[Answer],
+    profile: Profile,
+    error: type[PayasyncError],
+    unknown: list[str | None],
+    *,
+    shield: bool,
+) -> None:
+    """Closing cuts the wait between two attempts: the call ends as if it had no attempt left, and sends nothing."""
+    heard = Listener()
+    with Recorder(script, otherwise=OK) as service:
+        pay = session(service, profile, on_event=heard)
+        call = asyncio.ensure_future((shielded(ask) if shield else ask)(pay))
+        await heard.waits.wait()
+        async with asyncio.timeout(AT_ONCE):
+            await pay.aclose()
+            told = heard.unknown
+            ended = await end(call)
+
+    assert error is type(ended)
+    assert unknown == heard.unknown
+    assert not shield or told == unknown
+    assert len(script) == len(service.requests)
+    assert len(script) == ended.attempts
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "unknown"),
+    [(refund, OutcomeUnknownError, 1), (close, OutcomeUnknownError, 1), (query, NoAnswerError, 0)],
+)
+@pytest.mark.parametrize("shield", [False, True], ids=["plain", "shielded"])
+async def test_call_that_was_cut_off_does_not_begin_to_wait(
+    ask: Ask, error: type[PayasyncError], unknown: int, *, shield: bool
+) -> None:
+    """A call whose attempt ends by the closing does not wait for another, and is not told that it was too late."""
+    heard = Listener()
+    with Recorder(otherwise=SILENT) as service:
+        pay = session(service, on_event=heard, retry=RetryPolicy(base_delay=float(LONG), max_delay=float(LONG)))
+        call = asyncio.ensure_future((shielded(ask) if shield else ask)(pay))
+        await asyncio.to_thread(service.wait_for_request)
+        async with asyncio.timeout(AT_ONCE):
+            await pay.aclose()
+            ended = await end(call)
+
+    assert (error, 1) == (type(ended), ended.attempts)
+    assert unknown == len(heard.unknown)
+    assert 1 == len(service.requests)
+
+
+async def test_call_in_its_grace_waits_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within the grace a wait is not cut: the call has its time, and its next attempt."""
+    monkeypatch.setattr("random.uniform", lambda _, most: most)
+    heard = Listener()
+    with Recorder([answer(503, b"{}")], otherwise=OK) as service:
+        pay = session(service, on_event=heard, retry=RetryPolicy(base_delay=0.1))
+        call = asyncio.ensure_future(query(pay))
+        await until(lambda: heard.told and isinstance(heard.told[-1], Retrying))
+        await pay.aclose(grace=PATIENCE)
+        done = call.done()
+        found = await call
+
+    assert done
+    assert 2 == found.attempts
+
+
+async def test_grace_that_is_over_cuts_the_wait() -> None:
+    """Behind the grace what still waits is cut."""
+    heard = Listener()
+    with Recorder([BUSY], otherwise=OK) as service:
+        pay = session(service, on_event=heard)
+        call = asyncio.ensure_future(refund(pay))
+        await heard.waits.wait()
+        async with asyncio.timeout(AT_ONCE):
+            await pay.aclose(grace=0.01)
+            with pytest.raises(OutcomeUnknownError):
+                await call
+
+    assert ["R1"] == heard.unknown
+
+
+async def test_close_that_is_cancelled_cuts_the_wait() -> None:
+    """Who does not want to wait for the grace leaves no call behind that does."""
+    heard = Listener()
+    with Recorder([BUSY], otherwise=OK) as service:
+        pay = session(service, on_event=heard)
+        call = asyncio.ensure_future(refund(pay))
+        await heard.waits.wait()
+        closing = asyncio.ensure_future(pay.aclose(grace=PATIENCE))
+        await turns(2)
+        closing.cancel()
+        async with asyncio.timeout(AT_ONCE):
+            ends = await asyncio.gather(closing, call, return_exceptions=True)
+
+    assert [asyncio.CancelledError, OutcomeUnknownError] == [type(each) for each in ends]
+
+
+@pytest.mark.parametrize(
+    "copied", [lambda pay: pay.with_options(retry=FAST), lambda pay: pay.for_merchant(KEYS)], ids=["options", "who"]
+)
+@pytest.mark.parametrize("of_copy", [False, True], ids=["the owner's call", "the copy's call"])
+async def test_closing_a_copy_cuts_nothing(copied: Callable[[Session], Session], *, of_copy: bool) -> None:
+    """A copy is closed for new calls; who waits, waits on, until the session that it was made from is closed."""
+    heard = Listener()
+    with Recorder([BUSY], otherwise=OK) as service:
+        pay = session(service, on_event=heard)
+        copy = copied(pay)
+        call = asyncio.ensure_future(query(copy if of_copy else pay))
+        await heard.waits.wait()
+        await copy.aclose()
+        await turns(TURNS)
+        early = call.done()
+        found = await query(pay)
+        async with asyncio.timeout(AT_ONCE):
+            await pay.aclose()
+            with pytest.raises(NoAnswerError):
+                await call
+
+    assert not early
+    assert 200 == found.http_status
+
+
+async def test_close_waits_for_shielded_calls() -> None:
+    """A shielded call has ended when `aclose` returns, though its layers take their time with what they hold."""
+    landed: list[str] = []
+
+    async def tidy(call: Call, send: Send) -> Reply:
+        try:
+            return await send(call)
+        finally:
+            await turns(TURNS)
+            landed.append(call.operation.name)
+
+    with Recorder(otherwise=SILENT) as service:
+        pay = session(service, middleware=[tidy])
+        caller = asyncio.ensure_future(refund(pay, shield=True))
+        await asyncio.to_thread(service.wait_for_request)
+        caller.cancel()
+        await asyncio.wait([caller])
+        await pay.aclose()
+        at_the_end = list(landed)
+
+    assert ["refunds.create"] == at_the_end
+    assert caller.cancelled()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a session lose its patience with layers soon."""
+    monkeypatch.setattr(flights_module, "LANDING", 0.05)
+
+
+def stuck(reached: asyncio.Event, go: asyncio.Event, *, sends: bool, stubborn: bool = False) -> Any:
+    """Return a layer that does not end, before it has sent or behind that."""
+
+    async def layer(call: Call, send: Send) -> Reply:
+        reply = await send(call) if sends else None
+        reached.set()
+        try:
+            await go.wait()
+        except asyncio.CancelledError:
+            if not stubborn:
+                raise
+            await go.wait()
+        return reply or await send(call)
+
+    return layer
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(("sends", "unknown"), [(False, []), (True, ["R1"])], ids=["before", "behind"])
+async def test_shielded_call_that_is_stuck_is_cancelled(unknown: list[str], *, sends: bool) -> None:
+    """A layer that does not end is cancelled; its caller, whom nobody cancelled, hears that the session is closed."""
+    heard, reached, never = Listener(), asyncio.Event(), asyncio.Event()
+    with Recorder(otherwise=OK) as service:
+        pay = session(service, on_event=heard, middleware=[stuck(reached, never, sends=sends)])
+        caller = asyncio.ensure_future(refund(pay, shield=True))
+        await reached.wait()
+        async with asyncio.timeout(AT_ONCE):
+            await pay.aclose()
+            told = heard.unknown
+            ended = await end(caller)
+
+    assert (SessionClosedError, None) == (type(ended), ended.sent)
+    assert "waited no longer for this call" in str(ended)
+    assert unknown == told
+    assert int(sends) == len(service.requests)
+    assert not shields(flights_of(pay))
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_close_does_not_wait_for_ever() -> None:
+    """A layer that does not even end where it is cancelled does not hold up the end of the session."""
+    reached, go = asyncio.Event(), asyncio.Event()
+    with Recorder(otherwise=OK) as service:
+        pay = session(service, middleware=[stuck(reached, go, sends=True, stubborn=True)])
+        caller = asyncio.ensure_future(refund(pay, shield=True))
+        await reached.wait()
+        async with asyncio.timeout(AT_ONCE):
+            await pay.aclose()
+        early = caller.done()
+        go.set()
+        found = await caller
+
+    assert not early
+    assert 200 == found.http_status
+
+
+async def test_callers_own_cancellation_stays_one() -> None:
+    """Who is cancelled is cancelled; the call goes on, and its session waits for it."""
+    go = threading.Event()
+    heard = Listener()
+    with Recorder([Answer(OK.raw, after=go)]) as service:
+        pay = session(service, on_event=heard)
+        caller = asyncio.ensure_future(refund(pay, shield=True))
+        await asyncio.to_thread(service.wait_for_request)
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        closing = asyncio.ensure_future(pay.aclose(grace=PATIENCE))
+        await turns(TURNS)
+        early = closing.done()
+        go.set()
+        await closing
+
+    assert not early
+    assert [] == heard.unknown
+
+
+async def test_callers_cancellation_as_the_call_is_cancelled() -> None:
+    """Where both are cancelled in one moment, the caller's own cancellation is what it hears."""
+    flights = Flights()
+
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    caller = asyncio.ensure_future(flights.shielded(never()))
+    await until(lambda: shields(flights))
+    (call,) = shields(flights)
+    call.cancel()
+    await until(call.done)
+    early = caller.done()
+    caller.cancel()
+    (ended,) = await asyncio.gather(caller, return_exceptions=True)
+
+    assert not early
+    assert isinstance(ended, asyncio.CancelledError)
+
+
+async def test_cancellation_that_was_taken_back() -> None:
+    """A caller is cancelled though whoever did it has counted it back: its call has not ended, so nobody cut it off."""
+    flights, go = Flights(), asyncio.Event()
+    caller = asyncio.ensure_future(flights.shielded(go.wait()))
+    await until(lambda: shields(flights))
+    caller.cancel()
+    caller.uncancel()
+    (ended,) = await asyncio.gather(caller, return_exceptions=True)
+    go.set()
+    await flights.land()
+
+    assert isinstance(ended, asyncio.CancelledError)
+    assert not shields(flights)
+
+
+async def test_call_that_cancels_itself() -> None:
+    """A shielded call that ends by a cancellation of its own is no cancellation of its caller."""
+
+    async def itself() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(SessionClosedError) as caught:
+        await Flights().shielded(itself())
+
+    assert caught.value.sent is None
+
+
+async def test_shielded_call_that_closes_its_session() -> None:
+    """Who closes a session from within a shielded call does not wait for itself."""
+
+    async def closing(call: Call, send: Send) -> Reply:
+        reply = await send(call)
+        await pay.aclose()
+        return reply
+
+    with Recorder(otherwise=OK) as service:
+        pay = session(service, middleware=[closing])
+        async with asyncio.timeout(AT_ONCE):
+            found = await refund(pay, shield=True)
+
+    assert 200 == found.http_status
+
+
+@pytest.mark.parametrize("grace", ["x", None, True, False, -1, -0.1, float("nan"), [1], "1", b"1", 1j], ids=repr)
+@pytest.mark.parametrize("copied", [lambda pay: pay, lambda pay: pay.with_options(retry=FAST)], ids=["it", "copy"])
+async def test_grace_that_is_none(copied: Callable[[Session], Session], grace: Any) -> None:
+    """What is no number of seconds is refused by name, and the session is still open."""
+    with Recorder(otherwise=OK) as service:
+        async with session(service) as pay:
+            copy = copied(pay)
+            with pytest.raises(InvalidArgumentError) as caught:
+                await copy.aclose(grace=grace)
+            found = await query(copy)
+            shown = repr(copy)
+
+    assert "grace" == caught.value.field
+    assert "a number of seconds, 0 or more" == caught.value.rule
+    assert 200 == found.http_status
+    assert shown.endswith("open>")
+
+
+@pytest.mark.parametrize("grace", [30, 30.0, float("inf")], ids=repr)
+async def test_grace_that_is_one(grace: float) -> None:
+    """Any number of seconds will do, endless ones, too: it is over as soon as the calls are."""
+    go = threading.Event()
+    with Recorder([Answer(OK.raw, after=go)]) as service:
+        pay = session(service)
+        call = asyncio.ensure_future(refund(pay))
+        await asyncio.to_thread(service.wait_for_request)
+        closing = asyncio.ensure_future(pay.aclose(grace=grace))
+        await turns(TURNS)
+        early = closing.done()
+        go.set()
+        async with asyncio.timeout(AT_ONCE):
+            await closing
+            found = await call
+
+    assert not early
+    assert 200 == found.http_status
+
+
+@pytest.mark.parametrize(
+    ("ask", "error"), [(refund, OutcomeUnknownError), (query, NoAnswerError)], ids=["refund", "query"]
+)
+async def test_closing_wakes_the_waits_of_other_loops(ask: Ask, error: type[PayasyncError]) -> None:
+    """A session that is used in two threads is closed in one: the call that waits in the other's loop ends at once."""
+    ends: list[Any] = []
+    closed = threading.Event()
+
+    async def call() -> None:
+        ends.extend(await asyncio.gather(ask(pay), return_exceptions=True))
+        closed.set()
+        await until(lambda: all(http.closed for http in pools))
+
+    with Recorder([BUSY], otherwise=OK) as service:
+        pay = session(service)
+        thread = threading.Thread(target=lambda: asyncio.run(call()))
+        thread.start()
+        await until(lambda: pauses(flights_of(pay)))
+        pools = all_http(pay)
+        here = await query(pay)
+        await pay.aclose()
+        in_time = await asyncio.to_thread(closed.wait, AT_ONCE)
+        await asyncio.to_thread(thread.join, PATIENCE)
+
+    assert in_time
+    assert [error] == [type(each) for each in ends]
+    assert 200 == here.http_status
+    assert 2 == len(service.requests)
+
+
+async def test_cut_wakes_a_loop_that_sleeps() -> None:
+    """A pause of another thread's loop is cut though nothing else wakes that loop."""
+    flights, ends = Flights(), list[bool]()
+
+    async def pause() -> None:
+        ends.append(await flights.pause(float(LONG)))
+
+    thread = threading.Thread(target=lambda: asyncio.run(pause()))
+    thread.start()
+    await until(lambda: pauses(flights))
+    flights.cut()
+    await asyncio.to_thread(thread.join, AT_ONCE)
+
+    assert [False] == ends
+
+
+def test_cutting_where_a_loop_has_died() -> None:
+    """Of a loop that was closed in the midst of a wait nothing is woken, and nothing is raised."""
+    flights, loop = Flights(), asyncio.new_event_loop()
+    pause: Any = loop.create_task(flights.pause(float(LONG)))
+    loop.run_until_complete(asyncio.sleep(0))
+    waited = len(pauses(flights))
+    loop.close()
+    flights.cut()
+    pause.get_coro().close()
+    pause._log_destroy_pending = False  # that it died with its loop is what this test is about
+
+    assert 1 == waited
+    assert not pause.done()
+
+
+async def test_cut_pause_is_no_whole_one() -> None:
+    """A pause says whether it was whole: one that was cut was not, and none is begun any more."""
+    flights = Flights()
+    whole = await flights.pause(0.001)
+    cut = asyncio.ensure_future(flights.pause(float(LONG)))
+    await turns(1)
+    flights.cut()
+    async with asyncio.timeout(AT_ONCE):
+        ends = [whole, await cut, await flights.pause(float(LONG))]
+
+    assert [True, False, False] == ends
+    assert not pauses(flights)
+
+
+async def test_pause_that_is_cancelled() -> None:
+    """A cancelled pause leaves nothing that a later cut could wake."""
+    flights = Flights()
+    pause = asyncio.ensure_future(flights.pause(float(LONG)))
+    await until(lambda: pauses(flights))
+    pause.cancel()
+    await asyncio.wait([pause])
+
+    assert pause.cancelled()
+    assert not pauses(flights)
+    flights.cut()
