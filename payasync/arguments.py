@@ -43,7 +43,11 @@ _SUBSCRIPTION: Final = (
 )
 
 ARGUMENTS: Final[Mapping[str, tuple[Argument, ...]]] = {
-    "payments.create": (Argument("amount", "amount", text=False, required=True), _CURRENCY, Argument("description", "description")),
+    "payments.create": (
+        Argument("amount", "amount", text=False, required=True),
+        _CURRENCY,
+        Argument("description", "description"),
+    ),
     "orders.place": (
         _TOTAL_AMT,
         _CURRENCY,

@@ -12,7 +12,6 @@ from payasync.errors import InvalidArgumentError
 from payasync.headers import is_header
 from payasync.requests import invalid
 
-
 _NOTHING: Final[Mapping[str, str]] = {}
 
 

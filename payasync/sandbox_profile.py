@@ -86,7 +86,12 @@ PROFILE: Final = Profile(
         kinds={
             "payment": ("payment.paid", "payment.failed", "payment.closed", "payment.expired"),
             "refund": ("refund.succeeded", "refund.failed"),
-            "subscription": ("subscription.renewed", "subscription.past_due", "subscription.cancelled"),
+            "subscription": (
+                "subscription.renewed",
+                "subscription.past_due",
+                "subscription.cancelled",
+                "subscription.started",
+            ),
         },
         time="timestamp",
         id={

@@ -11,6 +11,10 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[1]
 README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
+SUITE: Final = [
+    *("-m", "pytest", "-q", "-p", "no:cacheprovider"),
+    *("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"),
+]
 PAGES: Final = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 
@@ -39,13 +43,14 @@ def section(title: str) -> str:
 
 @pytest.mark.parametrize(("page", "line", "code"), snippets())
 def test_snippet_runs(page: Path, line: int, code: str, tmp_path: Path) -> None:
-    """Every Python snippet is a whole program that runs, with warnings as errors."""
-    script = tmp_path / "snippet.py"
+    """Every Python snippet is a whole program, or a suite of tests, that runs, with warnings as errors."""
+    script = tmp_path / "test_snippet.py"
     # So many empty lines that a traceback names the page's own line.
     script.write_text("\n" * (line - 1) + code, encoding="utf-8")
+    runner = SUITE if "def test_" in code else []
 
     done = subprocess.run(
-        [sys.executable, "-W", "error", script],
+        [sys.executable, "-W", "error", *runner, script],
         cwd=tmp_path,
         capture_output=True,
         text=True,

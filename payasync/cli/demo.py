@@ -12,7 +12,6 @@ from typing import Any, Final, TypeAlias
 from aiohttp import web
 from attrs import Factory, evolve, field, frozen
 
-from payasync.cli.lossy import lossy_line
 from payasync.cli.show import Screen
 from payasync.errors import AuthenticationError
 from payasync.sandbox import Sandbox
@@ -147,20 +146,13 @@ async def refund_some(shop: Shop) -> None:
 
 async def lose_an_answer(shop: Shop) -> None:
     """Endpoint 5 again, its answer lost after the refund was made: it is asked about, and made once."""
-    async with lossy_line(shop.sandbox.url) as line:
-        session = Session(
-            line.url,
-            credentials=shop.sandbox.credentials,
-            profile=shop.sandbox.profile,
-            retry=RetryPolicy(base_delay=0.01),
-        )
-        async with session as pay:
-            line.lose_next_answer()
-            refund = await pay.refunds.create(
-                out_trade_no=shop.order, out_refund_no="R2", total_amt=TOTAL, refund_amt=SECOND_REFUND
-            )
+    lost = shop.sandbox.faults.reset_after_commit("refunds.create", order="R2")
+    pay = shop.pay.with_options(retry=RetryPolicy(base_delay=0.01))
+    refund = await pay.refunds.create(
+        out_trade_no=shop.order, out_refund_no="R2", total_amt=TOTAL, refund_amt=SECOND_REFUND
+    )
 
-    agree("answers lost", 1, line.lost)
+    agree("answers lost", 1, lost.fired)
     agree("refunded after the lost answer", REFUND + SECOND_REFUND, shop.sandbox.ledger.refunded(shop.order))
     agree("whether a query answered", True, refund.recovered)  # noqa: FBT003 - what is agreed on
     shop.screen.step("Lose the answer", "refunds.create", refund.state, f"R2 · CAD {_money(SECOND_REFUND)}")

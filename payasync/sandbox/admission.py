@@ -1,15 +1,19 @@
 """Who may ask: Bearer, the merchant's number, the signature, and at last the nonce (spec: Authentication)."""
 
 import hmac
+from typing import Final
 
 from payasync.credentials import Credentials
 from payasync.operations import Operation
 from payasync.profile import MERCHANT, NONCE, SIGN, Profile
 from payasync.sandbox.dialect import Incoming
-from payasync.sandbox.signatures import UnsignableError, verify
+from payasync.sandbox.signatures import UnsignableError, text, verify
 from payasync.sandbox.store import Store
 from payasync.sandbox.values import RefusedError
+from payasync.sandbox.vocabulary import Vocabulary
 from payasync.secret import Secret
+
+MASK: Final = "<customer details>"
 
 
 class Admission:
@@ -23,6 +27,7 @@ class Admission:
     def __init__(self, profile: Profile, credentials: Credentials) -> None:
         self._profile = profile
         self._credentials = credentials
+        self._customer = Vocabulary(profile).fields["customer"]
 
     def check(self, incoming: Incoming, authorization: str) -> None:
         """Check who asks, by all that the profile has the request carry.
@@ -75,7 +80,13 @@ class Admission:
         except UnsignableError as error:
             raise RefusedError("invalid", f"{error.field} cannot be signed", field=error.field) from None
         if not genuine:
-            raise RefusedError("bad_signature", "the signature is not that of these fields", field=SIGN)
+            message, expected = "the signature is not that of these fields", self._text(incoming)
+            raise RefusedError("bad_signature", message, field=SIGN, expected=expected)
+
+    def _text(self, incoming: Incoming) -> str:
+        """Return the text that was to be signed; a customer's details are nobody's business."""
+        told = {name: MASK if name == self._customer else value for name, value in incoming.fields.items()}
+        return text(self._profile.signature, told, path=incoming.operation.path)
 
 
 def _equal(given: str, expected: Secret | None) -> bool:

@@ -5,6 +5,7 @@ the sandbox's own.
 """
 
 import json
+import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -25,18 +26,24 @@ from payasync.operations import (
     UPDATE_SUBSCRIPTION,
     Operation,
 )
-from payasync.sandbox import receiving
+from payasync.sandbox import openapi, receiving
 from payasync.sandbox.admission import Admission
 from payasync.sandbox.dialect import Dialect, Incoming, Outgoing
+from payasync.sandbox.faults.wire import Wire
+from payasync.sandbox.recorder import FACTS, Facts, note, reference
+from payasync.sandbox.seal import Seal
 from payasync.sandbox.service import Service
 from payasync.sandbox.store import Store
-from payasync.sandbox.strict import read_object
+from payasync.sandbox.strict import encodable, read_object
 from payasync.sandbox.values import Answered, Order, RefusedError
 
 Action = Callable[[Incoming], Mapping[str, Any]]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Received = dict[str, Any] | RefusedError
+"""A request's fields, or why there are none."""
 
 _REST: Final = "identifier"
+_logger: Final = logging.getLogger(__name__)
 
 
 class Api:
@@ -48,6 +55,8 @@ class Api:
         service: Does it.
         store: Holds the transaction around it.
         page_url: Gives the address of an order's gateway page.
+        seal: Signs the answers, where the profile says so.
+        wire: Lets calls meet the faults that are armed.
     """
 
     def __init__(
@@ -58,18 +67,26 @@ class Api:
         service: Service,
         store: Store,
         page_url: Callable[[Order], str],
+        seal: Seal,
+        wire: Wire,
     ) -> None:
+        self._seal = seal
+        self._wire = wire
         self._dialect = dialect
         self._admission = admission
         self._store = store
         self._actions = actions(service, dialect, page_url)
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the ten endpoints' routes."""
-        return [route for operation in OPERATIONS for route in self._routes(operation)]
+        """Return the ten endpoints' routes, and that of their description."""
+        described = web.get(openapi.PATH, self._described, allow_head=False)
+        return [*(route for operation in OPERATIONS for route in self._routes(operation)), described]
+
+    async def _described(self, _request: web.Request) -> web.Response:
+        return web.json_response(openapi.document(self._dialect))
 
     def _routes(self, operation: Operation) -> list[web.RouteDef]:
-        async def handler(request: web.Request) -> web.Response:
+        async def handler(request: web.Request) -> web.StreamResponse:
             return await self._handle(operation, request)
 
         paths = [operation.path]
@@ -78,16 +95,37 @@ class Api:
         options = {} if operation.has_body else {"allow_head": False}
         return [web.route(operation.method, path, handler, **options) for path in paths]
 
-    async def _handle(self, operation: Operation, request: web.Request) -> web.Response:
+    async def _handle(self, operation: Operation, request: web.Request) -> web.StreamResponse:
+        request[FACTS] = Facts(name=operation.name)
+        received, numbers = await self._received(operation, request)
+        return await self._wire.answer(
+            request, operation.name, numbers, lambda: self._answered(operation, request, received)
+        )
+
+    async def _received(self, operation: Operation, request: web.Request) -> tuple[Received, frozenset[str]]:
+        try:
+            fields = await self._fields(operation, request)
+        except RefusedError as refused:
+            return refused, frozenset()
+        return fields, self._dialect.numbers(operation, fields)
+
+    async def _answered(self, operation: Operation, request: web.Request, received: Received) -> web.Response:
         request_id = secrets.token_hex(12)
         try:
-            incoming = self._dialect.read(operation, await self._fields(operation, request))
+            if isinstance(received, RefusedError):
+                raise received
+            incoming = self._dialect.read(operation, received, request.headers)
+            note(request, reference=reference(incoming.arguments))
             self._admission.check(incoming, request.headers.get("Authorization", ""))
-            outgoing = self._dialect.answer(self._execute(incoming), request_id)
+            payload = self._execute(incoming)
+            note(request, reference=reference(incoming.arguments) or self._dialect.payloads.number(payload))
+            outgoing = self._dialect.answer(payload, request_id)
         except RefusedError as refused:
+            note(request, refused=refused)
             outgoing = self._dialect.refusal(refused, operation, request_id)
+        note(request, code=outgoing.code)
         self._store.add_call(Answered(operation=operation.name, status=outgoing.status, code=outgoing.code))
-        return sent(outgoing)
+        return sent(await self._seal.answer(outgoing, operation.path))
 
     async def _fields(self, operation: Operation, request: web.Request) -> dict[str, Any]:
         if operation.has_body:
@@ -114,10 +152,21 @@ class Api:
         except web.HTTPMethodNotAllowed as error:
             allowed = ", ".join(sorted(error.allowed_methods))
             refused = RefusedError("invalid", f"the method must be {allowed}", status=405)
-            return sent(self._dialect.refusal(refused, None, secrets.token_hex(12)), {"Allow": allowed})
+            return await self._refused(refused, request, {"Allow": allowed})
         except web.HTTPNotFound:
-            refused = RefusedError("absent", "there is no such endpoint")
-            return sent(self._dialect.refusal(refused, None, secrets.token_hex(12)))
+            return await self._refused(RefusedError("absent", "there is no such endpoint"), request)
+        except (web.HTTPException, OSError):
+            raise
+        except Exception:
+            _logger.exception("the sandbox failed to answer %s %s", request.method, request.path)
+            return await self._refused(RefusedError("busy", "the sandbox failed", status=500), request)
+
+    async def _refused(
+        self, refused: RefusedError, request: web.Request, headers: Mapping[str, str] | None = None
+    ) -> web.Response:
+        outgoing = self._dialect.refusal(refused, None, secrets.token_hex(12))
+        path = request.path if encodable(request.path) else ""
+        return sent(await self._seal.answer(outgoing, path), headers)
 
 
 def sent(outgoing: Outgoing, headers: Mapping[str, str] | None = None) -> web.Response:
@@ -154,7 +203,7 @@ def actions(service: Service, dialect: Dialect, page_url: Callable[[Order], str]
         CREATE_REFUND: create_refund,
         QUERY_PAYMENT: lambda incoming: told.payment(service.payment(**incoming.arguments)),
         QUERY_REFUND: lambda incoming: told.refund(service.refund(incoming.arguments["identifier"])),
-        CREATE_SUBSCRIPTION: lambda incoming: told.subscription(service.create_subscription(**incoming.arguments)),
-        UPDATE_SUBSCRIPTION: lambda incoming: told.subscription(service.update_subscription(**incoming.arguments)),
-        CANCEL_SUBSCRIPTION: lambda incoming: told.subscription(service.cancel_subscription(**incoming.arguments)),
+        CREATE_SUBSCRIPTION: lambda incoming: told.subscription(service.subscriptions.create(**incoming.arguments)),
+        UPDATE_SUBSCRIPTION: lambda incoming: told.subscription(service.subscriptions.update(**incoming.arguments)),
+        CANCEL_SUBSCRIPTION: lambda incoming: told.subscription(service.subscriptions.cancel(**incoming.arguments)),
     }

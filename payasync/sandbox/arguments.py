@@ -47,7 +47,7 @@ _SUBSCRIPTION_ID: Final = Argument("subscription_id", "identifier", required=Tru
 
 def _terms(*, required: bool) -> tuple[Argument, ...]:
     return (
-        Argument("frequency", "word", required, "frequency"),
+        Argument("frequency", "frequency", required, "frequency"),
         Argument("amount", "amount", required, "subscription_amount"),
         Argument("start_date", "date", required, "start_date"),
         Argument("customer", "customer", required, "customer"),
@@ -85,5 +85,6 @@ ARGUMENTS: Final[dict[Operation, tuple[Argument, ...]]] = {
     QUERY_REFUND: (_IDENTIFIER,),
     CREATE_SUBSCRIPTION: _terms(required=True),
     UPDATE_SUBSCRIPTION: (_SUBSCRIPTION_ID, *_terms(required=False)),
-    CANCEL_SUBSCRIPTION: (_SUBSCRIPTION_ID,),
+    # The sandbox's own addition: the document shows nothing of when a cancellation counts.
+    CANCEL_SUBSCRIPTION: (_SUBSCRIPTION_ID, Argument("at_period_end", "flag")),
 }

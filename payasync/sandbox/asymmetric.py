@@ -29,6 +29,20 @@ def new_key(algorithm: str) -> str:
     return pem.decode()
 
 
+def public_pem(private_pem: str) -> str:
+    """Return the public key of a private one, as PEM."""
+    serial = _module("serialization")
+    pem: bytes = _public(private_pem).public_bytes(serial.Encoding.PEM, serial.PublicFormat.SubjectPublicKeyInfo)
+    return pem.decode()
+
+
+def sign(algorithm: str, message: bytes, private_pem: str) -> bytes:
+    """Return the signature of a message."""
+    private = _private(private_pem)
+    signature: bytes = private.sign(message) if algorithm == "ed25519" else private.sign(message, *_pkcs1(algorithm))
+    return signature
+
+
 def verify(algorithm: str, message: bytes, signature: bytes, private_pem: str) -> bool:
     """Return whether a signature was made with a private key."""
     public = _public(private_pem)
@@ -36,17 +50,24 @@ def verify(algorithm: str, message: bytes, signature: bytes, private_pem: str) -
         if algorithm == "ed25519":
             public.verify(signature, message)
         else:
-            padding, hashes = _module("asymmetric.padding"), _module("hashes")
-            digest = hashes.SHA256() if algorithm == "rsa-sha256" else hashes.SHA512()
-            public.verify(signature, message, padding.PKCS1v15(), digest)
+            public.verify(signature, message, *_pkcs1(algorithm))
     except importlib.import_module("cryptography.exceptions").InvalidSignature:
         return False
     return True
 
 
+def _pkcs1(algorithm: str) -> tuple[Any, Any]:
+    hashes = _module("hashes")
+    return _module("asymmetric.padding").PKCS1v15(), hashes.SHA256() if algorithm == "rsa-sha256" else hashes.SHA512()
+
+
 @functools.lru_cache(maxsize=16)
+def _private(private_pem: str) -> Any:
+    return _module("serialization").load_pem_private_key(private_pem.encode(), password=None)
+
+
 def _public(private_pem: str) -> Any:
-    return _module("serialization").load_pem_private_key(private_pem.encode(), password=None).public_key()
+    return _private(private_pem).public_key()
 
 
 def _module(name: str) -> Any:

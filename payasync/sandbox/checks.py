@@ -10,10 +10,13 @@ from urllib.parse import urlsplit
 
 from yarl import URL
 
+from payasync.sandbox.periods import STEPS
 from payasync.sandbox.strict import encodable
 
 Check = Callable[[object], Any]
-Sort = Literal["amount", "text", "currency", "word", "sign", "identifier", "url", "date", "customer"]
+Sort = Literal[
+    "amount", "text", "currency", "word", "sign", "identifier", "url", "date", "customer", "frequency", "flag"
+]
 
 MAX_AMOUNT: Final = 2**53 - 1
 MAX_TEXT: Final = 4096
@@ -21,6 +24,7 @@ MAX_WORD: Final = 128
 MAX_SIGN: Final = 2048
 MAX_URL: Final = 2048
 _CURRENCY: Final = re.compile(r"[A-Za-z]{3}")
+_FLAGS: Final = {"true": True, "false": False}
 _BREAKS: Final = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]")
 
 
@@ -42,6 +46,8 @@ def checks(identifier: str, date_format: str) -> Mapping[Sort, Check]:
         "identifier": partial(matching, re.compile(identifier)),
         "url": url,
         "date": partial(day, date_format),
+        "frequency": frequency,
+        "flag": flag,
         "customer": customer,
     }
 
@@ -119,3 +125,19 @@ def customer(value: object) -> str:
     if not isinstance(value, dict) or not value:
         raise ValueError("an object that is not empty")
     return json.dumps(value)
+
+
+def frequency(value: object) -> str:
+    """Return how often a subscription is billed, as it was written."""
+    if not isinstance(value, str) or value.lower() not in STEPS:
+        raise ValueError(f"one of {', '.join(STEPS)}")
+    return value
+
+
+def flag(value: object) -> bool:
+    """Return a yes or a no; as a text, too, since booleans cannot be signed."""
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, str) or value not in _FLAGS:
+        raise ValueError("true or false")
+    return _FLAGS[value]

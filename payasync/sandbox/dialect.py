@@ -6,13 +6,15 @@ With its vocabulary and its payloads it alone knows a wire name, a code, or wher
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 from attrs import frozen
 
+from payasync.errors import ConfigurationError
 from payasync.operations import Operation
 from payasync.profile import MERCHANT, NONCE, SIGN, Profile
-from payasync.sandbox.arguments import ARGUMENTS, Argument
+from payasync.sandbox import acceptance
+from payasync.sandbox.arguments import ARGUMENTS
 from payasync.sandbox.checks import Sort, checks
 from payasync.sandbox.paths import beside, put
 from payasync.sandbox.payloads import Payloads
@@ -33,6 +35,13 @@ STATUSES: Final[Mapping[Why, int]] = {
 """The sandbox's own choice (spec: Errors, gaps)."""
 
 _HEADER: Final = "header:"
+_NUMBERS: Final = frozenset({"out_trade_no", "out_refund_no", "identifier", "subscription_id"})
+
+Failures = Literal["", "status", "200"]
+"""How refusals are told: by the HTTP status, or inside HTTP 200; empty: as the profile suggests."""
+
+INSIDE: Final = frozenset({401, 403, 404, 409, 422})
+"""What a service that answers 200 to all that it has understood says by its result code alone."""
 
 
 @frozen(kw_only=True)
@@ -93,12 +102,25 @@ class Dialect:
 
     Args:
         profile: The service's; what it leaves open is as in the sandbox's own.
+        failures: How refusals are told. Empty: inside HTTP 200 where the profile has a result code and says
+            of no HTTP status that nothing was done (`http.not_executed = []`), else by the status.
     """
 
-    def __init__(self, profile: Profile) -> None:
-        self._words = Vocabulary(profile)
+    def __init__(self, profile: Profile, failures: Failures = "") -> None:
+        self._words: Final = Vocabulary(profile)
+        self._inside: Final = (failures or _suggested(profile)) == "200"
         self.payloads: Final = Payloads(self._words)
         self._checks = checks(profile.identifier, self._words.date_format)
+
+    @property
+    def words(self) -> Vocabulary:
+        """The profile's words, with no point open."""
+        return self._words
+
+    @property
+    def failures_inside(self) -> bool:
+        """Whether refusals are told inside HTTP 200."""
+        return self._inside
 
     @property
     def acknowledged(self) -> NotificationShape:
@@ -127,20 +149,50 @@ class Dialect:
         found = rest if parameter.place == "path" else headers.get(parameter.name, "")
         return {**query, parameter.name: found} if found else dict(query)
 
-    def read(self, operation: Operation, fields: Mapping[str, Any]) -> Incoming:
+    def read(self, operation: Operation, fields: Mapping[str, Any], headers: Mapping[str, str]) -> Incoming:
         """Return a request whose fields are checked; unknown ones count for the signature only.
+
+        Args:
+            operation: What it asks for.
+            fields: All that it carries.
+            headers: The request's, found by names in any case.
 
         Raises:
             RefusedError: A field is missing, or it is not what it must be.
         """
+        profile = self._words.profile
         for name in self._identity(operation):
             self._checked(name, "sign" if name == SIGN else "word", fields)
-        arguments = {
-            argument.name: self._checked(name, argument.sort, fields)
-            for argument in ARGUMENTS[operation]
-            if (name := self._name(operation, argument)) in fields or argument.required
-        }
+        acceptance.check_headers(profile.headers, headers)
+        names = {self._words.argument_name(operation, argument) for argument in ARGUMENTS[operation]}
+        for name, value in acceptance.constants(profile, operation).items():
+            # What the caller gives goes before a constant of the same name.
+            if name not in names:
+                acceptance.check_constant(name, value, fields, as_text=not operation.has_body)
+        arguments = self._arguments(operation, fields)
         return Incoming(operation=operation, fields=fields, arguments=arguments)
+
+    def _arguments(self, operation: Operation, fields: Mapping[str, Any]) -> Arguments:
+        accept, taken = self._words.profile.accept, dict[str, Any]()
+        demanded = set(accept.required.get(operation.name, ()))
+        for argument in ARGUMENTS[operation]:
+            name = self._words.argument_name(operation, argument)
+            if name in fields or argument.required or argument.name in demanded:
+                taken[argument.name] = self._checked(name, argument.sort, fields)
+                acceptance.check_value(accept, argument, name, fields[name])
+            demanded.discard(argument.name)
+        for name in sorted(demanded - fields.keys()):
+            raise RefusedError("invalid", f"{name} is missing", field=name)
+        return taken
+
+    def numbers(self, operation: Operation, fields: Mapping[str, Any]) -> frozenset[str]:
+        """Return the numbers by which a request names orders, refunds and subscriptions."""
+        names = (
+            self._words.argument_name(operation, argument)
+            for argument in ARGUMENTS[operation]
+            if argument.name in _NUMBERS
+        )
+        return frozenset(str(fields[name]) for name in names if name in fields)
 
     def _identity(self, operation: Operation) -> tuple[str, ...]:
         profile = self._words.profile
@@ -156,15 +208,11 @@ class Dialect:
             message = f"{name} must be {error}"
         raise RefusedError("invalid", message, field=name)
 
-    def _name(self, operation: Operation, argument: Argument) -> str:
-        parameter = self._words.parameter(operation)
-        return parameter.name if parameter else self._words.wire_name(argument.name, argument.point)
-
     def answer(self, payload: Mapping[str, Any], request_id: str) -> Outgoing:
         """Return the answer to a request that was done."""
         document: dict[str, Any] = {}
         put(document, self._words.answer.data, dict(payload))
-        return self._sealed(document, 200, self._words.answer.ok[0], "done", request_id)
+        return self._complete(document, 200, self._words.answer.ok[0], "done", request_id)
 
     def refusal(self, refused: RefusedError, operation: Operation | None, request_id: str) -> Outgoing:
         """Return the answer to a request that was not done."""
@@ -172,13 +220,17 @@ class Dialect:
         if field := refused.field or self._argument_name(operation, refused.argument):
             put(document, beside(self._words.answer.message, "field"), field)
         status = refused.status or STATUSES[refused.why]
-        return self._sealed(document, status, self._words.code(refused.why), refused.message, request_id)
+        if self._inside and operation and status in INSIDE:
+            status = 200
+        return self._complete(document, status, self._words.code(refused.why), self._words.said(refused), request_id)
 
     def _argument_name(self, operation: Operation | None, name: str) -> str:
         arguments = ARGUMENTS[operation] if operation else ()
-        return next((self._name(operation, one) for one in arguments if operation and one.name == name), "")
+        return next(
+            (self._words.argument_name(operation, one) for one in arguments if operation and one.name == name), ""
+        )
 
-    def _sealed(self, document: dict[str, Any], status: int, code: Code, message: str, request_id: str) -> Outgoing:
+    def _complete(self, document: dict[str, Any], status: int, code: Code, message: str, request_id: str) -> Outgoing:
         answer, headers = self._words.answer, dict[str, str]()
         put(document, answer.code, code)
         put(document, answer.message, message)
@@ -187,3 +239,18 @@ class Dialect:
         else:
             put(document, answer.request_id, request_id)
         return Outgoing(status=status, code=code, headers=headers, document=document)
+
+
+def checked_failures(failures: Failures) -> Failures:
+    """Return how refusals are told.
+
+    Raises:
+        ConfigurationError: It is no such way.
+    """
+    if failures not in get_args(Failures):
+        raise ConfigurationError(f'failures must be "status" or "200", not {failures!r}', field="failures")
+    return failures
+
+
+def _suggested(profile: Profile) -> Failures:
+    return "200" if profile.answer.code and not profile.http.not_executed else "status"

@@ -7,6 +7,8 @@ from aiohttp import web
 from yarl import URL
 
 from payasync.sandbox import pages, receiving
+from payasync.sandbox.page import Page
+from payasync.sandbox.recorder import FACTS, Facts, note
 from payasync.sandbox.service import Service
 from payasync.sandbox.store import Store
 from payasync.sandbox.values import Decision, Order, RefusedError
@@ -43,11 +45,15 @@ class Gateway:
         return _sent(self._page(order))
 
     async def _decide(self, request: web.Request) -> web.Response:
+        request[FACTS] = Facts(name="gateway")
         try:
             decision = _decision(await receiving.body(request, "application/x-www-form-urlencoded"))
+            note(request, name=f"gateway.{decision}")
             after = self._decided(request.match_info["token"], decision)
         except RefusedError as refused:
+            note(request, refused=refused)
             return self._refused(request.match_info["token"], refused)
+        note(request, reference=after.out_trade_no)
         if after.state == "pending" and decision == "decline":
             return _see(pages.address(after))
         if after.return_url is None:
@@ -66,7 +72,7 @@ class Gateway:
         order = self._service.at_gateway(token)
         return _sent(pages.outcome(order, self._merchant, self._unit, status=409))
 
-    def _page(self, order: Order) -> pages.Page:
+    def _page(self, order: Order) -> Page:
         if order.state == "pending":
             return pages.decision(order, self._merchant, self._unit)
         return pages.outcome(order, self._merchant, self._unit)
@@ -93,7 +99,7 @@ def _decision(body: bytes) -> Decision:
     return decision
 
 
-def _sent(page: pages.Page) -> web.Response:
+def _sent(page: Page) -> web.Response:
     return web.Response(text=page.html, status=page.status, headers=page.headers, content_type="text/html")
 
 

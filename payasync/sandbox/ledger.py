@@ -1,8 +1,9 @@
 """The ledger: what the service really did, whatever a client was told."""
 
 from payasync.errors import InvalidArgumentError
+from payasync.sandbox.outbox import Attempt, Notification, Outbox
 from payasync.sandbox.store import Store
-from payasync.sandbox.values import Answered, Attempt, Order, Subscription
+from payasync.sandbox.values import Answered, Charge, Order, Subscription
 
 
 class Ledger:
@@ -14,6 +15,7 @@ class Ledger:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._outbox = Outbox(store)
 
     def paid(self, out_trade_no: str) -> int:
         """Return what was paid for an order; 0 where there is none."""
@@ -31,6 +33,17 @@ class Ledger:
             InvalidArgumentError: There is no such order.
         """
         return self._order(out_trade_no).state
+
+    def refund_state(self, out_refund_no: str) -> str:
+        """Return a refund's state: processing, succeeded or failed.
+
+        Raises:
+            InvalidArgumentError: There is no such refund.
+        """
+        refund = self._store.refund(out_refund_no)
+        if refund is None:
+            raise _absent("out_refund_no", out_refund_no)
+        return refund.state
 
     def subscription_state(self, subscription_id: str) -> str:
         """Return a subscription's state: scheduled, active, past_due or cancelled.
@@ -70,7 +83,19 @@ class Ledger:
 
     def deliveries(self) -> list[Attempt]:
         """Return the attempts to deliver notifications, oldest first."""
-        return self._store.attempts()
+        return self._outbox.attempts()
+
+    def notifications(self) -> list[Notification]:
+        """Return what the merchant is told, oldest first; each has a `state`: waiting, delivered or dead."""
+        return self._outbox.notifications()
+
+    def charges(self, subscription_id: str) -> list[Charge]:
+        """Return what a subscription was billed, period by period.
+
+        Raises:
+            InvalidArgumentError: There is no such subscription.
+        """
+        return self._store.charges(self._subscription(subscription_id).subscription_id)
 
     def _subscription(self, subscription_id: str) -> Subscription:
         subscription = self._store.subscription(subscription_id)

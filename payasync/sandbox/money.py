@@ -19,7 +19,18 @@ def shown(order: Order, unit: str) -> str:
         order: Whose amount is an integer.
         unit: `major` where that counts whole units of the currency, else the smallest ones.
     """
-    currency = order.currency.upper()
+    return amount(order.total_amt, order.currency, unit)
+
+
+def amount(count: int, currency: str, unit: str) -> str:
+    """Return an amount with its currency.
+
+    Args:
+        count: So many units.
+        currency: Its code.
+        unit: `major` where whole units of the currency are counted, else the smallest ones are.
+    """
+    currency = currency.upper()
     digits = 0 if unit == "major" else _DIGITS.get(currency, 2)
-    whole, rest = divmod(order.total_amt, 10**digits)
+    whole, rest = divmod(count, 10**digits)
     return f"{whole:,}.{rest:0{digits}} {currency}" if digits else f"{whole:,} {currency}"

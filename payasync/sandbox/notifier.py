@@ -1,9 +1,8 @@
-"""Delivers the outbox: each notification once, oldest first (spec: Events).
+"""Attempts to deliver notifications (spec: Events).
 
 Shaped by the Standard Webhooks specification; the service's document does not show its notifications.
 """
 
-import asyncio
 import base64
 import errno
 import hmac
@@ -14,16 +13,19 @@ import time
 from typing import Any, Final, Self
 
 import aiohttp
-from attrs import frozen
+from attrs import evolve, frozen
 
-from payasync.sandbox.store import Store
-from payasync.sandbox.values import Attempt, Notification
+from payasync.sandbox.faults.passage import PLAIN, Passage
+from payasync.sandbox.outbox import Attempt, Notification
+from payasync.sandbox.seal import Seal
 from payasync.secret import Secret
 from payasync.shapes import NotificationShape
 
 SECONDS: Final = 5.0
 """How long a receiver may take."""
 MAX_ANSWER: Final = 64 * 1024
+MOST_KEPT: Final = 1024
+"""Characters of an answer that are kept with the attempt."""
 
 
 @frozen(kw_only=True)
@@ -82,59 +84,40 @@ def signed_headers(notification: Notification, secret: Secret, timestamp: int) -
 
 
 class Notifier:
-    """Delivers what is due, in the background; loopback only, unless allowed.
+    """Attempts to deliver notifications; to loopback only, unless allowed.
 
     Args:
-        store: Holds the outbox.
         secret: Signs.
         acknowledgement: What counts as taken.
+        seal: Signs what carries its signature in its body.
         allow_remote: Deliver beyond loopback, too.
     """
 
-    def __init__(self, store: Store, secret: Secret, acknowledgement: Acknowledgement, *, allow_remote: bool) -> None:
-        self._store = store
+    def __init__(self, secret: Secret, acknowledgement: Acknowledgement, seal: Seal, *, allow_remote: bool) -> None:
+        self._seal = seal
         self._secret = secret
         self._acknowledgement = acknowledgement
-        self._woken = asyncio.Event()
-        self._idle = asyncio.Event()
         self._http = outgoing_client(allow_remote=allow_remote)
-        self._task = asyncio.create_task(self._run(), name="payasync sandbox notifier")
-
-    def wake(self) -> None:
-        """Say that something may be due."""
-        self._idle.clear()
-        self._woken.set()
-
-    async def settle(self) -> None:
-        """Return when everything that is due has been attempted."""
-        idle = asyncio.create_task(self._idle.wait())
-        try:
-            await asyncio.wait({idle, self._task}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            idle.cancel()
-        if self._task.done():
-            self._task.result()
 
     async def close(self) -> None:
-        """Stop; what is still due stays in the outbox."""
-        self._task.cancel()
-        try:
-            await asyncio.wait({self._task})
-        finally:
-            await self._http.close()
+        """Let go of all connections."""
+        await self._http.close()
 
-    async def _run(self) -> None:
-        while True:
-            self._woken.clear()
-            while notification := self._store.due():
-                self._store.add_attempt(await self._attempt(notification))
-            self._idle.set()
-            await self._woken.wait()
+    @property
+    def timed(self) -> bool:
+        """Whether notifications carry a time."""
+        return self._seal.timed
 
-    async def _attempt(self, notification: Notification) -> Attempt:
-        status = None
+    async def attempt(self, notification: Notification, passage: Passage = PLAIN) -> Attempt:
+        """Send a notification once, and return what came of it.
+
+        Args:
+            notification: Which.
+            passage: What a fault makes of it.
+        """
+        status, body = None, ""
         try:
-            status, body = await self._post(notification)
+            status, body = await self._post(notification, passage)
             error = self._acknowledgement.missing(status, body)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as failure:
             error = str(failure) or type(failure).__name__
@@ -143,17 +126,23 @@ class Notifier:
             url=notification.url,
             status=status,
             error=error,
+            answer=body[:MOST_KEPT],
             acknowledged=not error,
         )
 
-    async def _post(self, notification: Notification) -> tuple[int, str]:
-        headers = signed_headers(notification, self._secret, int(time.time()))
+    async def _post(self, notification: Notification, passage: Passage) -> tuple[int, str]:
+        if passage.lost:
+            raise ConnectionAbortedError(f"lost on its way: {passage.fault}")
+        body = await self._seal.notification(notification.body, passage.age)
+        headers = {"Content-Type": "application/json"}
+        if self._seal.in_headers:
+            headers = signed_headers(evolve(notification, body=body), self._secret, int(time.time()) - passage.age)
         sending = self._http.post(
-            notification.url, data=notification.body.encode(), headers=headers, allow_redirects=False
+            notification.url, data=passage.body(body).encode(), headers=headers, allow_redirects=False
         )
         async with sending as answer:
-            body = await _start(answer.content)
-            return answer.status, body.decode(errors="replace")
+            received = await _start(answer.content)
+            return answer.status, received.decode(errors="replace")
 
 
 async def _start(content: aiohttp.StreamReader) -> bytes:

@@ -1,21 +1,15 @@
 """The gateway's pages: plain HTML that works without script, and its own policy against any."""
 
-import base64
-import hashlib
-from collections.abc import Mapping
 from html import escape
-from importlib import resources
 from typing import Final
 from urllib.parse import urlsplit
 
-from attrs import frozen
-
 from payasync.sandbox.money import shown
+from payasync.sandbox.page import Page, look, page
 from payasync.sandbox.rules import MOST_DECLINES
 from payasync.sandbox.values import Order
 
-STYLE: Final = resources.files("payasync.sandbox").joinpath("gateway.css").read_text(encoding="utf-8")
-_STYLE_HASH: Final = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+LOOK: Final = look("gateway.css")
 
 _OUTCOMES: Final = {
     "pending": ("Cancelled", "Nothing was paid. The merchant may close the order now.", "still"),
@@ -25,17 +19,9 @@ _OUTCOMES: Final = {
     "closed": ("Closed", "The merchant has closed this order.", "still"),
 }
 
-
 PATH: Final = "/gateway"
-
-
-@frozen(kw_only=True)
-class Page:
-    """A page, with the headers that belong to it."""
-
-    status: int
-    html: str
-    headers: Mapping[str, str]
+_LONG_AMOUNT: Final = 12
+"""Characters that stand in one line of a phone at full size."""
 
 
 def address(order: Order) -> str:
@@ -48,7 +34,8 @@ def decision(order: Order, merchant: str, unit: str) -> Page:
     declined = ""
     if order.declines:
         left = MOST_DECLINES - order.declines
-        declined = f'<p class="note bad" role="status">The payment was declined. {left} more, and it fails.</p>'
+        times = "One more time" if left == 1 else f"{left} more times"
+        declined = f'<p class="note bad" role="status"><strong>Declined.</strong> {times}, and the order fails.</p>'
     content = f"""{_summary(order, merchant, unit)}{declined}
 <form method="post" action="{address(order)}">
 <button class="main" name="decision" value="authorize">Authorise {shown(order, unit)}</button>
@@ -77,45 +64,20 @@ def refusal(status: int, title: str, words: str) -> Page:
 def _summary(order: Order, merchant: str, unit: str) -> str:
     subject = f"<h1>{escape(order.subject)}</h1>" if order.subject else "<h1>Payment</h1>"
     body = f'<p class="body">{escape(order.body)}</p>' if order.body else ""
+    amount, _, currency = shown(order, unit).rpartition(" ")
+    size = "amount long" if len(amount) > _LONG_AMOUNT else "amount"
     return f"""<p class="merchant">{escape(merchant)}</p>{subject}{body}
-<p class="amount">{shown(order, unit)}</p>
-<p class="number">Order <code>{escape(order.out_trade_no)}</code></p>"""
+<p class="{size}">{amount} <small>{currency}</small></p>
+<dl><dt>Order</dt><dd><code>{escape(order.out_trade_no)}</code></dd></dl>"""
 
 
 def _page(status: int, title: str, content: str, *, form_action: str = "'none'") -> Page:
-    html = f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="robots" content="noindex">
-<title>{escape(title)} - payasync sandbox</title>
-<style>{STYLE}</style>
-</head>
-<body>
-<p class="sandbox"><strong>Sandbox.</strong> No money moves here.</p>
+    body = f"""<p class="sandbox"><strong>Sandbox.</strong> No money moves here.</p>
 <main>
 {content}
 </main>
-<footer>This page is the payasync sandbox's own, and not that of any payment service.</footer>
-</body>
-</html>
-"""
-    return Page(status=status, html=html, headers=_headers(form_action))
-
-
-def _headers(form_action: str) -> dict[str, str]:
-    policy = (
-        f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; form-action {form_action}; "
-        "base-uri 'none'; frame-ancestors 'none'"
-    )
-    return {
-        "Content-Security-Policy": policy,
-        "X-Content-Type-Options": "nosniff",
-        "Referrer-Policy": "no-referrer",
-        "Cache-Control": "no-store",
-    }
+<footer>This page is the payasync sandbox's own, and not that of any payment service.</footer>"""
+    return page(LOOK, title, body, status=status, form_action=form_action)
 
 
 def _form_action(return_url: str | None) -> str:

@@ -1,6 +1,7 @@
 """What answers and notifications tell, in the words of a profile."""
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -64,6 +65,13 @@ class Payloads:
         put(payload, words.answer.subscription_status, words.state("subscription", subscription.state))
         return payload
 
+    def number(self, payload: Mapping[str, Any]) -> str:
+        """Return the number of what a payload tells: an order's, a payment's or a subscription's."""
+        found: object = payload
+        for part in self._words.answer.subscription_id.split("."):
+            found = found.get(part) if isinstance(found, Mapping) else None
+        return str(payload.get(camel("out_trade_no")) or found or "")
+
     def notification(self, event: Event, now: datetime) -> str:
         """Return the body of a notification (spec: Events, 4)."""
         shape, document = self._words.notification, dict[str, Any]()
@@ -71,7 +79,7 @@ class Payloads:
         if shape.kind:
             put(document, shape.kind, self._words.event(event.kind, event.name))
         if shape.time:
-            put(document, shape.time, now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"))
+            put(document, shape.time, written(now))
         return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 
     def _told(self, event: Event) -> dict[str, Any]:
@@ -88,3 +96,8 @@ class Payloads:
         if path:
             put(payload, path, number)
         return payload
+
+
+def written(time: datetime) -> str:
+    """Return a time as notifications tell it: in UTC, with milliseconds."""
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

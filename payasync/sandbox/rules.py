@@ -4,11 +4,12 @@ Every rule is the sandbox's own choice: the service's document names no states (
 transitions). Each function returns the thing as it is afterwards, or raises `RefusedError`.
 """
 
-from datetime import date
+from datetime import date, timedelta
 from typing import Any, Final
 
 from attrs import evolve
 
+from payasync.sandbox import periods
 from payasync.sandbox.values import (
     Decision,
     Event,
@@ -21,6 +22,10 @@ from payasync.sandbox.values import (
 )
 
 MOST_DECLINES: Final = 3
+EXPIRY: Final = timedelta(minutes=30)
+"""How long an order waits for its customer (spec: Limits, gaps)."""
+MOST_FAILURES: Final = 3
+"""Charges in a row that fail before a subscription is cancelled."""
 CLOSABLE: Final[frozenset[OrderState]] = frozenset({"pending", "failed", "expired", "closed"})
 SETTLED: Final[frozenset[RefundState]] = frozenset({"succeeded", "failed"})
 
@@ -59,6 +64,11 @@ def close(order: Order) -> Order:
     return evolve(order, state="closed")
 
 
+def expire(order: Order) -> Order:
+    """Return an order whose time is over (spec: endpoint 4): only one that is pending expires."""
+    return evolve(order, state="expired") if order.state == "pending" else order
+
+
 def check_refund(order: Order, refund: Refund) -> None:
     """Check that an order can give back so much (spec: Endpoints, rule 5).
 
@@ -74,14 +84,21 @@ def check_refund(order: Order, refund: Refund) -> None:
         raise RefusedError("wrong_state", f"{left} is left to refund", argument="refund_amt")
 
 
-def repeated(first: Refund, again: Refund) -> Refund:
+def repeated(first: Refund, again: Refund, *, refused: bool = False) -> Refund:
     """Return the refund that a number already names, where the request is the same (spec: Refund request).
 
+    Args:
+        first: The refund.
+        again: What is asked for now.
+        refused: A number is taken once only, the same request included.
+
     Raises:
-        RefusedError: It is another request.
+        RefusedError: It is another request, or none is taken again.
     """
     if first.fingerprint != again.fingerprint:
         raise RefusedError("duplicate", "the number names another refund", argument="out_refund_no")
+    if refused:
+        raise RefusedError("duplicate", "the number was used before", argument="out_refund_no")
     return first
 
 
@@ -97,14 +114,52 @@ def settle(refund: Refund, state: RefundState) -> Refund:
 
 
 def begin(subscription: Subscription, today: date) -> Subscription:
-    """Return a subscription as it is on a day: from its start date on it is active, in its first period."""
-    if subscription.state != "scheduled" or subscription.start_date > today:
+    """Return a subscription as it is on a day: from its start date on it is billed, first for the day's period."""
+    start = subscription.start_date
+    if subscription.state != "scheduled" or start > today:
         return subscription
-    return evolve(subscription, state="active", period=1)
+    return _billed(subscription, periods.current(start, subscription.frequency, today))
+
+
+def renew(subscription: Subscription) -> Subscription:
+    """Return a subscription at the moment when its next period begins: billed for it, or at its end."""
+    if subscription.state not in {"active", "past_due"} or subscription.renews is None:
+        return subscription
+    if subscription.ends:
+        return _cancelled(subscription)
+    return _billed(subscription, subscription.renews)
+
+
+def _billed(subscription: Subscription, begun: date) -> Subscription:
+    failed = subscription.failing > 0
+    billed = evolve(
+        subscription,
+        state="past_due" if failed else "active",
+        period=subscription.period + 1,
+        renews=periods.following(begun, subscription.frequency, subscription.start_date),
+        failing=subscription.failing - failed,
+        failures=subscription.failures + 1 if failed else 0,
+    )
+    return _cancelled(billed) if billed.failures >= MOST_FAILURES else billed
+
+
+def _cancelled(subscription: Subscription) -> Subscription:
+    return evolve(subscription, state="cancelled", renews=None)
+
+
+def fail(subscription: Subscription, times: int) -> Subscription:
+    """Return a subscription whose next charges fail.
+
+    Raises:
+        RefusedError: It is cancelled.
+    """
+    if subscription.state == "cancelled":
+        raise RefusedError("wrong_state", "the subscription is cancelled", argument="subscription_id")
+    return evolve(subscription, failing=times)
 
 
 def update(subscription: Subscription, changes: dict[str, Any], today: date) -> Subscription:
-    """Return a subscription with changes applied (spec: endpoint 9).
+    """Return a subscription with changes applied, which count from its next period on (spec: endpoint 9).
 
     Raises:
         RefusedError: It is cancelled, or it has begun and its start date would change.
@@ -117,15 +172,21 @@ def update(subscription: Subscription, changes: dict[str, Any], today: date) -> 
     return begin(changed, today)
 
 
-def cancel(subscription: Subscription) -> Subscription:
-    """Return a subscription that is cancelled at once (spec: endpoint 10).
+def cancel(subscription: Subscription, *, at_period_end: bool = False) -> Subscription:
+    """Return a subscription that is cancelled at once, or when its period ends (spec: endpoint 10).
+
+    Args:
+        subscription: One that has not begun is cancelled at once.
+        at_period_end: It stays as it is until then.
 
     Raises:
         RefusedError: It was cancelled before.
     """
     if subscription.state == "cancelled":
         raise RefusedError("wrong_state", "the subscription is cancelled")
-    return evolve(subscription, state="cancelled")
+    if at_period_end and subscription.renews:
+        return evolve(subscription, ends=True)
+    return _cancelled(subscription)
 
 
 def order_event(before: Order, after: Order) -> Event | None:
@@ -142,6 +203,13 @@ def refund_event(after: Refund) -> Event:
 
 def subscription_event(before: Subscription, after: Subscription) -> Event | None:
     """Return what the merchant is told about a subscription (spec: Events, 3)."""
-    if after.state == before.state or after.state != "cancelled":
-        return None
-    return Event(kind="subscription", name=after.state, subject=after, url=None)
+    name = "cancelled" if after.state == "cancelled" != before.state else _billing(before, after)
+    return Event(kind="subscription", name=name, subject=after, url=None) if name else None
+
+
+def _billing(before: Subscription, after: Subscription) -> str:
+    if after.period == before.period:
+        return ""
+    if after.state == "past_due":
+        return "past_due"
+    return "renewed" if before.period else "started"

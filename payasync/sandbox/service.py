@@ -6,32 +6,32 @@ Who calls it holds the transaction open.
 import secrets
 from collections.abc import Callable
 from datetime import date, datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal
 
 from payasync.sandbox import rules
+from payasync.sandbox.numbers import known, new_number
+from payasync.sandbox.outbox import Outbox
 from payasync.sandbox.store import Store
-from payasync.sandbox.values import (
-    Decision,
-    Event,
-    Notification,
-    Order,
-    Refund,
-    RefundState,
-    RefusedError,
-    Subscription,
-)
-
-T = TypeVar("T")
+from payasync.sandbox.subscriptions import Subscriptions
+from payasync.sandbox.telling import Telling
+from payasync.sandbox.terms import AT_ONCE, RefundTerms
+from payasync.sandbox.timers import Falling, TimerKind, Timers
+from payasync.sandbox.values import Decision, Event, Order, Refund, RefundState, RefusedError
 
 
 class Service:
-    """Orders, refunds and subscriptions.
+    """Orders and refunds.
 
     Args:
         store: Where they are kept.
         now: The sandbox's time.
         written: Writes the body of a notification.
         webhook_url: Where notifications go of what has no address of its own.
+        terms: How refunds end.
+
+    Attributes:
+        subscriptions: Likewise.
+        telling: Tells the merchant.
     """
 
     def __init__(
@@ -41,18 +41,35 @@ class Service:
         now: Callable[[], datetime],
         written: Callable[[Event, datetime], str],
         webhook_url: str | None,
+        terms: RefundTerms = AT_ONCE,
     ) -> None:
         self._store = store
         self._now = now
-        self._written = written
-        self._webhook_url = webhook_url
+        self._terms = terms
+        self._timers = Timers(store)
+        self.telling: Final = Telling(Outbox(store), now=now, written=written, webhook_url=webhook_url)
+        self.subscriptions: Final = Subscriptions(store, self._timers, self.telling, now=now)
+
+    @property
+    def falling(self) -> dict[TimerKind, Falling]:
+        """What is done when a timer falls due."""
+        return {
+            "expire": self._expire,
+            "settle": self._settle_by_itself,
+            "renew": self.subscriptions.fall_due,
+        }
+
+    def today(self) -> date:
+        """Return the day, by the sandbox's time."""
+        return self._now().date()
 
     def create_payment(
         self, *, amount: int, currency: str, description: str = "", return_url: str | None = None
     ) -> Order:
         """Make a payment with numbers of its own (spec: endpoint 1)."""
-        order = _new_order("payment", total_amt=amount, currency=currency, subject=description, return_url=return_url)
-        self._store.add_order(order)
+        given = {"total_amt": amount, "currency": currency, "subject": description, "return_url": return_url}
+        order = _new_order("payment", created=self._now(), **given)
+        self._add(order)
         return order
 
     def place_order(self, *, scene_type: str = "", **given: Any) -> Order:  # noqa: ARG002 - one scene is like another
@@ -61,10 +78,16 @@ class Service:
         Raises:
             RefusedError: Its number was used before.
         """
-        order = _new_order("order", **given)
-        if not self._store.add_order(order):
+        order = _new_order("order", created=self._now(), **given)
+        if not self._add(order):
             raise RefusedError("duplicate", "the number names another order", argument="out_trade_no")
         return order
+
+    def _add(self, order: Order) -> bool:
+        added = self._store.add_order(order)
+        if added:
+            self._timers.set("expire", order.out_trade_no, order.created + rules.EXPIRY)
+        return added
 
     def order(self, out_trade_no: str) -> Order:
         """Return an order (spec: endpoint 3).
@@ -72,7 +95,7 @@ class Service:
         Raises:
             RefusedError: There is none.
         """
-        return _known(self._store.order(out_trade_no), "order", "out_trade_no")
+        return known(self._store.order(out_trade_no), "order", "out_trade_no")
 
     def payment(self, identifier: str) -> Order:
         """Return the order that a merchant's number names, or a payment's (spec: endpoint 6).
@@ -81,7 +104,7 @@ class Service:
             RefusedError: There is none.
         """
         found = self._store.order(identifier) or self._store.order_by_payment(identifier)
-        return _known(found, "payment", "identifier")
+        return known(found, "payment", "identifier")
 
     def at_gateway(self, token: str) -> Order:
         """Return the order of a gateway page.
@@ -89,7 +112,7 @@ class Service:
         Raises:
             RefusedError: There is none.
         """
-        return _known(self._store.order_by_token(token), "gateway page", "")
+        return known(self._store.order_by_token(token), "gateway page", "")
 
     def close_order(self, *, out_trade_no: str) -> Order:
         """Close an order (spec: endpoint 4).
@@ -113,8 +136,14 @@ class Service:
             return before
         if not self._store.move_order(before, after):
             raise RefusedError("wrong_state", "the order has changed meanwhile")
-        self._tell(rules.order_event(before, after))
+        if after.state != "pending":
+            self._timers.stop("expire", after.out_trade_no)
+        self.telling.tell(rules.order_event(before, after))
         return after
+
+    def _expire(self, out_trade_no: str) -> str:
+        order = self.order(out_trade_no)
+        return "order expired" if self._moved(order, rules.expire(order)) != order else ""
 
     def create_refund(self, *, fingerprint: str, refund_desc: str = "", **given: Any) -> Refund:  # noqa: ARG002 - free text
         """Refund a paid order, or return the refund that the same request made (spec: endpoint 5).
@@ -122,14 +151,18 @@ class Service:
         Raises:
             RefusedError: The number names another refund, or the order cannot give back so much.
         """
-        refund = Refund(fingerprint=fingerprint, **given)
+        refund = Refund(fingerprint=fingerprint, created=self._now(), **given)
         if first := self._store.refund(refund.out_refund_no):
-            return rules.repeated(first, refund)
+            return rules.repeated(first, refund, refused=self._terms.once)
         rules.check_refund(self.order(refund.out_trade_no), refund)
         if not self._store.reserve(refund.out_trade_no, refund.refund_amt):
             raise RefusedError("wrong_state", "less is left to refund", argument="refund_amt")
         self._store.add_refund(refund)
-        return self.settle_refund(refund, "succeeded")
+        if self._terms.outcome:
+            return self.settle_refund(refund, self._terms.outcome)
+        if self._terms.after:
+            self._timers.set("settle", refund.out_refund_no, self._now() + self._terms.after)
+        return refund
 
     def settle_refund(self, refund: Refund, state: RefundState) -> Refund:
         """End a refund; what a failed one had set aside is free again.
@@ -140,10 +173,14 @@ class Service:
         settled = rules.settle(refund, state)
         if not self._store.move_refund(refund.out_refund_no, refund.state, settled.state):
             raise RefusedError("wrong_state", "the refund has ended meanwhile")
+        self._timers.stop("settle", refund.out_refund_no)
         if settled.state == "failed":
             self._store.release(refund.out_trade_no, refund.refund_amt)
-        self._tell(rules.refund_event(settled))
+        self.telling.tell(rules.refund_event(settled))
         return settled
+
+    def _settle_by_itself(self, out_refund_no: str) -> str:
+        return f"refund {self.settle_refund(self.refund(out_refund_no), 'succeeded').state}"
 
     def refund(self, out_refund_no: str) -> Refund:
         """Return a refund (spec: endpoint 7).
@@ -151,68 +188,9 @@ class Service:
         Raises:
             RefusedError: There is none.
         """
-        return _known(self._store.refund(out_refund_no), "refund", "identifier")
-
-    def create_subscription(self, **given: Any) -> Subscription:
-        """Make a subscription, which begins on its start date (spec: endpoint 8)."""
-        planned = Subscription(subscription_id=_numbered("S"), **given)
-        subscription = rules.begin(planned, self._today())
-        self._store.add_subscription(subscription)
-        return subscription
-
-    def update_subscription(self, *, subscription_id: str, **changes: Any) -> Subscription:
-        """Change a subscription (spec: endpoint 9).
-
-        Raises:
-            RefusedError: There is none, it is cancelled, or it has begun and its start date would change.
-        """
-        before = self.subscription(subscription_id)
-        return self._renewed(before, rules.update(before, changes, self._today()))
-
-    def cancel_subscription(self, *, subscription_id: str) -> Subscription:
-        """Cancel a subscription at once (spec: endpoint 10).
-
-        Raises:
-            RefusedError: There is none, or it was cancelled before.
-        """
-        before = self.subscription(subscription_id)
-        return self._renewed(before, rules.cancel(before))
-
-    def subscription(self, subscription_id: str) -> Subscription:
-        """Return a subscription.
-
-        Raises:
-            RefusedError: There is none.
-        """
-        return _known(self._store.subscription(subscription_id), "subscription", "subscription_id")
-
-    def _renewed(self, before: Subscription, after: Subscription) -> Subscription:
-        if not self._store.move_subscription(before, after):
-            raise RefusedError("wrong_state", "the subscription has changed meanwhile")
-        self._tell(rules.subscription_event(before, after))
-        return after
-
-    def _tell(self, event: Event | None) -> None:
-        url = event and (event.url or self._webhook_url)
-        if event and url:
-            number, body = f"msg_{secrets.token_hex(12)}", self._written(event, self._now())
-            self._store.add_notification(Notification(notification_id=number, url=url, body=body))
-
-    def _today(self) -> date:
-        return self._now().date()
-
-
-def _known(found: T | None, thing: str, argument: str) -> T:
-    if found is None:
-        raise RefusedError("absent", f"there is no such {thing}", argument=argument)
-    return found
+        return known(self._store.refund(out_refund_no), "refund", "identifier")
 
 
 def _new_order(origin: Literal["order", "payment"], **given: Any) -> Order:
-    given.setdefault("out_trade_no", _numbered("T"))
-    return Order(origin=origin, payment_id=_numbered("P"), token=secrets.token_urlsafe(24), **given)
-
-
-def _numbered(kind: str) -> str:
-    # Capitals and digits only: profiles narrow what a number may be.
-    return f"{kind}{secrets.randbelow(10**20):020}"
+    given.setdefault("out_trade_no", new_number("T"))
+    return Order(origin=origin, payment_id=new_number("P"), token=secrets.token_urlsafe(24), **given)

@@ -1,7 +1,7 @@
 """Signatures as the service would make them (spec: Authentication, 3 and 4).
 
-The client's code signs; this code checks. It shares nothing with it but the names of the options, so
-that a mistake in one cannot hide in the other.
+What the client's code signs this code checks, and the other way round. It shares nothing with it but the
+names of the options, so that a mistake in one cannot hide in the other.
 """
 
 import base64
@@ -9,7 +9,7 @@ import binascii
 import hashlib
 import hmac
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from payasync.errors import PayasyncError
@@ -32,6 +32,43 @@ class UnsignableError(Exception):
     def __init__(self, field: str) -> None:
         super().__init__(field)
         self.field = field
+
+
+def sign(scheme: SignatureScheme | None, fields: Mapping[str, Any], *, path: str, key: Secret) -> str | Awaitable[str]:
+    """Return the signature of what the service itself sends; a scheme that is not `SortedPairs` makes its own.
+
+    Args:
+        scheme: The profile's.
+        fields: By their wire names, without the signature.
+        path: The endpoint's path.
+        key: The service's: the shared secret, or its private key.
+
+    Raises:
+        UnsignableError: A field has no one form that could be signed.
+    """
+    options = scheme or _OWN
+    if not isinstance(options, SortedPairs):
+        return options.sign(fields, path=path, key=key)
+    algorithm, encoding = _answered(options)
+    message = _message(options, fields, path, key.reveal())
+    if algorithm in asymmetric.ALGORITHMS:
+        return _encoded(asymmetric.sign(algorithm, message, key.reveal()), encoding)
+    return _encoded(_symmetric(algorithm, message, key.reveal().encode()), encoding)
+
+
+def text(scheme: SignatureScheme | None, fields: Mapping[str, Any], *, path: str) -> str:
+    """Return the text that a request's signature is made of, without the key; nothing where only its owner knows.
+
+    Args:
+        scheme: The profile's.
+        fields: By their wire names.
+        path: The endpoint's path.
+
+    Raises:
+        UnsignableError: A field has no one form that could be signed.
+    """
+    options = scheme or _OWN
+    return _text_of(options, fields, path, "<signing key>") if isinstance(options, SortedPairs) else ""
 
 
 def verify(
@@ -76,24 +113,26 @@ def _answered(options: SortedPairs) -> tuple[str, str]:
 
 
 def _message(options: SortedPairs, fields: Mapping[str, Any], path: str, key: str) -> bytes:
-    text = options.separator.join(_pairs(options, fields))
-    if options.key_param:
-        text += f"{options.separator}{options.key_param}={key}"
-    if options.append_path:
-        text += path
-    return hashlib.sha256(text.encode()).hexdigest().encode() if options.prehash else text.encode()
+    message = _text_of(options, fields, path, key).encode()
+    return hashlib.sha256(message).hexdigest().encode() if options.prehash else message
+
+
+def _text_of(options: SortedPairs, fields: Mapping[str, Any], path: str, key: str) -> str:
+    pairs = options.separator.join(_pairs(options, fields))
+    keyed = f"{pairs}{options.separator}{options.key_param}={key}" if options.key_param else pairs
+    return keyed + path if options.append_path else keyed
 
 
 def _pairs(options: SortedPairs, fields: Mapping[str, Any]) -> Iterator[str]:
     for name, value in sorted(fields.items()):
         if name in options.exclude or (options.nested == "omit" and isinstance(value, dict | list)):
             continue
-        text = _text(options, name, value)
-        if text or not options.skip_empty:
-            yield f"{name}={text}"
+        written = _written(options, name, value)
+        if written or not options.skip_empty:
+            yield f"{name}={written}"
 
 
-def _text(options: SortedPairs, name: str, value: object) -> str:
+def _written(options: SortedPairs, name: str, value: object) -> str:
     if isinstance(value, str):
         return value
     if type(value) is int:

@@ -5,10 +5,12 @@ transitions).
 """
 
 from collections.abc import Mapping
-from datetime import date
+from datetime import date, datetime
 from typing import Any, Literal
 
 from attrs import field, frozen
+
+from payasync.sandbox.instants import BEGINNING, instant
 
 OrderState = Literal["pending", "paid", "failed", "expired", "closed"]
 RefundState = Literal["processing", "succeeded", "failed"]
@@ -27,10 +29,18 @@ class RefusedError(Exception):
         argument: The argument at fault, by our name.
         field: The field at fault, by its wire name, where no argument stands for it.
         status: The HTTP status, where it is not the usual one for `why`.
+        expected: The text that was to be signed: for the dashboard, and never answered.
     """
 
     def __init__(
-        self, why: Why, message: str, *, argument: str = "", field: str = "", status: int | None = None
+        self,
+        why: Why,
+        message: str,
+        *,
+        argument: str = "",
+        field: str = "",
+        status: int | None = None,
+        expected: str = "",
     ) -> None:
         super().__init__(message)
         self.why: Why = why
@@ -38,6 +48,7 @@ class RefusedError(Exception):
         self.argument = argument
         self.field = field
         self.status = status
+        self.expected = expected
 
 
 @frozen(kw_only=True)
@@ -58,6 +69,7 @@ class Order:
         state: Where it stands.
         declines: How often the customer's payment was declined.
         reserved: The sum of its refunds, those under way included.
+        created: When it was made, by the sandbox's time, as all that follows.
     """
 
     out_trade_no: str
@@ -73,6 +85,7 @@ class Order:
     state: OrderState = "pending"
     declines: int = 0
     reserved: int = 0
+    created: datetime = field(default=BEGINNING, converter=instant)
 
 
 @frozen(kw_only=True)
@@ -87,6 +100,7 @@ class Refund:
         notify_url: Where the notification goes.
         fingerprint: Equal for equal requests: nonce and signature do not count.
         state: Where it stands.
+        created: When it was asked for.
     """
 
     out_refund_no: str
@@ -96,10 +110,15 @@ class Refund:
     notify_url: str | None = None
     fingerprint: str
     state: RefundState = "processing"
+    created: datetime = field(default=BEGINNING, converter=instant)
 
 
 def _date(given: date | str) -> date:
     return date.fromisoformat(given) if isinstance(given, str) else given
+
+
+def _date_if_any(given: date | str | None) -> date | None:
+    return None if given is None else _date(given)
 
 
 @frozen(kw_only=True)
@@ -114,6 +133,11 @@ class Subscription:
         customer: The customer's details, as JSON.
         state: Where it stands.
         period: The periods that have begun.
+        renews: When the next period begins; `None` before the first and where the calendar ends.
+        ends: It is cancelled then.
+        failing: How many of its next charges fail.
+        failures: How many have failed in a row.
+        created: When it was made.
     """
 
     subscription_id: str
@@ -123,6 +147,30 @@ class Subscription:
     customer: str
     state: SubscriptionState = "scheduled"
     period: int = 0
+    renews: date | None = field(default=None, converter=_date_if_any)
+    ends: bool = field(default=False, converter=bool)
+    failing: int = 0
+    failures: int = 0
+    created: datetime = field(default=BEGINNING, converter=instant)
+
+
+@frozen(kw_only=True)
+class Charge:
+    """What one period of a subscription was billed.
+
+    Attributes:
+        subscription_id: Whose.
+        period: Which, from 1.
+        at: When.
+        amount: How much.
+        paid: It succeeded.
+    """
+
+    subscription_id: str
+    period: int
+    at: datetime = field(converter=instant)
+    amount: int
+    paid: bool = field(converter=bool)
 
 
 @frozen(kw_only=True)
@@ -140,40 +188,6 @@ class Event:
     name: str
     subject: Order | Refund | Subscription
     url: str | None
-
-
-@frozen(kw_only=True)
-class Notification:
-    """A notification that waits for its delivery: a row of the outbox.
-
-    Attributes:
-        notification_id: Names it to the receiver, in every attempt.
-        url: Where it goes.
-        body: What is sent, signed as it stands.
-    """
-
-    notification_id: str
-    url: str
-    body: str
-
-
-@frozen(kw_only=True)
-class Attempt:
-    """One attempt to deliver a notification.
-
-    Attributes:
-        notification_id: Which one.
-        url: Where it went.
-        status: The HTTP status of the answer, or `None` where none came.
-        error: Why none came, or why the answer does not acknowledge; empty where it does.
-        acknowledged: The receiver took it.
-    """
-
-    notification_id: str
-    url: str
-    status: int | None
-    error: str
-    acknowledged: bool = field(converter=bool)
 
 
 @frozen(kw_only=True)

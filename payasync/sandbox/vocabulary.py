@@ -6,15 +6,22 @@ from typing import Final
 from attrs import evolve, fields_dict
 
 from payasync.operations import QUERY_PAYMENT, QUERY_REFUND, Operation
-from payasync.profile import Profile
-from payasync.sandbox.values import Kind, Why
+from payasync.profile import SIGN, Profile
+from payasync.sandbox.arguments import Argument
+from payasync.sandbox.paths import joined, overlaps
+from payasync.sandbox.values import Kind, RefusedError, Why
 from payasync.sandbox_profile import PROFILE
 from payasync.shapes import AnswerShape, Code, NotificationShape, Parameter
+from payasync.signing import SignatureScheme, SortedPairs
 
 _NOT_EXECUTED: Final[tuple[Why, ...]] = ("invalid", "unauthenticated", "bad_signature", "nonce_used", "wrong_state")
 """In the order in which the sandbox's own profile lists its codes of this meaning."""
 
 _OTHERS: Final[Mapping[Why, str]] = {"duplicate": "duplicate", "absent": "absent", "busy": "retryable"}
+
+
+_LIKE: Final[Mapping[str, str]] = {"started": "renewed"}
+"""Events that a profile with fewer names tells by another one."""
 
 
 class Vocabulary:
@@ -27,9 +34,7 @@ class Vocabulary:
     def __init__(self, profile: Profile) -> None:
         self.profile: Final = profile
         self.answer: Final = _filled(profile.answer)
-        self.notification: Final[NotificationShape] = (
-            profile.notification if profile.notification.verification else PROFILE.notification
-        )
+        self.notification: Final = _complete(profile.notification)
         self.fields: Final[Mapping[str, str]] = {**PROFILE.fields, **_given(profile.fields)}
         self.date_format: Final[str] = profile.formats.get("start_date") or PROFILE.formats["start_date"]
 
@@ -40,6 +45,27 @@ class Vocabulary:
         if operation is QUERY_REFUND:
             return self.profile.refund_status or PROFILE.refund_status
         return None
+
+    @property
+    def title(self) -> str:
+        """What people call the profile, and what they must know of it."""
+        name = self.profile.name or "unnamed"
+        if isinstance(self.signature, SortedPairs):
+            return name
+        return f"{name}: signatures are made and checked by its own {type(self.signature).__name__}, by nothing else"
+
+    @property
+    def signature(self) -> SignatureScheme:
+        """The scheme, with the algorithm and the encoding of the sandbox's own where they are open."""
+        scheme, own = self.profile.signature or SortedPairs(), PROFILE.signature
+        if isinstance(scheme, SortedPairs) and isinstance(own, SortedPairs):
+            return evolve(scheme, algorithm=scheme.algorithm or own.algorithm, encoding=scheme.encoding or own.encoding)
+        return scheme
+
+    def argument_name(self, operation: Operation, argument: Argument) -> str:
+        """Return the wire name of an argument of an operation."""
+        parameter = self.parameter(operation)
+        return parameter.name if parameter else self.wire_name(argument.name, argument.point)
 
     def wire_name(self, argument: str, point: str) -> str:
         """Return an argument's wire name: the document's, or where it shows none the profile's."""
@@ -58,11 +84,19 @@ class Vocabulary:
         codes = self._codes("not_executed")
         return codes[min(_NOT_EXECUTED.index(why), len(codes) - 1)]
 
+    def said(self, refused: RefusedError) -> str:
+        """Return the service's message for a refusal: words, or where the profile has codes in messages, its code."""
+        answer, meaning = self.profile.answer, _OTHERS.get(refused.why, "not_executed")
+        if answer.message and not answer.code and getattr(self.profile.codes, meaning):
+            return str(self.code(refused.why))
+        return refused.message
+
     def event(self, kind: Kind, name: str) -> str:
         """Return the service's name of an event."""
         own = PROFILE.notification.kinds[kind]
         names = self.notification.kinds.get(kind) or own
-        return names[min(own.index(f"{kind}.{name}"), len(names) - 1)]
+        told = f"{kind}.{name}" if len(names) >= len(own) else f"{kind}.{_LIKE.get(name, name)}"
+        return names[min(own.index(told), len(names) - 1)]
 
     def _codes(self, meaning: str) -> tuple[Code, ...]:
         codes: tuple[Code, ...] = getattr(self.profile.codes, meaning) or getattr(PROFILE.codes, meaning)
@@ -79,11 +113,55 @@ def _given(table: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in table.items() if value}
 
 
+_ALL_THINGS: Final = frozenset({"order", "payment", "refund", "subscription"})
+TELLING: Final[Mapping[str, frozenset[str]]] = {
+    "payment_id": frozenset({"order", "payment"}),
+    "payment_status": frozenset({"payment"}),
+    "redirect_url": frozenset({"order", "payment"}),
+    "order_status": frozenset({"order"}),
+    "refund_status": frozenset({"refund"}),
+    "subscription_id": frozenset({"subscription"}),
+    "subscription_status": frozenset({"subscription"}),
+}
+"""Of which things an answer's points tell; those that are not named here stand in every answer."""
+
+
+def place(answer: AnswerShape, point: str) -> str:
+    """Return the whole path of a point of an answer; nothing where it stands in none."""
+    path: str = getattr(answer, point)
+    if not path or path.startswith("header:"):
+        return ""
+    return joined(answer.data, path) if point in TELLING else path
+
+
 def _filled(given: AnswerShape) -> AnswerShape:
-    """Return a shape whose open points are filled; an empty `data` means the document, an empty `signature` none."""
-    empty = {
-        name: getattr(PROFILE.answer, name)
-        for name in fields_dict(AnswerShape)
-        if name not in {"data", "signature"} and not getattr(given, name)
-    }
-    return evolve(given, **empty)
+    """Return a shape whose open points are filled; an empty `data` means the document, an empty `signature` none.
+
+    A point that would fall onto one that the profile answers stays untold.
+    """
+    points = [name for name in fields_dict(AnswerShape) if name != "ok"]
+    answered = [name for name in points if getattr(given, name)]
+    own = {name: getattr(PROFILE.answer, name) for name in points if name not in answered}
+    filled = evolve(given, ok=given.ok or PROFILE.answer.ok, **own)
+    free = {name for name in points if not any(_collide(filled, name, other) for other in answered)}
+    untold = {name: "" for name in points if name not in answered and name not in free}
+    return evolve(filled, **untold)
+
+
+def _collide(answer: AnswerShape, one: str, other: str) -> bool:
+    if other == "data":
+        return f"{answer.data}.".startswith(f"{place(answer, one)}.")
+    together = TELLING.get(one, _ALL_THINGS) & TELLING.get(other, _ALL_THINGS)
+    return bool(together) and overlaps(place(answer, one), place(answer, other))
+
+
+def _complete(given: NotificationShape) -> NotificationShape:
+    """Return a shape whose open points are as in the sandbox's own; where its kind is given, empty means absent."""
+    if not given.verification:
+        own = PROFILE.notification
+        return evolve(
+            given, **{name: getattr(own, name) for name in fields_dict(NotificationShape) if not getattr(given, name)}
+        )
+    if given.verification == "body" and not given.signature:
+        return evolve(given, signature=joined(given.data, SIGN))
+    return given

@@ -52,4 +52,5 @@ def test_help_lists_the_commands() -> None:
     result = CliRunner().invoke(payasync, ["-h"])
 
     assert 0 == result.exit_code
-    assert "demo  Run the whole story on a sandbox of its own" in result.output
+    assert "demo     Run the whole story on a sandbox of its own" in result.output
+    assert "sandbox  Serve the whole service on this machine" in result.output

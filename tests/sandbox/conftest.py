@@ -1,12 +1,30 @@
 """A sandbox, a foreign client and a receiver, fresh for each test."""
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import aiohttp
 import pytest
 
-from payasync.sandbox import Sandbox
+from payasync import Profile
+from payasync.sandbox import PROFILE, Sandbox
 from tests.sandbox.foreign import Foreign, Receiver
+from tests.sandbox.world import World
+from tests.scrambled import scrambled
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each scenario with the sandbox's own profile, and with a scrambled one of a seed that its id shows.
+
+    `PAYASYNC_SCRAMBLED_SEEDS=17,18` sets the seeds; else it is that of pytest-randomly, which is new each time.
+    """
+    if not {"world", "slow_world"}.intersection(metafunc.fixturenames):
+        return
+    drawn = str(metafunc.config.getoption("randomly_seed", 0))
+    seeds = os.environ.get("PAYASYNC_SCRAMBLED_SEEDS", drawn).split(",")
+    metafunc.parametrize("profile", [PROFILE, *map(scrambled, seeds)], ids=lambda profile: profile.name)
 
 
 @pytest.fixture
@@ -36,3 +54,29 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
 def foreign(sandbox: Sandbox, http: aiohttp.ClientSession) -> Foreign:
     """A client that is not payasync's."""
     return Foreign(sandbox, http)
+
+
+@asynccontextmanager
+async def opened(
+    profile: Profile, receiver: Receiver, http: aiohttp.ClientSession, **settings: Any
+) -> AsyncGenerator[World]:
+    """Open a sandbox of a profile whose time stands still, and all who have to do with it."""
+    running = Sandbox(profile, webhook_url=receiver.url, clock="frozen", **settings)
+    async with running, running.session() as pay:
+        made = World(running, http, receiver, pay)
+        made.acknowledge()
+        yield made
+
+
+@pytest.fixture
+async def world(profile: Profile, receiver: Receiver, http: aiohttp.ClientSession) -> AsyncIterator[World]:
+    """A sandbox of a profile, and all who have to do with it."""
+    async with opened(profile, receiver, http) as made:
+        yield made
+
+
+@pytest.fixture
+async def slow_world(profile: Profile, receiver: Receiver, http: aiohttp.ClientSession) -> AsyncIterator[World]:
+    """The same, where refunds end by hand."""
+    async with opened(profile, receiver, http, refunds="by hand") as made:
+        yield made

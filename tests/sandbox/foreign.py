@@ -6,13 +6,13 @@ import hmac
 import itertools
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import aiohttp
 from aiohttp import web
 from attrs import frozen
 
-from payasync.sandbox import Sandbox
+from payasync import Credentials
 
 PLACE: Final = "/payment/unifiedorder"
 QUERY: Final = "/payment/orderquery"
@@ -40,13 +40,27 @@ class Answer:
         return self.status, self.code
 
 
+class Reached(Protocol):
+    """What a client has to know of a sandbox."""
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        ...
+
+    @property
+    def credentials(self) -> Credentials:
+        """Those of its merchant."""
+        ...
+
+
 class Foreign:
     """Speaks to a sandbox in the words of its own profile."""
 
-    def __init__(self, sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    def __init__(self, sandbox: Reached, http: aiohttp.ClientSession, nonces: str = "nonce") -> None:
         self.sandbox = sandbox
         self.http = http
-        self._nonces = (f"nonce-{count}" for count in itertools.count())
+        self._nonces = (f"{nonces}-{count}" for count in itertools.count())
         signing_key, secret_key = sandbox.credentials.signing_key, sandbox.credentials.secret_key
         assert signing_key
         assert secret_key

@@ -1,6 +1,5 @@
 """The ten endpoints over HTTP, driven by a client that is not payasync's."""
 
-import json
 from typing import Any
 
 import pytest
@@ -276,12 +275,3 @@ async def test_calls_are_recorded_as_answered(foreign: Foreign, sandbox: Sandbox
         (call.status, call.code) for call in sandbox.ledger.calls("orders.place")
     ]
     assert 3 == len(sandbox.ledger.calls())
-
-
-async def test_answers_are_json_without_escapes(foreign: Foreign) -> None:
-    """What the merchant wrote comes back in UTF-8."""
-    made = await foreign.send(
-        "POST", "/subscriptions/create", json={**PLAN, "billingFrequency": "täglich"}, headers=foreign.bearer
-    )
-
-    assert "täglich" in json.dumps(made.document, ensure_ascii=False)

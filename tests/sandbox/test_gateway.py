@@ -59,7 +59,7 @@ async def test_policy_forbids_everything_but_the_form(foreign: Foreign) -> None:
 
     assert re.fullmatch(
         r"default-src 'none'; style-src 'sha256-[A-Za-z0-9+/=]+'; "
-        r"form-action 'self' https://shop\.example; base-uri 'none'; frame-ancestors 'none'",
+        r"img-src data:; form-action 'self' https://shop\.example; base-uri 'none'; frame-ancestors 'none'",
         policy,
     )
     assert ("nosniff", "no-referrer", "no-store") == tuple(
@@ -127,7 +127,7 @@ async def test_third_decline_fails(foreign: Foreign, sandbox: Sandbox) -> None:
     last = await press(foreign, path, "decline")
 
     assert [(303, path)] * 2 == [(answer.status, answer.headers["Location"]) for answer in answers]
-    assert "1 more, and it fails" in page.document
+    assert "One more time, and the order fails." in page.document
     assert (THANKS, "failed") == (last.headers["Location"], sandbox.ledger.order_state("T1"))
 
 

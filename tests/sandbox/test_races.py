@@ -7,7 +7,7 @@ import pytest
 from payasync.sandbox import Sandbox
 from tests.sandbox.foreign import CLOSE, QUERY, Foreign
 
-ROUNDS = 60
+ROUNDS = 200
 
 
 async def test_authorise_against_close_has_one_winner(foreign: Foreign, sandbox: Sandbox) -> None:

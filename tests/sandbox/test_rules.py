@@ -1,7 +1,7 @@
 """The state machines and the amounts, as plain functions."""
 
 from datetime import date
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 import pytest
 from attrs import evolve
@@ -16,6 +16,7 @@ from payasync.sandbox.values import (
     RefundState,
     RefusedError,
     Subscription,
+    SubscriptionState,
 )
 
 ORDER: Final = Order(
@@ -163,7 +164,8 @@ def test_update_applies() -> None:
     """Changes are applied; a start date that is brought forward begins the subscription."""
     changed = rules.update(SUBSCRIPTION, {"amount": 1000, "start_date": BEFORE}, BEFORE)
 
-    assert evolve(SUBSCRIPTION, amount=1000, start_date=BEFORE, state="active", period=1) == changed
+    begun: dict[str, Any] = {"state": "active", "period": 1, "renews": date(2027, 2, 28)}
+    assert evolve(SUBSCRIPTION, amount=1000, start_date=BEFORE, **begun) == changed
 
 
 def test_active_subscription_keeps_its_start_date() -> None:
@@ -207,6 +209,103 @@ def test_refund_is_told_at_its_own_address() -> None:
     after = evolve(REFUND, state="succeeded")
 
     assert Event(kind="refund", name="succeeded", subject=after, url="http://r") == rules.refund_event(after)
+
+
+@pytest.mark.parametrize("state", ["pending", "paid", *ENDED])
+def test_only_what_is_pending_expires(state: OrderState) -> None:
+    """An order whose time is over expires, unless something else has become of it."""
+    order = evolve(ORDER, state=state)
+
+    assert ("expired" if state == "pending" else state) == rules.expire(order).state
+
+
+def test_same_refund_may_be_refused() -> None:
+    """Where numbers are taken once only, the same request is a duplicate, too."""
+    with pytest.raises(RefusedError, match="used before") as refused:
+        rules.repeated(REFUND, evolve(REFUND), refused=True)
+
+    assert "duplicate" == refused.value.why
+
+
+def test_renewal_begins_the_next_period() -> None:
+    """The period that was foreseen begins, and the one after it is foreseen."""
+    active = rules.begin(SUBSCRIPTION, date(2027, 1, 31))
+    renewed = rules.renew(active)
+
+    assert (1, date(2027, 2, 28), 2, date(2027, 3, 31)) == (
+        active.period,
+        active.renews,
+        renewed.period,
+        renewed.renews,
+    )
+
+
+@pytest.mark.parametrize(
+    "subscription",
+    [
+        SUBSCRIPTION,
+        evolve(SUBSCRIPTION, state="cancelled"),
+        evolve(SUBSCRIPTION, state="active", period=1, start_date=date(9999, 12, 31)),
+    ],
+)
+def test_nothing_to_renew(subscription: Subscription) -> None:
+    """What has not begun, what is cancelled, and what the calendar has no more room for stays as it is."""
+    assert subscription is rules.renew(subscription)
+
+
+def test_failures_in_a_row() -> None:
+    """A charge that fails makes it past due, the third in a row cancels; a success in between begins anew."""
+    subscription, states = rules.fail(rules.begin(SUBSCRIPTION, AFTER), 2), list[tuple[str, int]]()
+    for failing in (2, 1, 0, 9, 9, 9):
+        subscription = rules.renew(evolve(subscription, failing=failing))
+        states.append((subscription.state, subscription.failures))
+
+    assert [
+        ("past_due", 1),
+        ("past_due", 2),
+        ("active", 0),
+        ("past_due", 1),
+        ("past_due", 2),
+        ("cancelled", 3),
+    ] == states
+    assert subscription.renews is None
+    with pytest.raises(RefusedError):
+        rules.fail(subscription, 1)
+
+
+def test_cancel_at_the_end_of_the_period() -> None:
+    """It stays active until then; what has not begun has no period to end, and is cancelled at once."""
+    ending = rules.cancel(rules.begin(SUBSCRIPTION, AFTER), at_period_end=True)
+
+    assert ("active", "cancelled") == (ending.state, rules.renew(ending).state)
+    assert ("cancelled", "cancelled") == (
+        rules.cancel(SUBSCRIPTION, at_period_end=True).state,
+        rules.cancel(ending).state,
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (("scheduled", 0), ("active", 1), "started"),
+        (("scheduled", 0), ("past_due", 1), "past_due"),
+        (("active", 1), ("active", 2), "renewed"),
+        (("active", 1), ("past_due", 2), "past_due"),
+        (("past_due", 2), ("past_due", 3), "past_due"),
+        (("past_due", 2), ("active", 3), "renewed"),
+        (("past_due", 2), ("cancelled", 3), "cancelled"),
+        (("active", 1), ("active", 1), ""),
+        (("past_due", 1), ("past_due", 1), ""),
+    ],
+)
+def test_each_period_is_told(
+    before: tuple[SubscriptionState, int], after: tuple[SubscriptionState, int], expected: str
+) -> None:
+    """The merchant is told of each period, of whether it was paid, and of the end."""
+    first, then = (evolve(SUBSCRIPTION, state=state, period=period) for state, period in (before, after))
+    told = rules.subscription_event(first, then)
+
+    assert expected == (told.name if told else "")
 
 
 def test_cancellation_is_told() -> None:

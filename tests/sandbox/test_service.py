@@ -10,8 +10,11 @@ from attrs import evolve
 
 from payasync.sandbox import PROFILE
 from payasync.sandbox.dialect import Dialect
+from payasync.sandbox.outbox import Outbox
+from payasync.sandbox.rules import EXPIRY
 from payasync.sandbox.service import Service
 from payasync.sandbox.store import Store
+from payasync.sandbox.timers import Timer, Timers
 from payasync.sandbox.values import Refund, RefusedError
 
 NOW: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
@@ -35,7 +38,7 @@ def service(store: Store) -> Service:
 
 def told(store: Store) -> str | None:
     """Return the name of the oldest event that is due."""
-    due = store.due()
+    due = Outbox(store).due(NOW, ())
     return str(json.loads(due.body)["type"]) if due else None
 
 
@@ -67,7 +70,18 @@ def test_failed_refund_is_free_again(service: Service, store: Store) -> None:
 def test_subscription_begins_by_the_sandboxs_time(service: Service) -> None:
     """Whether a subscription has begun is told by the clock that the service is given."""
     states = [
-        service.create_subscription(start_date=day, **PLAN).state for day in (NOW.date(), NOW.date().replace(year=2028))
+        service.subscriptions.create(start_date=day, **PLAN).state
+        for day in (NOW.date(), NOW.date().replace(year=2028))
     ]
 
     assert ["active", "scheduled"] == states
+
+
+def test_what_is_decided_has_no_timer(service: Service, store: Store) -> None:
+    """An order expires half an hour after it was made, unless it is paid: then nothing is left to wait for."""
+    order = service.place_order(out_trade_no="T1", total_amt=450, currency="CAD")
+    before = Timers(store).next(NOW)
+    service.decide(order, "authorize")
+
+    assert Timer(due=NOW + EXPIRY, kind="expire", reference="T1") == before
+    assert Timers(store).next(NOW) is None

@@ -3,19 +3,22 @@
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import pytest
 from attrs import evolve
 
-from payasync.errors import ConfigurationError
 from payasync.sandbox import statements
 from payasync.sandbox.store import Store
-from payasync.sandbox.values import Order, OrderState, Refund, RefundState, RefusedError, Subscription
+from payasync.sandbox.values import Charge, Order, OrderState, Refund, RefundState, Subscription
 
 ORDER: Final = Order(out_trade_no="T1", payment_id="P1", token="t", origin="order", total_amt=450, currency="CAD")
+SUBSCRIPTION: Final = Subscription(
+    subscription_id="S1", frequency="monthly", amount=9, start_date="2027-01-31", customer="{}"
+)
 ENDS: Final[tuple[RefundState, ...]] = ("succeeded", "failed")
 STATEMENTS: Final = {name: text for name, text in vars(statements).items() if name.isupper()}
 
@@ -34,21 +37,25 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     path = str(tmp_path_factory.mktemp("plans") / "sandbox.db")
     Store(path).close()
     with closing(sqlite3.connect(path)) as database:
+        database.create_function("sandbox_now", 0, str)
         return {
             name: [step[3] for step in database.execute(f"EXPLAIN QUERY PLAN {text}", defaultdict(lambda: None))]
             for name, text in STATEMENTS.items()
         }
 
 
-@pytest.mark.parametrize("name", [name for name in STATEMENTS if name != "DUE" and not name.startswith("ALL_")])
+@pytest.mark.parametrize("name", [name for name in STATEMENTS if not name.startswith("ALL_")])
 def test_no_lookup_scans_a_table(plans: dict[str, list[str]], name: str) -> None:
-    """Every statement but those that read a whole table finds its rows by an index."""
-    assert [] == [step for step in plans[name] if step.startswith("SCAN")]
+    """Every statement but those that read a whole table finds its rows by an index, and sorts none of them."""
+    assert [] == [step for step in plans[name] if step.startswith(("SCAN", "USE TEMP B-TREE"))]
 
 
-def test_due_reads_the_index_of_what_is_due(plans: dict[str, list[str]]) -> None:
-    """The oldest due notification is the first of an index that holds due ones only."""
-    assert ["SCAN notifications USING INDEX notifications_due"] == plans["DUE"]
+@pytest.mark.parametrize("name", ["DUE_NOTIFICATIONS", "NEXT_NOTIFICATION"])
+def test_what_is_due_is_found_among_what_is_due(plans: dict[str, list[str]], name: str) -> None:
+    """What was delivered long ago stands in no one's way: the index holds what is due."""
+    assert ["SEARCH notifications USING INDEX notifications_by_due"] == [
+        step.partition(" (")[0] for step in plans[name]
+    ]
 
 
 def test_order_has_one_next_state(store: Store) -> None:
@@ -107,31 +114,6 @@ def test_refund_ends_once(store: Store) -> None:
     assert ([True, False], 200) == (ended, store.refunded("T1"))
 
 
-def test_transaction_is_all_or_nothing(store: Store) -> None:
-    """What an exception leaves behind is nothing, and nobody is told of a commit."""
-    told = list[str]()
-    store.on_commit(lambda: told.append("committed"))
-    with suppress(ZeroDivisionError), store.transaction():
-        store.add_order(ORDER)
-        raise ZeroDivisionError
-    undone = store.order("T1")
-    with store.transaction():
-        store.add_order(ORDER)
-
-    assert (None, ORDER, ["committed"]) == (undone, store.order("T1"), told)
-
-
-def test_attempt_undoes_itself_only(store: Store) -> None:
-    """What is refused is undone, and the nonce that was burned before it stays so."""
-    with store.transaction():
-        store.burn("M1", "n1")
-        with suppress(RefusedError), store.attempt():
-            store.add_order(ORDER)
-            raise RefusedError("wrong_state", "no")
-
-    assert (False, None) == (store.burn("M1", "n1"), store.order("T1"))
-
-
 def test_nonces_are_unique_per_merchant(store: Store) -> None:
     """Another merchant may use the same nonce."""
     assert [True, False, True] == [store.burn(merchant, "n1") for merchant in ("M1", "M1", "M2")]
@@ -139,7 +121,7 @@ def test_nonces_are_unique_per_merchant(store: Store) -> None:
 
 def test_subscription_has_one_next_state(store: Store) -> None:
     """Of two who saw the same subscription, the first changes it."""
-    planned = Subscription(subscription_id="S1", frequency="monthly", amount=9, start_date="2027-01-31", customer="{}")
+    planned = SUBSCRIPTION
     store.add_subscription(planned)
     cancelled = evolve(planned, state="cancelled")
 
@@ -163,20 +145,19 @@ def test_file_keeps_everything(tmp_path: Path) -> None:
     assert ORDER == found
 
 
-def test_locked_file_is_busy(tmp_path: Path) -> None:
-    """While another process holds the file, a request is refused as one that may be tried again."""
-    store = Store(str(tmp_path / "sandbox.db"))
-    other = sqlite3.connect(tmp_path / "sandbox.db", isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(RefusedError) as refused, store.transaction():
-        pass
-    other.close()
-    store.close()
+def test_keys_are_drawn_once(store: Store) -> None:
+    """A key that is kept is not drawn again; each name has its own."""
+    drawn = iter("abc")
 
-    assert "busy" == refused.value.why
+    assert ["a", "a", "b", "a"] == [store.kept(name, lambda: next(drawn)) for name in ("x", "x", "y", "x")]
 
 
-def test_file_that_is_none(tmp_path: Path) -> None:
-    """A path that cannot be a database is a mistake in the configuration, in our words."""
-    with pytest.raises(ConfigurationError, match="db"):
-        Store(str(tmp_path))
+def test_one_charge_to_a_period(store: Store) -> None:
+    """A period is billed once, whoever tries."""
+    store.add_subscription(SUBSCRIPTION)
+    charge = Charge(subscription_id="S1", period=1, at=datetime(2027, 1, 31, tzinfo=UTC), amount=9, paid=True)
+    store.add_charge(charge)
+    with pytest.raises(sqlite3.IntegrityError):
+        store.add_charge(charge)
+
+    assert [charge] == store.charges("S1")

@@ -1,0 +1,152 @@
+"""Does what falls due as the sandbox's time goes on: timers first, then deliveries."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import NoReturn
+
+from attrs import frozen
+
+from payasync.errors import ConfigurationError
+from payasync.sandbox.deliveries import Deliveries
+from payasync.sandbox.instants import shown
+from payasync.sandbox.pace import LATEST
+from payasync.sandbox.timepiece import Timepiece
+from payasync.sandbox.timers import Alarm, Happened
+from payasync.sandbox.values import RefusedError
+
+
+@frozen
+class Report:
+    """What fell due while the time was advanced, in the order in which it was done.
+
+    Attributes:
+        since: The time before.
+        until: The time after.
+        happened: What was done, each with its moment and its number.
+    """
+
+    since: datetime
+    until: datetime
+    happened: tuple[Happened, ...]
+
+    def __iter__(self) -> Iterator[Happened]:
+        return iter(self.happened)
+
+    def __len__(self) -> int:
+        return len(self.happened)
+
+    def __str__(self) -> str:
+        return "\n".join([f"{shown(self.since)} to {shown(self.until)}: {len(self)} fell due", *map(str, self)])
+
+
+class Agenda:
+    """Waits for what is due next, and does it, in the background.
+
+    Args:
+        timepiece: The time.
+        alarm: Does what timers stand for.
+        deliveries: Deliver notifications.
+        keep: Keeps the time, for the next start.
+    """
+
+    def __init__(self, timepiece: Timepiece, alarm: Alarm, deliveries: Deliveries, keep: Callable[[], object]) -> None:
+        self._keep = keep
+        self._timepiece = timepiece
+        self._alarm = alarm
+        self._deliveries = deliveries
+        self._woken = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._advancing = asyncio.Lock()
+        self._happened: list[Happened] | None = None
+        self._task = asyncio.create_task(self._run(), name="payasync sandbox agenda")
+
+    def wake(self) -> None:
+        """Say that something may be due."""
+        self._idle.clear()
+        self._woken.set()
+
+    async def settle(self) -> None:
+        """Return when all that was due is done, with all that it caused to be due.
+
+        Raises:
+            ConfigurationError: The sandbox is closed meanwhile, or its database cannot be written.
+        """
+        self.wake()
+        idle = asyncio.create_task(self._idle.wait())
+        try:
+            await asyncio.wait({idle, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            idle.cancel()
+        if self._task.cancelled():
+            raise ConfigurationError("the sandbox was closed meanwhile")
+        if self._task.done():
+            self._task.result()
+
+    async def advance(self, span: timedelta) -> Report:
+        """Go on by a time, by way of each moment at which something falls due, and return what that was."""
+        async with self._advancing:
+            since, self._happened = self._timepiece.now(), []
+            until = since + min(span, LATEST - since)
+            try:
+                await self.settle()
+                while (due := self._next(self._timepiece.now())) and due <= until:
+                    self._timepiece.move_to(due)
+                    await self.settle()
+                self._timepiece.move_to(until)
+                self._keep()
+                await self.settle()
+                return Report(since, self._timepiece.now(), tuple(self._happened))
+            finally:
+                self._happened = None
+
+    async def close(self) -> None:
+        """Stop; what is still due stays so."""
+        self._task.cancel()
+        await asyncio.wait({self._task})
+        if not self._task.cancelled():
+            self._task.result()
+
+    def _next(self, after: datetime) -> datetime | None:
+        return min(filter(None, (self._alarm.next(after), self._deliveries.next(after))), default=None)
+
+    async def _run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._go_on(group)
+        except* RefusedError as refused:
+            why = str(refused.exceptions[0])
+        raise ConfigurationError(f"db: {why}", field="db")
+
+    async def _go_on(self, group: asyncio.TaskGroup) -> NoReturn:
+        while True:
+            self._woken.clear()
+            now = self._timepiece.now()
+            await self._run_timers(now)
+            self._deliveries.begin(group, now, self._ended)
+            if not self._deliveries.under_way and not self._woken.is_set():
+                self._idle.set()
+            await self._until_next(now)
+
+    async def _run_timers(self, by: datetime) -> None:
+        while (done := self._alarm.run_next(by)) is not None:
+            self._note(done)
+            await asyncio.sleep(0)
+
+    async def _until_next(self, now: datetime) -> None:
+        due = self._next(now)
+        seconds = self._timepiece.seconds_until(due) if due else None
+        waking = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self._woken.set)
+        try:
+            await self._woken.wait()
+        finally:
+            if waking:
+                waking.cancel()
+
+    def _ended(self, happened: Happened) -> None:
+        self._note([happened])
+        self.wake()
+
+    def _note(self, done: list[Happened]) -> None:
+        if self._happened is not None:
+            self._happened += done

@@ -1,0 +1,267 @@
+"""A sandbox in a thread of its own, for tests that are not asynchronous, or that run in any other loop."""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, cast
+
+from attrs import frozen
+
+from payasync.credentials import Credentials
+from payasync.errors import ConfigurationError
+from payasync.profile import Profile
+from payasync.sandbox.ledger import Ledger
+from payasync.sandbox.sandbox import Sandbox
+from payasync.sandbox_profile import PROFILE
+from payasync.session import Session
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """A thread whose event loop holds something open.
+
+    Args:
+        held: Entered in the loop by `start`, and left by `close`.
+        name: The thread's.
+    """
+
+    def __init__(self, held: AbstractAsyncContextManager[object], name: str) -> None:
+        self._held = held
+        self._ready: Future[asyncio.AbstractEventLoop] = Future()
+        self._ended: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._stop: asyncio.Event | None = None
+
+    def start(self) -> None:
+        """Start the thread; what keeps it from starting is raised here."""
+        self._thread.start()
+        self._loop = self._ready.result()
+
+    def close(self) -> None:
+        """End what is held, and then the thread; what goes wrong in it is raised here."""
+        if self._stop:
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        self._ended.result()
+
+    def call(self, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        """Call a function in the loop's thread, and return what it returns; its errors cross as they are.
+
+        A coroutine function is waited for; called in a running loop, it gives an awaitable instead, and that
+        loop goes on meanwhile.
+        """
+        running = _running_loop()
+        if running is self._loop:
+            return function(*args, **named)
+        future = asyncio.run_coroutine_threadsafe(_called(function, args, named), self._loop)
+        if running is not None and inspect.iscoroutinefunction(function):
+            return asyncio.wrap_future(future)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._hold())
+        except BaseException as error:  # noqa: BLE001 - it is raised again, by who waits
+            first = self._ended if self._ready.done() else self._ready
+            first.set_exception(error)
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    async def _hold(self) -> None:
+        async with self._held:
+            self._stop = asyncio.Event()
+            self._ready.set_result(asyncio.get_running_loop())
+            await self._stop.wait()
+
+
+async def _called(function: Callable[..., Any], args: Any, named: Any) -> Any:
+    result = function(*args, **named)
+    return await result if inspect.isawaitable(result) else result
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+@frozen
+class Proxy:
+    """Something that lives in another thread: what is asked of it is done there.
+
+    A method that is a coroutine function blocks until it is done; called in a running loop, it is awaited as
+    usual. Any other method blocks.
+
+    Attributes:
+        _call: Calls a function in that thread.
+        _target: What lives there.
+    """
+
+    _call: Callable[..., Any]
+    _target: object
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = self._call(getattr, self._target, name)
+        if not inspect.isroutine(found):
+            return found
+        return lambda *args, **named: self._call(found, *args, **named)
+
+    def __dir__(self) -> list[str]:
+        return dir(self._target)
+
+    def __repr__(self) -> str:
+        return f"<{type(self._target).__name__} of a sandbox in a thread>"
+
+
+class ThreadedSandbox:
+    """A sandbox that runs in a thread of its own; it has all that `Sandbox` has.
+
+    Use it with `with`, at whose end a fault that was armed and never fired raises `FaultNeverFiredError`; or with
+    `start` and `close`. Each method that `Sandbox` and its parts (`customer`,
+    `given`, `clock`, …) have as a coroutine blocks until it is done: `sandbox.customer.authorize("T1")`. Called
+    in a running event loop, whichever it is, it is awaited as usual: `await sandbox.customer.authorize("T1")`.
+
+    Args:
+        profile: As for `Sandbox`.
+        settings: As for `Sandbox`.
+
+    Raises:
+        ConfigurationError: As for `Sandbox`.
+    """
+
+    def __init__(self, profile: Profile = PROFILE, **settings: Any) -> None:
+        self._sandbox: Final = Sandbox(profile, **settings)
+        self._thread: LoopThread | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return self._sandbox.url
+
+    @property
+    def profile(self) -> Profile:
+        """What the service does."""
+        return self._sandbox.profile
+
+    @property
+    def credentials(self) -> Credentials:
+        """Those of its one merchant."""
+        return self._sandbox.credentials
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the service really did; its methods block."""
+        return cast("Ledger", self.__getattr__("ledger"))
+
+    @property
+    def webhook_url(self) -> str | None:
+        """Where notifications go of what has no `notifyUrl`; it may be changed at any time."""
+        return self._sandbox.webhook_url
+
+    @webhook_url.setter
+    def webhook_url(self, url: str | None) -> None:
+        self._sandbox.webhook_url = url
+
+    @contextmanager
+    def receiver(self) -> Generator[Any]:
+        """Give a `RecordingReceiver` that verifies this sandbox's notifications, in the same thread.
+
+        Raises:
+            ConfigurationError: The sandbox does not run.
+        """
+        receiver = self.call(self._sandbox.receiver)
+        self.call(receiver.start)
+        try:
+            yield Proxy(self.call, receiver)
+        finally:
+            self.call(receiver.close)
+
+    def session(self, **overrides: Any) -> Session:
+        """Return a session that is configured for this sandbox, to be used in whichever loop; see `Sandbox.session`.
+
+        Args:
+            overrides: Arguments of `Session`.
+
+        Raises:
+            ConfigurationError: The sandbox does not run, or `Session` refuses an override.
+        """
+        return self._sandbox.session(**overrides)
+
+    def start(self) -> Self:
+        """Start the thread, and the sandbox in it.
+
+        Raises:
+            ConfigurationError: It runs already, its port is taken, or its database cannot be used.
+        """
+        if self._thread:
+            raise ConfigurationError("the sandbox runs already: close it first")
+        thread = LoopThread(self._open(), "payasync sandbox")
+        thread.start()
+        self._thread = thread
+        return self
+
+    def close(self) -> None:
+        """Close the sandbox, and end its thread; closing again does nothing."""
+        thread, self._thread = self._thread, None
+        if thread:
+            thread.close()
+
+    def call(self, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        """Call any function in the sandbox's thread, and return what it returns.
+
+        A coroutine function is waited for; called in a running loop, it gives an awaitable instead. So a session
+        serves a test that is not asynchronous: `sandbox.call(pay.orders.query, "T1")`.
+
+        Args:
+            function: The function.
+            args: Its arguments.
+            named: Its keyword arguments.
+
+        Raises:
+            ConfigurationError: The sandbox does not run.
+        """
+        if self._thread is None:
+            raise ConfigurationError("the sandbox does not run: call is there between start and close")
+        return self._thread.call(function, *args, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = getattr(self._sandbox, name)
+        if inspect.isroutine(found):
+            return lambda *args, **named: self.call(found, *args, **named)
+        lives = type(found).__module__.startswith("payasync.sandbox")
+        return Proxy(self.call, found) if lives else found
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self._sandbox)})
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+        if kind is None:
+            self._sandbox.faults.check()
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncGenerator[None]:
+        await self._sandbox.start()
+        try:
+            yield
+        finally:
+            await self._sandbox.close()

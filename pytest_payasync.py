@@ -1,0 +1,78 @@
+"""The pytest plugin of payasync: a sandbox of its own for each test that asks for one.
+
+It stands beside the package, and imports it when the first fixture is asked for: a plugin is imported by every run
+of pytest, also by those that do not use it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from payasync import Profile, Session
+    from payasync.sandbox import ThreadedSandbox
+
+SECTION = "payasync sandbox timeline"
+_TIMELINE: pytest.StashKey[Callable[[], str]] = pytest.StashKey()
+
+
+@pytest.fixture
+def payasync_profile() -> Profile:
+    """The profile that the sandbox speaks: its own. Override this fixture to return that of your service."""
+    from payasync.sandbox import PROFILE  # noqa: PLC0415 - see above
+
+    return PROFILE
+
+
+@pytest.fixture
+def payasync_sandbox(request: pytest.FixtureRequest, payasync_profile: Profile) -> Generator[ThreadedSandbox]:
+    """A fresh payment service: in memory, on a free port, in a thread of its own; its clock stands still.
+
+    What is a coroutine in `Sandbox` blocks here, and is awaited in an asynchronous test. A fault that was armed and
+    never fired fails the test.
+    """
+    from payasync.sandbox import ThreadedSandbox  # noqa: PLC0415 - see above
+
+    with ThreadedSandbox(payasync_profile, clock="frozen") as sandbox:
+        request.node.stash[_TIMELINE] = lambda: "\n".join(sandbox.timeline())
+        yield sandbox
+        told = "\n".join(sandbox.timeline())
+        request.node.stash[_TIMELINE] = lambda: told
+
+
+@pytest.fixture
+def payasync_session(payasync_sandbox: ThreadedSandbox) -> Generator[Session]:
+    """A session that is configured for the sandbox; it is closed after the test."""
+    session = payasync_sandbox.session()
+    yield session
+    payasync_sandbox.call(session.aclose)
+
+
+@pytest.fixture
+def payasync_customer(payasync_sandbox: ThreadedSandbox) -> Any:
+    """A customer at the sandbox's gateway page: `authorize`, `decline`, `cancel`."""
+    return payasync_sandbox.customer
+
+
+@pytest.fixture
+def payasync_receiver(payasync_sandbox: ThreadedSandbox) -> Generator[Any]:
+    """A merchant's server for notifications, at `url`: it verifies and acknowledges them, and hands them out (`next`).
+
+    The account's own notifications, of what has no `notifyUrl`, come to it, too.
+    """
+    with payasync_sandbox.receiver() as receiver:
+        payasync_sandbox.webhook_url = receiver.url
+        yield receiver
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Attach to a failure what the sandbox saw."""
+    report = yield
+    if report.failed and (timeline := item.stash.get(_TIMELINE, None)):
+        report.sections.append((SECTION, timeline()))
+    return report

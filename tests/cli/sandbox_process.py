@@ -1,0 +1,85 @@
+"""`payasync sandbox` as a process of its own, started as a user starts it."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from attrs import field, frozen
+
+from payasync import Credentials
+
+COMMAND: Final = (sys.executable, "-W", "error", "-m", "payasync", "sandbox")
+SECONDS: Final = 30
+
+
+@frozen
+class Ended:
+    """How a process ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@frozen
+class SandboxProcess:
+    """A process that serves; made by `serving`."""
+
+    process: subprocess.Popen[str]
+    told: dict[str, Any] = field(repr=False)
+    """What `--json` told."""
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return str(self.told["url"])
+
+    @property
+    def credentials(self) -> Credentials:
+        """Those that it told."""
+        return Credentials.from_env(self.told["environment"])
+
+    def end(self, number: int = signal.SIGTERM) -> Ended:
+        """Send it a signal, and wait for its end."""
+        self.process.send_signal(number)
+        return ended(self.process)
+
+
+def started(*arguments: str) -> subprocess.Popen[str]:
+    """Start the command."""
+    return subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def ended(process: subprocess.Popen[str]) -> Ended:
+    """Wait for the end of a process."""
+    out, err = process.communicate(timeout=SECONDS)
+    return Ended(process.returncode, out, err)
+
+
+@contextmanager
+def running(*arguments: str) -> Generator[subprocess.Popen[str]]:
+    """Start the command, and see to it that it ends."""
+    process = started(*arguments)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(SECONDS)
+        for pipe in (process.stdout, process.stderr):
+            assert pipe
+            pipe.close()
+
+
+@contextmanager
+def serving(*arguments: str) -> Generator[SandboxProcess]:
+    """Start the command on a free port unless one is given, wait until it serves, and see to it that it ends."""
+    port = () if "--port" in arguments else ("--port", "0")
+    with running("--json", *port, *arguments) as process:
+        assert process.stdout
+        line = process.stdout.readline()
+        assert line, ended(process).err
+        yield SandboxProcess(process, json.loads(line))

@@ -1,0 +1,277 @@
+"""`payasync sandbox`: the command as a process, from its start-up lines to its end."""
+
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import pytest
+from attrs import evolve
+from click.testing import CliRunner
+
+from payasync import SortedPairs
+from payasync.cli.commands import payasync
+from payasync.sandbox import PROFILE
+from tests.cli.sandbox_process import Ended, SandboxProcess, ended, running, serving, started
+
+SECONDS: Final = 30
+KEY_PAIRS: Final = SortedPairs(algorithm="ed25519", encoding="base64")
+PROGRAM: Final = """
+import asyncio
+from payasync import Session
+
+async def main():
+    async with Session.from_env() as pay:
+        print((await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")).state)
+
+asyncio.run(main())
+"""
+
+
+def ask(url: str, body: bytes | None = None) -> int:
+    """Send a request, and return the status of its answer."""
+    to = urlsplit(url)
+    with closing(HTTPConnection(to.netloc, timeout=SECONDS)) as http:
+        http.request("GET" if body is None else "POST", to.path, body, {"Content-Type": "application/json"})
+        return http.getresponse().status
+
+
+def refused(*arguments: str) -> Ended:
+    """Start the command, which must end by itself."""
+    return ended(started(*arguments))
+
+
+def shown(process: subprocess.Popen[str], last: str) -> list[str]:
+    """Return the lines that a process shows, up to one that holds a text."""
+    lines: list[str] = []
+    assert process.stdout
+    while not lines or last not in lines[-1]:
+        line = process.stdout.readline()
+        assert line, lines
+        lines.append(line.rstrip("\n"))
+    return lines
+
+
+def port_of(sandbox: SandboxProcess) -> int:
+    """Return where it listens."""
+    return int(sandbox.url.rpartition(":")[2])
+
+
+def test_start_says_what_it_is_and_where() -> None:
+    """The lines name the address, the two URLs to open, the profile, the clock, the database, and how it ends."""
+    with running("--port", "0", "--clock", "frozen") as process:
+        lines = shown(process, "Ctrl-C")
+    facts = {words[0]: words[1:] for words in map(str.split, lines) if words}
+    url = facts["Listens"][0]
+
+    assert lines[0].startswith("payasync sandbox ")
+    assert "no money moves" in lines[0]
+    assert url.startswith("http://127.0.0.1:")
+    assert facts["Dashboard"][0].startswith(f"{url}/?token=")
+    assert [f"{url}/openapi.json"] == facts["OpenAPI"]
+    assert "payasync-sandbox, the sandbox's own" == " ".join(facts["Profile"])
+    assert ["frozen"] == facts["Clock"]
+    assert ["in", "memory;"] == facts["Database"][:2]
+
+
+@pytest.mark.parametrize("signature", [PROFILE.signature, KEY_PAIRS], ids=["shared key", "key pairs"])
+def test_lines_to_paste_work_in_a_shell(signature: SortedPairs, tmp_path: Path) -> None:
+    """Pasted as they are, they give `Session.from_env` all that it needs, keys of many lines included."""
+    file = tmp_path / "it's mine.toml"
+    file.write_text(evolve(PROFILE, name="mine", signature=signature).to_toml())
+    with running("--port", "0", "--profile", str(file)) as process:
+        lines = shown(process, "Ctrl-C")
+        first = next(place for place, line in enumerate(lines) if line.startswith("export "))
+        script = "\n".join([*lines[first:-1], 'exec "$0" -c "$1"'])
+        done = subprocess.run(
+            ["/bin/sh", "-c", script, sys.executable, PROGRAM],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+
+    assert ("pending\n", "") == (done.stdout, done.stderr)
+
+
+def test_plain_text_where_nobody_watches() -> None:
+    """Without a terminal there are no colours, and no line is broken."""
+    with running("--port", "0") as process:
+        lines = shown(process, "Ctrl-C")
+
+    assert "\x1b" not in "".join(lines)
+    assert [] == [line for line in lines if line.startswith("export ") and "=" not in line]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_ends_it_cleanly(number: signal.Signals) -> None:
+    """Ctrl-C and SIGTERM are its usual end: exit code 0, nothing on stderr, and the port is free at once."""
+    with running("--port", "0") as process:
+        lines = shown(process, "Ctrl-C")
+        port = int(next(line for line in lines if "Listens" in line).rpartition(":")[2])
+        process.send_signal(number)
+        end = ended(process)
+    socket.create_server(("127.0.0.1", port)).close()
+
+    assert (0, "The sandbox has stopped.", "") == (end.code, end.out.strip(), end.err)
+
+
+def test_signal_ends_it_while_a_client_is_connected() -> None:
+    """A connection that idles does not hold it up."""
+    with serving() as sandbox, socket.create_connection(("127.0.0.1", port_of(sandbox))) as idle:
+        idle.sendall(b"POST /v1/payments HTTP/1.1\r\n")
+        end = sandbox.end()
+
+    assert Ended(0, "", "") == end
+
+
+def test_second_start_on_the_port_is_refused() -> None:
+    """A port that is taken: one line that says so, and exit code 2."""
+    with serving() as first:
+        port = port_of(first)
+        second = refused("--port", str(port))
+
+    assert (
+        Ended(
+            2,
+            "",
+            f"payasync sandbox: port: cannot listen on 127.0.0.1:{port}: "
+            "it is in use: stop what listens there, or choose another port\n",
+        )
+        == second
+    )
+
+
+def test_second_start_on_the_database_is_refused(tmp_path: Path) -> None:
+    """Two sandboxes on one file would deliver everything twice."""
+    db = str(tmp_path / "sbx.db")
+    with serving("--db", db):
+        second = refused("--port", "0", "--db", db)
+
+    assert (2, "") == (second.code, second.out)
+    assert second.err.startswith("payasync sandbox: db")
+    assert 1 == second.err.count("\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--host", "0.0.0.0"), ["host", "0.0.0.0", "127.0.0.1"]),  # noqa: S104 - it must be refused
+        (("--host", "example.com"), ["host", "example.com"]),
+        (("--port", "70000"), ["port", "70000", "65535"]),
+        (("--clock", "soon"), ["clock", "soon", "frozen"]),
+        (("--profile", "missing.toml"), ["missing.toml"]),
+        (("--profile", "wrong.toml"), ["wrong.toml", "line 2", "colour"]),
+        (("--db", "wrong.toml"), ["db", "wrong.toml"]),
+        (("--db", "nowhere/sbx.db"), ["db", "nowhere"]),
+    ],
+    ids=" ".join,
+)
+def test_wrong_option_is_one_line(
+    arguments: tuple[str, ...], words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it cannot start with is told in one line on stderr, by name; the exit code is 2."""
+    (tmp_path / "wrong.toml").write_text('name = "mine"\ncolour = "red"\n')
+    monkeypatch.chdir(tmp_path)
+    end = refused("--port", "0", *arguments)
+
+    assert (2, "") == (end.code, end.out)
+    assert end.err.startswith("payasync sandbox: ")
+    assert 1 == end.err.count("\n")
+    assert [] == [word for word in words if word not in end.err]
+
+
+def test_unknown_option_is_refused() -> None:
+    """An option that there is not: exit code 2, and no traceback."""
+    end = refused("--prot", "80")
+
+    assert (2, "") == (end.code, end.out)
+    assert "Did you mean" in end.err or "No such option" in end.err
+    assert "Traceback" not in end.err
+
+
+def test_each_request_is_a_line() -> None:
+    """As they come: the status, the operation, and how long it took; what a terminal would obey is not shown."""
+    with running("--port", "0") as process:
+        lines = shown(process, "Ctrl-C")
+        url = next(line for line in lines if "Listens" in line).split()[1]
+        ask(f"{url}/payment/orderquery", b'{"outTradeNo":"T1","merchantId":"SANDBOX","nonceStr":"n","sign":"0"}')
+        first = shown(process, "orders.query")[-1]
+        ask(f"{url}/%1b%5b2J", b"{}")
+        second = shown(process, "/?[2J")[-1]
+
+    assert first.split()[1:3] == ["401", "orders.query"]
+    assert " ms " in first
+    assert second.split()[1:3] == ["404", "POST"]
+
+
+@pytest.mark.parametrize(
+    ("option", "last", "rest"), [("--quiet", "Ctrl-C", "The sandbox has stopped."), ("--json", "{", "")]
+)
+def test_requests_can_be_left_out(option: str, last: str, rest: str) -> None:
+    """With `--quiet` no request is shown; with `--json` there is the one line, and nothing else ever."""
+    with running("--port", "0", option) as process:
+        lines = shown(process, last)
+        url = next(word.strip('",') for word in " ".join(lines).split() if "http://" in word)
+        status = ask(f"{url}/nothing", b"{}")
+        process.terminate()
+        end = ended(process)
+
+    assert 404 == status
+    assert rest == end.out.strip()
+
+
+def test_goes_on_where_nobody_reads() -> None:
+    """Whoever read its lines may go: it serves on, and ends without a complaint."""
+    with running("--port", "0") as process:
+        lines = shown(process, "Ctrl-C")
+        url = next(line for line in lines if "Listens" in line).split()[1]
+        assert process.stdout
+        process.stdout.close()
+        statuses = [ask(f"{url}/nothing", b"{}") for _ in range(3)]
+        process.terminate()
+        assert process.stderr
+        with process.stderr:
+            complaint = process.stderr.read()
+        code = process.wait(SECONDS)
+
+    assert [404] * 3 == statuses
+    assert (0, "") == (code, complaint)
+
+
+def test_database_keeps_the_credentials(tmp_path: Path) -> None:
+    """On the same file, what was pasted once is right ever after."""
+    db = str(tmp_path / "sbx.db")
+    with serving("--db", db) as first:
+        before = first.credentials
+        first.end()
+    with serving("--db", db) as second:
+        after = second.credentials
+
+    assert before == after
+
+
+def test_speaks_a_profile(tmp_path: Path) -> None:
+    """With `--profile` it serves that dialect, and names it; the line to paste gives the file's full path."""
+    file = tmp_path / "mine.toml"
+    file.write_text('name = "mine"\n[status.payment]\nname = "number"\nplace = "path"\n')
+    with serving("--profile", str(file)) as sandbox:
+        status = ask(f"{sandbox.url}/payment/status/T1")
+
+    assert "mine" == sandbox.told["profile"]
+    assert str(file) == sandbox.told["environment"]["PAYASYNC_PROFILE"]
+    assert status in {401, 404}
+
+
+def test_help_names_every_option() -> None:
+    """`payasync sandbox -h` names the options, and the exit codes."""
+    shown_help = CliRunner().invoke(payasync, ["sandbox", "-h"]).output
+
+    options = ("--host", "--port", "--db", "--profile", "--clock", "--webhook-url", "--quiet", "--json")
+    assert [] == [option for option in options if option not in shown_help]
+    assert "exit code is 0 after either, and 2" in " ".join(shown_help.split())

@@ -1,0 +1,268 @@
+"""The dashboard's door over HTTP."""
+
+import re
+from datetime import timedelta
+from typing import Any, Final
+
+import aiohttp
+import pytest
+
+from payasync.sandbox import Sandbox
+from tests.sandbox.admin import Operator
+from tests.sandbox.foreign import Receiver
+
+ACTIONS: Final = (
+    "orders/decide",
+    "refunds/settle",
+    "notifications/resend",
+    "clock/advance",
+    "faults/arm",
+    "faults/disarm",
+)
+CANARY: Final = "CANARY42"
+
+
+@pytest.fixture
+def operator(sandbox: Sandbox, http: aiohttp.ClientSession) -> Operator:
+    """Somebody who knows the token."""
+    return Operator(sandbox, http)
+
+
+async def test_link_opens_once_and_hides_the_token(operator: Operator) -> None:
+    """The link with the token gives a cookie that no script reads and no other site sends, and leads to `/`."""
+    token = operator.sandbox.admin_token.reveal()
+    answer = await operator.get(f"/?token={token}", {})
+    cookie = answer.headers["Set-Cookie"]
+
+    assert (303, "/", "") == (answer.status, answer.headers["Location"], answer.document)
+    assert re.fullmatch(r"payasync_sandbox_\d+=[0-9a-f]{64}; HttpOnly; Path=/; SameSite=Strict", cookie)
+    assert token not in cookie
+
+
+async def test_dashboard_opens_by_the_cookie(operator: Operator) -> None:
+    """With the cookie the dashboard is there; the token stands nowhere in it."""
+    await operator.sandbox.given.pending_order(out_trade_no=CANARY)
+    page = await operator.get("/", await operator.opened())
+
+    assert (200, True) == (page.status, CANARY in page.document)
+    assert operator.sandbox.admin_token.reveal() not in page.document
+
+
+@pytest.mark.parametrize("path", ["/", "/?token=wrong", "/?token=", f"/timeline?about={CANARY}", "/admin/timeline"])
+async def test_nothing_is_shown_without_the_token(operator: Operator, path: str) -> None:
+    """Whoever does not know the token is told so, and learns nothing of what the sandbox holds."""
+    await operator.sandbox.given.pending_order(out_trade_no=CANARY)
+    answer = await operator.get(path, {})
+    told = str(answer.document)
+
+    assert 401 == answer.status
+    assert CANARY not in told.replace(path, "")
+    assert "SANDBOX" not in told
+    assert "Set-Cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+async def test_nothing_is_done_without_the_token(operator: Operator, action: str) -> None:
+    """Each action asks for the token before it reads what is sent."""
+    number = await operator.sandbox.given.pending_order()
+    fields = {"out_trade_no": number, "decision": "authorize", "amount": "1", "unit": "days", "kind": "hang"}
+    before = operator.sandbox.clock.now()
+    answer = await operator.press(action, {"Origin": operator.sandbox.url}, **fields)
+
+    assert (401, ["error"]) == (answer.status, list(answer.document))
+    assert ("pending", []) == (operator.sandbox.ledger.order_state(number), operator.sandbox.faults.armed())
+    assert operator.sandbox.clock.now() - before < timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+async def test_pages_of_others_do_nothing(operator: Operator, changed: dict[str, str]) -> None:
+    """A browser that has opened the dashboard lets no other page use it."""
+    number = await operator.sandbox.given.pending_order()
+    headers = {**await operator.opened(), **changed}
+    answer = await operator.press("orders/decide", headers, out_trade_no=number, decision="authorize")
+
+    assert (403, "pending") == (answer.status, operator.sandbox.ledger.order_state(number))
+
+
+async def test_form_without_origin_does_nothing(operator: Operator) -> None:
+    """A request that does not say where it comes from is not taken for one of our pages."""
+    number = await operator.sandbox.given.pending_order()
+    headers = await operator.opened()
+    del headers["Origin"]
+    answer = await operator.press("orders/decide", headers, out_trade_no=number, decision="authorize")
+
+    assert (403, "pending") == (answer.status, operator.sandbox.ledger.order_state(number))
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/"), ("GET", "/gateway/x"), ("POST", "/v1/payments"), ("GET", "/payment/status")]
+)
+async def test_names_of_others_lead_nowhere(operator: Operator, method: str, path: str) -> None:
+    """A name that somebody points at this machine opens no page and no endpoint, even with the token."""
+    headers = {**operator.token, "Host": "evil.example"}
+    answer = await operator.foreign.send(method, path, headers=headers)
+
+    assert 421 == answer.status
+    assert [] == operator.sandbox.timeline()
+
+
+async def test_to_look_changes_nothing(operator: Operator) -> None:
+    """No GET does anything: the actions answer to POST alone."""
+    await operator.sandbox.given.pending_order()
+    before = operator.sandbox.timeline()
+    statuses = [(await operator.get(f"/admin/{action}")).status for action in ACTIONS]
+    for path in ("/", "/timeline?about=T1", "/admin/timeline"):
+        await operator.get(path)
+
+    assert [405] * len(ACTIONS) == statuses
+    assert before == operator.sandbox.timeline()
+
+
+async def test_form_leads_back_with_its_notice(operator: Operator) -> None:
+    """After a form the dashboard says what was done; a number that names no such entry says nothing."""
+    number = await operator.sandbox.given.pending_order()
+    headers = await operator.opened()
+    answer = await operator.press("orders/decide", headers, out_trade_no=number, decision="authorize")
+    page = await operator.get(answer.headers["Location"], headers)
+    others = [await operator.get(f"/?notice={given}", headers) for given in ("1", "x", "9" * 40, "-1", "٣")]
+    notice = f'<p class="notice" role="status">Order {number} is paid.</p>'
+
+    assert (303, True) == (answer.status, notice in page.document)
+    assert [(200, False)] * 5 == [(each.status, 'class="notice"' in each.document) for each in others]
+
+
+async def test_form_that_is_refused_says_why(operator: Operator) -> None:
+    """What cannot be done leads back to the dashboard too, with the reason."""
+    headers = await operator.opened()
+    answer = await operator.press("orders/decide", headers, out_trade_no="T9", decision="authorize")
+    page = await operator.get(answer.headers["Location"], headers)
+
+    assert '<p class="notice bad" role="status">there is no such order</p>' in page.document
+
+
+async def test_script_pays(operator: Operator) -> None:
+    """With the token in its header, a script does by JSON what the forms do."""
+    number = await operator.sandbox.given.pending_order()
+    answer = await operator.do("orders/decide", out_trade_no=number, decision="authorize")
+
+    assert (200, {"done": f"Order {number} is paid."}) == (answer.status, answer.document)
+    assert "paid" == operator.sandbox.ledger.order_state(number)
+
+
+async def test_script_settles_a_refund(http: aiohttp.ClientSession) -> None:
+    """A refund that waits is ended either way, once."""
+    async with Sandbox(refunds="by hand") as sandbox, sandbox.session() as pay:
+        operator = Operator(sandbox, http)
+        order = await sandbox.given.paid_order(total_amt=450)
+        await pay.refunds.create(out_trade_no=order, out_refund_no="R1", total_amt=450, refund_amt=200)
+        answers = [await operator.do("refunds/settle", out_refund_no="R1", state="failed") for _ in range(2)]
+        state = (await pay.refunds.status("R1")).state
+
+    assert ([200, 409], "failed") == ([answer.status for answer in answers], state)
+
+
+async def test_script_advances_the_clock(http: aiohttp.ClientSession) -> None:
+    """The clock goes on by what is asked for, and what fell due is told."""
+    async with Sandbox(clock="frozen") as sandbox:
+        before = sandbox.clock.now()
+        number = await sandbox.given.pending_order()
+        operator = Operator(sandbox, http)
+        answer = await operator.do("clock/advance", amount=31, unit="minutes")
+        quiet = await operator.do("clock/advance", amount="1", unit="seconds")
+        passed = sandbox.clock.now() - before
+        state = sandbox.ledger.order_state(number)
+
+    assert {"done": "The clock was advanced by 1 seconds. Nothing fell due."} == quiet.document
+    assert (200, 31 * 60 + 1, "expired") == (answer.status, passed.total_seconds(), state)
+    assert "Fell due: order expired (1)" in answer.document["done"]
+
+
+async def test_script_arms_and_disarms_a_fault(operator: Operator) -> None:
+    """A fault is armed by its name and options, and disarmed by what it says of itself."""
+    armed = await operator.do("faults/arm", kind="latency", on="orders.query", seconds=0.5, nth=2)
+    texts = [str(fault) for fault in operator.sandbox.faults.armed()]
+    disarmed = await operator.do("faults/disarm", fault=texts[0])
+    again = await operator.do("faults/disarm", fault=texts[0])
+
+    assert (200, 200, 404) == (armed.status, disarmed.status, again.status)
+    assert (1, []) == (len(texts), operator.sandbox.faults.armed())
+
+
+async def test_script_resends_a_notification(operator: Operator, receiver: Receiver) -> None:
+    """A notification goes out again under its number."""
+    await operator.sandbox.given.paid_order()
+    await operator.sandbox.settle()
+    number = receiver.received[0].headers["webhook-id"]
+    answer = await operator.do("notifications/resend", notification_id=number)
+    await operator.sandbox.settle()
+
+    assert (200, [number] * 2) == (answer.status, [each.headers["webhook-id"] for each in receiver.received])
+
+
+async def test_script_reads_the_timeline(operator: Operator) -> None:
+    """The timeline is there as JSON."""
+    await operator.sandbox.given.pending_order(out_trade_no="T1")
+    answer = await operator.get("/admin/timeline")
+
+    assert {"timeline": operator.sandbox.timeline()} == answer.document
+    assert 1 == len(operator.sandbox.timeline())
+
+
+@pytest.mark.parametrize(
+    ("action", "fields", "status", "field"),
+    [
+        ("orders/decide", {}, 422, "out_trade_no"),
+        ("orders/decide", {"out_trade_no": "T1", "decision": "steal"}, 422, "decision"),
+        ("orders/decide", {"out_trade_no": ["T1"], "decision": "cancel"}, 422, "out_trade_no"),
+        ("orders/decide", {"out_trade_no": True, "decision": "cancel"}, 422, "out_trade_no"),
+        ("refunds/settle", {"out_refund_no": "R1", "state": "processing"}, 422, "state"),
+        ("clock/advance", {"unit": "days", "amount": "-1"}, 422, "amount"),
+        ("clock/advance", {"unit": "days", "amount": 0}, 422, "amount"),
+        ("clock/advance", {"unit": "days", "amount": 1.5}, 422, "amount"),
+        ("clock/advance", {"unit": "days", "amount": "٣"}, 422, "amount"),
+        ("clock/advance", {"unit": "days", "amount": 9_999_999}, 422, "advance"),
+        ("clock/advance", {"unit": "centuries", "amount": 1}, 422, "unit"),
+        ("faults/arm", {"kind": "meteor"}, 422, "kind"),
+        ("faults/arm", {"kind": "latency", "nth": "x"}, 422, "nth"),
+        ("faults/disarm", {}, 422, "fault"),
+        ("notifications/resend", {"notification_id": "msg_0"}, 404, None),
+    ],
+)
+async def test_what_cannot_be_done(
+    operator: Operator, action: str, fields: dict[str, Any], status: int, field: str | None
+) -> None:
+    """Each wrong argument is refused by its name, and nothing is done."""
+    answer = await operator.do(action, **fields)
+
+    assert (status, field) == (answer.status, answer.document.get("field"))
+    assert [] == operator.sandbox.faults.armed()
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "status"),
+    [
+        ("application/x-www-form-urlencoded", b"a=\xff", 400),
+        ("application/x-www-form-urlencoded", b"a=%ff", 400),
+        ("application/x-www-form-urlencoded", b"&".join([b"a=1"] * 33), 400),
+        ("application/x-www-form-urlencoded", b"x" * 65_537, 413),
+        ("application/json", b"[]", 400),
+        ("application/json", b'{"a":1,"a":2}', 400),
+        ("text/plain", b"a=1", 415),
+        ("multipart/form-data", b"", 415),
+    ],
+)
+async def test_hostile_bodies(operator: Operator, content_type: str, body: bytes, status: int) -> None:
+    """What is neither form nor JSON gets its 4xx."""
+    headers = {**operator.token, "Content-Type": content_type}
+    answer = await operator.foreign.send("POST", "/admin/orders/decide", data=body, headers=headers)
+
+    assert (status, ["error"]) == (answer.status, list(answer.document))

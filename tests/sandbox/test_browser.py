@@ -1,0 +1,312 @@
+"""The pages in a real browser, as people use them: by mouse, by keyboard, on a phone, in the dark, without script."""
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import pytest
+from attrs import frozen
+from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright, expect
+
+from payasync import AuthenticationError
+from payasync.sandbox import Sandbox
+from tests.sandbox.accessibility import violations
+from tests.sandbox.chromium import chromium
+from tests.sandbox.foreign import Receiver
+
+PHONE: Final[ViewportSize] = {"width": 390, "height": 844}
+DESKTOP: Final[ViewportSize] = {"width": 1280, "height": 800}
+pytestmark = pytest.mark.slow
+
+LONG: Final = "N" * 64
+
+
+@frozen
+class Visitor:
+    """A person with a browser.
+
+    Attributes:
+        page: What they look at.
+        complaints: What the browser had to complain about: errors, and violations of a page's policy.
+        elsewhere: The addresses that were asked for beyond the sandbox.
+    """
+
+    page: Page
+    complaints: list[str]
+    elsewhere: list[str]
+
+    def check(self) -> None:
+        """Check that the browser had nothing to complain about, and asked nobody else."""
+        assert ([], []) == (self.complaints, self.elsewhere)
+
+
+def visitor(page: Page, own: str) -> Visitor:
+    """Return somebody who looks at a page."""
+    complaints: list[str] = []
+    elsewhere: list[str] = []
+    page.on("console", lambda said: complaints.append(said.text) if said.type in {"error", "warning"} else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda asked: elsewhere.append(asked.url) if not asked.url.startswith((own, "data:")) else None)
+    return Visitor(page, complaints, elsewhere)
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    """The system's Chromium."""
+    async with async_playwright() as playwright:
+        running = await playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        yield running
+        await running.close()
+
+
+@pytest.fixture
+async def visiting(browser: Browser, sandbox: Sandbox) -> AsyncIterator[Visitor]:
+    """Somebody at a desk."""
+    context = await browser.new_context(viewport=DESKTOP)
+    yield visitor(await context.new_page(), sandbox.url)
+    await context.close()
+
+
+def link(sandbox: Sandbox) -> str:
+    """Return the address that opens the dashboard."""
+    return f"{sandbox.url}/?token={sandbox.admin_token.reveal()}"
+
+
+async def pay_page(sandbox: Sandbox, **fields: Any) -> str:
+    """Place an order, and return the address of its page."""
+    async with sandbox.session() as pay:
+        given: dict[str, Any] = {"out_trade_no": "T1", "subject": "Coffee", "body": "Large coffee", **fields}
+        order = await pay.orders.place(total_amt=450, currency="CAD", **given)
+        return str(order.redirect_url)
+
+
+async def focused(page: Page) -> str:
+    """Return the text of what the keyboard is on."""
+    return str(await page.evaluate("document.activeElement.innerText"))
+
+
+async def test_customer_pays_by_keyboard(visiting: Visitor, sandbox: Sandbox, receiver: Receiver) -> None:
+    """Tab and Enter are enough, the way is visible, and afterwards the customer is back at the merchant."""
+    page = visiting.page
+    await page.goto(await pay_page(sandbox, return_url=receiver.url))
+    await page.keyboard.press("Tab")
+    outline = await page.evaluate("getComputedStyle(document.activeElement).outlineWidth")
+    on = await focused(page)
+    visiting.check()
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(receiver.url)
+
+    assert ("Authorise 4.50 CAD", "3px", "paid") == (on, outline, sandbox.ledger.order_state("T1"))
+
+
+async def test_customer_declines_three_times(visiting: Visitor, sandbox: Sandbox) -> None:
+    """Twice the page offers another try and says so; the third time it says that the order failed."""
+    page = visiting.page
+    await page.goto(await pay_page(sandbox))
+    for said in ("2 more times, and the order fails.", "One more time, and the order fails."):
+        await page.get_by_role("button", name="Decline").click()
+        await expect(page.get_by_role("status")).to_contain_text(said)
+    await page.get_by_role("button", name="Decline").click()
+    await expect(page.get_by_role("status")).to_contain_text("Failed.")
+    await expect(page.get_by_role("button")).to_have_count(0)
+
+    assert "failed" == sandbox.ledger.order_state("T1")
+    visiting.check()
+
+
+async def test_customer_cancels_and_goes_back(visiting: Visitor, sandbox: Sandbox, receiver: Receiver) -> None:
+    """Who cancels is back at the merchant, who sees it in the address; the order is still to be paid."""
+    page = visiting.page
+    address = await pay_page(sandbox, return_url=receiver.url)
+    await page.goto(address)
+    await page.get_by_role("button", name="Cancel and go back").click()
+    await page.wait_for_url(f"{receiver.url}?cancelled=1")
+    await page.go_back()
+    await page.get_by_role("button", name="Authorise").click()
+    await page.wait_for_url(receiver.url)
+
+    assert "paid" == sandbox.ledger.order_state("T1")
+
+
+async def test_dashboard_shows_and_works(visiting: Visitor, sandbox: Sandbox, receiver: Receiver) -> None:
+    """An order appears by itself, is paid by a button, its notification is sent again, and the clock goes on."""
+    page = visiting.page
+    await page.goto(link(sandbox))
+    address = page.url
+    await expect(page.locator("#orders")).to_contain_text("none yet")
+    await sandbox.given.pending_order(out_trade_no="T1", subject="Coffee")
+    await page.get_by_role("button", name="Authorise order T1").click()
+    await expect(page.get_by_role("status")).to_have_text("Order T1 is paid.")
+    await expect(page.locator("#orders")).to_contain_text("SBX_PAID")
+    await expect(page.locator("#notifications")).to_contain_text("delivered")
+    await page.get_by_role("button", name="Resend payment.paid of T1").click()
+    await sandbox.settle()
+    await expect(page.locator("#notifications")).to_contain_text("2 attempts")
+    before = sandbox.clock.now()
+    await page.get_by_label("By", exact=True).fill("40")
+    await page.get_by_role("button", name="Advance", exact=True).click()
+    await expect(page.get_by_role("status")).to_contain_text("The clock was advanced by 40 days.")
+
+    assert (f"{sandbox.url}/", 40) == (address, (sandbox.clock.now() - before).days)
+    assert 2 == len(receiver.received)
+    visiting.check()
+
+
+async def test_fault_is_armed_and_disarmed(visiting: Visitor, sandbox: Sandbox) -> None:
+    """The form arms what it says, the list shows it, its button disarms it; a wrong option is explained."""
+    page = visiting.page
+    await page.goto(link(sandbox))
+    await page.get_by_label("What goes wrong").select_option("server_error")
+    await page.get_by_label("On which").select_option("refunds.create")
+    await page.get_by_label("From the nth one").fill("2")
+    await page.get_by_role("button", name="Arm").click()
+    await expect(page.get_by_role("status")).to_contain_text("Armed: server_error on refunds.create")
+    await expect(page.get_by_role("list", name="Armed faults").get_by_role("listitem")).to_have_count(1)
+    armed = [fault.kind for fault in sandbox.faults.armed()]
+    await page.get_by_role("button", name="Disarm").click()
+    await expect(page.get_by_role("status")).to_contain_text("Disarmed: server_error")
+    await page.locator("#more-fault summary").click()
+    await page.get_by_label("Location").fill("http://127.0.0.1/")
+    await page.get_by_role("button", name="Arm").click()
+    await expect(page.get_by_role("status")).to_contain_text("option must be")
+
+    assert (["server_error"], []) == (armed, sandbox.faults.armed())
+    visiting.check()
+
+
+async def test_form_that_is_filled_in_survives(visiting: Visitor, sandbox: Sandbox) -> None:
+    """What appears meanwhile leaves a form alone that somebody is filling in, with the focus in it."""
+    page = visiting.page
+    await page.goto(link(sandbox))
+    await page.locator("#more-fault summary").click()
+    await page.get_by_label("Only this number").fill("T77")
+    await sandbox.given.pending_order(out_trade_no="T1")
+    await expect(page.locator("#orders")).to_contain_text("SBX_PENDING")
+    field = page.get_by_label("Only this number")
+
+    await expect(field).to_have_value("T77")
+    await expect(field).to_be_focused()
+    await expect(page.get_by_label("Location")).to_be_visible()
+    visiting.check()
+
+
+async def test_form_that_was_left_survives(visiting: Visitor, sandbox: Sandbox) -> None:
+    """What was filled in stays, too, while nobody is in the form and the list beside it changes."""
+    page = visiting.page
+    await page.goto(link(sandbox))
+    await page.get_by_label("Only this number").fill("T77")
+    await page.locator("h1").click()
+    sandbox.faults.hang("orders.query")
+    await expect(page.get_by_role("list", name="Armed faults").get_by_role("listitem")).to_have_count(1)
+    sandbox.faults.clear()
+
+    await expect(page.get_by_label("Only this number")).to_have_value("T77")
+    visiting.check()
+
+
+async def test_what_is_unfolded_stays_unfolded(visiting: Visitor, sandbox: Sandbox) -> None:
+    """A part that is shown anew keeps open what somebody opened."""
+    page = visiting.page
+    await sandbox.given.paid_order(out_trade_no="T1", notify_url="http://127.0.0.1:1/")
+    await sandbox.clock.advance(hours=1)
+    await page.goto(link(sandbox))
+    await page.locator("#notifications summary").click()
+    await page.locator("h1").click()
+    await sandbox.given.paid_order(out_trade_no="T2")
+    await expect(page.locator("#notifications")).to_contain_text("T2")
+
+    assert await page.locator("#notifications details").get_attribute("open") is not None
+    visiting.check()
+
+
+async def test_sandbox_that_is_gone_is_told(visiting: Visitor, sandbox: Sandbox) -> None:
+    """A dashboard whose sandbox has ended says that what it shows is old."""
+    page = visiting.page
+    await page.goto(link(sandbox))
+    await expect(page.get_by_text("The sandbox does not answer.")).to_be_hidden()
+    await sandbox.close()
+
+    await expect(page.get_by_text("The sandbox does not answer.")).to_be_visible()
+
+
+async def test_everything_works_without_script(browser: Browser, sandbox: Sandbox, receiver: Receiver) -> None:
+    """With JavaScript switched off, the customer pays, and the dashboard shows it and works."""
+    context = await browser.new_context(viewport=PHONE, java_script_enabled=False)
+    person = visitor(await context.new_page(), sandbox.url)
+    page = person.page
+    await page.goto(await pay_page(sandbox))
+    await page.get_by_role("button", name="Authorise").click()
+    await expect(page.get_by_role("status")).to_contain_text("Paid.")
+    await page.goto(link(sandbox))
+    await expect(page.locator("#orders")).to_contain_text("SBX_PAID")
+    await page.get_by_role("button", name="31 minutes").click()
+    await expect(page.get_by_role("status")).to_contain_text("The clock was advanced by 31 minutes.")
+    await page.get_by_role("link", name="show what is new").click()
+    await page.get_by_role("link", name="T1").first.click()
+    await expect(page.locator("main")).to_contain_text("pending -> paid")
+
+    assert 1 == len(receiver.received)
+    person.check()
+    await context.close()
+
+
+async def test_bad_signature_shows_its_text(visiting: Visitor, sandbox: Sandbox) -> None:
+    """A request whose signature is wrong unfolds the text that was to be signed."""
+    async with sandbox.session() as pay:
+        fields = {"merchantId": "SANDBOX", "outTradeNo": "T1", "nonceStr": "n1", "sign": "0" * 64}
+        with pytest.raises(AuthenticationError):
+            await pay.request("POST", "/payment/orderquery", fields=fields, read=True, signed=False)
+    await visiting.page.goto(link(sandbox))
+    await visiting.page.get_by_text("The text to sign").click()
+
+    await expect(visiting.page.locator("#requests pre")).to_have_text("merchantId=SANDBOX&nonceStr=n1&outTradeNo=T1")
+
+
+async def busy(sandbox: Sandbox) -> None:
+    """Let a lot happen, with numbers and texts as long as they can be."""
+    await sandbox.given.paid_order(out_trade_no=LONG, subject="A long title " * 20, notify_url="http://127.0.0.1:1/")
+    await sandbox.given.pending_order(9_007_199_254_740_991, out_trade_no="T1", subject="Coffee", body="Large")
+    await sandbox.given.paid_order(out_trade_no="T2", subject="Tea")
+    async with sandbox.session() as pay:
+        await pay.refunds.create(out_trade_no="T2", out_refund_no="R1", total_amt=450, refund_amt=200)
+        await pay.subscriptions.create(
+            frequency="monthly", amount=900, start_date=sandbox.clock.now().date(), customer={"email": "a@example.com"}
+        )
+    await sandbox.clock.advance(hours=1)
+
+
+async def pages_of(context: BrowserContext, sandbox: Sandbox) -> AsyncIterator[tuple[str, Page]]:
+    """Yield each page that people see, opened."""
+    page = await context.new_page()
+    await page.goto(await pay_page(sandbox, out_trade_no="T0"))
+    yield "gateway", page
+    await page.get_by_role("button", name="Decline").click()
+    yield "declined", page
+    await page.get_by_role("button", name="Authorise").click()
+    yield "paid", page
+    await page.goto(f"{sandbox.url}/gateway/unknown")
+    yield "unknown", page
+    await page.goto(sandbox.url)
+    yield "closed", page
+    await page.goto(link(sandbox))
+    yield "dashboard", page
+    await busy(sandbox)
+    await page.reload()
+    yield "busy dashboard", page
+    await page.get_by_role("link", name=re.compile(LONG)).first.click()
+    yield "history", page
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
+async def test_pages_are_for_everybody(browser: Browser, scheme: Any, size: Any) -> None:
+    """Every page: language, headings in order, labels, names, contrast, focus, target sizes, nothing sideways."""
+    found: dict[str, list[str]] = {}
+    async with Sandbox(clock="frozen") as sandbox:
+        context = await browser.new_context(viewport=size, color_scheme=scheme)
+        async for name, page in pages_of(context, sandbox):
+            found[name] = await violations(page, touch=size is PHONE)
+        await context.close()
+
+    assert 8 == len(found)
+    assert {} == {name: each for name, each in found.items() if each}

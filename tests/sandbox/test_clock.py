@@ -1,0 +1,276 @@
+"""The clock: real, frozen or scaled; `advance` does all that falls due, in order, and `settle` waits for it."""
+
+import asyncio
+import shutil
+import sqlite3
+from contextlib import closing
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from aiohttp import web
+
+from payasync.errors import InvalidArgumentError
+from payasync.sandbox import Sandbox
+from payasync.sandbox.agenda import Report
+from tests.inside import turns
+from tests.sandbox.foreign import CLOSE, Foreign, Receiver, acknowledged, as_coroutine
+
+NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
+
+
+def told(report: Report) -> list[tuple[str, str]]:
+    """Return what happened, and to which number."""
+    return [(one.what, one.number) for one in report]
+
+
+async def test_frozen_time_stands() -> None:
+    """A frozen clock begins at this machine's time, or where it is told to, and stands."""
+    before = datetime.now(UTC)
+    async with Sandbox(clock="frozen") as sandbox, Sandbox(clock=NOON) as at_noon:
+        first, again = sandbox.clock.now(), sandbox.clock.now()
+        await turns(10)
+
+        assert before <= first == again == sandbox.clock.now() <= datetime.now(UTC)
+        assert NOON == at_noon.clock.now()
+
+
+async def test_real_time_goes_on() -> None:
+    """Without a word the sandbox's time is the machine's; `advance` leads it ahead."""
+    async with Sandbox() as sandbox:
+        before = datetime.now(UTC)
+        real = sandbox.clock.now()
+        await sandbox.clock.advance(days=31)
+
+        # The two clocks of a machine differ by microseconds.
+        assert abs(real - before) < timedelta(minutes=1)
+        assert timedelta(days=31) <= sandbox.clock.now() - real < timedelta(days=31, minutes=1)
+
+
+async def test_order_expires_by_itself_in_scaled_time(receiver: Receiver) -> None:
+    """At ten thousand to one, half an hour is 180 milliseconds: the order expires, and the merchant is told."""
+    arrived = asyncio.Event()
+
+    async def take() -> web.Response:
+        arrived.set()
+        return acknowledged()
+
+    receiver.answer = take
+    async with Sandbox(clock="10000x") as sandbox:
+        number = await sandbox.given.pending_order(notify_url=receiver.url)
+        async with asyncio.timeout(30):
+            await arrived.wait()
+
+        assert "expired" == sandbox.ledger.order_state(number)
+
+
+@pytest.mark.parametrize(("minutes", "state"), [(29, "pending"), (30, "expired")])
+async def test_order_expires(receiver: Receiver, minutes: int, state: str) -> None:
+    """After 30 minutes an order that nobody paid has expired, and not before (the sandbox's own choice)."""
+    async with Sandbox(clock=NOON) as sandbox:
+        await sandbox.given.pending_order(notify_url=receiver.url, out_trade_no="T1")
+        await sandbox.clock.advance(minutes=minutes)
+
+        assert state == sandbox.ledger.order_state("T1")
+    assert (["payment.expired"] if state == "expired" else []) == [one.document["type"] for one in receiver.received]
+
+
+async def test_event_has_the_time_at_which_it_fell_due(receiver: Receiver) -> None:
+    """An expiry is told with its own moment, however far the time is advanced beyond it."""
+    async with Sandbox(clock=NOON) as sandbox:
+        await sandbox.given.pending_order(notify_url=receiver.url)
+        await sandbox.clock.advance(days=400)
+
+    assert ["2027-01-31T12:30:00.000Z"] == [one.document["timestamp"] for one in receiver.received]
+
+
+async def test_paid_order_does_not_expire() -> None:
+    """What has left the state pending has no timer any more."""
+    async with Sandbox(clock=NOON) as sandbox:
+        paid = await sandbox.given.paid_order()
+        report = await sandbox.clock.advance(days=1)
+
+        assert ("paid", 0) == (sandbox.ledger.order_state(paid), len(report))
+
+
+async def test_report(receiver: Receiver) -> None:
+    """`advance` tells what fell due, oldest first, each with its moment and its number, as values and as text."""
+    async with Sandbox(clock=NOON, webhook_url=receiver.url) as sandbox:
+        await sandbox.given.pending_order(out_trade_no="T1")
+        await sandbox.clock.advance(minutes=10)
+        await sandbox.given.pending_order(out_trade_no="T2")
+        report = await sandbox.clock.advance(timedelta(minutes=30))
+
+    assert [
+        ("order expired", "T1"),
+        ("payment.expired delivered", "T1"),
+        ("order expired", "T2"),
+        ("payment.expired delivered", "T2"),
+    ] == told(report)
+    assert (NOON + timedelta(minutes=10), NOON + timedelta(minutes=40)) == (report.since, report.until)
+    assert [
+        "2027-01-31T12:10:00.000Z to 2027-01-31T12:40:00.000Z: 4 fell due",
+        "2027-01-31T12:30:00.000Z  order expired  T1",
+    ] == str(report).splitlines()[:2]
+
+
+async def test_thirteen_renewals_in_one_advance(receiver: Receiver) -> None:
+    """A year and a month from 31 January: each month its last day, at most once per period, in order."""
+    async with Sandbox(clock=NOON, webhook_url=receiver.url) as sandbox:
+        number = await sandbox.given.subscription(start_date=date(2027, 1, 31))
+        report = await sandbox.clock.advance(days=396)
+        charges = sandbox.ledger.charges(number)
+
+    days = [charge.at.date().isoformat()[2:] for charge in charges]
+    assert 13 == told(report).count(("subscription renewed", number))
+    assert [
+        *("27-01-31", "27-02-28", "27-03-31", "27-04-30", "27-05-31", "27-06-30", "27-07-31", "27-08-31"),
+        *("27-09-30", "27-10-31", "27-11-30", "27-12-31", "28-01-31", "28-02-29"),
+    ] == days
+    assert list(range(1, 15)) == [charge.period for charge in charges]
+    assert list(range(2, 15)) == [one.document["data"]["period"] for one in receiver.received]
+    assert sorted(report.happened, key=lambda one: one.at) == list(report)
+
+
+async def test_what_a_timer_causes_within_the_span_happens_too(receiver: Receiver) -> None:
+    """A notification that nobody takes is redelivered on its schedule within the same advance."""
+    receiver.answer = as_coroutine(lambda: web.Response(status=500))
+    async with Sandbox(clock=NOON, webhook_url=receiver.url) as frozen:
+        await frozen.given.pending_order(out_trade_no="T1")
+        report = await frozen.clock.advance(minutes=36)
+
+    assert [
+        ("order expired", "12:30:00"),
+        ("payment.expired not acknowledged", "12:30:00"),
+        ("payment.expired not acknowledged", "12:30:05"),
+        ("payment.expired not acknowledged", "12:35:05"),
+    ] == [(one.what, one.at.strftime("%H:%M:%S")) for one in report]
+
+
+async def test_receiver_sees_the_moment_and_may_call_back(http: Any, receiver: Receiver) -> None:
+    """While the time is advanced, a receiver that calls the sandbox finds it at the moment that is told."""
+    async with Sandbox(clock=NOON, webhook_url=receiver.url) as sandbox:
+        foreign = Foreign(sandbox, http)
+        await foreign.place("T1")
+        await sandbox.clock.advance(minutes=10)
+        await foreign.place("T2")
+        seen = list[tuple[datetime, int]]()
+
+        async def close_the_other() -> web.Response:
+            answer = await foreign.post(CLOSE, outTradeNo="T2")
+            seen.append((sandbox.clock.now(), answer.status))
+            return acknowledged()
+
+        receiver.answer = close_the_other
+        await sandbox.clock.advance(minutes=25)
+
+        assert (NOON + timedelta(minutes=30), 200) == seen[0]
+        assert ("expired", "closed") == (sandbox.ledger.order_state("T1"), sandbox.ledger.order_state("T2"))
+    assert ["payment.expired", "payment.closed"] == [one.document["type"] for one in receiver.received]
+
+
+async def test_each_at_its_own_moment_while_time_goes_on() -> None:
+    """What falls due while a running clock is advanced is done as at its own moment, to the microsecond."""
+    async with Sandbox() as sandbox:
+        number = await sandbox.given.subscription("daily")
+        await sandbox.clock.advance(days=3)
+
+        assert {time(0)} == {charge.at.time() for charge in sandbox.ledger.charges(number)[1:4]}
+
+
+async def test_two_advances_add_up() -> None:
+    """Who advances while another one does waits, and goes on from there."""
+    async with Sandbox(clock=NOON) as sandbox:
+        reports = await asyncio.gather(*(sandbox.clock.advance(hours=1) for _ in range(3)))
+
+        assert NOON + timedelta(hours=3) == sandbox.clock.now()
+    assert [NOON + timedelta(hours=hours) for hours in (1, 2, 3)] == [report.until for report in reports]
+
+
+async def test_many_timers_leave_room_for_requests(http: Any) -> None:
+    """While a thousand orders expire, a request is answered."""
+    async with Sandbox(clock=NOON) as sandbox:
+        for count in range(1000):
+            await sandbox.given.pending_order(out_trade_no=f"T{count}")
+        advancing = asyncio.create_task(sandbox.clock.advance(hours=1))
+        answer = await Foreign(sandbox, http).place("X1")
+        early = not advancing.done()
+
+        assert (200, True) == (answer.status, early)
+        assert 1000 == [one.what for one in await advancing if one.number != "X1"].count("order expired")
+
+
+async def test_settle_does_not_wait_for_what_is_due_later(sandbox: Sandbox, receiver: Receiver) -> None:
+    """A redelivery in five seconds is not due: `settle` returns, and one attempt was made."""
+    receiver.answer = as_coroutine(lambda: web.Response(status=500))
+    await sandbox.given.paid_order()
+    await sandbox.settle()
+
+    assert 1 == len(sandbox.ledger.deliveries())
+
+
+@pytest.mark.parametrize(
+    ("span", "units"),
+    [
+        ((), {"days": -1}),
+        ((), {"months": 1}),
+        ((), {"days": "1"}),
+        ((), {"days": 1e12}),
+        ((), {"days": 4_000_000}),
+        ((timedelta(seconds=-1),), {}),
+        ((5,), {}),
+        ((timedelta(1),), {"days": 1}),
+    ],
+)
+async def test_no_way_to_go(span: tuple[Any, ...], units: dict[str, Any]) -> None:
+    """Back, beyond the calendar, or by what is no time: refused, and the time stays."""
+    async with Sandbox(clock=NOON) as sandbox:
+        with pytest.raises(InvalidArgumentError, match="advance must be given"):
+            await sandbox.clock.advance(*span, **units)
+
+        assert NOON == sandbox.clock.now()
+
+
+@pytest.mark.parametrize("setting", ["frozen", "60x", "real"])
+async def test_time_survives(tmp_path: Path, setting: str) -> None:
+    """A sandbox that is started again on its file goes on where it was; its time never goes backwards."""
+    path = str(tmp_path / "sandbox.db")
+    async with Sandbox(clock=setting, db=path) as first:
+        await first.clock.advance(days=100)
+        before = first.clock.now()
+    async with Sandbox(clock=setting, db=path) as second:
+        after = second.clock.now()
+
+    assert (before == after) if setting == "frozen" else (before <= after < before + timedelta(hours=1))
+
+
+async def test_what_fell_due_meanwhile_is_done_at_the_start(tmp_path: Path) -> None:
+    """Before a restarted sandbox answers, what fell due is done: an order that has expired is not paid any more."""
+    path = str(tmp_path / "sandbox.db")
+    async with Sandbox(db=path) as first:
+        numbers = [await first.given.pending_order() for _ in range(100)]
+    with closing(sqlite3.connect(path, isolation_level=None)) as kept:
+        # As if the sandbox had not run for an hour.
+        kept.execute("UPDATE clock SET wall = wall - 3600 * 1000000")
+    async with Sandbox(db=path) as second:
+        states = {second.ledger.order_state(number) for number in numbers}
+
+    assert {"expired"} == states
+
+
+def copied(folder: Path, to: Path) -> None:
+    """Copy a database with its log, as they are now."""
+    for file in folder.glob("sandbox.db*"):
+        shutil.copy(file, to)
+
+
+async def test_time_is_kept_as_it_is_advanced(tmp_path: Path) -> None:
+    """Killed right after `advance` has returned, a sandbox goes on from there: what a kill leaves is its files."""
+    left = tmp_path / "left"
+    left.mkdir()
+    async with Sandbox(clock=NOON, db=str(tmp_path / "sandbox.db")) as first:
+        await first.clock.advance(days=100)
+        copied(tmp_path, left)
+    async with Sandbox(clock="frozen", db=str(left / "sandbox.db")) as second:
+        assert NOON + timedelta(days=100) == second.clock.now()

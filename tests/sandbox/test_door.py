@@ -1,0 +1,128 @@
+"""The door: shut, the kernel refuses; open again, on the same port."""
+
+import asyncio
+import errno
+import socket
+from collections.abc import AsyncIterator, Callable
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from payasync.sandbox.door import Door
+from tests.inside import turns, until
+
+
+def refused(door: "Opened") -> bool:
+    """Return whether the kernel refuses a connection."""
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", door.port)) == errno.ECONNREFUSED
+
+
+class Opened(Door):
+    """A door whose port is known, and whose server answers as soon as it is let."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        super().__init__(listening)
+        self.port = int(listening.getsockname()[1])
+        self.arrived = asyncio.Event()
+        self.let = asyncio.Event()
+
+    async def serve(self, _request: web.Request) -> web.Response:
+        """Answer."""
+        self.arrived.set()
+        await self.let.wait()
+        return web.Response(text="here")
+
+
+@pytest.fixture
+async def door() -> AsyncIterator[Opened]:
+    """A door that is open."""
+    made = Opened(socket.create_server(("127.0.0.1", 0)))
+    application = web.Application(middlewares=[made.note])
+    application.router.add_get("/", made.serve)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    assert runner.server
+    await made.open(runner.server)
+    yield made
+    made.close()
+    await runner.cleanup()
+
+
+async def ask(door: Opened, http: aiohttp.ClientSession) -> str:
+    """Ask, and return the answer."""
+    async with http.get(f"http://127.0.0.1:{door.port}/") as answer:
+        return await answer.text()
+
+
+async def test_shut_and_open(door: Opened, http: aiohttp.ClientSession) -> None:
+    """Both happen at once, as often as one likes, and doing one twice is doing it once."""
+    door.let.set()
+    seen = []
+    for change in (door.reopen, door.shut, door.shut, door.reopen, door.reopen, door.shut, door.reopen):
+        change()
+        seen.append(refused(door))
+
+    assert [False, True, True, False, False, True, False] == seen
+    assert "here" == await ask(door, http)
+
+
+async def test_request_under_way_is_answered(door: Opened, http: aiohttp.ClientSession) -> None:
+    """Who has asked before the door is shut gets the answer, and then the connection ends."""
+    asking = asyncio.create_task(ask(door, http))
+    await door.arrived.wait()
+    door.shut()
+    door.let.set()
+    answer = await asking
+    door.reopen()
+
+    assert "here" == answer
+    assert "here" == await ask(door, http)
+
+
+async def test_idle_connection_is_closed(door: Opened) -> None:
+    """Nobody goes on over a connection that was kept, or that has never asked."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+    await turns(10)
+    door.shut()
+    async with asyncio.timeout(10):
+        rest = await reader.read()
+    writer.close()
+
+    assert b"" == rest
+
+
+@pytest.mark.parametrize("change", [lambda door: None, lambda door: door.shut(0.01)], ids=["once", "again"])  # noqa: ARG005 - as the other
+async def test_opens_by_itself(door: Opened, http: aiohttp.ClientSession, change: Callable[[Opened], None]) -> None:
+    """After its time it opens; a new time goes before the one that was said first."""
+    door.let.set()
+    door.shut(0.01)
+    change(door)
+    during = refused(door)
+    await until(lambda: not refused(door))
+
+    assert during
+    assert "here" == await ask(door, http)
+
+
+async def test_opening_by_hand_ends_the_wait(door: Opened) -> None:
+    """A time that was said for one shutting does not open the next one."""
+    door.shut(0.01)
+    door.reopen()
+    door.shut()
+    # Timers run in their order: by then the first one would have opened it.
+    await asyncio.sleep(0.02)
+
+    assert refused(door)
+
+
+async def test_before_it_is_opened() -> None:
+    """A door that serves nobody yet can be shut and closed, and does not open by itself."""
+    made = Opened(socket.create_server(("127.0.0.1", 0)))
+    made.shut()
+    made.reopen()
+    shut = refused(made)
+    made.close()
+
+    assert (True, True) == (shut, refused(made))

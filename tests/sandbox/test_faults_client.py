@@ -1,0 +1,222 @@
+"""Faults as payasync's own client meets them: the documented verdict, and money moved once."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Final
+
+import pytest
+
+from payasync import CreateRefund, RefundResponse, RetryPolicy, Session, Timeouts
+from payasync.errors import NoAnswerError, NotSentError, OutcomeUnknownError, RateLimitedError, ServiceError
+from payasync.sandbox import Sandbox
+from tests.sandbox.world import SAMPLES, World
+
+FAST: Final = RetryPolicy(base_delay=0.001)
+"""Waits between attempts are not what is tested here."""
+
+
+@pytest.fixture
+def sandbox(world: World) -> Sandbox:
+    """A sandbox of a profile: faults are the same for all of them."""
+    return world.sandbox
+
+
+@pytest.fixture
+async def pay(sandbox: Sandbox) -> AsyncIterator[Session]:
+    """A session of the sandbox."""
+    async with sandbox.session(retry=FAST) as session:
+        yield session
+
+
+async def refund(pay: Session, order: str) -> RefundResponse:
+    """Ask for a refund."""
+    sample = CreateRefund(out_trade_no=order, out_refund_no="R1", total_amt=450, refund_amt=100, refund_desc="cold")
+    return await pay.send(sample)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("reset_after_commit", {}),
+        ("server_error", {"phase": "after"}),
+        ("truncated_body", {}),
+        ("malformed_json", {}),
+        ("huge_body", {}),
+        ("gzip_bomb", {}),
+        ("redirect", {"status": "301", "phase": "after"}),
+        ("redirect", {"status": "302", "phase": "after"}),
+        ("redirect", {"status": "303", "phase": "after"}),
+        ("redirect", {"status": "307", "phase": "after"}),
+        ("redirect", {"status": "308", "phase": "after"}),
+    ],
+    ids=str,
+)
+async def test_lost_answer_is_asked_for(sandbox: Sandbox, pay: Session, kind: str, options: Mapping[str, str]) -> None:
+    """What was done and not answered is found by a query, and never done again."""
+    order = await sandbox.given.paid_order()
+    fault = sandbox.faults.arm(kind, {"on": "refunds.create", **options})
+    answer = await refund(pay, order)
+
+    assert (True, 2, "succeeded") == (answer.recovered, answer.attempts, answer.state)
+    assert (1, 100, 1) == (fault.fired, sandbox.ledger.refunded(order), sandbox.ledger.refunds())
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("latency", {"seconds": "0.01"}),
+        ("latency", {"seconds": "0.01", "phase": "after"}),
+        ("wrong_content_type", {}),
+        ("slow_drip", {"seconds": "0.0001"}),
+        ("notification.before_answer", {}),
+    ],
+    ids=str,
+)
+async def test_late_and_odd_answers_are_answers(
+    sandbox: Sandbox, pay: Session, kind: str, options: Mapping[str, str]
+) -> None:
+    """A slow answer counts, and so does one whose type is wrong and whose JSON is right."""
+    order = await sandbox.given.paid_order()
+    fault = sandbox.faults.arm(kind, {"on": "refunds.create", **options})
+    answer = await refund(pay, order)
+
+    assert (False, 1) == (answer.recovered, answer.attempts)
+    assert (1, 100) == (fault.fired, sandbox.ledger.refunded(order))
+
+
+@pytest.mark.parametrize("retry_after", ["absent", "0", "date", "past", "nonsense", "huge"])
+async def test_rate_limit_is_waited_for(sandbox: Sandbox, retry_after: str) -> None:
+    """429 before anything was done is tried again, as the order's query shows; nonsense does no harm."""
+    order = await sandbox.given.paid_order()
+    fault = sandbox.faults.rate_limited("orders.query", order=order, retry_after=retry_after)
+    async with sandbox.session(retry=FAST) as pay:
+        found = await pay.orders.query(order)
+
+    assert (2, "paid", 1) == (found.attempts, found.state, fault.fired)
+
+
+async def test_rate_limit_longer_than_the_call(sandbox: Sandbox, pay: Session) -> None:
+    """A wait beyond the call's time is not begun, and told."""
+    order = await sandbox.given.paid_order()
+    sandbox.faults.rate_limited("orders.query", retry_after=100_000)
+    with pytest.raises(RateLimitedError) as caught:
+        await pay.orders.query(order)
+
+    assert (100_000, 1) == (caught.value.retry_after, caught.value.attempts)
+
+
+@pytest.mark.parametrize("phase", ["before", "after"])
+async def test_hang_of_a_write_is_in_doubt(sandbox: Sandbox, phase: str) -> None:
+    """No answer in time to a write that nothing names: nobody knows, and it is not sent again."""
+    sandbox.faults.arm("hang", {"on": "payments.create", "phase": phase})
+    async with sandbox.session(timeouts=Timeouts(total=5, read=0.1), retry=FAST) as pay:
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await pay.send(SAMPLES["payments.create"])
+
+    assert (1, 1 if phase == "after" else 0) == (caught.value.attempts, sandbox.ledger.payments())
+
+
+async def test_reset_of_a_nameless_write_is_in_doubt(sandbox: Sandbox, pay: Session) -> None:
+    """A payment of endpoint 1 that got a reset is never made twice, whether it was made or not."""
+    sandbox.faults.reset_before("payments.create")
+    sandbox.faults.reset_after_commit("payments.create")
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknownError):
+            await pay.send(SAMPLES["payments.create"])
+
+    assert 1 == sandbox.ledger.payments()
+
+
+async def test_reset_of_a_read_is_tried_again(sandbox: Sandbox, pay: Session) -> None:
+    """Asking again is harmless; without end, the read gets no answer."""
+    order = await sandbox.given.paid_order()
+    fault = sandbox.faults.reset_before("orders.query", order=order)
+    found = await pay.orders.query(order)
+    sandbox.faults.reset_before("orders.query", times=None)
+    with pytest.raises(NoAnswerError):
+        await pay.orders.query(order)
+
+    assert (2, "paid", 1) == (found.attempts, found.state, fault.fired)
+
+
+async def test_redirected_read_is_not_followed(sandbox: Sandbox, pay: Session) -> None:
+    """A redirection is an answer, and no way to go."""
+    order = await sandbox.given.paid_order()
+    sandbox.faults.redirect("payments.status", status=307)
+    with pytest.raises(ServiceError) as caught:
+        await pay.payments.status(order)
+
+    assert (307, 1) == (caught.value.http_status, caught.value.attempts)
+
+
+async def test_refused_is_not_sent(sandbox: Sandbox, pay: Session) -> None:
+    """Where nobody listens nothing was sent, for any call; disarmed, the same session goes on."""
+    order = await sandbox.given.paid_order()
+    await pay.send(SAMPLES["payments.create"])
+    fault = sandbox.faults.refuse()
+    with pytest.raises(NotSentError) as caught:
+        await pay.send(SAMPLES["payments.create"])
+    fault.disarm()
+    answer = await refund(pay, order)
+
+    assert (False, 3) == (caught.value.sent, caught.value.attempts)
+    assert (1, 1, 100) == (sandbox.ledger.payments(), answer.attempts, sandbox.ledger.refunded(order))
+
+
+async def test_stale_connection_is_in_doubt(sandbox: Sandbox, pay: Session) -> None:
+    """A connection that closes as it is used again leaves a write without a name in doubt: it was not made here."""
+    await pay.send(SAMPLES["payments.create"])
+    sandbox.faults.stale_keep_alive("payments.create")
+    with pytest.raises(OutcomeUnknownError):
+        await pay.send(SAMPLES["payments.create"])
+
+    assert 1 == sandbox.ledger.payments()
+
+
+async def test_bad_luck_from_a_seed() -> None:
+    """Under resets at random every refund is made once, and the same seed gives the same calls."""
+
+    async def story() -> list[int]:
+        async with Sandbox() as service, service.session(retry=FAST) as pay:
+            fault = service.faults.reset_after_commit("refunds.create", probability=0.5, seed=20)
+            order = await service.given.paid_order(total_amt=1000)
+            told = [
+                await pay.refunds.create(out_trade_no=order, out_refund_no=f"R{n}", total_amt=1000, refund_amt=10)
+                for n in range(20)
+            ]
+            assert (200, 20) == (service.ledger.refunded(order), service.ledger.refunds())
+            assert fault.fired == sum(one.recovered for one in told)
+            return [n for n, one in enumerate(told) if one.recovered]
+
+    first, second = await story(), await story()
+
+    assert first == second
+    assert 2 < len(first) < 18
+
+
+async def test_lost_answers_of_orders(sandbox: Sandbox, pay: Session) -> None:
+    """An order that the merchant named is found again; a close that was done is done."""
+    sandbox.faults.reset_after_commit("orders.place")
+    sandbox.faults.reset_after_commit("orders.close", order="T1")
+    placed = await pay.send(SAMPLES["orders.place"])
+    closed = await pay.orders.close("T1")
+
+    assert (True, "closed") == (placed.recovered, closed.state)
+    assert (1, "closed") == (sandbox.ledger.orders(), sandbox.ledger.order_state("T1"))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [lambda pay, order: pay.orders.query(order), lambda pay, order: pay.payments.status(order)],
+    ids=["body", "query"],
+)
+async def test_numbers_are_found_wherever_they_stand(
+    sandbox: Sandbox, pay: Session, ask: Callable[[Session, str], object]
+) -> None:
+    """A number in a body or in a query is the same to a fault, and another order's calls are left alone."""
+    mine, other = await sandbox.given.paid_order(), await sandbox.given.paid_order()
+    fault = sandbox.faults.server_error(order=mine)
+    await ask(pay, other)  # type: ignore[misc] # both are coroutines
+    before = fault.seen
+    await ask(pay, mine)  # type: ignore[misc] # as above
+
+    assert (0, 2, 1) == (before, fault.seen + fault.fired, fault.fired)

@@ -1,0 +1,483 @@
+"""Faults as a foreign client sees them that reads the bytes of a plain socket: each is what its name says."""
+
+import asyncio
+import errno
+import gzip
+import json
+import socket
+import zlib
+from collections.abc import AsyncIterator
+from typing import Final
+
+import pytest
+from attrs import frozen
+
+from payasync.sandbox import Sandbox
+from payasync.sandbox.faults.bomb import packed
+from tests.inside import turns, until
+from tests.sandbox.foreign import REFUND, Foreign
+
+PATIENCE: Final = 10
+
+
+@frozen
+class Seen:
+    """What came back over a socket, up to its end.
+
+    Attributes:
+        head: The status line and the headers, in small letters.
+        body: What followed.
+        reset: Whether a reset ended it, and not an orderly close.
+    """
+
+    head: bytes
+    body: bytes
+    reset: bool
+
+    @property
+    def status(self) -> int:
+        """The HTTP status; 0 where no answer came."""
+        return int(self.head.split()[1]) if self.head else 0
+
+    def header(self, name: str) -> str | None:
+        """Return a header, by its name in small letters."""
+        lines = (line.partition(b":") for line in self.head.split(b"\r\n")[1:])
+        return next((value.strip().decode() for each, _, value in lines if each == name.encode()), None)
+
+
+class Plain:
+    """A client that is a socket: it sends what is signed by hand, and keeps what comes."""
+
+    def __init__(self, sandbox: Sandbox, foreign: Foreign, order: str) -> None:
+        self.sandbox = sandbox
+        self.order = order
+        self.foreign = foreign
+        self._netloc = self.sandbox.url.removeprefix("http://")
+        self.streams: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    async def connect(self) -> None:
+        """Open one more connection, which the next requests use."""
+        host, port = self._netloc.split(":")
+        self.streams.append(await asyncio.open_connection(host, int(port)))
+
+    async def send(self, out_refund_no: str = "R1", *, last: bool = True) -> None:
+        """Ask for a refund of 100."""
+        if not self.streams:
+            await self.connect()
+        fields = {"outTradeNo": self.order, "outRefundNo": out_refund_no, "totalAmt": 450, "refundAmt": 100}
+        body = json.dumps(self.foreign.signed(fields)).encode()
+        head = f"POST {REFUND} HTTP/1.1\r\nHost: {self._netloc}\r\nContent-Length: {len(body)}\r\n"
+        head += "Content-Type: application/json\r\n"
+        head += "Connection: close\r\n\r\n" if last else "\r\n"
+        self.streams[-1][1].write(head.encode() + body)
+
+    async def answer(self) -> Seen:
+        """Read one answer, whose length is told."""
+        reader = self.streams[-1][0]
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        seen = Seen(head, b"", reset=False)
+        return Seen(head, await reader.readexactly(int(seen.header("content-length") or 0)), reset=False)
+
+    async def end(self) -> Seen:
+        """Read until the connection ends."""
+        reader, received, reset = self.streams[-1][0], bytearray(), False
+        async with asyncio.timeout(PATIENCE):
+            try:
+                while part := await reader.read(1 << 16):
+                    received += part
+            except ConnectionResetError as error:
+                reset = error.errno == errno.ECONNRESET
+        head, _, body = bytes(received).partition(b"\r\n\r\n")
+        return Seen(head.lower(), body, reset)
+
+    async def refund(self) -> Seen:
+        """Ask for a refund, and read until the connection ends."""
+        await self.send()
+        return await self.end()
+
+    def done(self) -> tuple[int, int]:
+        """Return what was refunded, and the refunds that there are."""
+        return self.sandbox.ledger.refunded(self.order), self.sandbox.ledger.refunds()
+
+    def close(self) -> None:
+        """Hang up."""
+        for _, writer in self.streams:
+            writer.transport.abort()
+
+
+NOTHING: Final = (0, 0)
+ALL: Final = (100, 1)
+BOTH: Final = pytest.mark.parametrize(("phase", "done"), [("before", NOTHING), ("after", ALL)], ids=["before", "after"])
+
+
+@pytest.fixture
+async def plain(foreign: Foreign, sandbox: Sandbox) -> AsyncIterator[Plain]:
+    """A plain socket for an order that was paid."""
+    client = Plain(sandbox, foreign, await sandbox.given.paid_order())
+    yield client
+    client.close()
+
+
+def is_answer(body: bytes) -> bool:
+    """Return whether a body is the answer to the refund."""
+    return bool(json.loads(body)["outRefundNo"] == "R1")
+
+
+async def test_without_faults(plain: Plain) -> None:
+    """The control: with no fault armed, the same request is answered and done."""
+    seen = await plain.refund()
+
+    assert (200, False, True) == (seen.status, seen.reset, is_answer(seen.body))
+    assert ALL == plain.done()
+
+
+async def test_reset_before(plain: Plain) -> None:
+    """ECONNRESET without a byte of an answer, and nothing was done, nor recorded as answered."""
+    plain.sandbox.faults.reset_before("refunds.create")
+    seen = await plain.refund()
+
+    assert (b"", b"", True) == (seen.head, seen.body, seen.reset)
+    assert (NOTHING, []) == (plain.done(), plain.sandbox.ledger.calls("refunds.create"))
+
+
+async def test_reset_after_commit(plain: Plain) -> None:
+    """ECONNRESET without a byte of an answer, and all was done."""
+    plain.sandbox.faults.reset_after_commit("refunds.create")
+    seen = await plain.refund()
+
+    assert (b"", b"", True) == (seen.head, seen.body, seen.reset)
+    assert ALL == plain.done()
+
+
+@BOTH
+async def test_server_error(plain: Plain, phase: str, done: tuple[int, int]) -> None:
+    """Any 5xx, whether something was done or not."""
+    plain.sandbox.faults.server_error(status=502, phase=phase)  # type: ignore[arg-type] # one of the two
+    seen = await plain.refund()
+
+    assert (502, done) == (seen.status, plain.done())
+
+
+@BOTH
+async def test_rate_limited(plain: Plain, phase: str, done: tuple[int, int]) -> None:
+    """429 with the Retry-After that was asked for."""
+    plain.sandbox.faults.rate_limited(retry_after=7, phase=phase)  # type: ignore[arg-type] # one of the two
+    seen = await plain.refund()
+
+    assert (429, "7", done) == (seen.status, seen.header("retry-after"), plain.done())
+
+
+async def test_rate_limited_without_a_word(plain: Plain) -> None:
+    """429 without Retry-After has none."""
+    plain.sandbox.faults.rate_limited()
+    seen = await plain.refund()
+
+    assert (429, None) == (seen.status, seen.header("retry-after"))
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_redirect(plain: Plain, status: int) -> None:
+    """Each redirection leads, unless told otherwise, to the very call: whoever follows does it again."""
+    plain.sandbox.faults.redirect("refunds.create", status=status)
+    plain.sandbox.faults.redirect("refunds.create", status=status, location="http://127.0.0.1:1/", phase="after")
+    seen = await plain.refund()
+    first = plain.done()
+    await plain.connect()
+    away = await plain.refund()
+
+    assert (status, REFUND, NOTHING) == (seen.status, seen.header("location"), first)
+    assert (status, "http://127.0.0.1:1/", ALL) == (away.status, away.header("location"), plain.done())
+
+
+async def test_truncated_body(plain: Plain) -> None:
+    """Content-Length is longer than the body, which begins as the answer does; the close is an orderly one."""
+    plain.sandbox.faults.truncated_body()
+    seen = await plain.refund()
+    told = int(seen.header("content-length") or 0)
+
+    assert (200, False, told // 2, ALL) == (seen.status, seen.reset, len(seen.body), plain.done())
+    assert seen.body.startswith(b"{")
+
+
+async def test_malformed_json(plain: Plain) -> None:
+    """The body is as long as it is told to be, and no JSON."""
+    plain.sandbox.faults.malformed_json()
+    seen = await plain.refund()
+
+    assert (200, len(seen.body), ALL) == (seen.status, int(seen.header("content-length") or 0), plain.done())
+    assert seen.header("content-type") == "application/json"
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(seen.body)
+    assert is_answer(seen.body + b"}")
+
+
+@pytest.mark.parametrize("kind", ["truncated_body", "malformed_json"])
+async def test_broken_bodies_before_the_commit(plain: Plain, kind: str) -> None:
+    """A body can be broken, too, where nothing was done."""
+    plain.sandbox.faults.arm(kind, {"phase": "before"})
+    seen = await plain.refund()
+
+    assert (200, NOTHING) == (seen.status, plain.done())
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(seen.body)
+
+
+async def test_wrong_content_type(plain: Plain) -> None:
+    """The right body, as a web page."""
+    plain.sandbox.faults.wrong_content_type()
+    seen = await plain.refund()
+
+    assert "text/html" == (seen.header("content-type") or "").partition(";")[0]
+    assert (True, ALL) == (is_answer(seen.body), plain.done())
+
+
+@pytest.mark.parametrize("size", [1, 100_000, 3_000_000])
+async def test_huge_body(plain: Plain, size: int) -> None:
+    """As many bytes as were asked for, all of them JSON: the answer, and blanks; never less than the answer."""
+    plain.sandbox.faults.huge_body(size=size)
+    seen = await plain.refund()
+
+    assert len(seen.body) == int(seen.header("content-length") or 0) >= size
+    assert size in {1, len(seen.body)}
+    assert (True, ALL) == (is_answer(seen.body), plain.done())
+
+
+async def test_gzip_bomb(plain: Plain) -> None:
+    """A thousandth of what it becomes; unpacked, it begins with the answer."""
+    plain.sandbox.faults.gzip_bomb(size=20 << 20)
+    await plain.send()
+    seen = await plain.end()
+    unpacked = zlib.decompressobj(31).decompress(dechunked(seen.body))
+
+    assert ("gzip", ALL) == (seen.header("content-encoding"), plain.done())
+    assert 20 << 20 <= len(unpacked) < 22 << 20
+    assert len(seen.body) < len(unpacked) // 500
+    assert is_answer(unpacked)
+
+
+def dechunked(body: bytes) -> bytes:
+    """Return a body without the marks of its chunks."""
+    whole = bytearray()
+    while body:
+        size, _, body = body.partition(b"\r\n")
+        whole += body[: int(size, 16)]
+        body = body[int(size, 16) + 2 :]
+    return bytes(whole)
+
+
+def test_bomb_is_one_gzip_stream() -> None:
+    """The standard library unpacks it, checksum and length included; a small one is as small as its start."""
+    assert b"{}" + b" " * (2 << 20) == gzip.decompress(b"".join(packed(b"{}", (1 << 20) + 3)))
+    assert b"{}" == gzip.decompress(b"".join(packed(b"{}", 1)))
+
+
+async def test_slow_drip(plain: Plain) -> None:
+    """The answer comes byte by byte, whole and right."""
+    plain.sandbox.faults.slow_drip(seconds=0.0001)
+    await plain.connect()
+    reader, writer = plain.streams[-1]
+    # So small that no two bytes can be read at once where they were not sent at once.
+    reader._limit = 1  # type: ignore[attr-defined] # no public way
+    await plain.send()
+    parts = []
+    async with asyncio.timeout(PATIENCE):
+        while part := await reader.read(1 << 16):
+            parts.append(part)
+    head, _, body = b"".join(parts).partition(b"\r\n\r\n")
+
+    assert (True, ALL) == (is_answer(body), plain.done())
+    assert len(parts) > len(body) // 2
+    assert not writer.is_closing()
+    assert b"200 OK" in head
+
+
+async def test_stale_keep_alive(plain: Plain) -> None:
+    """The first call over a connection is answered; at the second it is closed, without a byte and nothing done."""
+    fault = plain.sandbox.faults.stale_keep_alive("refunds.create")
+    await plain.send("R1", last=False)
+    first = await plain.answer()
+    await plain.send("R2")
+    second = await plain.end()
+
+    assert (200, b"", b"") == (first.status, second.head, second.body)
+    assert (1, ALL) == (fault.fired, plain.done())
+
+
+@BOTH
+async def test_latency(plain: Plain, phase: str, done: tuple[int, int]) -> None:
+    """The answer comes late; what is asked was done before the wait, or is after it."""
+    fault = plain.sandbox.faults.latency("refunds.create", seconds=0.2, phase=phase)  # type: ignore[arg-type] # one of the two
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    await plain.send()
+    await until(lambda: fault.fired)
+    await turns(1)
+    meanwhile = plain.done()
+    seen = await plain.end()
+
+    assert (200, done, ALL) == (seen.status, meanwhile, plain.done())
+    assert loop.time() - started >= 0.2
+
+
+@BOTH
+async def test_hang(plain: Plain, phase: str, done: tuple[int, int]) -> None:
+    """Nothing comes, and the connection stays; as the sandbox closes, it is reset at once, and no task is left."""
+    before = asyncio.all_tasks()
+    async with Sandbox() as sandbox:
+        client = Plain(sandbox, Foreign(sandbox, plain.foreign.http), await sandbox.given.paid_order())
+        fault = sandbox.faults.hang(phase=phase)  # type: ignore[arg-type] # one of the two
+        await client.send()
+        await until(lambda: fault.fired)
+        await turns(1)
+        meanwhile = client.done()
+        started = asyncio.get_running_loop().time()
+    seen = await client.end()
+
+    assert (b"", True, done) == (seen.head, seen.reset, meanwhile)
+    assert asyncio.get_running_loop().time() - started < 0.9
+    assert set() == asyncio.all_tasks() - before
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("slow_drip", {"seconds": "3000"}),
+        ("latency", {"seconds": "3000"}),
+        ("latency", {"seconds": "3000", "phase": "after"}),
+        ("huge_body", {"size": str(1 << 30)}),
+        ("gzip_bomb", {"size": str(1 << 30)}),
+    ],
+    ids=str,
+)
+async def test_closing_ends_what_goes_on(plain: Plain, kind: str, options: dict[str, str]) -> None:
+    """The sandbox does not wait for a drip, nor for a client that does not read, and leaves no task behind."""
+    before = asyncio.all_tasks()
+    async with Sandbox() as sandbox:
+        client = Plain(sandbox, Foreign(sandbox, plain.foreign.http), await sandbox.given.paid_order())
+        fault = sandbox.faults.arm(kind, options)
+        await client.send()
+        await until(lambda: fault.fired)
+        started = asyncio.get_running_loop().time()
+    took = asyncio.get_running_loop().time() - started
+    client.close()
+
+    assert took < 0.9
+    assert set() == asyncio.all_tasks() - before
+
+
+@pytest.mark.parametrize(("kind", "done"), [("slow_drip", ALL), ("hang", NOTHING)])
+async def test_client_that_leaves_ends_it(plain: Plain, kind: str, done: tuple[int, int]) -> None:
+    """Where the client hangs up, nothing goes on."""
+    before = asyncio.all_tasks()
+    fault = plain.sandbox.faults.arm(kind)
+    await plain.send()
+    await until(lambda: fault.fired)
+    plain.close()
+    await until(lambda: asyncio.all_tasks() <= before)
+
+    assert done == plain.done()
+
+
+def refused(url: str) -> bool:
+    """Return whether the kernel refuses a connection."""
+    host, port = url.removeprefix("http://").split(":")
+    with socket.socket() as one:
+        return one.connect_ex((host, int(port))) == errno.ECONNREFUSED
+
+
+async def test_refuse_until_disarmed(plain: Plain) -> None:
+    """ECONNREFUSED from the very moment, also for connections that were kept; disarmed, it listens again."""
+    await plain.send(last=False)
+    await plain.answer()
+    before = refused(plain.sandbox.url)
+    fault = plain.sandbox.faults.refuse()
+    during = refused(plain.sandbox.url)
+    kept = await plain.end()
+    fault.disarm()
+    after = refused(plain.sandbox.url)
+    await plain.connect()
+    again = await plain.refund()
+
+    assert (False, True, False) == (before, during, after)
+    assert (b"", 1, 200) == (kept.head, fault.fired, again.status)
+
+
+async def test_refuse_for_a_time(plain: Plain) -> None:
+    """After the time that was said it listens again, on the same port."""
+    plain.sandbox.faults.refuse(seconds=0.05)
+    during = refused(plain.sandbox.url)
+    await until(lambda: not refused(plain.sandbox.url))
+    seen = await plain.refund()
+
+    assert (True, 200) == (during, seen.status)
+
+
+@BOTH
+async def test_refuse_from_a_call_on(plain: Plain, phase: str, done: tuple[int, int]) -> None:
+    """The service goes down at a call: that one is reset, and those after it are refused."""
+    fault = plain.sandbox.faults.refuse("refunds.create", phase=phase)  # type: ignore[arg-type] # one of the two
+    before = refused(plain.sandbox.url)
+    seen = await plain.refund()
+    during = refused(plain.sandbox.url)
+    fault.disarm()
+
+    assert (False, True, False) == (before, during, refused(plain.sandbox.url))
+    assert (True, b"", done) == (seen.reset, seen.head, plain.done())
+
+
+async def test_refused_keeps_its_port(plain: Plain) -> None:
+    """While the door is shut nobody else can have the port, and clearing all faults opens it."""
+    port = int(plain.sandbox.url.rpartition(":")[2])
+    plain.sandbox.faults.refuse()
+    plain.sandbox.faults.refuse()
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.1", port))
+    plain.sandbox.faults.clear()
+
+    assert 200 == (await plain.refund()).status
+
+
+async def test_sandbox_closes_with_its_door_shut() -> None:
+    """A sandbox that refuses can be closed, and its port is free then."""
+    async with Sandbox() as sandbox:
+        port = int(sandbox.url.rpartition(":")[2])
+        sandbox.faults.refuse(seconds=3000)
+    async with Sandbox(port=port) as again:
+        assert not refused(again.url)
+        again.faults.refuse().disarm()
+        again.faults.refuse()
+
+
+async def test_answer_says_that_it_is_the_sandboxs(plain: Plain) -> None:
+    """What a fault answers carries the sandbox's mark, too."""
+    plain.sandbox.faults.slow_drip(seconds=0.0001)
+    plain.sandbox.faults.server_error(nth=2)
+    drip = await plain.refund()
+    await plain.connect()
+    error = await plain.refund()
+
+    assert ("1", "1") == (drip.header("x-payasync-sandbox"), error.header("x-payasync-sandbox"))
+
+
+@pytest.mark.parametrize("request_", [b"{}", b"no JSON", b'{"outRefundNo": ["R1"]}'], ids=str)
+async def test_faults_come_before_the_checks(foreign: Foreign, sandbox: Sandbox, request_: bytes) -> None:
+    """A request that would be refused meets the fault, too: what fails fails for all; a number is asked of none."""
+    sandbox.faults.server_error("refunds.create", nth=2)
+    sandbox.faults.server_error("refunds.create", order="R1").disarm()
+    headers = {"Content-Type": "application/json"}
+    first = await foreign.send("POST", REFUND, data=request_, headers=headers)
+    second = await foreign.send("POST", REFUND, data=request_, headers=headers)
+
+    assert first.status in {400, 422}
+    assert 503 == second.status
+
+
+async def test_timeline_names_the_fault(plain: Plain) -> None:
+    """The timeline says which fault a request met, and that no answer was given."""
+    plain.sandbox.faults.reset_after_commit("refunds.create")
+    await plain.refund()
+    (line,) = (str(line) for line in plain.sandbox.timeline() if "fault" in str(line))
+
+    assert "refunds.create R1 -> " in line
+    assert "[fault: reset_after_commit on refunds.create]" in line

@@ -1,0 +1,266 @@
+"""Clients that share no code with payasync: a shell with curl and openssl, and bytes by hand."""
+
+import asyncio
+import http.client
+import json
+import os
+import shutil
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+
+from payasync import Profile, SortedPairs
+from payasync.operations import OPERATIONS, Operation
+from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox.threaded import ThreadedSandbox
+
+Test = TypeVar("Test", bound=Callable[..., None])
+TOOLS: Final = ("bash", "curl", "openssl")
+SCRIPT: Final = r"""
+set -euo pipefail
+nonce=$(openssl rand -hex 16)
+text="currency=CAD&merchantId=$MERCHANT&nonceStr=$nonce&outTradeNo=$NUMBER&subject=Café au lait&totalAmt=450"
+sign=$(printf %s "$text" | eval "$SIGN")
+body=$(cat <<END
+{"merchantId": "$MERCHANT", "outTradeNo": "$NUMBER", "subject": "Café au lait", "totalAmt": $AMOUNT,
+ "currency": "CAD", "nonceStr": "$nonce", "sign": "$sign"}
+END
+)
+curl --silent --show-error --max-time 20 --noproxy '*' --write-out '\n%{http_code}' \
+    --header 'Content-Type: application/json' --data-binary "$body" "$URL/payment/unifiedorder"
+"""
+HMAC: Final = """openssl dgst -sha256 -hmac "$KEY" -r | cut -d ' ' -f 1"""
+RSA: Final = """openssl dgst -sha256 -sign "$KEY_FILE" | openssl base64 -A"""
+CONTENT: Final = {"Content_Type": "application/json"}
+DOCUMENTED: Final = frozenset({200, 400, 401, 403, 404, 405, 409, 413, 415, 422})
+
+
+@pytest.fixture
+def _shell() -> None:
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if missing:
+        assert not os.environ.get("CI"), f"under CI, nothing is skipped: {', '.join(missing)} must be installed"
+        pytest.skip(f"not installed: {', '.join(missing)}")
+
+
+async def shelled(sandbox: Sandbox, sign: str, **given: str) -> tuple[int, Any]:
+    """Place an order from a shell, and return the status and the document of the answer."""
+    own = {"MERCHANT": sandbox.credentials.merchant_id, "URL": sandbox.url, "SIGN": sign, "NUMBER": "T1"}
+    environ = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "AMOUNT": "450", **own, **given}
+    process = await asyncio.create_subprocess_exec(
+        "bash", "-c", SCRIPT, env=environ, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    output, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
+    document, _, status = output.decode().rpartition("\n")
+    return int(status), json.loads(document)
+
+
+def key_of(sandbox: Sandbox) -> str:
+    """Return the merchant's signing key."""
+    assert sandbox.credentials.signing_key
+    return sandbox.credentials.signing_key.reveal()
+
+
+@pytest.mark.usefixtures("_shell")
+async def test_shell_places_an_order(sandbox: Sandbox) -> None:
+    """A signature that `openssl` made over the sorted fields is the merchant's."""
+    status, document = await shelled(sandbox, HMAC, KEY=key_of(sandbox))
+
+    assert (200, "SBX_OK", "T1") == (status, document["code"], document["outTradeNo"])
+    assert 1 == sandbox.ledger.orders()
+
+
+@pytest.mark.usefixtures("_shell")
+@pytest.mark.parametrize(
+    ("given", "refusal"),
+    [
+        ({"KEY": "wrong"}, (401, "SBX_BAD_SIGNATURE")),
+        ({"AMOUNT": "451"}, (401, "SBX_BAD_SIGNATURE")),
+        ({"AMOUNT": '"450"'}, (422, "SBX_INVALID")),
+        ({"MERCHANT": "M2"}, (403, "SBX_UNAUTHENTICATED")),
+        ({"NUMBER": "T 1"}, (422, "SBX_INVALID")),
+    ],
+)
+async def test_shell_is_refused(sandbox: Sandbox, given: dict[str, str], refusal: tuple[int, str]) -> None:
+    """Another key, another amount than was signed, another merchant: each has its documented refusal."""
+    status, document = await shelled(sandbox, HMAC, **{"KEY": key_of(sandbox), **given})
+
+    assert (refusal, 0) == ((status, document["code"]), sandbox.ledger.orders())
+
+
+@pytest.mark.usefixtures("_shell")
+async def test_shell_signs_with_rsa(tmp_path: Path) -> None:
+    """A signature of RSA that `openssl` made with the merchant's private key is the merchant's."""
+    profile = Profile(signature=SortedPairs(algorithm="rsa-sha256", encoding="base64"))
+    async with Sandbox(profile) as sandbox:
+        file = tmp_path / "key.pem"
+        file.write_text(key_of(sandbox), encoding="utf-8")
+        status, _ = await shelled(sandbox, RSA, KEY_FILE=str(file))
+
+        assert (200, 1) == (status, sandbox.ledger.orders())
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Any]:
+    """A sandbox in a thread, for clients that block."""
+    with ThreadedSandbox(PROFILE) as sandbox:
+        yield sandbox
+
+
+def sent(url: str, method: str, target: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
+    """Send a request with the standard library's client, and return the status and the body of the answer."""
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=10)
+    try:
+        connection.putrequest(method, target, skip_accept_encoding=True)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            connection.putheader(name.replace("_", "-"), value)
+        connection.endheaders(body)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def fuzz(examples: int) -> Callable[[Test], Test]:
+    """Return what makes a test of made-up input repeatable, and bounds it."""
+
+    def decorated(test: Test) -> Test:
+        limits = settings(
+            max_examples=examples,
+            database=None,
+            deadline=None,
+            suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+        )
+        return seed(20)(limits(test))
+
+    return decorated
+
+
+TEXTS: Final = st.text(max_size=40)
+VALUES: Final = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.just("\ud800") | st.just(10**400),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+NAMES: Final = st.sampled_from(
+    ["merchantId", "nonceStr", "sign", "totalAmt", "amount", "currency", "outTradeNo", "notifyUrl", "customer",
+     "startDate", "billingFrequency", "subscriptionId", "outRefundNo", "refundAmt", "subject", "returnUrl"]
+)  # fmt: skip
+
+
+def repeating(pairs: Sequence[tuple[str, object]]) -> bytes:
+    """Return a JSON object in which a name may stand twice."""
+    members = ",".join(f"{json.dumps(name)}:{json.dumps(value)}" for name, value in pairs)
+    return f"{{{members}}}".encode()
+
+
+BODIES: Final = st.one_of(
+    st.binary(max_size=200),
+    st.dictionaries(NAMES | TEXTS, VALUES, max_size=8).map(lambda fields: json.dumps(fields).encode()),
+    st.lists(st.tuples(NAMES, VALUES), max_size=6).map(repeating),
+    st.integers(1, 20_000).map(lambda depth: b'{"a":' * depth),
+    st.sampled_from([b"[" * 60_000, b'{"a":NaN}', b'{"a":1e999}', b'{"a":-Infinity}', b"\xff\xfe{}"]),
+    st.sampled_from([b'{"a":"\\ud800"}', b'{"a":1,"a":1}', b"{}", b"null", b"", b"\x00"]),
+    st.integers(1, 30_000).map(lambda digits: b'{"totalAmt":' + b"9" * digits + b"}"),
+)
+POSTS: Final = st.sampled_from([operation for operation in OPERATIONS if operation.has_body])
+HEADER: Final = st.text(st.characters(min_codepoint=32, max_codepoint=255, exclude_characters="\x7f"), max_size=60)
+
+
+@fuzz(150)
+@given(operation=POSTS, body=BODIES)
+def test_any_body(served: Any, operation: Operation, body: bytes) -> None:
+    """Whatever the body of a request with the right token is: the answer is documented JSON, and no 500."""
+    token = f"Bearer {served.credentials.secret_key.reveal()}"
+    status, document = sent(served.url, "POST", operation.path, body, Authorization=token, **CONTENT)
+
+    assert status in DOCUMENTED
+    assert json.loads(document)["code"]
+
+
+@fuzz(100)
+@given(operation=st.sampled_from(OPERATIONS), token=HEADER, content_type=HEADER, encoding=HEADER)
+def test_any_header(served: Any, operation: Operation, token: str, content_type: str, encoding: str) -> None:
+    """Whatever the headers are: a documented 4xx."""
+    status, _ = sent(
+        served.url,
+        operation.method,
+        operation.path,
+        b"{}" if operation.has_body else b"",
+        Authorization=token.strip(),
+        Content_Type=content_type.strip(),
+        Content_Encoding=encoding.strip(),
+    )
+
+    assert status in DOCUMENTED - {200}
+
+
+@fuzz(150)
+@given(
+    path=st.sampled_from(["/payment/status", "/payment/refund/status", "/payment/status/", "/gateway/", "/", "/v1/"]),
+    rest=st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="#"), max_size=40),
+)
+def test_any_target(served: Any, path: str, rest: str) -> None:
+    """Whatever stands in the path and in the query: a documented 4xx, or a page for people."""
+    token = f"Bearer {served.credentials.secret_key.reveal()}"
+    status, _ = sent(served.url, "GET", path + rest, Authorization=token)
+
+    assert status in DOCUMENTED | {303}
+
+
+async def exchanged(url: str, chunks: AsyncIterator[bytes]) -> bytes:
+    """Send a payment's body piece by piece, and return the first line that comes back."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(f"POST /v1/payments HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n".encode())
+    try:
+        async for chunk in chunks:
+            writer.write(chunk)
+            await writer.drain()
+    except OSError:
+        pass  # the answer came first, and it is there to be read
+    line = await reader.readline()
+    writer.close()
+    return line
+
+
+async def test_endless_chunks_are_cut_off(sandbox: Sandbox) -> None:
+    """A chunked body that never ends is refused at the limit: 413, and nobody hangs."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b"Transfer-Encoding: chunked\r\n\r\n"
+        for _ in range(40):
+            yield b"1000\r\n" + b" " * 4096 + b"\r\n"
+
+    async with asyncio.timeout(20):
+        line = await exchanged(sandbox.url, chunks())
+
+    assert b" 413 " in line
+
+
+async def test_announced_size_is_refused_unread(sandbox: Sandbox) -> None:
+    """A length beyond the limit is refused without waiting for the body."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b"Content-Length: 99999999999\r\n\r\n"
+
+    async with asyncio.timeout(20):
+        line = await exchanged(sandbox.url, chunks())
+
+    assert b" 413 " in line
+
+
+async def test_client_that_says_nothing_disturbs_nobody(sandbox: Sandbox) -> None:
+    """A connection on which nothing comes keeps nobody from being served."""
+    host, _, port = sandbox.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port))):
+        async with asyncio.timeout(20), sandbox.session() as pay:
+            made = await pay.payments.create(amount=1000, currency="USD")
+
+    assert 200 == made.http_status

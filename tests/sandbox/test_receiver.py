@@ -1,0 +1,100 @@
+"""The receiver that tests use: it believes what is genuine, in whichever form the profile signs."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
+
+import aiohttp
+import pytest
+from attrs import evolve
+
+from payasync.errors import WaitTimeoutError
+from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox.keys import keys_of
+from payasync.sandbox.receiver import RecordingReceiver, Verifier
+
+IN_BODY: Final = evolve(
+    PROFILE,
+    name="in-body",
+    notification=evolve(
+        PROFILE.notification,
+        verification="body",
+        signature="data.sign",
+        volatile=("nonceStr", "sign"),
+        ack_body="SUCCESS",
+    ),
+)
+UNSIGNED: Final = evolve(
+    PROFILE, name="unsigned", notification=evolve(PROFILE.notification, verification="none", signature="")
+)
+
+
+@pytest.fixture(params=[PROFILE, IN_BODY, UNSIGNED], ids=lambda profile: profile.name)
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
+    """A sandbox that signs in each way there is."""
+    async with Sandbox(request.param) as running:
+        yield running
+
+
+@pytest.fixture
+async def receiver(sandbox: Sandbox) -> AsyncIterator[RecordingReceiver]:
+    """Its receiver."""
+    async with sandbox.receiver() as running:
+        yield running
+
+
+async def sent(receiver: RecordingReceiver, headers: Mapping[str, str], body: str) -> tuple[int, str]:
+    """Send a notification again, as it is given, and return what it is answered."""
+    async with aiohttp.ClientSession() as http, http.post(receiver.url, data=body, headers=headers) as answer:
+        return answer.status, await answer.text()
+
+
+async def test_genuine_notification_is_taken(sandbox: Sandbox, receiver: RecordingReceiver) -> None:
+    """It is handed out, and acknowledged in the profile's words."""
+    order = await sandbox.given.paid_order(notify_url=receiver.url)
+    received = await receiver.next()
+    await sandbox.settle()
+
+    assert order == received.document["data"]["outTradeNo"]
+    assert [True] == [each.acknowledged for each in sandbox.ledger.deliveries()]
+
+
+@pytest.mark.parametrize("sandbox", [PROFILE, IN_BODY], ids=lambda profile: profile.name, indirect=True)
+@pytest.mark.parametrize("change", [("450", "451"), ("SBX_PAID", "SBX_VOID")], ids="".join)
+async def test_changed_notification_is_refused(
+    change: tuple[str, str], sandbox: Sandbox, receiver: RecordingReceiver
+) -> None:
+    """What somebody changed on the way is answered as the profile says of bad ones, kept, and not handed out."""
+    await sandbox.given.paid_order(notify_url=receiver.url)
+    genuine = await receiver.next()
+    answer = await sent(receiver, genuine.headers, genuine.body.replace(*change))
+
+    assert (400, '{"received":false}') == answer
+    assert ["", "is not that of its body"] == [each.wrong.partition(" ")[2] for each in receiver.received]
+    with pytest.raises(WaitTimeoutError, match="refused were 1"):
+        await receiver.next(timeout=0)
+
+
+@pytest.mark.parametrize("timestamp", ["", "soon", "1000000000", "99999999999", "²"])
+def test_wrong_time_is_refused(timestamp: str) -> None:
+    """A notification whose time is none, or not about now, is not believed, whoever signed it."""
+    told = Verifier(PROFILE, keys_of(PROFILE)).wrong({"webhook-id": "msg_1", "webhook-timestamp": timestamp}, "{}")
+
+    assert told.startswith("webhook-timestamp is ")
+
+
+@pytest.mark.parametrize("sandbox", [IN_BODY], ids=lambda profile: profile.name, indirect=True)
+@pytest.mark.parametrize("body", ["", "{", "[]", "3", '{"data":{}}', '{"data":{"sign":"x","a":1.5}}', '{"data":[]}'])
+async def test_what_is_no_notification_is_refused(body: str, receiver: RecordingReceiver) -> None:
+    """Anything at all may be sent there, and gets the same answer."""
+    assert (400, '{"received":false}') == await sent(receiver, {}, body)
+
+
+async def test_bad_answers_are_given_in_turn(sandbox: Sandbox, receiver: RecordingReceiver) -> None:
+    """So many notifications get the answer that was ordered; then they are acknowledged again."""
+    receiver.answer_badly(503, times=2)
+    for _ in range(3):
+        await sandbox.given.paid_order(notify_url=receiver.url)
+        await receiver.next()
+    await sandbox.settle()
+
+    assert [503, 503, 200] == [each.status for each in sandbox.ledger.deliveries()]

@@ -1,0 +1,201 @@
+"""Subscriptions as time goes on: renewals, charges that fail, changes and cancellations."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+import aiohttp
+import pytest
+
+from payasync.errors import InvalidArgumentError
+from payasync.sandbox import Sandbox
+from tests.sandbox.foreign import Foreign, Receiver
+
+START: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
+MONTH: Final = timedelta(days=31)
+CREATE: Final = "/subscriptions/create"
+UPDATE: Final = "/subscriptions/update"
+CANCEL: Final = "/subscriptions/cancel"
+PLAN: Final[dict[str, Any]] = {
+    "billingFrequency": "monthly",
+    "amount": 900,
+    "startDate": "2027-01-31",
+    "customer": {"email": "a@example.com"},
+}
+
+
+@pytest.fixture
+async def sandbox(receiver: Receiver) -> AsyncIterator[Sandbox]:
+    """A sandbox whose time stands at noon of 31 January 2027."""
+    async with Sandbox(clock=START, webhook_url=receiver.url) as running:
+        yield running
+
+
+@pytest.fixture
+def foreign(sandbox: Sandbox, http: aiohttp.ClientSession) -> Foreign:
+    """A client that is not payasync's."""
+    return Foreign(sandbox, http)
+
+
+def told(receiver: Receiver) -> list[tuple[str, int]]:
+    """Return what the merchant was told, and of which period."""
+    return [(one.document["type"].partition(".")[2], one.document["data"]["period"]) for one in receiver.received]
+
+
+async def created(foreign: Foreign, **changes: Any) -> str:
+    """Make a subscription over the wire, and return its number."""
+    answer = await foreign.send("POST", CREATE, json={**PLAN, **changes}, headers=foreign.bearer)
+    return str(answer.document["subscriptionId"])
+
+
+async def test_begins_on_its_start_date(sandbox: Sandbox, receiver: Receiver) -> None:
+    """Scheduled until midnight of its start date, then active and billed, and the merchant is told."""
+    number = await sandbox.given.subscription(start_date=date(2027, 2, 2))
+    before = sandbox.ledger.subscription_state(number), sandbox.ledger.charges(number)
+    await sandbox.clock.advance(hours=36)
+    after = sandbox.ledger.subscription_state(number)
+    (charge,) = sandbox.ledger.charges(number)
+
+    assert (("scheduled", []), "active", [("started", 1)]) == (before, after, told(receiver))
+    assert (1, datetime(2027, 2, 2, tzinfo=UTC), 900, True) == (charge.period, charge.at, charge.amount, charge.paid)
+
+
+async def test_created_in_the_past_is_billed_for_this_period_only(sandbox: Sandbox) -> None:
+    """A start date years ago is no debt: the period that goes on is billed, and the next one as the anchor has it."""
+    number = await sandbox.given.subscription(start_date=date(2000, 1, 15))
+    await sandbox.clock.advance(days=20)
+
+    assert ["2027-01-31", "2027-02-15"] == [one.at.date().isoformat() for one in sandbox.ledger.charges(number)]
+
+
+async def test_update_counts_from_the_next_period_on(sandbox: Sandbox, foreign: Foreign) -> None:
+    """A new amount and a new frequency change nothing about the period that goes on."""
+    number = await created(foreign)
+    changes = {"subscriptionId": number, "amount": 1000, "billingFrequency": "yearly"}
+    updated = await foreign.send("POST", UPDATE, json=changes, headers=foreign.bearer)
+    await sandbox.clock.advance(days=28 + 366)
+
+    assert (200, 1000, "yearly") == (
+        updated.status,
+        updated.document["amount"],
+        updated.document["billingFrequency"],
+    )
+    assert [("2027-01-31", 900), ("2027-02-28", 1000), ("2028-02-29", 1000)] == [
+        (one.at.date().isoformat(), one.amount) for one in sandbox.ledger.charges(number)
+    ]
+
+
+async def test_failed_renewal_is_past_due_until_the_next_succeeds(sandbox: Sandbox, receiver: Receiver) -> None:
+    """A charge that fails makes it past due; the next period's succeeds, and it is active again."""
+    number = await sandbox.given.subscription()
+    await sandbox.bank.fail_renewals(number)
+    await sandbox.clock.advance(days=28)
+    between = sandbox.ledger.subscription_state(number)
+    await sandbox.clock.advance(days=31)
+
+    assert ("past_due", "active") == (between, sandbox.ledger.subscription_state(number))
+    assert [True, False, True] == [charge.paid for charge in sandbox.ledger.charges(number)]
+    assert [("past_due", 2), ("renewed", 3)] == told(receiver)
+
+
+async def test_third_failure_in_a_row_cancels(sandbox: Sandbox, receiver: Receiver) -> None:
+    """Two failures and a success begin anew; three in a row cancel, and nothing is billed after that."""
+    number = await sandbox.given.subscription("daily")
+    await sandbox.bank.fail_renewals(number, 2)
+    await sandbox.clock.advance(days=3)
+    await sandbox.bank.fail_renewals(number, 100)
+    report = await sandbox.clock.advance(days=100)
+
+    assert "cancelled" == sandbox.ledger.subscription_state(number)
+    assert [("past_due", 2), ("past_due", 3), ("renewed", 4), ("past_due", 5), ("past_due", 6), ("cancelled", 7)] == (
+        told(receiver)
+    )
+    assert ["subscription past_due", "subscription past_due", "subscription cancelled"] == [
+        one.what for one in report if one.what.startswith("subscription ")
+    ]
+
+
+async def test_failing_can_be_taken_back(sandbox: Sandbox) -> None:
+    """Charges that were to fail succeed again where that is said before."""
+    number = await sandbox.given.subscription()
+    await sandbox.bank.fail_renewals(number, 3)
+    await sandbox.bank.fail_renewals(number, 0)
+    await sandbox.clock.advance(MONTH)
+
+    assert "active" == sandbox.ledger.subscription_state(number)
+
+
+@pytest.mark.parametrize("flag", [True, "true"])
+async def test_cancel_at_period_end(sandbox: Sandbox, foreign: Foreign, receiver: Receiver, flag: object) -> None:
+    """With `atPeriodEnd` (the sandbox's own field) it stays active until the period ends, and is not billed again."""
+    number = await created(foreign)
+    fields = {"subscriptionId": number, "atPeriodEnd": flag}
+    answers = [await foreign.send("POST", CANCEL, json=fields, headers=foreign.bearer) for _ in range(2)]
+    await sandbox.clock.advance(days=27)
+    before = sandbox.ledger.subscription_state(number), told(receiver)
+    await sandbox.clock.advance(days=365)
+
+    assert [(200, "SBX_ACTIVE")] * 2 == [(one.status, one.document["status"]) for one in answers]
+    assert (("active", []), "cancelled") == (before, sandbox.ledger.subscription_state(number))
+    assert ([("cancelled", 1)], 1) == (told(receiver), len(sandbox.ledger.charges(number)))
+
+
+@pytest.mark.parametrize("flag", [False, "false", None])
+async def test_cancel_at_once(sandbox: Sandbox, foreign: Foreign, receiver: Receiver, flag: object) -> None:
+    """Else it is cancelled at once, and never billed again."""
+    number = await created(foreign)
+    fields = {"subscriptionId": number, **({} if flag is None else {"atPeriodEnd": flag})}
+    answer = await foreign.send("POST", CANCEL, json=fields, headers=foreign.bearer)
+    await sandbox.clock.advance(days=365)
+
+    assert (200, "SBX_CANCELLED") == (answer.status, answer.document["status"])
+    assert ([("cancelled", 1)], 1) == (told(receiver), len(sandbox.ledger.charges(number)))
+
+
+@pytest.mark.parametrize("flag", [1, "yes", None, [], {}])
+async def test_neither_yes_nor_no(sandbox: Sandbox, foreign: Foreign, flag: object) -> None:
+    """Another word for when to cancel is refused, and nothing is cancelled."""
+    number = await created(foreign)
+    fields = {"subscriptionId": number, "atPeriodEnd": flag}
+    answer = await foreign.send("POST", CANCEL, json=fields, headers=foreign.bearer)
+
+    assert (422, "atPeriodEnd") == (answer.status, answer.document["field"])
+    assert "active" == sandbox.ledger.subscription_state(number)
+
+
+@pytest.mark.parametrize("word", ["hourly", "month", "", "1"])
+async def test_unknown_frequency(foreign: Foreign, word: str) -> None:
+    """A frequency that the sandbox does not know is refused with those that it knows."""
+    answer = await foreign.send("POST", CREATE, json={**PLAN, "billingFrequency": word}, headers=foreign.bearer)
+
+    assert ((422, "SBX_INVALID"), "billingFrequency") == (answer.told, answer.document["field"])
+    assert "one of daily, weekly, monthly, quarterly, yearly" in answer.document["message"]
+
+
+async def test_subscriptions_go_on_after_a_restart(tmp_path: Any) -> None:
+    """Periods are durable: a sandbox that is started again bills what falls due from then on, each once."""
+    path = str(tmp_path / "sandbox.db")
+    async with Sandbox(clock=START, db=path) as first:
+        number = await first.given.subscription()
+        await first.clock.advance(days=28)
+    async with Sandbox(clock="frozen", db=path) as second:
+        await second.clock.advance(days=31)
+
+        assert [1, 2, 3] == [charge.period for charge in second.ledger.charges(number)]
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"frequency": "hourly"}, "frequency"),
+        ({"amount": 0}, "amount"),
+        ({"amount": True}, "amount"),
+        ({"customer": {}, "frequency": 5}, "frequency"),
+    ],
+)
+async def test_given_subscription_follows_the_rules(sandbox: Sandbox, given: dict[str, Any], field: str) -> None:
+    """What would be refused over the wire is refused here."""
+    with pytest.raises(InvalidArgumentError, match=f"{field} must be") as refused:
+        await sandbox.given.subscription(**given)
+
+    assert field == refused.value.field

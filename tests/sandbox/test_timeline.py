@@ -1,0 +1,225 @@
+"""The timeline: what happened, in the order in which it came."""
+
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import pytest
+from attrs import evolve
+
+from payasync import SortedPairs
+from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox.store import Store
+from payasync.sandbox.timeline import MOST_ENTRIES, MOST_TEXT, Entry, Timeline, line
+from tests.sandbox.foreign import PAY, Answer, Foreign, Receiver
+
+QUERY: Final = "/payment/orderquery"
+
+
+def told(lines: list[str]) -> list[str]:
+    """Return lines without their times: what they tell."""
+    return [re.sub(r"^\S+Z | \([\d.]+ ms\)", "", each) for each in lines]
+
+
+async def test_requests_changes_and_deliveries_stand_in_order(sandbox: Sandbox, foreign: Foreign) -> None:
+    """Each request with its answer, each change of state, each delivery: oldest first."""
+    await foreign.place("T1")
+    await sandbox.customer.authorize("T1")
+    await sandbox.settle()
+    await foreign.refund("R1", 200, out_trade_no="T1")
+    await sandbox.settle()
+
+    assert [
+        "change   order T1 -> pending",
+        "request  orders.place T1 -> 200 SBX_OK",
+        "change   order T1 -> pending -> paid",
+        "request  gateway.authorize T1 -> 200",
+        "delivery payment.paid T1 -> 200 acknowledged",
+        "change   refund R1 -> processing",
+        "change   refund R1 -> processing -> succeeded",
+        "request  refunds.create R1 -> 200 SBX_OK",
+        "delivery refund.succeeded R1 -> 200 acknowledged",
+    ] == told(sandbox.timeline())
+
+
+async def test_number_that_the_sandbox_made_is_told(sandbox: Sandbox, foreign: Foreign) -> None:
+    """Who names nothing is answered with a number, and the request stands under it."""
+    paid = await foreign.send("POST", PAY, json={"amount": 450, "currency": "CAD"}, headers=foreign.bearer)
+    plan = {"billingFrequency": "monthly", "amount": 900, "startDate": "2999-01-01", "customer": {"name": "A"}}
+    begun = await foreign.send("POST", "/subscriptions/create", json=plan, headers=foreign.bearer)
+    requests = [each for each in told(sandbox.timeline()) if each.startswith("request")]
+
+    assert [
+        f"request  payments.create {paid.document['outTradeNo']} -> 200 SBX_OK",
+        f"request  subscriptions.create {begun.document['subscriptionId']} -> 200 SBX_OK",
+    ] == requests
+
+
+async def test_refusal_stands_with_its_reason(sandbox: Sandbox, foreign: Foreign) -> None:
+    """A request that was refused says why, whether or not it named something."""
+    await foreign.post(QUERY, outTradeNo="T9")
+    answer = await foreign.send("POST", QUERY, data=b"{", headers={"Content-Type": "application/json"})
+    await foreign.send("GET", "/payment/unknown?a=b")
+
+    assert [
+        "request  orders.query T9 -> 404 SBX_NOT_FOUND: there is no such order",
+        f"request  orders.query -> 400 SBX_INVALID: {answer.document['message']}",
+        "request  GET /payment/unknown -> 404",
+    ] == told(sandbox.timeline())
+
+
+async def wrongly_signed(foreign: Foreign) -> tuple[dict[str, Any], Answer]:
+    """Send a query whose signature is wrong, and return its fields and the answer."""
+    fields = {**foreign.signed({"outTradeNo": "T1"}), "sign": "0" * 64}
+    return fields, await foreign.send("POST", QUERY, json=fields)
+
+
+async def test_bad_signature_shows_the_text_here_only(sandbox: Sandbox, foreign: Foreign) -> None:
+    """What was to be signed stands in the timeline, and neither in the answer nor in its headers."""
+    fields, answer = await wrongly_signed(foreign)
+    text = f"merchantId=SANDBOX&nonceStr={fields['nonceStr']}&outTradeNo=T1"
+
+    assert (401, "SBX_BAD_SIGNATURE") == answer.told
+    assert told(sandbox.timeline())[0].endswith(f"; the text to sign: {text}")
+    assert "nonceStr=" not in f"{answer.document}{answer.headers}"
+
+
+async def test_no_secret_stands_in_it(sandbox: Sandbox, foreign: Foreign) -> None:
+    """Neither the keys nor the token, nor what a customer's details are, whatever was sent."""
+    await wrongly_signed(foreign)
+    secret = "a-customers-secret"
+    body = {"billingFrequency": "monthly", "amount": 1, "startDate": "2999-01-01", "customer": {"name": secret}}
+    for path in ("/subscriptions/create", "/subscriptions/nothing"):
+        await foreign.send("POST", path, json=body, headers=foreign.bearer)
+    await foreign.send("POST", "/subscriptions/create", json={**body, "amount": 0}, headers=foreign.bearer)
+    await foreign.send("GET", f"/?token={sandbox.admin_token.reveal()}")
+    lines = "\n".join(sandbox.timeline())
+    given = sandbox.credentials
+    keys = [given.secret_key, given.signing_key, given.public_key, sandbox.admin_token, *given.notification_keys]
+
+    assert 4 < len(lines.splitlines())
+    assert [] == [key for key in keys if key and key.reveal() in lines]
+    assert secret not in lines
+
+
+async def test_customers_details_are_not_in_the_text_to_sign(http: aiohttp.ClientSession) -> None:
+    """Where a profile signs customers' details, the text to sign stands without them."""
+    profile = evolve(
+        PROFILE,
+        signed=("subscriptions.create",),
+        signature=SortedPairs(algorithm="hmac-sha256", encoding="hex", nested="json"),
+    )
+    plan = {"billingFrequency": "monthly", "amount": 900, "startDate": "2999-01-01", "customer": {"name": "Secretive"}}
+    async with Sandbox(profile) as sandbox:
+        foreign = Foreign(sandbox, http)
+        body = {**plan, "nonceStr": "n1", "sign": "0" * 64}
+        answer = await foreign.send("POST", "/subscriptions/create", json=body, headers=foreign.bearer)
+        lines = told(sandbox.timeline())
+
+    assert (401, 1) == (answer.status, len(lines))
+    assert "&customer=<customer details>&" in lines[0]
+    assert "Secretive" not in lines[0]
+
+
+async def test_fault_is_named(sandbox: Sandbox, foreign: Foreign) -> None:
+    """A request that met a fault says which, even where it got no answer."""
+    sandbox.faults.reset_before("orders.query")
+    with pytest.raises(aiohttp.ClientError):
+        await foreign.post(QUERY, outTradeNo="T1")
+
+    assert ["request  orders.query -> no answer [fault: reset_before on orders.query]"] == told(sandbox.timeline())
+
+
+async def test_delivery_that_fails_says_why() -> None:
+    """An attempt that nobody acknowledges stands with its error."""
+    async with Sandbox(clock="frozen") as sandbox:
+        await sandbox.given.paid_order(out_trade_no="T1", notify_url="http://127.0.0.1:1/")
+        await sandbox.settle()
+        last = told(sandbox.timeline())[-1]
+
+    assert last.startswith("delivery payment.paid T1 -> no answer: Cannot connect to host 127.0.0.1:1")
+
+
+async def test_times_are_the_sandboxs(receiver: Receiver) -> None:
+    """The time of an entry is that of the sandbox's clock."""
+    async with Sandbox(clock="frozen", webhook_url=receiver.url) as sandbox:
+        await sandbox.clock.advance(days=400)
+        now = sandbox.clock.now()
+        await sandbox.given.pending_order()
+        first = sandbox.timeline()[0]
+
+    assert first.startswith(now.strftime("%Y-%m-%dT%H:%M:%S."))
+
+
+async def test_file_keeps_it(tmp_path: Path) -> None:
+    """The timeline of a file goes on with the next start."""
+    path = str(tmp_path / "sandbox.db")
+    async with Sandbox(db=path) as sandbox:
+        await sandbox.given.pending_order()
+        before = sandbox.timeline()
+    async with Sandbox(db=path) as sandbox:
+        assert before == sandbox.timeline()
+
+
+async def test_each_request_is_one_record_of_the_log(foreign: Foreign, caplog: pytest.LogCaptureFixture) -> None:
+    """Who reads the log `payasync.sandbox` sees each request as it is answered."""
+    with caplog.at_level(logging.INFO, "payasync.sandbox"):
+        await foreign.place("T1")
+        await foreign.post(QUERY, outTradeNo="T1")
+        await foreign.send("GET", "/")
+    seen = [record.__dict__["seen"] for record in caplog.records if record.name == "payasync.sandbox"]
+
+    assert [("orders.place", "T1", 200), ("orders.query", "T1", 200)] == [
+        (entry.name, entry.reference, entry.status) for entry in seen
+    ]
+
+
+def test_only_the_newest_are_kept(timeline: Timeline) -> None:
+    """What is older than the newest ten thousand is forgotten."""
+    for number in range(MOST_ENTRIES + 3):
+        timeline.add(Entry(kind="request", name=str(number)))
+    entries = timeline.entries()
+
+    assert (MOST_ENTRIES, "3", str(MOST_ENTRIES + 2)) == (len(entries), entries[0].name, entries[-1].name)
+
+
+def test_texts_are_cut(timeline: Timeline) -> None:
+    """However long a request was, its entry is short."""
+    timeline.add(Entry(kind="request", name="orders.place", expected="x" * (MOST_TEXT + 1)))
+
+    assert f"{'x' * MOST_TEXT}… ({MOST_TEXT + 1:,} characters)" == timeline.entries()[0].expected
+
+
+def test_entry_that_cannot_be_kept_stops_nothing() -> None:
+    """What cannot be written down is answered all the same."""
+    store = Store(":memory:")
+    store.read(dict[str, Any], "PRAGMA query_only = ON")
+
+    assert 0 == Timeline(store).add(Entry(kind="request", name="orders.query"))
+    store.close()
+
+
+def test_entries_about_one_number(timeline: Timeline) -> None:
+    """What happened to one order can be asked for alone."""
+    for reference in ("T1", "T2", "T1"):
+        timeline.add(Entry(kind="request", name="orders.query", reference=reference))
+
+    assert [1, 3] == [entry.seq for entry in timeline.entries("T1")]
+
+
+def test_line_is_one_line() -> None:
+    """Nothing that was sent breaks a line, or steers a terminal."""
+    entry = Entry(kind="request", name="GET /\n\x1b[2J", reference="\u2028é", reason="a\tb\ud800")
+
+    assert r"request  GET /\n\x1b[2J \u2028é -> no answer: a\tb\ud800" == line(entry)
+
+
+@pytest.fixture
+def timeline() -> Iterator[Timeline]:
+    """A timeline without a sandbox."""
+    store = Store(":memory:")
+    yield Timeline(store)
+    store.close()

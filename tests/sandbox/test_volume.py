@@ -1,0 +1,80 @@
+"""A sandbox that has seen much is as quick as a new one."""
+
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+import pytest
+
+from payasync.sandbox import Sandbox
+from payasync.sandbox.database import Database
+from tests.sandbox.foreign import CLOSE, QUERY, Foreign
+
+MANY: Final = 1_000_000
+FEW: Final = 1_000
+CALLS: Final = 60
+ROUNDS: Final = 5
+MOST: Final = 2.0
+"""How much longer the same calls may take: a scan would take a thousand times as long."""
+
+ORDERS: Final = """
+WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :count)
+INSERT INTO orders SELECT
+    'T' || n, 'P' || n, 'token' || n, 'order', 450, 'CAD', 'Coffee', '', NULL, NULL,
+    CASE n % 2 WHEN 0 THEN 'pending' ELSE 'paid' END, 0, 0, 1800000000000000 + n
+FROM numbers"""
+TIMERS: Final = """
+INSERT INTO timers (due, kind, reference)
+SELECT 9000000000000000 + created, 'expire', out_trade_no FROM orders WHERE state = 'pending'"""
+REFUNDS: Final = """
+INSERT INTO refunds SELECT 'R' || out_trade_no, out_trade_no, 450, 1, NULL, '', 'succeeded', created
+FROM orders WHERE state = 'paid'"""
+NOTIFICATIONS: Final = """
+INSERT INTO notifications (notification_id, event, reference, url, body, created, state, due, tries)
+SELECT 'msg_' || out_trade_no, 'payment.paid', out_trade_no, 'http://127.0.0.1:1/', '{}', created, 'delivered', NULL, 1
+FROM orders WHERE state = 'paid'"""
+
+
+def filled(path: Path, count: int) -> str:
+    """Make a database with so many orders, half of them paid and refunded in part, half of them pending."""
+    Database(str(path)).close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        # What the timeline keeps is bounded: it is left out, since it would take most of the time.
+        for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
+            database.execute(f"DROP TRIGGER {name}")
+        for statement in ("PRAGMA synchronous = OFF", "BEGIN"):
+            database.execute(statement)
+        database.execute(ORDERS, {"count": count})
+        for statement in (TIMERS, REFUNDS, NOTIFICATIONS, "COMMIT"):
+            database.execute(statement)
+    return str(path)
+
+
+async def best(path: str, http: aiohttp.ClientSession, prefix: str) -> float:
+    """Return the seconds that the same calls take, in the best of some rounds."""
+    async with Sandbox(db=path, clock="frozen") as sandbox:
+        foreign, taken = Foreign(sandbox, http), list[float]()
+        for turn in range(ROUNDS):
+            started = time.perf_counter()
+            for count in range(CALLS // 3):
+                number = f"{prefix}{turn}-{count}"
+                statuses = [
+                    (await foreign.place(number)).status,
+                    (await foreign.post(QUERY, outTradeNo=f"T{1 + turn * CALLS + count}")).status,
+                    (await foreign.post(CLOSE, outTradeNo=number)).status,
+                ]
+                assert [200, 200, 200] == statuses
+            taken.append(time.perf_counter() - started)
+    return min(taken)
+
+
+@pytest.mark.slow
+async def test_a_million_orders_slow_nothing_down(tmp_path: Path, http: aiohttp.ClientSession) -> None:
+    """Calls on a million orders take as long as on a thousand."""
+    few = await best(filled(tmp_path / "few.db", FEW), http, "F")
+    many = await best(filled(tmp_path / "many.db", MANY), http, "M")
+
+    assert many < few * MOST, f"{CALLS} calls: {few * 1000:.1f} ms on {FEW} orders, {many * 1000:.1f} ms on {MANY}"

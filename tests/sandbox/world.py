@@ -1,0 +1,219 @@
+"""One sandbox of one profile, with a client, a customer, a merchant's server, and requests bent by hand.
+
+Scenarios say what the sandbox does by meanings, such as `nonce_used`, and never by a profile's words: so they
+run with any profile.
+"""
+
+import itertools
+import json
+from collections.abc import Mapping
+from datetime import date
+from typing import Any, Final
+
+import aiohttp
+from aiohttp import web
+from attrs import evolve, field, frozen
+from yarl import URL
+
+from payasync import Profile, Session
+from payasync.codec import Codec
+from payasync.documents import at
+from payasync.operations import Operation
+from payasync.outgoing import encode
+from payasync.profile import NONCE, SIGN
+from payasync.requests import Request
+from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
+from payasync.resources.payments import CreatePayment, QueryPayment
+from payasync.resources.refunds import CreateRefund, QueryRefund
+from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
+from payasync.responses import Response
+from payasync.sandbox import Sandbox
+from tests.sandbox.foreign import Delivered, Receiver, as_coroutine
+
+NOT_EXECUTED: Final = ("invalid", "unauthenticated", "bad_signature", "nonce_used", "wrong_state")
+OTHERS: Final = {"duplicate": "duplicate", "absent": "absent", "retryable": "busy"}
+BY_CODE_ALONE: Final = {401, 403, 404, 409, 422}
+SAMPLES: Final[Mapping[str, Request[Response]]] = {
+    "payments.create": CreatePayment(amount=1000, currency="USD", description="Invoice 42"),
+    "orders.place": PlaceOrder(
+        out_trade_no="T1", total_amt=450, currency="CAD", subject="Coffee", body="Large", scene_type="JSAPI"
+    ),
+    "orders.query": QueryOrder(out_trade_no="T1"),
+    "orders.close": CloseOrder(out_trade_no="T1"),
+    "refunds.create": CreateRefund(
+        out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200, refund_desc="cold"
+    ),
+    "payments.status": QueryPayment(identifier="T1"),
+    "refunds.status": QueryRefund(identifier="R1"),
+    "subscriptions.create": CreateSubscription(
+        frequency="monthly", amount=900, start_date=date(2999, 1, 31), customer={"email": "a@example.com"}
+    ),
+    "subscriptions.update": UpdateSubscription(subscription_id="S1", amount=1000),
+    "subscriptions.cancel": CancelSubscription(subscription_id="S1"),
+}
+"""One request for each operation, which any service takes."""
+
+
+@frozen
+class Told:
+    """What came back, and what it means in the words of a profile."""
+
+    profile: Profile
+    status: int
+    headers: Mapping[str, str]
+    document: Any
+
+    @property
+    def why(self) -> str:
+        """What the result code means; `done` for success."""
+        code, codes = at(self.document, self.profile.answer.code), self.profile.codes
+        meanings: dict[str, tuple[str | int, ...]] = {"done": self.profile.answer.ok}
+        meanings |= {why: (code,) for code, why in zip(codes.not_executed, NOT_EXECUTED, strict=True)}
+        meanings |= {why: getattr(codes, name) for name, why in OTHERS.items()}
+        return next(why for why, listed in meanings.items() if code in listed)
+
+    @property
+    def data(self) -> Any:
+        """The payload."""
+        return at(self.document, self.profile.answer.data)
+
+    @property
+    def field(self) -> str | None:
+        """The field at fault."""
+        above, dot, _ = self.profile.answer.message.rpartition(".")
+        field: str | None = at(self.document, f"{above}{dot}field", None)
+        return field
+
+    def state(self, thing: str) -> str | None:
+        """Our name for the state of an order, a payment, a refund or a subscription."""
+        return self.profile.states.name(thing, at(self.data, getattr(self.profile.answer, f"{thing}_status")))
+
+
+@frozen
+class World:
+    """A sandbox that runs, and all who have to do with it."""
+
+    sandbox: Sandbox
+    http: aiohttp.ClientSession
+    receiver: Receiver
+    pay: Session
+    nonces: "itertools.count[int]" = field(factory=itertools.count)
+
+    @property
+    def profile(self) -> Profile:
+        """What the service does."""
+        return self.sandbox.profile
+
+    def refused(self, status: int, why: str) -> tuple[int, str]:
+        """Return the status and the meaning of a refusal: some services say by the code alone what is wrong."""
+        inside = not self.profile.http.not_executed and status in BY_CODE_ALONE
+        return (200 if inside else status), why
+
+    def fields(self, request: Request[Response], **changes: Any) -> dict[str, Any]:
+        """Return what a request carries on the wire, signed: by this profile, and with a new nonce.
+
+        Args:
+            request: What is asked for.
+            changes: Wire fields in place of its own; `None` leaves one out.
+        """
+        call = Codec(self.profile, self.sandbox.credentials).call(request)
+        carried = {**call.fields, **({NONCE: f"N{next(self.nonces)}"} if call.signed else {}), **changes}
+        carried = {name: value for name, value in carried.items() if value is not None}
+        if call.signed and SIGN not in changes:
+            carried[SIGN] = self.signature(request.operation, carried)
+        return carried
+
+    def signature(self, operation: Operation, carried: Mapping[str, Any]) -> str:
+        """Return the merchant's signature of some fields."""
+        scheme, key = self.profile.signature, self.sandbox.credentials.signing_key
+        assert scheme
+        assert key
+        made = scheme.sign(carried, path=operation.path, key=key)
+        assert isinstance(made, str)
+        return made
+
+    async def tell(
+        self,
+        request: Request[Response],
+        *,
+        fields: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str | None] | None = None,
+        body: bytes | None = None,
+    ) -> Told:
+        """Send a request as it is, or bent.
+
+        Args:
+            request: What is asked for.
+            fields: All that it carries, in place of what it should.
+            headers: In place of its own; `None` leaves one out.
+            body: In place of its own.
+        """
+        call = Codec(self.profile, self.sandbox.credentials).call(request)
+        outgoing = encode(evolve(call, fields=self.fields(request) if fields is None else fields))
+        own = {**self.profile.headers, **outgoing.headers, **self.bearer(request.operation)}
+        if request.operation.has_body:
+            own["Content-Type"] = "application/json"
+        sent = {name: value for name, value in {**own, **(headers or {})}.items() if value is not None}
+        url = URL(self.sandbox.url + outgoing.path, encoded=True).with_query(outgoing.query)
+        data = outgoing.body if body is None else body
+        return await self.ask(request.operation.method, url, headers=sent, data=data or None)
+
+    async def ask(self, method: str, url: URL | str, **options: Any) -> Told:
+        """Send anything."""
+        async with self.http.request(method, url, allow_redirects=False, **options) as answer:
+            return Told(self.profile, answer.status, answer.headers.copy(), json.loads(await answer.text()))
+
+    def bearer(self, operation: Operation) -> dict[str, str]:
+        """Return the merchant's token, where an operation carries one."""
+        key = self.sandbox.credentials.secret_key
+        assert key
+        return {"Authorization": f"Bearer {key.reveal()}"} if operation.name in self.profile.bearer else {}
+
+    def wire(self, argument: str) -> str:
+        """Return the wire name of an argument."""
+        first, *others = argument.split("_")
+        return self.profile.fields.get(argument, first + "".join(map(str.capitalize, others)))
+
+    def acknowledge(self) -> None:
+        """Have the merchant's server answer as the profile says that a notification is acknowledged."""
+        shape = self.profile.notification
+        self.answer(shape.ack_status or 200, shape.ack_body)
+
+    def refuse(self) -> None:
+        """Have the merchant's server answer that it did not take a notification."""
+        shape = self.profile.notification
+        self.answer(shape.nack_status or 400, shape.nack_body)
+
+    def answer(self, status: int, text: str) -> None:
+        """Have the merchant's server answer something."""
+        self.receiver.answer = as_coroutine(lambda: web.Response(status=status, text=text))
+
+    def notified(self) -> list["Notified"]:
+        """Return the notifications that have arrived, oldest first."""
+        return [Notified(self.profile, each) for each in self.receiver.received]
+
+
+@frozen
+class Notified:
+    """A notification, in the words of a profile."""
+
+    profile: Profile
+    delivered: Delivered
+
+    @property
+    def data(self) -> Any:
+        """The payload."""
+        return at(self.delivered.document, self.profile.notification.data)
+
+    @property
+    def event(self) -> object:
+        """The event's name; `None` where the service gives none."""
+        return at(self.delivered.document, self.profile.notification.kind) if self.profile.notification.kind else None
+
+    def number(self, name: str) -> object:
+        """Return the number of what it is about: `out_trade_no`, `out_refund_no` or `subscription_id`."""
+        return at(self.data, getattr(self.profile.notification, name))
+
+    def state(self, thing: str) -> str | None:
+        """Return our name for the state of an order, a payment, a refund or a subscription."""
+        return self.profile.states.name(thing, at(self.data, getattr(self.profile.answer, f"{thing}_status")))

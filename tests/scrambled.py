@@ -1,0 +1,212 @@
+"""A service that nobody knows: a profile drawn from a seed, unlike the sandbox's own in every point.
+
+What passes with it does not hang on a name, a code, a place or an option of the sandbox's own profile. Its
+structure is drawn, too: envelopes or none, codes that are numbers or texts, signed answers or not,
+failures inside HTTP 200 or by the status, notifications signed in their body or by Standard Webhooks.
+"""
+
+import json
+import random
+from typing import TYPE_CHECKING, Any, Final
+
+from payasync import (
+    Accept,
+    AnswerShape,
+    HttpCodes,
+    NotificationShape,
+    Parameter,
+    Profile,
+    Recovery,
+    ResultCodes,
+    SortedPairs,
+    States,
+)
+from payasync.operations import OPERATIONS
+from payasync.sandbox import PROFILE
+from payasync.shapes import Code
+from payasync.signing import FREE_TEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SYLLABLES: Final = ("ba", "co", "du", "fe", "gi", "lo", "mu", "ne", "pi", "ra", "su", "to", "vi", "xe", "zo")
+NOT_SHOWN: Final = tuple(operation.name for operation in OPERATIONS[5:])
+SIGNED: Final = tuple(operation.name for operation in OPERATIONS[1:5])
+
+
+def scrambled(seed: object) -> Profile:
+    """Return the profile of a seed: the same seed gives the same one."""
+    return Draw(seed).profile()
+
+
+class Draw:
+    """Draws the parts of one profile; no name comes twice.
+
+    Args:
+        seed: Makes it repeatable.
+    """
+
+    def __init__(self, seed: object) -> None:
+        self._seed = seed
+        self._chance = random.Random(str(seed))  # noqa: S311 - it guards nothing, and is the same every time
+        self._drawn = set[str]()
+        self._texts = self._coin()
+
+    def profile(self) -> Profile:
+        """Return all parts together."""
+        fields = {point: self._name() for point in PROFILE.fields}
+        places = self._chance.sample(["path", "header"], 2)
+        return Profile(
+            name=f"scrambled-{self._seed}",
+            bearer=["payments.create", *self._some((*SIGNED, *NOT_SHOWN))],
+            signed=[*SIGNED, *NOT_SHOWN, *(["payments.create"] if self._coin() else [])],
+            merchant=[*SIGNED, *self._some(NOT_SHOWN)],
+            identifier=self._one("[A-Z0-9]{2,32}", "[A-Z][A-Z0-9_]{0,40}"),
+            amount_unit="major",
+            signature=self._signature(fields["return_url"]),
+            fields=fields,
+            formats={"start_date": self._one("%d.%m.%Y", "%Y%m%d", "%m/%d/%Y")},
+            constants={
+                "*": {self._name(): self._name(), self._name(): self._chance.randrange(100)},
+                "orders.place": {self._name(): {self._name(): [1, self._name()]}},
+            },
+            headers={f"X-{self._name()}": self._name()},
+            accept=self._accept(),
+            payment_status=self._parameter(places[0]),
+            refund_status=self._parameter(places[1]),
+            answer=self._answer(),
+            states=self._states(),
+            codes=ResultCodes(
+                not_executed=self._codes(5), retryable=self._codes(1), duplicate=self._codes(1), absent=self._codes(1)
+            ),
+            http=HttpCodes(not_executed=() if self._coin() else HttpCodes().not_executed, absent=()),
+            recovery=Recovery(quarantine=0.5),
+            notification=self._notification(),
+        )
+
+    def _signature(self, return_url: str) -> SortedPairs:
+        algorithm = self._one("md5", "hmac-md5", "hmac-sha512", "rsa-sha256", "rsa-sha512", "ed25519")
+        symmetric = not algorithm.startswith(("rsa", "ed"))
+        options: dict[str, Any] = {"algorithm": algorithm, "encoding": self._one("HEX", "base64")}
+        return SortedPairs(
+            **options,
+            separator=self._one("|", ";", "~~", "\n"),
+            exclude=("sign", self._name()),
+            skip_empty=False,
+            key_param=self._name() if symmetric else "",
+            append_path=True,
+            prehash="sha256",
+            nested=self._one("json", "omit"),
+            allow_delimiters=(*FREE_TEXT, return_url),
+        )
+
+    def _accept(self) -> Accept:
+        return Accept(
+            currency=("CAD", "USD", "JPY"),
+            scene_type=("JSAPI", self._name()),
+            amount=(1, 10**9),
+            required={"orders.place": ("subject", "scene_type"), "refunds.create": ("refund_desc",)},
+            length={"subject": 30, "refund_desc": 20},
+        )
+
+    def _answer(self) -> AnswerShape:
+        head = self._one("", self._name())
+        data = self._one("", self._name(), f"{self._name()}.{self._name()}")
+        return AnswerShape(
+            data=data,
+            code=self._inside(head),
+            ok=self._codes(2),
+            message=self._inside(head),
+            request_id=self._one(f"header:X-{self._name()}", self._inside(head)),
+            signature=self._one("", self._name(), self._inside(data), self._inside(data)),
+            **{point: self._inside(self._one("", self._name())) for point in _TOLD},
+        )
+
+    def _states(self) -> States:
+        tables: dict[str, Any] = {
+            thing: {state: self._codes(self._one(1, 2)) for state in getattr(PROFILE.states, thing)}
+            for thing in ("order", "payment", "refund", "subscription")
+        }
+        return States(**tables)
+
+    def _notification(self) -> NotificationShape:
+        own, data = PROFILE.notification, self._one("", self._name())
+        style = self._one("body", "standard-webhooks")
+        kind, time = (self._one("", self._name(), f"{self._name()}.{self._name()}") for _ in range(2))
+        given: dict[str, Any] = {"verification": style, "signature": self._inside(data) if style == "body" else ""}
+        return NotificationShape(
+            **given,
+            data=data,
+            kind=kind,
+            kinds={kind: tuple(self._name() for _ in names) for kind, names in own.kinds.items()},
+            time=time,
+            tolerance=self._one(60, 600),
+            out_trade_no=self._name(),
+            out_refund_no=self._name(),
+            subscription_id=self._name(),
+            volatile=["nonceStr", *([time] if time else [])] if style == "body" else [],
+            ack_status=self._one(201, 202),
+            ack_body=self._one(self._name(), json.dumps({self._name(): self._name()})),
+            nack_status=418,
+            nack_body=self._name(),
+        )
+
+    def _parameter(self, place: Any) -> Parameter:
+        return Parameter(f"X-{self._name()}" if place == "header" else self._name(), place)
+
+    def _codes(self, count: int) -> tuple[Code, ...]:
+        return tuple(self._name().upper() if self._texts else self._number() for _ in range(count))
+
+    def _number(self) -> int:
+        while str(number := self._chance.randrange(1, 100_000)) in self._drawn:
+            pass
+        self._drawn.add(str(number))
+        return number
+
+    def _name(self) -> str:
+        while (name := "".join(self._chance.choices(SYLLABLES, k=4))) in self._drawn:
+            pass
+        self._drawn.add(name)
+        return name[:4] + name[4:].capitalize()
+
+    def _inside(self, place: str) -> str:
+        return f"{place}.{self._name()}" if place else self._name()
+
+    def _some(self, names: tuple[str, ...]) -> list[str]:
+        return [name for name in names if self._coin()]
+
+    def _one(self, *given: Any) -> Any:
+        return self._chance.choice(given)
+
+    def _coin(self) -> bool:
+        return self._chance.random() < 1 / 2
+
+
+_TOLD: Final = (
+    "payment_id",
+    "payment_status",
+    "redirect_url",
+    "order_status",
+    "refund_status",
+    "subscription_id",
+    "subscription_status",
+)
+
+
+def words(profile: Profile) -> set[str]:
+    """Return every word of a profile that the service's document leaves open: names, states, codes, events, bodies."""
+    answer, notification, found = profile.answer, profile.notification, set[str]()
+    for point in ("data", "code", "message", "request_id", "signature", *_TOLD):
+        found |= set(getattr(answer, point).split("."))
+    for path in ("data", "kind", "time", "signature", "out_trade_no", "out_refund_no", "subscription_id"):
+        found |= set(getattr(notification, path).split("."))
+    tables: list[Mapping[str, Any]] = [
+        *(getattr(profile.states, thing) for thing in ("order", "payment", "refund", "subscription")),
+        notification.kinds,
+        {name: getattr(profile.codes, name) for name in ("not_executed", "retryable", "duplicate", "absent")},
+        {"ok": answer.ok, "fields": profile.fields.values(), "formats": profile.formats.values()},
+        {"bodies": (notification.ack_body, notification.nack_body)},
+    ]
+    found |= {str(value) for table in tables for values in table.values() for value in values}
+    parameters = (profile.payment_status, profile.refund_status)
+    return (found | {each.name for each in parameters if each}) - {""}
