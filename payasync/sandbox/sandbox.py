@@ -73,7 +73,7 @@ class Sandbox:
         failures: Failures = "",
     ) -> None:
         self.profile: Final = profile
-        self._failures = checked_failures(failures)
+        self._failures: Failures = checked_failures(failures)
         self._pace = pace(clock)
         self._terms = refund_terms(refunds, repeated_refunds)
         self._keys: Keys | None = keys_of(profile) if db == MEMORY else None

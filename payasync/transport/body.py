@@ -67,5 +67,8 @@ class OneShotBody(Payload):
 
     def abort(self) -> None:
         """Write no more: closing a transport, as aiohttp does, lets it send what it still holds."""
-        if self._transport is not None:
+        if self._transport is None:
+            return
+        connection = self._transport.get_extra_info("socket")
+        if connection is None or connection.fileno() >= 0:  # asyncio fails at aborting what is lost already
             self._transport.abort()

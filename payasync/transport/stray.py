@@ -19,7 +19,7 @@ def stray(writer: Any) -> bool:
         writer: aiohttp's `StreamWriter` of the request that is about to begin.
     """
     protocol, transport = writer.protocol, writer.transport
-    if protocol.should_close:
+    if transport is None or protocol.should_close:
         return True
     if transport.get_extra_info("ssl_object") is not None and protocol not in _used:
         _used.add(protocol)

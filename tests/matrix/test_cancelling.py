@@ -15,7 +15,20 @@ from typing import Any, Final
 import pytest
 from attrs import field, frozen
 
-from payasync import Call, Event, Layer, Reply, Response, Retrying, RetryPolicy, Send, Session, Timeouts, Unknown
+from payasync import (
+    Call,
+    Event,
+    Layer,
+    OutcomeUnknownError,
+    Reply,
+    Response,
+    Retrying,
+    RetryPolicy,
+    Send,
+    Session,
+    Timeouts,
+    Unknown,
+)
 from tests.foreign import signatures
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import PATIENCE, RESET, SILENT, Answer, Connection, Recorder, answer
@@ -312,6 +325,20 @@ def sockets_of(pay: Any) -> list[socket.socket]:
     return [each for pool in pay._transport._pools._pools.values() for each in pool._sockets]
 
 
+async def test_session_that_closes_under_a_request_that_is_being_written() -> None:
+    """The connection is gone before the call is given up: the call ends as one without an answer, by our own error."""
+    calls: list[Call] = []
+    with Deaf() as service:
+        async with session(service, timeouts=Timeouts(), middleware=[noting(calls)]) as pay:
+            task = asyncio.ensure_future(pay.payments.create(amount=1, currency="USD", extra=LARGE))
+            await until(lambda: bool(calls) and calls[0].progress.begun and bool(service.connections))
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await task
+        await asyncio.to_thread(service.wait_for_ends)
+
+    assert "the connection was closed before the answer" == caught.value.reason
+
+
 @pytest.mark.parametrize("ends", ["cancelled", "too late"])
 async def test_attempt_that_is_given_up_within_its_answer(ends: str) -> None:
     """Though the service has begun to answer before it read the request, the rest of that never leaves."""
@@ -320,7 +347,7 @@ async def test_attempt_that_is_given_up_within_its_answer(ends: str) -> None:
     with Deaf() as service:
         async with session(service, timeouts=times, middleware=[noting(calls)]) as pay:
             task = asyncio.ensure_future(pay.payments.create(amount=1, currency="USD", extra=LARGE))
-            await until(lambda: bool(calls) and calls[0].progress.begun)
+            await until(lambda: bool(calls) and calls[0].progress.begun and bool(service.connections))
             (held,) = busy(pay)
             service.connections[0].stream.sendall(HALF.raw)
             await until(lambda: task.done() or held._payload is not None)

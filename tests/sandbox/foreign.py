@@ -58,7 +58,7 @@ class Foreign:
     """Speaks to a sandbox in the words of its own profile."""
 
     def __init__(self, sandbox: Reached, http: aiohttp.ClientSession, nonces: str = "nonce") -> None:
-        self.sandbox = sandbox
+        self.sandbox: Any = sandbox
         self.http = http
         self._nonces = (f"{nonces}-{count}" for count in itertools.count())
         signing_key, secret_key = sandbox.credentials.signing_key, sandbox.credentials.secret_key
