@@ -25,6 +25,11 @@ class Deadline:
         self._expired = False
         self.when = when
 
+    @property
+    def mine(self) -> bool:
+        """Whether it bounds the task that runs."""
+        return self._task is asyncio.current_task()
+
     def expire(self) -> None:
         """End what is done within it: the time is over."""
         self._expired = True
@@ -90,6 +95,10 @@ class Deadlines:
         self._timer = self._loop.call_later(GRAIN, self._look) if self._running else None
 
     def close(self) -> None:
-        """Stop the timer."""
+        """Stop the timer, and end what is done within the deadlines, as if their time was over."""
         if self._timer is not None:
             self._timer.cancel()
+        for deadline in tuple(self._running):
+            if not deadline.mine:
+                self._running.discard(deadline)
+                deadline.expire()

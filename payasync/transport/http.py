@@ -88,7 +88,8 @@ class Transport:
             ended: PayasyncError = failure(ConnectionAbortedError(), self.base, begun=body.begun)
         except Exception as error:  # noqa: BLE001 - of whatever class: its frames may hold the headers
             _give_up(body, response)
-            ended = failure(error, self.base, begun=body.begun)
+            # A session that closes ends its calls by their deadlines, which have not come.
+            ended = failure(aiohttp.ServerDisconnectedError() if self.closed else error, self.base, begun=body.begun)
         if self.closed and not body.begun:
             ended = SessionClosedError("the session was closed: make another")
         raise ended
