@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
 
     from payasync import Profile, Session
     from payasync.sandbox import ThreadedSandbox
 
 SECTION = "payasync sandbox timeline"
-_TIMELINE: pytest.StashKey[Callable[[], str]] = pytest.StashKey()
+_SANDBOX: pytest.StashKey[ThreadedSandbox] = pytest.StashKey()
+_PASSED: pytest.StashKey[bool] = pytest.StashKey()
 
 
 @pytest.fixture
@@ -32,16 +33,19 @@ def payasync_profile() -> Profile:
 def payasync_sandbox(request: pytest.FixtureRequest, payasync_profile: Profile) -> Generator[ThreadedSandbox]:
     """A fresh payment service: in memory, on a free port, in a thread of its own; its clock stands still.
 
-    What is a coroutine in `Sandbox` blocks here, and is awaited in an asynchronous test. A fault that was armed and
-    never fired fails the test.
+    What is a coroutine in `Sandbox` blocks here, and is awaited in an asynchronous test. A test that passes, and has
+    armed a fault that never fired, fails as it ends.
+
+    It is a test's own. For one that a module or a session shares, write a fixture of that scope:
+    `with ThreadedSandbox(clock="frozen") as sandbox: yield sandbox`.
     """
     from payasync.sandbox import ThreadedSandbox  # noqa: PLC0415 - see above
 
-    with ThreadedSandbox(payasync_profile, clock="frozen") as sandbox:
-        request.node.stash[_TIMELINE] = lambda: "\n".join(sandbox.timeline())
-        yield sandbox
-        told = "\n".join(sandbox.timeline())
-        request.node.stash[_TIMELINE] = lambda: told
+    sandbox = request.node.stash[_SANDBOX] = ThreadedSandbox(payasync_profile, clock="frozen").start()
+    yield sandbox
+    sandbox.close()
+    if request.node.stash.get(_PASSED, False):
+        sandbox.faults.check()
 
 
 @pytest.fixture
@@ -71,8 +75,17 @@ def payasync_receiver(payasync_sandbox: ThreadedSandbox) -> Generator[Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach to a failure what the sandbox saw."""
+    """Attach to a failure what the sandbox saw, and note whether the test itself passed."""
     report = yield
-    if report.failed and (timeline := item.stash.get(_TIMELINE, None)):
-        report.sections.append((SECTION, timeline()))
+    if report.when == "call":
+        item.stash[_PASSED] = report.passed
+    if report.failed and (sandbox := item.stash.get(_SANDBOX, None)):
+        report.sections.append((SECTION, _seen(sandbox)))
     return report
+
+
+def _seen(sandbox: ThreadedSandbox) -> str:
+    try:
+        return "\n".join(sandbox.timeline())
+    except Exception as error:  # noqa: BLE001 - an error in a hook would end the whole run of pytest
+        return f"it cannot be told: {error}"

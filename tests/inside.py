@@ -65,3 +65,13 @@ def shields(flights: Any) -> set[Any]:
 def all_http(pay: Any) -> list[Any]:
     """Return the aiohttp sessions of all pools of a session."""
     return [http for pool in pay._transport._pools._pools.values() for http in (pool.writes, pool.reads)]
+
+
+def store_of(sandbox: Any) -> Any:
+    """Return where a sandbox that runs keeps everything."""
+    return sandbox.ledger._store
+
+
+def set_writable(database: Any, *, writable: bool) -> None:
+    """Have a database refuse to be written, as on a full disk, or take it again."""
+    database._db.execute(f"PRAGMA query_only = {int(not writable)}")

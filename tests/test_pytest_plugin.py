@@ -192,6 +192,92 @@ def test_fault_that_never_fired_fails_the_test(run: Run) -> None:
     result.stdout.fnmatch_lines(["*ERROR at teardown of test_never_fires*", "*FaultNeverFiredError*"])
 
 
+NOT_PROVOKED: Final = """
+import pytest
+
+def test_fails(payasync_sandbox):
+    payasync_sandbox.faults.latency("orders.close", seconds=0.001)
+    raise AssertionError
+
+def test_skips(payasync_sandbox):
+    payasync_sandbox.faults.latency("orders.close", seconds=0.001)
+    pytest.skip("not today")
+
+def test_is_expected_to_fail(payasync_sandbox):
+    payasync_sandbox.faults.latency("orders.close", seconds=0.001)
+    pytest.xfail("not yet")
+
+@pytest.mark.xfail
+def test_is_marked(payasync_sandbox):
+    payasync_sandbox.faults.latency("orders.close", seconds=0.001)
+    raise AssertionError
+
+@pytest.fixture
+def broken(payasync_sandbox):
+    payasync_sandbox.faults.latency("orders.close", seconds=0.001)
+    raise LookupError
+
+def test_has_no_chance(broken):
+    pass
+"""
+
+
+def test_fault_is_missed_where_the_test_passed_alone(run: Run) -> None:
+    """A test that came to no end of its own had no chance to provoke its fault: it is told once what it is."""
+    result = run(NOT_PROVOKED)
+
+    result.assert_outcomes(failed=1, skipped=1, xfailed=2, errors=1)
+    assert "FaultNeverFiredError" not in result.stdout.str()
+
+
+CLOSED: Final = """
+def test_closed(payasync_sandbox):
+    payasync_sandbox.given.pending_order(out_trade_no="T7")
+    payasync_sandbox.close()
+    raise AssertionError
+
+def test_closed_and_passed(payasync_sandbox):
+    payasync_sandbox.close()
+
+def test_broken(payasync_sandbox):
+    payasync_sandbox.timeline = None
+    raise AssertionError
+"""
+
+
+def test_closed_sandbox_shows_its_timeline(run: Run) -> None:
+    """A test may close its sandbox: the report shows what it saw, and one that cannot be told ends no run."""
+    result = run(CLOSED)
+    shown = result.stdout.str()
+
+    result.assert_outcomes(passed=1, failed=2)
+    assert 2 == shown.count("payasync sandbox timeline")
+    result.stdout.fnmatch_lines(["*payasync sandbox timeline*", "*T7*", "*it cannot be told: *"])
+
+
+SHARED: Final = """
+import pytest
+from payasync.sandbox import ThreadedSandbox
+
+@pytest.fixture(scope="module")
+def shared():
+    with ThreadedSandbox(clock="frozen") as sandbox:
+        yield sandbox
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_shares(shared, count):
+    shared.given.paid_order()
+    assert count == shared.ledger.orders()
+"""
+
+
+def test_sandbox_of_a_module(run: Run) -> None:
+    """What the fixture's docstring says: a module's own fixture makes a sandbox that its tests share."""
+    result = run(SHARED)
+
+    result.assert_outcomes(passed=2)
+
+
 RECEIVING: Final = """
 import pytest
 import urllib.error

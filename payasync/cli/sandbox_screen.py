@@ -74,11 +74,14 @@ class SandboxScreen:
         text = Text.assemble(*parts)
         if self._console.options.ascii_only:
             text.plain = "".join(letter if letter.isascii() else "?" for letter in text.plain)
-        self._console.print(text, soft_wrap=True)
+        try:
+            self._console.print(text, soft_wrap=True)
+        except OSError:
+            self._console.on_broken_pipe()
 
 
 class _Terminal(Console):
-    """Where nobody reads any more, it writes nothing, and the sandbox goes on."""
+    """Where nobody reads any more, or the disk is full, it writes nothing, and the sandbox goes on."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True

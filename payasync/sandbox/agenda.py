@@ -9,11 +9,11 @@ from attrs import frozen
 
 from payasync.errors import ConfigurationError
 from payasync.sandbox.deliveries import Deliveries
+from payasync.sandbox.insistence import Insistence
 from payasync.sandbox.instants import shown
 from payasync.sandbox.pace import LATEST
 from payasync.sandbox.timepiece import Timepiece
 from payasync.sandbox.timers import Alarm, Happened
-from payasync.sandbox.values import RefusedError
 
 
 @frozen
@@ -55,6 +55,7 @@ class Agenda:
         self._timepiece = timepiece
         self._alarm = alarm
         self._deliveries = deliveries
+        self._insistence = Insistence()
         self._woken = asyncio.Event()
         self._idle = asyncio.Event()
         self._advancing = asyncio.Lock()
@@ -62,7 +63,8 @@ class Agenda:
         self._task = asyncio.create_task(self._run(), name="payasync sandbox agenda")
 
     def wake(self) -> None:
-        """Say that something may be due."""
+        """Say that something may be due, and may be written."""
+        self._insistence.ask()
         self._idle.clear()
         self._woken.set()
 
@@ -70,18 +72,21 @@ class Agenda:
         """Return when all that was due is done, with all that it caused to be due.
 
         Raises:
-            ConfigurationError: The sandbox is closed meanwhile, or its database cannot be written.
+            ConfigurationError: The sandbox is closed meanwhile, or its database cannot be written; what is due
+                stays so, and is done once it can.
         """
         self.wake()
-        idle = asyncio.create_task(self._idle.wait())
+        waiting = [asyncio.create_task(until) for until in (self._idle.wait(), self._insistence.failing())]
         try:
-            await asyncio.wait({idle, self._task}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({*waiting, self._task}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            idle.cancel()
+            for task in waiting:
+                task.cancel()
         if self._task.cancelled():
             raise ConfigurationError("the sandbox was closed meanwhile")
         if self._task.done():
             self._task.result()
+        self._insistence.check()
 
     async def advance(self, span: timedelta) -> Report:
         """Go on by a time, by way of each moment at which something falls due, and return what that was."""
@@ -101,35 +106,36 @@ class Agenda:
                 self._happened = None
 
     async def close(self) -> None:
-        """Stop; what is still due stays so."""
+        """Stop; what is still due stays so.
+
+        Raises:
+            ConfigurationError: Something that is due could not be written.
+        """
         self._task.cancel()
         await asyncio.wait({self._task})
         if not self._task.cancelled():
             self._task.result()
+        self._insistence.check()
 
     def _next(self, after: datetime) -> datetime | None:
         return min(filter(None, (self._alarm.next(after), self._deliveries.next(after))), default=None)
 
-    async def _run(self) -> None:
-        try:
-            async with asyncio.TaskGroup() as group:
+    async def _run(self) -> NoReturn:
+        async with asyncio.TaskGroup() as group:
+            while True:
                 await self._go_on(group)
-        except* RefusedError as refused:
-            why = str(refused.exceptions[0])
-        raise ConfigurationError(f"db: {why}", field="db")
 
-    async def _go_on(self, group: asyncio.TaskGroup) -> NoReturn:
-        while True:
-            self._woken.clear()
-            now = self._timepiece.now()
-            await self._run_timers(now)
-            self._deliveries.begin(group, now, self._ended)
-            if not self._deliveries.under_way and not self._woken.is_set():
-                self._idle.set()
-            await self._until_next(now)
+    async def _go_on(self, group: asyncio.TaskGroup) -> None:
+        self._woken.clear()
+        now = self._timepiece.now()
+        await self._run_timers(now)
+        self._deliveries.begin(group, now, self._insistence, self._ended)
+        if not self._deliveries.under_way and not self._woken.is_set():
+            self._idle.set()
+        await self._until_next(now)
 
     async def _run_timers(self, by: datetime) -> None:
-        while (done := self._alarm.run_next(by)) is not None:
+        while (done := await self._insistence.done(lambda: self._alarm.run_next(by))) is not None:
             self._note(done)
             await asyncio.sleep(0)
 

@@ -105,9 +105,18 @@ class Api:
     async def _received(self, operation: Operation, request: web.Request) -> tuple[Received, frozenset[str]]:
         try:
             fields = await self._fields(operation, request)
+            named = self._dialect.numbers(operation, fields)
+            return fields, named.union(*(self._behind(operation, number) for number in named))
         except RefusedError as refused:
             return refused, frozenset()
-        return fields, self._dialect.numbers(operation, fields)
+
+    def _behind(self, operation: Operation, number: str) -> set[str]:
+        """Return the number of the order that a query of a payment or a refund is about."""
+        if operation not in {QUERY_PAYMENT, QUERY_REFUND} or not encodable(number):
+            return set()
+        store = self._store
+        about = store.order_named(number) if operation is QUERY_PAYMENT else store.refund(number)
+        return {about.out_trade_no} if about else set()
 
     async def _answered(self, operation: Operation, request: web.Request, received: Received) -> web.Response:
         request_id = secrets.token_hex(12)
@@ -146,9 +155,12 @@ class Api:
 
     @web.middleware
     async def shape_errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer an unknown path or a wrong method in the shape of all refusals."""
+        """Answer a long address, an unknown path or a wrong method in the shape of all refusals."""
         try:
+            receiving.check_address(request)
             return await handler(request)
+        except RefusedError as error:
+            return await self._refused(error, request)
         except web.HTTPMethodNotAllowed as error:
             allowed = ", ".join(sorted(error.allowed_methods))
             refused = RefusedError("invalid", f"the method must be {allowed}", status=405)

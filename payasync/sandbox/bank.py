@@ -4,6 +4,7 @@ from typing import Final
 
 from payasync.errors import InvalidArgumentError
 from payasync.sandbox.by_hand import by_hand
+from payasync.sandbox.numbers import Named, Numbers
 from payasync.sandbox.service import Service
 from payasync.sandbox.store import Store
 from payasync.sandbox.values import RefundState
@@ -17,30 +18,33 @@ class Bank:
     Args:
         service: Does it.
         store: Holds the transaction around it.
+        numbers: Finds numbers in answers.
     """
 
-    def __init__(self, service: Service, store: Store) -> None:
+    def __init__(self, service: Service, store: Store, numbers: Numbers) -> None:
+        self._numbers = numbers
         self._service = service
         self._store = store
 
-    async def settle_refund(self, out_refund_no: str, state: RefundState = "succeeded") -> None:
+    async def settle_refund(self, out_refund_no: Named, state: RefundState = "succeeded") -> None:
         """End a refund that is processing, such as those of `Sandbox(refunds="by hand")`; the merchant is told.
 
         Args:
-            out_refund_no: Its number.
+            out_refund_no: Its number, or an answer that tells it.
             state: `succeeded` or `failed`.
 
         Raises:
             InvalidArgumentError: There is no such refund, it has ended before, or `state` is no end.
         """
-        with by_hand(self._store, out_refund_no=out_refund_no, state=state):
-            self._service.settle_refund(self._service.refund(out_refund_no), state)
+        number = self._numbers.of("out_refund_no", out_refund_no)
+        with by_hand(self._store, out_refund_no=number, state=state):
+            self._service.settle_refund(self._service.refund(number), state)
 
-    async def fail_renewals(self, subscription_id: str, times: int = 1) -> None:
+    async def fail_renewals(self, subscription_id: Named, times: int = 1) -> None:
         """Have the next charges of a subscription fail: it is past due, and after the third in a row cancelled.
 
         Args:
-            subscription_id: Its number.
+            subscription_id: Its number, or an answer that tells it.
             times: How many; 0: none any more.
 
         Raises:
@@ -49,5 +53,6 @@ class Bank:
         if type(times) is not int or not 0 <= times <= MOST_TIMES:
             rule = f"an integer from 0 to {MOST_TIMES}"
             raise InvalidArgumentError(f"times must be {rule}, not {times!r}", field="times", rule=rule, value=times)
-        with by_hand(self._store, subscription_id=subscription_id):
-            self._service.subscriptions.fail(subscription_id, times)
+        number = self._numbers.of("subscription_id", subscription_id)
+        with by_hand(self._store, subscription_id=number):
+            self._service.subscriptions.fail(number, times)

@@ -23,6 +23,8 @@ MAX_TEXT: Final = 4096
 MAX_WORD: Final = 128
 MAX_SIGN: Final = 2048
 MAX_URL: Final = 2048
+FIRST_YEAR: Final = 1000
+"""Earlier ones have fewer digits, which platforms write differently."""
 _CURRENCY: Final = re.compile(r"[A-Za-z]{3}")
 _FLAGS: Final = {"true": True, "false": False}
 _BREAKS: Final = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]")
@@ -111,13 +113,16 @@ def _absolute(address: str) -> bool:
 
 
 def day(written: str, value: object) -> date:
-    """Return the day that a text means."""
+    """Return the day that a text means; only a text that the format itself would write."""
     if isinstance(value, str):
         try:
-            return datetime.strptime(value, written).date()  # noqa: DTZ007 - a day has no time zone
+            read = datetime.strptime(value, written)  # noqa: DTZ007 - a day has no time zone
         except ValueError:
             pass
-    raise ValueError(f"a date written as {written}")
+        else:
+            if read.year >= FIRST_YEAR and read.strftime(written) == value:
+                return read.date()
+    raise ValueError(f"a date written as {written}, from the year {FIRST_YEAR} on")
 
 
 def customer(value: object) -> str:

@@ -8,6 +8,7 @@ import aiohttp
 from yarl import URL
 
 from payasync.errors import InvalidArgumentError
+from payasync.sandbox.numbers import Named, Numbers
 from payasync.sandbox.values import Decision
 
 
@@ -18,25 +19,29 @@ class Redirecting(Protocol):
     def redirect_url(self) -> str | None: ...  # noqa: D102 - said above
 
 
-Paying: TypeAlias = Redirecting | str
-"""What names an order: an answer, the address in it, or the order's number."""
+Paying: TypeAlias = Redirecting | Named
+"""What names an order or a payment: an answer, the address in it, or a number."""
 
 
 class Customer:
     """Opens an order's gateway page and presses a button.
 
-    Each method takes an answer with a `redirect_url`, such an address, or an order's number. It returns
+    Each method takes an answer about an order or a payment, the address in it, or the number of either. It returns
     the address that the customer is sent back to, or `None` where they stay at the gateway: there is no
     return URL, or the page does not offer the button, since the order is no longer pending.
 
     Args:
         http: The browser.
-        page_url: Gives the address of the gateway page by the order's number, where there is such an order.
+        page_url: Gives the address of the gateway page by the order's or the payment's number, where there is one.
         base: The sandbox's own address: no other page is opened.
+        numbers: Finds addresses and numbers in answers.
     """
 
-    def __init__(self, http: aiohttp.ClientSession, *, page_url: Callable[[str], str | None], base: str) -> None:
+    def __init__(
+        self, http: aiohttp.ClientSession, *, page_url: Callable[[str], str | None], base: str, numbers: Numbers
+    ) -> None:
         self._http = http
+        self._numbers = numbers
         self._page_url = page_url
         self._base = base
 
@@ -78,13 +83,22 @@ class Customer:
         return None if location in {None, form.action} else location
 
     def _page(self, order: Paying) -> URL:
-        given = order if isinstance(order, str) else getattr(order, "redirect_url", None)
-        if not isinstance(given, str):
-            raise _unknown(order)
-        address = given if "://" in given else self._page_url(given)
+        address = self._address(order)
         if address is None or not address.startswith(f"{self._base}/"):
             raise _unknown(order)
         return URL(address)
+
+    def _address(self, order: Paying) -> str | None:
+        # An answer with a document is read as the sandbox writes it: our own may have no such property, or no place.
+        given = self._numbers.told("redirect_url", order if hasattr(order, "document") else _redirect(order))
+        if given is not None and "://" in given:
+            return given
+        number = self._numbers.told("out_trade_no", order)
+        return None if number is None else self._page_url(number)
+
+
+def _redirect(order: Paying) -> object:
+    return order if isinstance(order, str) else getattr(order, "redirect_url", None)
 
 
 class _Form(HTMLParser):
@@ -106,5 +120,5 @@ class _Form(HTMLParser):
 
 
 def _unknown(order: Paying) -> InvalidArgumentError:
-    rule = "an answer with a redirect_url of this sandbox, such an address, or the number of an order in it"
+    rule = "an answer of this sandbox about an order or a payment, the address in it, or the number of either"
     return InvalidArgumentError(f"order must be {rule}, not {order!r}", field="order", rule=rule, value=order)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 MEMORY: Final = ":memory:"
 APPLICATION: Final = 0x50617973
 """`Pays`, in the header of the file, says whose it is."""
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the schema; a file of another one is refused."""
 LOCKED_SECONDS: Final = 0.25
 """How long the start waits for a sandbox that is just letting the file go."""
@@ -113,12 +113,10 @@ class Database:
         with self._run(statement, values) as cursor:
             return [kind(**dict(found)) for found in cursor]
 
-    def first(
-        self, kind: type[T], statement: str, wanted: Callable[[sqlite3.Row], bool] = bool, **values: Any
-    ) -> T | None:
-        """Return the first thing that a statement finds and that is wanted, as a value."""
+    def first(self, kind: type[T], statement: str, **values: Any) -> T | None:
+        """Return the first thing that a statement finds, as a value."""
         with self._run(statement, values) as cursor:
-            found = next(filter(wanted, cursor), None)
+            found = cursor.fetchone()
             return kind(**dict(found)) if found else None
 
     def number(self, statement: str, **values: Any) -> int:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from attrs import evolve
@@ -11,6 +12,7 @@ from attrs import evolve
 from payasync.sandbox.database import Database
 from payasync.sandbox.faults.armoury import Armoury
 from payasync.sandbox.faults.passage import PLAIN, Passage, texts
+from payasync.sandbox.insistence import Insistence
 from payasync.sandbox.notifier import Notifier
 from payasync.sandbox.outbox import Attempt, Notification, Outbox, delivered
 from payasync.sandbox.timers import Happened
@@ -57,28 +59,35 @@ class Deliveries:
         notification = self._outbox.next(after)
         return notification.due if notification else None
 
-    def begin(self, group: asyncio.TaskGroup, by: datetime, ended: Callable[[Happened], object]) -> None:
+    def begin(
+        self, group: asyncio.TaskGroup, by: datetime, insistence: Insistence, ended: Callable[[Happened], object]
+    ) -> None:
         """Begin the attempts that are due, as far as their addresses are free.
 
         Args:
             group: Holds their tasks.
             by: They were due then, or before.
+            insistence: Keeps what became of each: what was sent is not sent again because the disk was full.
             ended: Called as each has ended and is kept.
         """
         while len(self._busy) < MOST_AT_ONCE and (notification := self._outbox.due(by, self._busy)):
             self._busy.add(notification.url)
-            group.create_task(self._deliver(notification, ended), name="payasync sandbox delivery")
+            delivering = self._deliver(notification, insistence, ended)
+            group.create_task(delivering, name="payasync sandbox delivery")
 
-    async def _deliver(self, notification: Notification, ended: Callable[[Happened], object]) -> None:
+    async def _deliver(
+        self, notification: Notification, insistence: Insistence, ended: Callable[[Happened], object]
+    ) -> None:
         passage = self._passage(notification)
         try:
             if passage.later:
-                became = self._hold_back(notification, passage)
+                became = await self._hold_back(notification, passage, insistence)
             else:
-                became = _became(await self._attempt(notification, passage))
-                for _ in range(1, passage.copies):
-                    await self._attempt(notification, passage)
-                self._let_go()
+                after = notification
+                for _ in range(passage.copies):
+                    after = await self._attempt(after, passage, insistence)
+                became = _became(after)
+                await self._let_go(insistence)
         finally:
             self._busy.discard(notification.url)
         ended(Happened(self._now(), f"{notification.event} {became}", notification.reference))
@@ -91,23 +100,24 @@ class Deliveries:
         kind = notification.event.partition(".")[0]
         return self._armoury.for_notification(kind, numbers, timed=self._notifier.timed)
 
-    async def _attempt(self, notification: Notification, passage: Passage) -> Notification:
+    async def _attempt(self, notification: Notification, passage: Passage, insistence: Insistence) -> Notification:
         attempt = evolve(await self._notifier.attempt(notification, passage), at=self._now())
-        return self._keep(notification, attempt)
+        return await insistence.done(lambda: self._keep(notification, attempt))
 
-    def _hold_back(self, notification: Notification, passage: Passage) -> str:
+    async def _hold_back(self, notification: Notification, passage: Passage, insistence: Insistence) -> str:
         self._held.add(notification.notification_id)
         later = evolve(notification, due=self._now() + passage.later)
-        self._move(notification, later)
+        await insistence.done(lambda: self._move(notification, later))
         if passage.overtaken:
             self._overtaken.append(later)
         return f"held back by {passage.fault}"
 
-    def _let_go(self) -> None:
+    async def _let_go(self, insistence: Insistence) -> None:
         """Have what was to be overtaken attempted, now that another one was."""
         while self._overtaken:
             held = self._overtaken.pop(0)
-            self._move(held, evolve(held, due=self._now()))
+            now = evolve(held, due=self._now())
+            await insistence.done(partial(self._move, held, now))
 
     def _move(self, before: Notification, after: Notification) -> None:
         with self._database.transaction():

@@ -1,8 +1,10 @@
 """Starting points for tests: orders and subscriptions made by the sandbox's rules, without a request."""
 
+import re
 from collections.abc import Mapping
 from datetime import date
-from typing import Any
+from functools import partial
+from typing import Any, Final, NoReturn
 
 from payasync.errors import InvalidArgumentError
 from payasync.sandbox import checks
@@ -18,9 +20,19 @@ class Given:
     Args:
         service: Makes them.
         store: Holds the transaction around it.
+        identifier: The pattern that numbers must match as a whole.
     """
 
-    def __init__(self, service: Service, store: Store) -> None:
+    def __init__(self, service: Service, store: Store, identifier: str) -> None:
+        self._checks: Final[Mapping[str, checks.Check]] = {
+            "total_amt": checks.amount,
+            "currency": checks.currency,
+            "out_trade_no": partial(checks.matching, re.compile(identifier)),
+            "subject": checks.text,
+            "body": checks.text,
+            "notify_url": checks.url,
+            "return_url": checks.url,
+        }
         self._service = service
         self._store = store
 
@@ -33,10 +45,10 @@ class Given:
             given: `out_trade_no`, `subject`, `body`, `notify_url`, `return_url`.
 
         Raises:
-            InvalidArgumentError: The number is taken, or the amount is none.
+            InvalidArgumentError: The number is taken, or one of them is none; the field is named.
         """
         with by_hand(self._store, out_trade_no=given.get("out_trade_no")):
-            return self._placed(total_amt, currency, given).out_trade_no
+            return self._placed(total_amt=total_amt, currency=currency, **given).out_trade_no
 
     async def paid_order(self, total_amt: int = 450, currency: str = "CAD", **given: Any) -> str:
         """Make an order that is paid; its notification goes out where there is an address for it.
@@ -47,10 +59,10 @@ class Given:
             given: As for `pending_order`.
 
         Raises:
-            InvalidArgumentError: The number is taken, or the amount is none.
+            InvalidArgumentError: The number is taken, or one of them is none; the field is named.
         """
         with by_hand(self._store, out_trade_no=given.get("out_trade_no")):
-            order = self._placed(total_amt, currency, given)
+            order = self._placed(total_amt=total_amt, currency=currency, **given)
             return self._service.decide(order, "authorize").out_trade_no
 
     async def subscription(
@@ -75,15 +87,30 @@ class Given:
         given = {
             "frequency": _checked("frequency", checks.frequency, frequency),
             "amount": _checked("amount", checks.amount, amount),
-            "customer": _checked("customer", checks.customer, dict(customer or {"email": "a@example.com"})),
+            "customer": _checked("customer", _customer, {"email": "a@example.com"} if customer is None else customer),
         }
+        first = _checked("start_date", _day, self._service.today() if start_date is None else start_date)
         with by_hand(self._store, **given):
-            made = self._service.subscriptions.create(start_date=start_date or self._service.today(), **given)
+            made = self._service.subscriptions.create(start_date=first, **given)
         return made.subscription_id
 
-    def _placed(self, total_amt: int, currency: str, given: dict[str, Any]) -> Order:
-        amount = _checked("total_amt", checks.amount, total_amt)
-        return self._service.place_order(total_amt=amount, currency=currency, **given)
+    def _placed(self, **given: Any) -> Order:
+        wanted = {name: value for name, value in given.items() if value is not None}
+        checked = {name: _checked(name, self._checks.get(name, self._unknown), wanted[name]) for name in wanted}
+        return self._service.place_order(**checked)
+
+    def _unknown(self, _value: object) -> NoReturn:
+        raise ValueError(f"left out: there are {', '.join(self._checks)}")
+
+
+def _day(value: object) -> date:
+    if type(value) is not date:
+        raise ValueError("a date without a time")
+    return value
+
+
+def _customer(value: object) -> str:
+    return checks.customer(dict(value) if isinstance(value, Mapping) else value)
 
 
 def _checked(field: str, check: checks.Check, value: object) -> Any:

@@ -6,6 +6,7 @@ from datetime import datetime
 from attrs import field, frozen
 
 from payasync.sandbox import statements
+from payasync.sandbox.by_hand import by_hand
 from payasync.sandbox.database import Database
 from payasync.sandbox.instants import instant
 from payasync.sandbox.pace import Pace
@@ -39,9 +40,9 @@ def keep(database: Database) -> None:
     """Keep the time, where nothing else has changed.
 
     Raises:
-        RefusedError: The database cannot be written.
+        ConfigurationError: The database cannot be written.
     """
-    with database.transaction():
+    with by_hand(database):
         pass
 
 

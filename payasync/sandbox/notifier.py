@@ -18,6 +18,7 @@ from attrs import evolve, frozen
 from payasync.sandbox.faults.passage import PLAIN, Passage
 from payasync.sandbox.outbox import Attempt, Notification
 from payasync.sandbox.seal import Seal
+from payasync.sandbox_profile import PROFILE
 from payasync.secret import Secret
 from payasync.shapes import NotificationShape
 
@@ -35,22 +36,34 @@ class Acknowledgement:
     Attributes:
         status: The HTTP status; `None`: any 2xx.
         body: The body; empty: any.
+        bare: Whether an empty body does, too, which is all that a 204 can have.
     """
 
     status: int | None
     body: str
+    bare: bool = False
 
     @classmethod
-    def of(cls, shape: NotificationShape) -> Self:
-        """Return what a profile says of it."""
-        return cls(status=shape.ack_status, body=shape.ack_body)
+    def of(cls, shape: NotificationShape, given: NotificationShape) -> Self:
+        """Return what acknowledges: a status and a body that the profile names, exactly these.
+
+        Where it names no status, or is the sandbox's own, any 2xx does; where the body is the sandbox's own, an
+        empty one does, too.
+
+        Args:
+            shape: The profile's, with what it leaves open as in the sandbox's own.
+            given: The profile's.
+        """
+        own = given == PROFILE.notification
+        status = None if own else given.ack_status
+        return cls(status=status, body=shape.ack_body, bare=own or not given.ack_body)
 
     def missing(self, status: int, body: str) -> str:
         """Return what an answer lacks to acknowledge; nothing where it does."""
         taken = status == self.status if self.status else status // 100 == 2  # noqa: PLR2004 - any 2xx
         if not taken:
             return f"answered {status}, which does not acknowledge"
-        if self.body and not _same(self.body, body):
+        if self.body and not (self.bare and not body) and not _same(self.body, body):
             return f"answered a body that does not acknowledge: it must be {self.body}"
         return ""
 
@@ -121,6 +134,8 @@ class Notifier:
             error = self._acknowledgement.missing(status, body)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as failure:
             error = str(failure) or type(failure).__name__
+        except Exception as failure:  # noqa: BLE001 - the profile's signature may be anybody's code
+            error = f"{type(failure).__name__}: {failure}"
         return Attempt(
             notification_id=notification.notification_id,
             url=notification.url,

@@ -10,7 +10,7 @@ from payasync.operations import OPERATIONS, Operation
 from payasync.sandbox.arguments import ARGUMENTS
 from payasync.sandbox.dialect import INSIDE, STATUSES, Dialect
 from payasync.sandbox.openapi_schemas import TEXT, Schema, carried, done, refused
-from payasync.sandbox.receiving import MAX_BODY
+from payasync.sandbox.receiving import MAX_ADDRESS, MAX_BODY
 from payasync.sandbox.values import Why
 from payasync.sandbox.vocabulary import Vocabulary
 from payasync.shapes import Code
@@ -31,6 +31,7 @@ _REASONS: Final[Mapping[int, str]] = {
     404: "There is no such thing.",
     409: "The state does not allow it, or the number was used before.",
     413: f"The body has more than {MAX_BODY} bytes.",
+    414: f"The address has more than {MAX_ADDRESS} characters.",
     415: "The body is not application/json, or it is compressed.",
     422: "A field is missing, or it is not what it must be.",
     429: "Too many requests.",
@@ -43,7 +44,7 @@ _AS_A_PROXY: Final = frozenset({429, 500, 503})
 """What faults answer, as something before the service would."""
 _CODES: Final[Mapping[int, tuple[Why, ...]]] = {
     **{status: tuple(why for why, usual in STATUSES.items() if usual == status) for status in _REASONS},
-    **dict.fromkeys((400, 413, 415), ("invalid",)),
+    **dict.fromkeys((400, 413, 414, 415), ("invalid",)),
     **dict.fromkeys((429, 500), ("busy",)),
     403: ("unauthenticated", "nonce_used"),
 }

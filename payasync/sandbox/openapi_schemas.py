@@ -103,7 +103,7 @@ def _any_case(word: str) -> str:
 
 def _date(written: str) -> Schema:
     if written == "%Y-%m-%d":
-        return {"type": "string", "format": "date"}
+        return {"type": "string", "format": "date", "description": f"From the year {checks.FIRST_YEAR} on."}
     told = {"type": "string", "description": f"A date, written as strftime has it: {written}"}
     parts = re.split(r"(%.)", written)
     if {part for part in parts if part.startswith("%")} <= _DIGITS.keys():

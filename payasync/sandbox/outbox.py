@@ -3,9 +3,9 @@
 A row is written in the transaction of the change that it tells of.
 """
 
+import json
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from sqlite3 import Row
 from typing import Final, Literal
 
 from attrs import asdict, evolve, field, frozen
@@ -44,6 +44,7 @@ class Notification:
         state: Whether it waits for an attempt, was acknowledged, or is given up (a dead letter).
         due: When the next attempt is due; `None` where there is none.
         tries: The attempts since it was last put into the outbox.
+        resends: How often it was put there by hand: what became of an earlier attempt does not count then.
         seq: Its place in the outbox.
     """
 
@@ -56,6 +57,7 @@ class Notification:
     state: NotificationState = "waiting"
     due: datetime | None = field(default=BEGINNING, converter=instant_if_any)
     tries: int = 0
+    resends: int = 0
     seq: int = 0
 
 
@@ -83,9 +85,9 @@ class Attempt:
 
 
 def delivered(notification: Notification, attempt: Attempt) -> Notification:
-    """Return a notification after an attempt: delivered, due again, or dead."""
+    """Return a notification after an attempt: delivered, due again, or dead; what was taken once stays so."""
     tries = notification.tries + 1
-    if attempt.acknowledged:
+    if attempt.acknowledged or notification.state == "delivered":
         return evolve(notification, state="delivered", due=None, tries=tries)
     if tries > len(REDELIVERIES):
         return evolve(notification, state="dead", due=None, tries=tries)
@@ -125,11 +127,7 @@ class Outbox:
             now: By which time.
             busy: Addresses that are not asked for.
         """
-
-        def free(found: Row) -> bool:
-            return found["url"] not in busy
-
-        return self._database.first(Notification, statements.DUE_NOTIFICATIONS, free, now=now)
+        return self._database.first(Notification, statements.DUE_NOTIFICATION, now=now, busy=json.dumps([*busy]))
 
     def move(self, notification: Notification) -> None:
         """Keep what became of a notification."""

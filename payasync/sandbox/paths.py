@@ -1,6 +1,14 @@
 """Dotted paths into documents: how the sandbox puts things where a profile says."""
 
+from collections.abc import Mapping
 from typing import Any
+
+
+def found(document: object, path: str) -> object:
+    """Return what stands at a dotted path; `None` where nothing does."""
+    for part in path.split("."):
+        document = document.get(part) if isinstance(document, Mapping) else None
+    return document
 
 
 def put(document: dict[str, Any], path: str, value: object) -> None:

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from payasync.sandbox.paths import put
+from payasync.sandbox.numbers import Numbers
+from payasync.sandbox.paths import found, joined, put
 from payasync.sandbox.values import Event, Order, Refund, Subscription
 from payasync.sandbox.vocabulary import Vocabulary, camel
 from payasync.shapes import Code
@@ -20,6 +21,14 @@ class Payloads:
 
     def __init__(self, words: Vocabulary) -> None:
         self._words = words
+
+    @property
+    def numbers(self) -> Numbers:
+        """Finds in answers what is written here."""
+        answer = self._words.answer
+        inside = {name: camel(name) for name in ("out_trade_no", "out_refund_no")}
+        inside |= {name: getattr(answer, name) for name in ("subscription_id", "redirect_url")}
+        return Numbers({name: joined(answer.data, path) for name, path in inside.items() if path})
 
     def order(self, order: Order, redirect_url: str = "") -> dict[str, Any]:
         """Return an order as endpoints 2 to 4 tell it, with the customer's address where it is new."""
@@ -67,10 +76,7 @@ class Payloads:
 
     def number(self, payload: Mapping[str, Any]) -> str:
         """Return the number of what a payload tells: an order's, a payment's or a subscription's."""
-        found: object = payload
-        for part in self._words.answer.subscription_id.split("."):
-            found = found.get(part) if isinstance(found, Mapping) else None
-        return str(payload.get(camel("out_trade_no")) or found or "")
+        return str(payload.get(camel("out_trade_no")) or found(payload, self._words.answer.subscription_id) or "")
 
     def notification(self, event: Event, now: datetime) -> str:
         """Return the body of a notification (spec: Events, 4)."""

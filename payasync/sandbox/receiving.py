@@ -1,14 +1,40 @@
 """How the sandbox takes a request off the wire: never more than it can hold (spec: Limits, gaps)."""
 
+import logging
 from typing import Final
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from payasync.sandbox.strict import encodable
 from payasync.sandbox.values import RefusedError
 
 MAX_BODY: Final = 64 * 1024
 """Bytes; the sandbox's own limit."""
+MAX_ADDRESS: Final = 8190
+"""Characters of a request's path and query; the sandbox's own limit."""
+MOST_READ: Final = 1 << 20
+"""Bytes of a request's first line that are read at all: what is longer gets no answer in our shape."""
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError)
+
+
+logger: Final = logging.getLogger("payasync.sandbox.http")
+"""aiohttp's, without the tracebacks of what is no HTTP: the client alone is at fault there, and is told."""
+logger.addFilter(_is_ours)
+
+
+def check_address(request: web.Request) -> None:
+    """Check that a request's address is not too long.
+
+    Raises:
+        RefusedError: It is.
+    """
+    if len(request.raw_path) > MAX_ADDRESS:
+        raise RefusedError("invalid", f"the address has more than {MAX_ADDRESS} characters", status=414)
 
 
 async def body(request: web.Request, content_type: str) -> bytes:

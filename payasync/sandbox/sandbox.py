@@ -6,6 +6,7 @@ from typing import Any, Final, Self
 from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError
 from payasync.profile import Profile
+from payasync.sandbox import checks
 from payasync.sandbox.bank import Bank
 from payasync.sandbox.clock import Clock
 from payasync.sandbox.customer import Customer
@@ -46,8 +47,8 @@ class Sandbox:
         repeated_refunds: What the same request for a refund means, sent again: `"same"`, that refund, or
             `"refused"`.
         failures: How refusals are told: `"status"`, by the HTTP status; `"200"`, by the result code inside HTTP 200,
-            where only what is no request at all (400, 404, 405, 413, 415) has a status. By itself, the latter where
-            the profile has `answer.code` and says `http.not_executed = []`: that no status means anything.
+            where only what is no request at all (400, 404, 405, 413, 414, 415) has a status. By itself, the latter
+            where the profile has `answer.code` and says `http.not_executed = []`: that no status means anything.
 
     Attributes:
         profile: As given.
@@ -55,7 +56,7 @@ class Sandbox:
             `FaultNeverFiredError` as it ends, unless something else went wrong before.
 
     Raises:
-        ConfigurationError: The profile's algorithm needs a package that is not installed.
+        ConfigurationError: The profile's algorithm needs a package that is not installed, or a setting is none.
     """
 
     def __init__(
@@ -80,9 +81,9 @@ class Sandbox:
         self._host = host
         self._port = port
         self._db = db
-        self._webhook_url = webhook_url
+        self._webhook_url = _checked_webhook(webhook_url)
         self._allow_remote = allow_remote
-        self.faults: Final = Faults()
+        self.faults: Final = Faults(profile.http)
         self._running: Running | None = None
 
     @property
@@ -162,12 +163,16 @@ class Sandbox:
 
     @property
     def webhook_url(self) -> str | None:
-        """Where notifications go of what has no `notifyUrl`; it may be changed at any time."""
+        """Where notifications go of what has no `notifyUrl`; it may be changed at any time.
+
+        Raises:
+            ConfigurationError: It is changed to what is no absolute http or https URL.
+        """
         return self._webhook_url
 
     @webhook_url.setter
     def webhook_url(self, url: str | None) -> None:
-        self._webhook_url = url
+        self._webhook_url = _checked_webhook(url)
         if self._running:
             self._running.service.telling.webhook_url = url
 
@@ -267,3 +272,11 @@ class Sandbox:
         if self._running is None:
             raise ConfigurationError(f"the sandbox does not run: {name} is there between start and close")
         return self._running
+
+
+def _checked_webhook(url: str | None) -> str | None:
+    try:
+        return None if url is None else checks.url(url)
+    except ValueError as error:
+        rule = str(error)
+    raise ConfigurationError(f"webhook_url must be {rule}, not {url!r}", field="webhook_url")

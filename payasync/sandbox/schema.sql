@@ -92,10 +92,12 @@ CREATE TABLE IF NOT EXISTS notifications (
     state TEXT NOT NULL CHECK (state IN ('waiting', 'delivered', 'dead')),
     due INTEGER,
     tries INTEGER NOT NULL,
+    resends INTEGER NOT NULL,
     CHECK ((due IS NULL) = (state <> 'waiting'))
 ) STRICT;
 
 CREATE INDEX IF NOT EXISTS notifications_by_due ON notifications (due, seq) WHERE due IS NOT NULL;
+CREATE INDEX IF NOT EXISTS notifications_by_url ON notifications (url, due, seq) WHERE due IS NOT NULL;
 
 CREATE TABLE IF NOT EXISTS attempts (
     seq INTEGER NOT NULL PRIMARY KEY,

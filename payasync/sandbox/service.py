@@ -103,8 +103,7 @@ class Service:
         Raises:
             RefusedError: There is none.
         """
-        found = self._store.order(identifier) or self._store.order_by_payment(identifier)
-        return known(found, "payment", "identifier")
+        return known(self._store.order_named(identifier), "payment", "identifier")
 
     def at_gateway(self, token: str) -> Order:
         """Return the order of a gateway page.

@@ -66,13 +66,25 @@ ADD_KEY: Final = "INSERT INTO keys VALUES (:name, :text)"
 BURN: Final = "INSERT INTO nonces VALUES (:merchant_id, :nonce) ON CONFLICT DO NOTHING"
 
 ADD_NOTIFICATION: Final = """
-INSERT INTO notifications (notification_id, event, reference, url, body, created, state, due, tries)
-VALUES (:notification_id, :event, :reference, :url, :body, :created, :state, :due, :tries)"""
+INSERT INTO notifications (notification_id, event, reference, url, body, created, state, due, tries, resends)
+VALUES (:notification_id, :event, :reference, :url, :body, :created, :state, :due, :tries, :resends)"""
 NOTIFICATION: Final = "SELECT * FROM notifications WHERE notification_id = :notification_id"
 NEXT_NOTIFICATION: Final = "SELECT * FROM notifications WHERE due > :after ORDER BY due, seq LIMIT 1"
-DUE_NOTIFICATIONS: Final = "SELECT * FROM notifications WHERE due <= :now ORDER BY due, seq"
+# From address to address, and of each only what is due first: what waits behind it is not read.
+DUE_NOTIFICATION: Final = """
+WITH RECURSIVE addresses (url) AS (
+    SELECT min(url) FROM notifications WHERE due IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(url) FROM notifications WHERE due IS NOT NULL AND url > addresses.url)
+    FROM addresses WHERE url IS NOT NULL
+)
+SELECT notifications.* FROM addresses JOIN notifications ON seq = (
+    SELECT seq FROM notifications WHERE url = addresses.url AND due <= :now ORDER BY due, seq LIMIT 1
+)
+WHERE addresses.url NOT IN (SELECT value FROM json_each(:busy)) ORDER BY due, seq LIMIT 1"""
 MOVE_NOTIFICATION: Final = """
-UPDATE notifications SET state = :state, due = :due, tries = :tries WHERE notification_id = :notification_id"""
+UPDATE notifications SET state = :state, due = :due, tries = :tries, resends = :resends
+WHERE notification_id = :notification_id"""
 ALL_NOTIFICATIONS: Final = "SELECT * FROM notifications ORDER BY seq"
 ADD_ATTEMPT: Final = """
 INSERT INTO attempts (notification_id, url, at, status, error, answer, acknowledged)

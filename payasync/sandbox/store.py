@@ -1,6 +1,7 @@
 """What the sandbox keeps: orders, refunds, subscriptions, and what it answered."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from attrs import asdict
 
@@ -12,6 +13,7 @@ from payasync.sandbox.values import (
     Order,
     Refund,
     RefundState,
+    RefusedError,
     Subscription,
 )
 
@@ -30,6 +32,10 @@ class Store(Database):
     def order_by_payment(self, payment_id: str) -> Order | None:
         """Return the order with this payment number."""
         return self.first(Order, statements.ORDER_BY_PAYMENT, key=payment_id)
+
+    def order_named(self, number: str) -> Order | None:
+        """Return the order with this number, or else that with this payment number."""
+        return self.order(number) or self.order_by_payment(number)
 
     def order_by_token(self, token: str) -> Order | None:
         """Return the order whose gateway page this token names."""
@@ -107,8 +113,12 @@ class Store(Database):
             return drawn
 
     def add_call(self, call: Answered) -> None:
-        """Keep the record of a call that is about to be answered."""
-        self.changed(statements.ADD_CALL, asdict(call))
+        """Keep the record of a call that is about to be answered.
+
+        Where the database cannot be written it is lost: the call was done, or refused, all the same.
+        """
+        with suppress(RefusedError), self.transaction():
+            self.changed(statements.ADD_CALL, asdict(call))
 
     def calls(self, operation: str | None) -> list[Answered]:
         """Return the calls of one operation, or all, oldest first."""

@@ -47,7 +47,7 @@ class Telling:
             RefusedError: There is none.
         """
         notification = known(self._outbox.notification(notification_id), "notification", "notification_id")
-        again = evolve(notification, state="waiting", due=self._now(), tries=0)
+        again = evolve(notification, state="waiting", due=self._now(), tries=0, resends=notification.resends + 1)
         self._outbox.move(again)
         return again
 

@@ -14,6 +14,7 @@ from attrs import frozen
 from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError
 from payasync.profile import Profile
+from payasync.sandbox.faults import Fault, Faults, NotificationFaults
 from payasync.sandbox.ledger import Ledger
 from payasync.sandbox.sandbox import Sandbox
 from payasync.sandbox_profile import PROFILE
@@ -100,7 +101,7 @@ class Proxy:
     """Something that lives in another thread: what is asked of it is done there.
 
     A method that is a coroutine function blocks until it is done; called in a running loop, it is awaited as
-    usual. Any other method blocks.
+    usual. Any other method blocks. Of the faults, what it gives lives there, too.
 
     Attributes:
         _call: Calls a function in that thread.
@@ -115,11 +116,19 @@ class Proxy:
             raise AttributeError(name)
         found = self._call(getattr, self._target, name)
         if not inspect.isroutine(found):
-            return found
-        return lambda *args, **named: self._call(found, *args, **named)
+            return self._wrapped(found)
+        return lambda *args, **named: self._wrapped(self._call(found, *args, **named))
+
+    def _wrapped(self, found: Any) -> Any:
+        if isinstance(found, list):
+            return [self._wrapped(each) for each in found]
+        return Proxy(self._call, found) if isinstance(found, Fault | NotificationFaults) else found
 
     def __dir__(self) -> list[str]:
         return dir(self._target)
+
+    def __str__(self) -> str:
+        return str(self._target)
 
     def __repr__(self) -> str:
         return f"<{type(self._target).__name__} of a sandbox in a thread>"
@@ -144,6 +153,7 @@ class ThreadedSandbox:
     def __init__(self, profile: Profile = PROFILE, **settings: Any) -> None:
         self._sandbox: Final = Sandbox(profile, **settings)
         self._thread: LoopThread | None = None
+        self._told: list[str] | None = None
 
     @property
     def url(self) -> str:
@@ -159,6 +169,11 @@ class ThreadedSandbox:
     def credentials(self) -> Credentials:
         """Those of its one merchant."""
         return self._sandbox.credentials
+
+    @property
+    def faults(self) -> Faults:
+        """Has the service fail; as for `Sandbox`, faults may be armed before the start, and read after the end."""
+        return cast("Faults", Proxy(self._reach, self._sandbox.faults))
 
     @property
     def ledger(self) -> Ledger:
@@ -198,6 +213,16 @@ class ThreadedSandbox:
             ConfigurationError: The sandbox does not run, or `Session` refuses an override.
         """
         return self._sandbox.session(**overrides)
+
+    def timeline(self) -> list[str]:
+        """As for `Sandbox`; after the end, what it saw until then.
+
+        Raises:
+            ConfigurationError: The sandbox has never run.
+        """
+        if self._thread is None and self._told is not None:
+            return self._told
+        return cast("list[str]", self.call(self._sandbox.timeline))
 
     def start(self) -> Self:
         """Start the thread, and the sandbox in it.
@@ -258,10 +283,15 @@ class ThreadedSandbox:
         if kind is None:
             self._sandbox.faults.check()
 
+    def _reach(self, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        """Call a function of what outlives the thread: without it, nobody else calls one."""
+        return self.call(function, *args, **named) if self._thread else function(*args, **named)
+
     @asynccontextmanager
     async def _open(self) -> AsyncGenerator[None]:
         await self._sandbox.start()
         try:
             yield
+            self._told = self._sandbox.timeline()
         finally:
             await self._sandbox.close()

@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 from payasync.credentials import Credentials
 from payasync.profile import Profile
-from payasync.sandbox import pages
+from payasync.sandbox import pages, receiving
 from payasync.sandbox.admission import Admission
 from payasync.sandbox.agenda import Agenda
 from payasync.sandbox.api import Api
@@ -128,7 +128,7 @@ async def start(
         stack.callback(keep, store)
         notifier = Notifier(
             credentials.notification_keys[0],
-            Acknowledgement.of(dialect.acknowledged),
+            Acknowledgement.of(dialect.acknowledged, profile.notification),
             seal,
             allow_remote=allow_remote,
         )
@@ -177,16 +177,18 @@ async def start(
             shown=shown,
         )
         await _serve(application, door, stack)
-        customer = Customer(http, page_url=lambda number: _page_of(store, url, number), base=url)
+        customer = Customer(
+            http, page_url=lambda number: _page_of(store, url, number), base=url, numbers=dialect.payloads.numbers
+        )
         return Running(
             url=url,
             agenda=agenda,
             clock=clock,
-            bank=Bank(service, store),
+            bank=Bank(service, store, dialect.payloads.numbers),
             keys=keys,
             customer=customer,
-            ledger=Ledger(store),
-            given=Given(service, store),
+            ledger=Ledger(store, dialect.payloads.numbers),
+            given=Given(service, store, profile.identifier),
             service=service,
             timeline=timeline,
             resend=lambda number: _resend(service, store, number),
@@ -225,7 +227,14 @@ def _application(
 
 
 async def _serve(application: web.Application, door: Door, stack: AsyncExitStack) -> None:
-    runner = web.AppRunner(application, access_log=None, auto_decompress=False, shutdown_timeout=SHUTDOWN_SECONDS)
+    runner = web.AppRunner(
+        application,
+        access_log=None,
+        auto_decompress=False,
+        shutdown_timeout=SHUTDOWN_SECONDS,
+        max_line_size=receiving.MOST_READ,
+        logger=receiving.logger,
+    )
     stack.push_async_callback(_turns)
     stack.push_async_callback(runner.cleanup)
     application.middlewares.insert(0, door.note)
@@ -257,6 +266,6 @@ def _resend(service: Service, store: Store, notification_id: str) -> None:
         service.telling.resend(notification_id)
 
 
-def _page_of(store: Store, url: str, out_trade_no: str) -> str | None:
-    order = store.order(out_trade_no)
+def _page_of(store: Store, url: str, number: str) -> str | None:
+    order = store.order_named(number)
     return url + pages.address(order) if order else None

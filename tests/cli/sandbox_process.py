@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from attrs import field, frozen
 
@@ -49,9 +49,9 @@ class SandboxProcess:
         return ended(self.process)
 
 
-def started(*arguments: str) -> subprocess.Popen[str]:
+def started(*arguments: str, stdout: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
     """Start the command."""
-    return subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([*COMMAND, *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True)
 
 
 def ended(process: subprocess.Popen[str]) -> Ended:
@@ -61,16 +61,15 @@ def ended(process: subprocess.Popen[str]) -> Ended:
 
 
 @contextmanager
-def running(*arguments: str) -> Generator[subprocess.Popen[str]]:
+def running(*arguments: str, stdout: int | IO[str] = subprocess.PIPE) -> Generator[subprocess.Popen[str]]:
     """Start the command, and see to it that it ends."""
-    process = started(*arguments)
+    process = started(*arguments, stdout=stdout)
     try:
         yield process
     finally:
         process.kill()
         process.wait(SECONDS)
-        for pipe in (process.stdout, process.stderr):
-            assert pipe
+        for pipe in filter(None, (process.stdout, process.stderr)):
             pipe.close()
 
 

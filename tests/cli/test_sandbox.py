@@ -1,10 +1,13 @@
 """`payasync sandbox`: the command as a process, from its start-up lines to its end."""
 
+import json
+import secrets
 import signal
 import socket
 import subprocess
 import sys
-from contextlib import closing
+import urllib.request
+from contextlib import closing, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Final
@@ -20,6 +23,7 @@ from payasync.sandbox import PROFILE
 from tests.cli.sandbox_process import Ended, SandboxProcess, ended, running, serving, started
 
 SECONDS: Final = 30
+FULL: Final = Path("/dev/full")
 KEY_PAIRS: Final = SortedPairs(algorithm="ed25519", encoding="base64")
 PROGRAM: Final = """
 import asyncio
@@ -119,6 +123,23 @@ def test_signal_ends_it_cleanly(number: signal.Signals) -> None:
     socket.create_server(("127.0.0.1", port)).close()
 
     assert (0, "The sandbox has stopped.", "") == (end.code, end.out.strip(), end.err)
+
+
+def test_fault_that_still_waits_is_no_failure() -> None:
+    """What somebody armed on the dashboard, and nothing met, does not spoil the end."""
+    with running("--port", "0", "--json") as process:
+        told = json.loads(shown(process, "}")[-1])
+        request = urllib.request.Request(  # noqa: S310 - the sandbox's own address
+            f"{told['url']}/admin/faults/arm",
+            data=b"kind=latency&on=orders.place",
+            headers={"Authorization": f"Bearer {told['admin_token']}"},
+        )
+        with urllib.request.urlopen(request) as answer:  # noqa: S310 - the same
+            armed = answer.status
+        process.send_signal(signal.SIGTERM)
+        end = ended(process)
+
+    assert (200, 0, "") == (armed, end.code, end.err)
 
 
 def test_signal_ends_it_while_a_client_is_connected() -> None:
@@ -242,6 +263,35 @@ def test_goes_on_where_nobody_reads() -> None:
 
     assert [404] * 3 == statuses
     assert (0, "") == (code, complaint)
+
+
+def serves(process: subprocess.Popen[str], host: str, port: int) -> bool:
+    """Return, as soon as a process listens or has ended, whether it listens."""
+    with socket.socket() as one:
+        listens = one.connect_ex((host, port)) == 0
+    if listens or process.poll() is not None:
+        return listens
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(0.05)
+    return serves(process, host, port)
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full, the disk that is always full")
+@pytest.mark.parametrize("options", [(), ("--quiet",), ("--json",)], ids=" ".join)
+def test_goes_on_where_the_disk_is_full(options: tuple[str, ...]) -> None:
+    """Where its lines cannot be written, it serves on, and ends without a complaint."""
+    # An address of this test's own: nobody else takes its port meanwhile.
+    host = f"127.{secrets.randbelow(250) + 1}.{secrets.randbelow(250) + 1}.1"
+    with socket.create_server((host, 0)) as free:
+        port = int(free.getsockname()[1])
+    with FULL.open("w") as full, running("--host", host, "--port", str(port), *options, stdout=full) as process:
+        served = serves(process, host, port)
+        statuses = [ask(f"http://{host}:{port}/nothing", b"{}") for _ in range(3) if served]
+        process.terminate()
+        end = ended(process)
+
+    assert [404] * 3 == statuses
+    assert (0, "") == (end.code, end.err)
 
 
 def test_database_keeps_the_credentials(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from payasync.sandbox import Sandbox
+from tests.inside import set_writable, store_of
 from tests.sandbox.foreign import CLOSE, PAY, PLACE, QUERY, REFUND, Foreign
 
 PLAN = {"billingFrequency": "monthly", "amount": 900, "startDate": "2999-01-31", "customer": {"email": "a@example.com"}}
@@ -275,3 +276,14 @@ async def test_calls_are_recorded_as_answered(foreign: Foreign, sandbox: Sandbox
         (call.status, call.code) for call in sandbox.ledger.calls("orders.place")
     ]
     assert 3 == len(sandbox.ledger.calls())
+
+
+async def test_full_disk_is_busy(foreign: Foreign, sandbox: Sandbox) -> None:
+    """Where nothing can be written a request is refused as one that may be sent again, and nothing of it is done."""
+    set_writable(store_of(sandbox), writable=False)
+    refused, wrong = await foreign.place("T1"), await foreign.place("T2", 0)
+    set_writable(store_of(sandbox), writable=True)
+    placed = await foreign.place("T1")
+
+    assert [(503, "SBX_BUSY"), (422, "SBX_INVALID"), (200, "SBX_OK")] == [refused.told, wrong.told, placed.told]
+    assert 1 == sandbox.ledger.orders()

@@ -8,9 +8,10 @@ from typing import Final
 
 import pytest
 from aiohttp import web
+from attrs import evolve
 
 from payasync.errors import InvalidArgumentError
-from payasync.sandbox import Sandbox
+from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.deliveries import MOST_AT_ONCE
 from payasync.sandbox.notifier import MOST_KEPT
 from tests.inside import turns, until
@@ -109,6 +110,27 @@ async def test_asked_for_again_while_it_is_under_way(frozen: Sandbox, receiver: 
     assert [503, 200, 200] == [one.status for one in frozen.ledger.deliveries()]
 
 
+async def test_asked_for_again_in_the_same_moment(frozen: Sandbox, receiver: Receiver) -> None:
+    """Sent again while its first attempt is under way, with no time gone by, it is attempted once more."""
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> web.Response:
+        asked.set()
+        await answered.wait()
+        return acknowledged()
+
+    receiver.answer = wait
+    await frozen.given.paid_order()
+    await asked.wait()
+    (notification,) = frozen.ledger.notifications()
+    await frozen.resend(notification.notification_id)
+    answered.set()
+    await frozen.settle()
+
+    assert [200, 200] == [one.status for one in frozen.ledger.deliveries()]
+    assert [("delivered", 1)] == [(one.state, one.tries) for one in frozen.ledger.notifications()]
+
+
 async def test_slow_receiver_holds_up_nobody(frozen: Sandbox, receiver: Receiver) -> None:
     """While one address takes its time, another one is told all that is due there; its own order is kept."""
     slow = Receiver()
@@ -153,6 +175,31 @@ async def test_deliveries_at_once_are_bounded(frozen: Sandbox, receiver: Receive
     await frozen.settle()
 
     assert (MOST_AT_ONCE, MOST_AT_ONCE * 2) == (at_once, len(receiver.received))
+
+
+class Raising:
+    """A scheme of somebody's own, with a mistake in it."""
+
+    def sign(self, _fields: object, *, path: str, key: object) -> str:
+        """Fail."""
+        raise KeyError(f"boom{path and key}")
+
+    def verify(self, *_given: object, **_others: object) -> bool:
+        """Take anything."""
+        return True
+
+
+async def test_notification_that_cannot_be_signed(receiver: Receiver) -> None:
+    """A mistake in the profile's signature is the attempt's error: the next attempt is due, and the sandbox goes on."""
+    shape = evolve(PROFILE.notification, verification="body", signature="sign")
+    profile = evolve(PROFILE, signature=Raising(), notification=shape)
+    async with Sandbox(profile, clock="frozen", webhook_url=receiver.url) as sandbox:
+        await sandbox.given.paid_order()
+        await sandbox.settle()
+        await sandbox.clock.advance(seconds=5)
+
+        assert ["KeyError: 'boom'"] * 2 == [one.error for one in sandbox.ledger.deliveries()]
+        assert ["waiting"] == [one.state for one in sandbox.ledger.notifications()]
 
 
 async def test_answers_are_kept_in_short(frozen: Sandbox, receiver: Receiver) -> None:

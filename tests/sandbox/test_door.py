@@ -4,6 +4,7 @@ import asyncio
 import errno
 import socket
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 
 import aiohttp
 import pytest
@@ -115,6 +116,57 @@ async def test_opening_by_hand_ends_the_wait(door: Opened) -> None:
     await asyncio.sleep(0.02)
 
     assert refused(door)
+
+
+async def test_opens_when_all_have_let_go(door: Opened) -> None:
+    """Who shuts it holds it: it opens as the last one lets go, and letting go without holding does nothing."""
+    seen = []
+    door.shut(by="one")
+    door.shut(3000, by="two")
+    for by in ("other", "one", "one", "two"):
+        door.reopen(by)
+        seen.append(refused(door))
+
+    assert [True, True, True, False] == seen
+
+
+async def test_time_of_one_does_not_open_it_for_another(door: Opened) -> None:
+    """Where the time of one has passed, the other still holds it."""
+    door.shut(0.01, by="one")
+    door.shut(by="two")
+    # Timers run in their order: by then the first one would have opened it.
+    await asyncio.sleep(0.02)
+    during = refused(door)
+    door.reopen("two")
+
+    assert (True, False) == (during, refused(door))
+
+
+async def test_opens_from_any_thread(door: Opened, http: aiohttp.ClientSession) -> None:
+    """It is opened in its own loop, whoever asks for it, with or without a loop of their own."""
+
+    async def reopen() -> None:
+        door.reopen()
+
+    door.let.set()
+    for ask_for_it in (door.reopen, lambda: asyncio.run(reopen())):
+        door.shut()
+        await asyncio.to_thread(ask_for_it)
+        await until(lambda: not refused(door))
+
+        assert "here" == await ask(door, http)
+
+
+@pytest.mark.parametrize("count", range(5))
+async def test_connection_that_is_just_accepted_is_closed(door: Opened, count: int) -> None:
+    """Whichever turn the loop is at with a connection as the door is shut, it ends, and nobody waits for ever."""
+    with socket.create_connection(("127.0.0.1", door.port)) as one:
+        one.settimeout(0)
+        await turns(count)
+        door.shut()
+        with suppress(ConnectionResetError):
+            async with asyncio.timeout(10):
+                assert b"" == await asyncio.get_running_loop().sock_recv(one, 1)
 
 
 async def test_before_it_is_opened() -> None:

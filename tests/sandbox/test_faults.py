@@ -2,19 +2,21 @@
 
 import asyncio
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pytest
+from attrs import evolve
 
 from payasync.errors import ConfigurationError, InvalidArgumentError, PayasyncError
-from payasync.sandbox import Sandbox
+from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.faults import KINDS, Fault, FaultNeverFiredError, Faults, options_of
 from payasync.sandbox.faults.armoury import Armoury
 from payasync.sandbox.faults.effects import Corrupt, Latency, OldTimestamp, ServerError, StaleKeepAlive
 from payasync.sandbox.faults.passage import PLAIN, corrupted
 from payasync.sandbox.faults.wire import header
+from payasync.shapes import HttpCodes
 
 NOON: Final = datetime(2026, 1, 31, 12, tzinfo=UTC)
 NONE: Final = frozenset[str]()
@@ -381,3 +383,21 @@ def test_refusing_needs_a_sandbox_that_runs() -> None:
     later = faults.arm("refuse", {"on": "*", "seconds": "1"})
 
     assert [later] == faults.armed()
+
+
+@pytest.mark.parametrize(
+    "arm",
+    [
+        lambda faults: faults.rate_limited(phase="after"),
+        lambda faults: faults.arm("rate_limited", {"phase": "after"}),
+    ],
+    ids=["method", "texts"],
+)
+def test_rate_limit_after_the_commit_contradicts_some_profiles(arm: Callable[[Faults], Fault]) -> None:
+    """Where the profile says that a 429 was not executed, a client sends again: no fault makes it pay twice."""
+    faults = Sandbox().faults
+    with pytest.raises(InvalidArgumentError, match=r"http\.rate_limit_precedes_execution") as caught:
+        arm(faults)
+
+    assert ("phase", "after", []) == (caught.value.field, caught.value.value, faults.armed())
+    assert "rate_limited on *" == str(arm(Sandbox(evolve(PROFILE, http=HttpCodes())).faults))

@@ -220,3 +220,17 @@ async def test_numbers_are_found_wherever_they_stand(
     await ask(pay, mine)  # type: ignore[misc] # as above
 
     assert (0, 2, 1) == (before, fault.seen + fault.fired, fault.fired)
+
+
+async def test_aim_by_order_finds_queries_of_its_refund_and_its_payment(sandbox: Sandbox, pay: Session) -> None:
+    """Calls that name a refund, or a payment by the service's number, are about the order behind it."""
+    order = await sandbox.given.paid_order()
+    paid = await pay.payments.status(order)
+    await refund(pay, order)
+    aimed = [sandbox.faults.latency(on, order=order, seconds=0.001) for on in ("refunds.status", "payments.status")]
+    other = sandbox.faults.latency(order="T9", seconds=0.001)
+    await pay.refunds.status("R1")
+    await pay.payments.status(str(paid.payment_id))
+    other.disarm()
+
+    assert ([1, 1], 0) == ([fault.fired for fault in aimed], other.seen)

@@ -1,5 +1,6 @@
 """Faults of notifications, with any profile: what arrives, what does not, and when."""
 
+import itertools
 import json
 from datetime import UTC, datetime, timedelta
 
@@ -58,6 +59,25 @@ async def test_duplicate(world: World) -> None:
 
     assert ["T1", "T1"] == told(world)
     assert [True, True] == [each.acknowledged for each in world.sandbox.ledger.deliveries()]
+
+
+@pytest.mark.parametrize("taken", [1, 2])
+async def test_duplicate_of_which_one_is_taken(world: World, taken: int) -> None:
+    """It is delivered once the receiver has taken either of the two, and not sent again."""
+    count = itertools.count(1)
+
+    async def answer() -> web.Response:
+        (world.acknowledge if next(count) == taken else world.refuse)()
+        answered, world.receiver.answer = await world.receiver.answer(), answer
+        return answered
+
+    world.receiver.answer = answer
+    world.sandbox.faults.notifications.duplicate()
+    await paid(world, "T1")
+    await world.sandbox.clock.advance(days=1)
+
+    assert ["delivered"] == [each.state for each in world.sandbox.ledger.notifications()]
+    assert [taken == 1, taken == 2] == [each.acknowledged for each in world.sandbox.ledger.deliveries()]
 
 
 async def test_reorder(world: World) -> None:

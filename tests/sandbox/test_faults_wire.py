@@ -9,11 +9,13 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import Final
 
+import aiohttp
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 
-from payasync.sandbox import Sandbox
+from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.faults.bomb import packed
+from payasync.shapes import HttpCodes
 from tests.inside import turns, until
 from tests.sandbox.foreign import REFUND, Foreign
 
@@ -158,13 +160,23 @@ async def test_server_error(plain: Plain, phase: str, done: tuple[int, int]) -> 
     assert (502, done) == (seen.status, plain.done())
 
 
-@BOTH
-async def test_rate_limited(plain: Plain, phase: str, done: tuple[int, int]) -> None:
-    """429 with the Retry-After that was asked for."""
-    plain.sandbox.faults.rate_limited(retry_after=7, phase=phase)  # type: ignore[arg-type] # one of the two
+async def test_rate_limited(plain: Plain) -> None:
+    """429 with the Retry-After that was asked for, and nothing done."""
+    plain.sandbox.faults.rate_limited(retry_after=7)
     seen = await plain.refund()
 
-    assert (429, "7", done) == (seen.status, seen.header("retry-after"), plain.done())
+    assert (429, "7", NOTHING) == (seen.status, seen.header("retry-after"), plain.done())
+
+
+async def test_rate_limited_after_the_commit(http: aiohttp.ClientSession) -> None:
+    """Where the profile does not say that a 429 comes first, it may come when all is done."""
+    async with Sandbox(evolve(PROFILE, http=HttpCodes())) as sandbox:
+        client = Plain(sandbox, Foreign(sandbox, http), await sandbox.given.paid_order())
+        sandbox.faults.rate_limited(phase="after")
+        seen = await client.refund()
+        client.close()
+
+        assert (429, ALL) == (seen.status, client.done())
 
 
 async def test_rate_limited_without_a_word(plain: Plain) -> None:
@@ -401,6 +413,18 @@ async def test_refuse_until_disarmed(plain: Plain) -> None:
 
     assert (False, True, False) == (before, during, after)
     assert (b"", 1, 200) == (kept.head, fault.fired, again.status)
+
+
+async def test_refuse_until_both_have_ended(plain: Plain) -> None:
+    """Two that overlap, one of them from a call on: it listens again when neither goes on."""
+    later = plain.sandbox.faults.refuse("refunds.create")
+    await plain.refund()
+    now = plain.sandbox.faults.refuse(seconds=3000)
+    later.disarm()
+    during = refused(plain.sandbox.url)
+    now.disarm()
+
+    assert (True, False) == (during, refused(plain.sandbox.url))
 
 
 async def test_refuse_for_a_time(plain: Plain) -> None:

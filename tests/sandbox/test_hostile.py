@@ -214,6 +214,37 @@ async def test_bad_subscriptions(foreign: Foreign, name: str, value: object) -> 
     assert ((422, "SBX_INVALID"), name) == (answer.told, answer.document["field"])
 
 
+@pytest.mark.parametrize("value", ["2027-1-1", "\u0662\u0660\u0662\u0667-01-01", "0001-01-01", "0999-12-31"])
+async def test_loosely_written_dates(foreign: Foreign, value: str) -> None:
+    """A date is taken only as the format itself writes it, from the year 1000 on."""
+    plan = {"billingFrequency": "monthly", "amount": 1, "startDate": value, "customer": {"a": 1}}
+    bad = await foreign.send("POST", "/subscriptions/create", json=plan, headers=foreign.bearer)
+    good = await foreign.send(
+        "POST", "/subscriptions/create", json={**plan, "startDate": "1000-01-01"}, headers=foreign.bearer
+    )
+
+    assert ((422, "SBX_INVALID"), "startDate") == (bad.told, bad.document["field"])
+    assert 200 == good.status
+
+
+@pytest.mark.parametrize(("length", "told"), [(8190, (404, "SBX_NOT_FOUND")), (8191, (414, "SBX_INVALID"))])
+async def test_long_address(foreign: Foreign, length: int, told: tuple[int, str]) -> None:
+    """An address that is too long is refused as everything is, at the service as anywhere."""
+    here = "/payment/status?outTradeNo=T1&x="
+    answer = await foreign.send("GET", here.ljust(length, "x"), headers=foreign.bearer)
+
+    assert (told, "1") == (answer.told, answer.headers.get("X-Payasync-Sandbox"))
+
+
+async def test_what_is_no_http_leaves_no_traceback(sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
+    """The client is told what is wrong with its bytes, and nobody else."""
+    lines = [b"nonsense", b"GET /" + b"x" * (1 << 20) + b" HTTP/1.1"]
+    answers = [await raw(sandbox.url, line + b"\r\nHost: x\r\n\r\n") for line in lines]
+
+    assert [b"400", b"400"] == [answer.split()[1] for answer in answers]
+    assert [] == [record.getMessage() for record in caplog.records if record.exc_info]
+
+
 @pytest.mark.parametrize(
     "request_",
     [

@@ -10,10 +10,13 @@ from typing import Final
 
 import pytest
 from aiohttp import web
+from attrs import evolve
 from standardwebhooks import Webhook
 
-from payasync.sandbox import Sandbox
-from payasync.sandbox.notifier import loopback_socket
+from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox.notifier import Acknowledgement, loopback_socket
+from payasync.sandbox.vocabulary import Vocabulary
+from payasync.shapes import NotificationShape
 from tests.sandbox.foreign import CLOSE, PAY, Foreign, Receiver, acknowledged, as_coroutine
 
 PLAN: Final = {"billingFrequency": "monthly", "amount": 9, "startDate": "2000-01-31", "customer": {"a": "b"}}
@@ -165,7 +168,7 @@ async def test_remote_addresses_can_be_allowed(receiver: Receiver) -> None:
     [
         (lambda: web.Response(status=302, headers={"Location": "/notify"}), "answered 302"),
         (lambda: web.Response(status=500), "answered 500"),
-        (lambda: web.Response(status=204), "answered 204"),
+        (lambda: web.Response(status=299, text="ok"), "answered a body that does not acknowledge"),
         (lambda: web.Response(text="ok"), "answered a body that does not acknowledge"),
         (lambda: web.Response(text="x" * 100_000), "answered a body that does not acknowledge"),
         (lambda: web.json_response({"received": False}), "answered a body that does not acknowledge"),
@@ -174,7 +177,7 @@ async def test_remote_addresses_can_be_allowed(receiver: Receiver) -> None:
 async def test_only_the_profiles_answer_acknowledges(
     sandbox: Sandbox, receiver: Receiver, answer: Callable[[], web.Response], words: str
 ) -> None:
-    """Status and body must be the profile's; redirects are not followed; every attempt is recorded."""
+    """Any 2xx with the profile's body, and nothing else; redirects are not followed; every attempt is recorded."""
     receiver.answer = as_coroutine(answer)
     await sandbox.given.paid_order(notify_url=receiver.url)
     await sandbox.settle()
@@ -230,3 +233,41 @@ async def test_due_notifications_survive(tmp_path: Path, receiver: Receiver) -> 
     assert [True] == [attempt.acknowledged for attempt in attempts]
     assert 1 == len({one.headers["webhook-id"] for one in receiver.received})
     assert 2 == len(receiver.received)
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204])
+async def test_any_2xx_acknowledges(sandbox: Sandbox, receiver: Receiver, status: int) -> None:
+    """By the sandbox's own profile any 2xx does, with its body, or with none, as a 204 must have it."""
+    text = None if status == 204 else '{"received": true}'
+    receiver.answer = as_coroutine(lambda: web.Response(status=status, text=text))
+    await sandbox.given.paid_order(notify_url=receiver.url)
+    await sandbox.settle()
+
+    assert [True] == [one.acknowledged for one in sandbox.ledger.deliveries()]
+
+
+OWN: Final = PROFILE.notification
+OPEN: Final = NotificationShape()
+BODY: Final = NotificationShape(verification="standard-webhooks", ack_body="ok")
+ANY: Final = NotificationShape(verification="standard-webhooks")
+EXACT: Final = evolve(BODY, ack_status=200)
+
+
+@pytest.mark.parametrize(
+    ("shape", "taken"),
+    [
+        (OWN, [(200, OWN.ack_body), (202, OWN.ack_body), (204, "")]),
+        (OPEN, [(200, OWN.ack_body), (202, OWN.ack_body), (204, "")]),
+        (BODY, [(200, "ok"), (202, "ok")]),
+        (ANY, [(200, OWN.ack_body), (200, "ok"), (202, OWN.ack_body), (202, "ok"), (204, "")]),
+        (EXACT, [(200, "ok")]),
+    ],
+    ids=["own", "open", "body", "any", "exact"],
+)
+def test_what_acknowledges_by_a_profile(shape: NotificationShape, taken: list[tuple[int, str]]) -> None:
+    """A status and a body that a profile names count exactly; what it leaves open is as generous as ours."""
+    filled = Vocabulary(evolve(PROFILE, notification=shape)).notification
+    acknowledgement = Acknowledgement.of(filled, shape)
+    answers = [(status, body) for status in (200, 202) for body in (OWN.ack_body, "ok")]
+
+    assert taken == [each for each in [*answers, (204, ""), (500, "ok")] if not acknowledgement.missing(*each)]

@@ -49,6 +49,14 @@ def test_acknowledged_is_delivered() -> None:
     assert evolve(FIRST, state="delivered", due=None, tries=1) == delivered(FIRST, attempt(acknowledged=True))
 
 
+@pytest.mark.parametrize("acknowledged", [True, False])
+def test_taken_once_is_taken(*, acknowledged: bool) -> None:
+    """Whatever a copy of what was taken is answered: it stays delivered."""
+    taken = delivered(FIRST, attempt(acknowledged=True))
+
+    assert evolve(taken, tries=2) == delivered(taken, attempt(acknowledged=acknowledged))
+
+
 def test_rows_come_back_as_they_were(outbox: Outbox) -> None:
     """Notifications and attempts are kept whole, moments included."""
     outbox.add(FIRST)

@@ -167,6 +167,52 @@ async def test_given_orders_follow_the_rules(sandbox: Sandbox) -> None:
         await sandbox.given.paid_order(0)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("total_amt", 1.5),
+        ("currency", "toolong"),
+        ("out_trade_no", "b d!"),
+        ("subject", 7),
+        ("body", "x" * 5000),
+        ("notify_url", "ftp://127.0.0.1/"),
+        ("return_url", "javascript:alert(1)"),
+        ("colour", "red"),
+    ],
+)
+async def test_given_orders_are_as_those_of_requests(sandbox: Sandbox, field: str, value: object) -> None:
+    """What no request could have made is refused by the name of the argument, and nothing is made."""
+    for make in (sandbox.given.pending_order, sandbox.given.paid_order):
+        with pytest.raises(InvalidArgumentError, match=f"{field} must be ") as refused:
+            await make(**{field: value})  # type: ignore[arg-type] # that is the mistake
+
+        assert (field, value, 0) == (refused.value.field, refused.value.value, sandbox.ledger.orders())
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("frequency", "often"), ("amount", 0), ("start_date", "2027-01-31"), ("customer", [])],
+)
+async def test_given_subscriptions_are_as_those_of_requests(sandbox: Sandbox, field: str, value: object) -> None:
+    """Likewise."""
+    with pytest.raises(InvalidArgumentError, match=f"{field} must be ") as refused:
+        await sandbox.given.subscription(**{field: value})  # type: ignore[arg-type] # that is the mistake
+
+    assert field == refused.value.field
+
+
+@pytest.mark.parametrize("url", ["nonsense", "ftp://x", "http://", "", 7])
+def test_webhook_that_is_no_address(url: object) -> None:
+    """It is refused before anything starts, and as it is changed; what it was stays."""
+    sandbox = Sandbox(webhook_url="http://127.0.0.1:1/")
+
+    with pytest.raises(ConfigurationError, match="webhook_url must be an absolute http or https URL") as refused:
+        Sandbox(webhook_url=url)  # type: ignore[arg-type] # that is the mistake
+    with pytest.raises(ConfigurationError, match="webhook_url must be an absolute http or https URL"):
+        sandbox.webhook_url = url  # type: ignore[assignment] # that is the mistake
+    assert ("webhook_url", "http://127.0.0.1:1/") == (refused.value.field, sandbox.webhook_url)
+
+
 async def test_ledger_of_what_is_not_there(sandbox: Sandbox) -> None:
     """Nothing was paid for an order that is not there, and it has no state."""
     assert (0, 0) == (sandbox.ledger.paid("T1"), sandbox.ledger.refunded("T1"))

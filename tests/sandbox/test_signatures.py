@@ -133,13 +133,13 @@ class Reversed:
         return str(fields["outTradeNo"])[::-1]
 
     def verify(self, fields: Any, signature: str, *, path: str, key: Secret) -> bool:
-        """Verify; complain of what is too long."""
+        """Verify; complain of what is too long, and fail at what is longer."""
         if len(signature) > 10:
-            raise InvalidArgumentError("too long")
+            raise InvalidArgumentError("too long") if len(signature) < 20 else KeyError(signature)
         return signature == self.sign(fields, path=path, key=key)
 
 
-@pytest.mark.parametrize(("signature", "genuine"), [("1T", True), ("T1", False), ("x" * 11, False)])
+@pytest.mark.parametrize(("signature", "genuine"), [("1T", True), ("T1", False), ("x" * 11, False), ("x" * 20, False)])
 def test_scheme_of_ones_own_is_asked(signature: str, *, genuine: bool) -> None:
-    """Only its owner knows how a custom scheme signs; what it complains of is not genuine."""
+    """Only its owner knows how a custom scheme signs; what it complains of, or fails at, is not genuine."""
     assert genuine == verify(Reversed(), FIELDS, signature, path=PATH, key=KEY)

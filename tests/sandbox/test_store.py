@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -12,8 +13,10 @@ import pytest
 from attrs import evolve
 
 from payasync.sandbox import statements
+from payasync.sandbox.outbox import Notification, Outbox
 from payasync.sandbox.store import Store
-from payasync.sandbox.values import Charge, Order, OrderState, Refund, RefundState, Subscription
+from payasync.sandbox.values import Answered, Charge, Order, OrderState, Refund, RefundState, Subscription
+from tests.inside import set_writable
 
 ORDER: Final = Order(out_trade_no="T1", payment_id="P1", token="t", origin="order", total_amt=450, currency="CAD")
 SUBSCRIPTION: Final = Subscription(
@@ -21,6 +24,7 @@ SUBSCRIPTION: Final = Subscription(
 )
 ENDS: Final[tuple[RefundState, ...]] = ("succeeded", "failed")
 STATEMENTS: Final = {name: text for name, text in vars(statements).items() if name.isupper()}
+LOOKUPS: Final = {name for name in STATEMENTS if not name.startswith("ALL_")}
 
 
 @pytest.fixture
@@ -44,18 +48,47 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         }
 
 
-@pytest.mark.parametrize("name", [name for name in STATEMENTS if not name.startswith("ALL_")])
+@pytest.mark.parametrize("name", sorted(LOOKUPS - {"DUE_NOTIFICATION"}))
 def test_no_lookup_scans_a_table(plans: dict[str, list[str]], name: str) -> None:
     """Every statement but those that read a whole table finds its rows by an index, and sorts none of them."""
     assert [] == [step for step in plans[name] if step.startswith(("SCAN", "USE TEMP B-TREE"))]
 
 
-@pytest.mark.parametrize("name", ["DUE_NOTIFICATIONS", "NEXT_NOTIFICATION"])
-def test_what_is_due_is_found_among_what_is_due(plans: dict[str, list[str]], name: str) -> None:
+def test_what_is_due_next_is_found_among_what_is_due(plans: dict[str, list[str]]) -> None:
     """What was delivered long ago stands in no one's way: the index holds what is due."""
     assert ["SEARCH notifications USING INDEX notifications_by_due"] == [
-        step.partition(" (")[0] for step in plans[name]
+        step.partition(" (")[0] for step in plans["NEXT_NOTIFICATION"]
     ]
+
+
+def test_what_is_due_is_found_address_by_address(plans: dict[str, list[str]]) -> None:
+    """Scanned and sorted is the list of addresses alone; notifications are found by an index of what is due."""
+    found = {step.partition(" (")[0] for step in plans["DUE_NOTIFICATION"] if "notifications" in step}
+    scanned = {step for step in plans["DUE_NOTIFICATION"] if step.startswith("SCAN")}
+
+    assert {
+        "SEARCH notifications USING COVERING INDEX notifications_by_url",
+        "SEARCH notifications USING INTEGER PRIMARY KEY",
+    } == found
+    assert {"SCAN addresses", "SCAN json_each VIRTUAL TABLE INDEX 1:"} == scanned
+
+
+def test_what_waits_behind_a_delivery_costs_nothing(tmp_path: Path) -> None:
+    """To look for what is due takes as many steps with two notifications at a slow address as with hundreds."""
+    path, steps = str(tmp_path / "sandbox.db"), list[int]()
+    for count in (2, 500):
+        store = Store(path)
+        for number in range(count):
+            Outbox(store).add(Notification(notification_id=f"{count}/{number}", url="http://slow", body="{}"))
+        store.close()
+        with closing(sqlite3.connect(path)) as database:
+            taken = list[None]()
+            database.set_progress_handler(partial(taken.append, None), 1)
+            found = database.execute(statements.DUE_NOTIFICATION, {"now": 0, "busy": '["http://slow"]'}).fetchall()
+            steps.append(len(taken))
+
+        assert [] == found
+    assert steps[0] == steps[1] > 0
 
 
 def test_order_has_one_next_state(store: Store) -> None:
@@ -150,6 +183,18 @@ def test_keys_are_drawn_once(store: Store) -> None:
     drawn = iter("abc")
 
     assert ["a", "a", "b", "a"] == [store.kept(name, lambda: next(drawn)) for name in ("x", "x", "y", "x")]
+
+
+def test_call_that_cannot_be_recorded(store: Store) -> None:
+    """On a full disk the record of a call is lost, and no more than that: what it reports was done."""
+    call = Answered(operation="orders.place", status=200, code="OK")
+    set_writable(store, writable=False)
+    store.add_call(call)
+    set_writable(store, writable=True)
+    lost = store.calls(None)
+    store.add_call(call)
+
+    assert ([], [call]) == (lost, store.calls(None))
 
 
 def test_one_charge_to_a_period(store: Store) -> None:

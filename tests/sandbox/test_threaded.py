@@ -1,14 +1,17 @@
 """A sandbox in a thread: the same from a test that blocks, and from any loop that awaits."""
 
 import asyncio
+import errno
 import socket
 import threading
+from collections.abc import Callable
+from typing import Final
 
 import pytest
 
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.sandbox import PROFILE, ThreadedSandbox
-from payasync.sandbox.faults.aim import FaultNeverFiredError
+from payasync.sandbox.faults.aim import Fault, FaultNeverFiredError
 
 THREAD = "payasync sandbox"
 
@@ -164,6 +167,75 @@ def test_fault_that_never_fired_is_an_error() -> None:
     """The end of `with` raises it, as that of `async with` does."""
     with pytest.raises(FaultNeverFiredError), ThreadedSandbox() as sandbox:
         sandbox.faults.latency("orders.place", seconds=1)
+
+
+def refused(sandbox: ThreadedSandbox) -> bool:
+    """Return whether the kernel refuses a connection."""
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", int(sandbox.url.rpartition(":")[2]))) == errno.ECONNREFUSED
+
+
+END: Final = {
+    "disarm": lambda _, fault: fault.disarm(),
+    "clear": lambda sandbox, _: sandbox.faults.clear(),
+}
+
+
+@pytest.mark.parametrize("end", END.values(), ids=END)
+def test_fault_is_ended_in_the_thread(end: Callable[[ThreadedSandbox, Fault], None]) -> None:
+    """A fault lives where the sandbox does: ended from here, the door is open again."""
+    with ThreadedSandbox() as sandbox:
+        fault = sandbox.faults.refuse()
+        before = refused(sandbox)
+        end(sandbox, fault)
+
+        assert (True, False) == (before, refused(sandbox))
+        assert "pending" == sandbox.ledger.order_state(sandbox.given.pending_order())
+
+
+async def test_fault_is_ended_from_a_loop() -> None:
+    """The same from any loop that runs."""
+    with ThreadedSandbox() as sandbox:
+        sandbox.faults.refuse().disarm()
+
+        assert not refused(sandbox)
+
+
+def test_faults_of_notifications_are_armed_in_the_thread() -> None:
+    """They are where the sandbox is, and can be read from here, as a text, too."""
+    with ThreadedSandbox() as sandbox:
+        fault = sandbox.faults.notifications.drop("payment")
+        armed = sandbox.faults.armed()
+        fault.disarm()
+
+        assert [fault] == armed
+        assert "notification.drop on payment" == str(fault)
+        assert [] == sandbox.faults.armed()
+
+
+def test_faults_outlive_the_thread() -> None:
+    """They are armed before the start, and read after the end, as a sandbox's are."""
+    sandbox = ThreadedSandbox()
+    fault = sandbox.faults.latency("orders.place", seconds=1)
+    with sandbox:
+        during = sandbox.faults.armed()
+        fault.disarm()
+
+    assert ([fault], 0, False) == (during, fault.fired, fault.armed)
+    sandbox.faults.check()
+
+
+def test_timeline_outlives_the_thread() -> None:
+    """After the end it tells what was seen until then; of a sandbox that has never run there is none."""
+    sandbox = ThreadedSandbox()
+    with pytest.raises(ConfigurationError, match="does not run"):
+        sandbox.timeline()
+    with sandbox:
+        sandbox.given.pending_order(out_trade_no="T7")
+        during = sandbox.timeline()
+
+    assert during == sandbox.timeline()
+    assert "T7" in "".join(during)
 
 
 def test_error_of_the_test_goes_before_faults() -> None:

@@ -33,8 +33,9 @@ REFUNDS: Final = """
 INSERT INTO refunds SELECT 'R' || out_trade_no, out_trade_no, 450, 1, NULL, '', 'succeeded', created
 FROM orders WHERE state = 'paid'"""
 NOTIFICATIONS: Final = """
-INSERT INTO notifications (notification_id, event, reference, url, body, created, state, due, tries)
-SELECT 'msg_' || out_trade_no, 'payment.paid', out_trade_no, 'http://127.0.0.1:1/', '{}', created, 'delivered', NULL, 1
+INSERT INTO notifications (notification_id, event, reference, url, body, created, state, due, tries, resends)
+SELECT
+    'msg_' || out_trade_no, 'payment.paid', out_trade_no, 'http://127.0.0.1:1/', '{}', created, 'delivered', NULL, 1, 0
 FROM orders WHERE state = 'paid'"""
 
 

@@ -8,8 +8,9 @@ from payasync.sandbox.door import Door
 from payasync.sandbox.faults import effects, text
 from payasync.sandbox.faults.aim import ANY, Aiming, Fault, Options
 from payasync.sandbox.faults.armoury import Armoury
-from payasync.sandbox.faults.checking import RetryAfter
+from payasync.sandbox.faults.checking import RetryAfter, wrong
 from payasync.sandbox.faults.notifications import NotificationFaults
+from payasync.shapes import HttpCodes
 
 
 class Faults:
@@ -29,6 +30,9 @@ class Faults:
     A call meets one fault: the first that was armed. Leaving `async with Sandbox()` while a fault was armed and never
     fired raises `FaultNeverFiredError`. Faults outlive the sandbox's end and its next start.
 
+    Args:
+        http: What the profile says that statuses mean: no fault contradicts it.
+
     Attributes:
         notifications: Arms the faults of notifications.
         armoury: What is armed: calls and notifications meet it.
@@ -37,7 +41,8 @@ class Faults:
         InvalidArgumentError: By each method: an operation that there is not, or an option that cannot be so.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, http: HttpCodes | None = None) -> None:
+        self._refused_first = http is not None and http.rate_limit_precedes_execution
         self.armoury: Final = Armoury()
         self._door: Door | None = None
         self.notifications: Final = NotificationFaults(self.armoury)
@@ -73,6 +78,9 @@ class Faults:
     def rate_limited(self, operation: str = ANY, *, retry_after: RetryAfter = None, **aim: Unpack[Options]) -> Fault:
         """Answer 429, before or after the commit.
 
+        Before it only, where the profile says `http.rate_limit_precedes_execution`: a client that goes by that
+        rightly sends again, and a fault after the commit would have it pay twice.
+
         Args:
             operation: As for all.
             retry_after: Seconds; a timedelta or a datetime, sent as a date; `None`, no such header; `absent`, `date`,
@@ -88,7 +96,8 @@ class Faults:
 
         Args:
             operation: The call at which this happens, before or after its commit; it gets a reset. `None`: at once.
-            seconds: Until it listens again, in real time; `None`: until the fault is disarmed.
+            seconds: Until it listens again, in real time; `None`: until the fault is disarmed. While another fault of
+                this kind goes on, it does not.
             aim: As for all, where there is an operation.
 
         Raises:
@@ -101,7 +110,7 @@ class Faults:
             raise ConfigurationError("the sandbox does not run: nobody listens")
         fault = self._arm(effect, ANY, aim)
         fault.fire()
-        self._door.shut(seconds)
+        self._door.shut(seconds, by=fault)
         return fault
 
     def reset_before(self, operation: str = ANY, **aim: Unpack[Options]) -> Fault:
@@ -175,8 +184,11 @@ class Faults:
         self._door = door
 
     def _arm(self, effect: effects.Effect, on: str, aim: Aiming) -> Fault:
+        if self._refused_first and isinstance(effect, effects.RateLimited) and aim.get("phase") == "after":
+            rule = "before for rate_limited, where the profile says http.rate_limit_precedes_execution"
+            raise wrong("phase", rule, "after")
         return self.armoury.arm(effect, on, aim, self._ended)
 
     def _ended(self, fault: Fault) -> None:
-        if isinstance(fault.effect, effects.Refuse) and fault.fired and self._door:
-            self._door.reopen()
+        if isinstance(fault.effect, effects.Refuse) and self._door:
+            self._door.reopen(fault)

@@ -11,6 +11,7 @@ from aiohttp import web
 from attrs import frozen
 
 from payasync.sandbox.door import Door
+from payasync.sandbox.faults.aim import Fault
 from payasync.sandbox.faults.effects import Phase
 
 _NO_LINGERING: Final = struct.pack("ii", 1, 0)
@@ -33,6 +34,7 @@ class Scene:
 
     Attributes:
         request: The call, wholly received.
+        fault: What happens.
         phase: Before or after the commit.
         commit: Does what is asked, and gives the answer.
         ending: Set when the sandbox closes.
@@ -41,6 +43,7 @@ class Scene:
     """
 
     request: web.Request
+    fault: Fault
     phase: Phase
     commit: Callable[[], Awaitable[web.Response]]
     ending: asyncio.Event

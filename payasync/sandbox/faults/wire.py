@@ -64,6 +64,7 @@ class Wire:
         request[FAULT] = str(fault)
         scene = Scene(
             request=request,
+            fault=fault,
             phase=fault.aim.phase,
             commit=commit,
             ending=self._ending,
@@ -133,7 +134,7 @@ def header(retry_after: checking.RetryAfter, now: datetime) -> str | None:
 
 async def _refuse(effect: effects.Refuse, scene: Scene) -> web.StreamResponse:
     await scene.in_phase()
-    scene.door.shut(effect.seconds)
+    scene.door.shut(effect.seconds, by=scene.fault)
     return scene.reset()
 
 
