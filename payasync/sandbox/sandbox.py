@@ -20,7 +20,7 @@ from payasync.sandbox.pace import ClockSetting, pace
 from payasync.sandbox.receiver import RecordingReceiver, Verifier
 from payasync.sandbox.terms import RefundSetting, RepeatedSetting, refund_terms
 from payasync.sandbox.timeline import line
-from payasync.sandbox.wiring import Running, start
+from payasync.sandbox.wiring import Running, Settings, start
 from payasync.sandbox_profile import PROFILE
 from payasync.secret import Secret
 from payasync.session import Session
@@ -233,9 +233,8 @@ class Sandbox:
         """
         if self._running:
             raise ConfigurationError("the sandbox runs already: close it first")
-        self._running = await start(
-            self.profile,
-            self._keys if self._db == MEMORY else None,
+        settings = Settings(
+            profile=self.profile,
             failures=self._failures,
             host=self._host,
             port=self._port,
@@ -246,6 +245,7 @@ class Sandbox:
             pace=self._pace,
             terms=self._terms,
         )
+        self._running = await start(settings, self._keys if self._db == MEMORY else None)
         return self
 
     async def close(self) -> None:

@@ -9,7 +9,6 @@ from typing import Final
 from aiohttp import web
 from attrs import field, frozen
 
-from payasync.credentials import Credentials
 from payasync.profile import Profile
 from payasync.sandbox import pages, receiving
 from payasync.sandbox.admission import Admission
@@ -41,6 +40,7 @@ from payasync.sandbox.service import Service
 from payasync.sandbox.store import Store
 from payasync.sandbox.terms import RefundTerms
 from payasync.sandbox.timeline import Timeline
+from payasync.sandbox.timepiece import Timepiece
 from payasync.sandbox.timers import Alarm, Timers
 
 SHUTDOWN_SECONDS: Final = 1.0
@@ -80,25 +80,12 @@ class Running:
     closing: AsyncExitStack = field(repr=False)
 
 
-async def start(
-    profile: Profile,
-    keys: Keys | None,
-    *,
-    failures: Failures,
-    host: str,
-    port: int,
-    db: str,
-    webhook_url: str | None,
-    allow_remote: bool,
-    faults: Faults,
-    pace: Pace,
-    terms: RefundTerms,
-) -> Running:
-    """Return a sandbox that runs; where something fails, all that was opened is closed again.
+@frozen(kw_only=True)
+class Settings:
+    """What a sandbox is started with.
 
-    Args:
+    Attributes:
         profile: What the service does.
-        keys: Those of its merchant, and its own; `None`: those that the database keeps.
         failures: How refusals are told.
         host: Where to listen: a loopback address.
         port: Where to listen; 0: a free port.
@@ -108,116 +95,144 @@ async def start(
         faults: Those that are armed.
         pace: How the time goes.
         terms: How refunds end.
+    """
+
+    profile: Profile
+    failures: Failures
+    host: str
+    port: int
+    db: str
+    webhook_url: str | None
+    allow_remote: bool
+    faults: Faults
+    pace: Pace
+    terms: RefundTerms
+
+
+@frozen(kw_only=True)
+class _Core:
+    """The service, with all that it needs, and nothing that listens or sends."""
+
+    keys: Keys
+    dialect: Dialect
+    seal: Seal
+    store: Store
+    timepiece: Timepiece
+    service: Service
+
+
+async def start(settings: Settings, keys: Keys | None) -> Running:
+    """Return a sandbox that runs; where something fails, all that was opened is closed again.
+
+    Args:
+        settings: What it is started with.
+        keys: Those of its merchant, and its own; `None`: those that the database keeps.
 
     Raises:
         ConfigurationError: The host is not this machine, the port is taken, or the database cannot be used.
     """
-    dialect = Dialect(profile, failures)
     async with AsyncExitStack() as stack:
-        listening = listen(host, port)
+        listening = listen(settings.host, settings.port)
         door = Door(listening)
         stack.callback(door.close)
         url = url_of(listening)
-        store = Store(db)
-        stack.callback(store.close)
-        keys = keys or keys_of(profile, store.kept)
-        credentials = keys.merchant
-        seal = Seal(dialect.words, keys.service)
-        timepiece = resumed(store, pace)
-        store.use_clock(timepiece.now)
-        stack.callback(keep, store)
-        notifier = Notifier(
-            credentials.notification_keys[0],
-            Acknowledgement.of(dialect.acknowledged, profile.notification),
-            seal,
-            allow_remote=allow_remote,
-        )
-        stack.push_async_callback(notifier.close)
-        http = outgoing_client(allow_remote=False)
-        stack.push_async_callback(http.close)
-        service = Service(
-            store,
-            now=timepiece.now,
-            written=dialect.payloads.notification,
-            webhook_url=webhook_url,
-            terms=terms,
-        )
-        alarm = Alarm(store, Timers(store), timepiece, service.falling)
-        # What fell due meanwhile is done before anybody asks for it.
-        while alarm.run_next(timepiece.now()) is not None:
-            pass
-        deliveries = Deliveries(store, Outbox(store), notifier, timepiece.now, faults.armoury)
-        agenda = Agenda(timepiece, alarm, deliveries, partial(keep, store))
-        stack.push_async_callback(agenda.close)
-        store.on_commit(agenda.wake)
-        wire = Wire(faults.armoury, door=door, told=agenda.settle)
-        faults.serve(door)
-        stack.callback(faults.serve, None)
-        clock, timeline = Clock(timepiece, agenda), Timeline(store)
+        core = _core(settings, keys, stack)
+        agenda = _agenda(settings, core, stack)
+        settings.faults.serve(door)
+        stack.callback(settings.faults.serve, None)
+        clock, timeline = Clock(core.timepiece, agenda), Timeline(core.store)
+        wire = Wire(settings.faults.armoury, door=door, told=agenda.settle)
         shown = Shown(
             url=url,
-            keys=keys,
-            words=dialect.words,
-            store=store,
+            keys=core.keys,
+            words=core.dialect.words,
+            store=core.store,
             timeline=timeline,
-            service=service,
-            faults=faults,
+            service=core.service,
+            faults=settings.faults,
             clock=clock,
-            pace=pace,
+            pace=settings.pace,
         )
-        application = _application(
-            profile,
-            credentials,
-            dialect=dialect,
-            seal=seal,
-            service=service,
-            store=store,
-            url=url,
-            wire=wire,
-            shown=shown,
-        )
-        await _serve(application, door, stack)
-        customer = Customer(
-            http, page_url=lambda number: _page_of(store, url, number), base=url, numbers=dialect.payloads.numbers
-        )
+        await _serve(_application(settings.profile, core, url=url, wire=wire, shown=shown), door, stack)
+        numbers, store, service = core.dialect.payloads.numbers, core.store, core.service
         return Running(
             url=url,
             agenda=agenda,
             clock=clock,
-            bank=Bank(service, store, dialect.payloads.numbers),
-            keys=keys,
-            customer=customer,
-            ledger=Ledger(store, dialect.payloads.numbers),
-            given=Given(service, store, profile.identifier),
+            bank=Bank(service, store, numbers),
+            keys=core.keys,
+            customer=_customer(core, url, stack),
+            ledger=Ledger(store, numbers),
+            given=Given(service, store, settings.profile.identifier),
             service=service,
             timeline=timeline,
-            resend=lambda number: _resend(service, store, number),
+            resend=partial(_resend, service, store),
             closing=stack.pop_all(),
         )
 
 
-def _application(
-    profile: Profile,
-    credentials: Credentials,
-    *,
-    dialect: Dialect,
-    seal: Seal,
-    service: Service,
-    store: Store,
-    url: str,
-    wire: Wire,
-    shown: Shown,
-) -> web.Application:
+def _core(settings: Settings, keys: Keys | None, stack: AsyncExitStack) -> _Core:
+    dialect = Dialect(settings.profile, settings.failures)
+    store = Store(settings.db)
+    stack.callback(store.close)
+    keys = keys or keys_of(settings.profile, store.kept)
+    timepiece = resumed(store, settings.pace)
+    store.use_clock(timepiece.now)
+    stack.callback(keep, store)
+    service = Service(
+        store,
+        now=timepiece.now,
+        written=dialect.payloads.notification,
+        webhook_url=settings.webhook_url,
+        terms=settings.terms,
+    )
+    seal = Seal(dialect.words, keys.service)
+    return _Core(keys=keys, dialect=dialect, seal=seal, store=store, timepiece=timepiece, service=service)
+
+
+def _agenda(settings: Settings, core: _Core, stack: AsyncExitStack) -> Agenda:
+    """Return what runs timers and deliveries; what fell due meanwhile is done before anybody asks for it."""
+    notifier = Notifier(
+        core.keys.merchant.notification_keys[0],
+        Acknowledgement.of(core.dialect.acknowledged, settings.profile.notification),
+        core.seal,
+        allow_remote=settings.allow_remote,
+    )
+    stack.push_async_callback(notifier.close)
+    store, now = core.store, core.timepiece.now
+    alarm = Alarm(store, Timers(store), core.timepiece, core.service.falling)
+    while alarm.run_next(now()) is not None:
+        pass
+    deliveries = Deliveries(store, Outbox(store), notifier, now, settings.faults.armoury)
+    agenda = Agenda(core.timepiece, alarm, deliveries, partial(keep, store))
+    stack.push_async_callback(agenda.close)
+    store.on_commit(agenda.wake)
+    return agenda
+
+
+def _customer(core: _Core, url: str, stack: AsyncExitStack) -> Customer:
+    http = outgoing_client(allow_remote=False)
+    stack.push_async_callback(http.close)
+    return Customer(
+        http,
+        page_url=lambda number: _page_of(core.store, url, number),
+        base=url,
+        numbers=core.dialect.payloads.numbers,
+    )
+
+
+def _application(profile: Profile, core: _Core, *, url: str, wire: Wire, shown: Shown) -> web.Application:
+    service, store, merchant = core.service, core.store, core.keys.merchant
     api = Api(
-        dialect=dialect,
-        admission=Admission(profile, credentials),
+        dialect=core.dialect,
+        admission=Admission(profile, merchant),
         service=service,
         store=store,
         page_url=lambda order: url + pages.address(order),
-        seal=seal,
+        seal=core.seal,
         wire=wire,
     )
-    gateway = Gateway(service=service, store=store, merchant=credentials.merchant_id, unit=profile.amount_unit)
+    gateway = Gateway(service=service, store=store, merchant=merchant.merchant_id, unit=profile.amount_unit)
     admin, recorder = shown.admin(), Recorder(shown.timeline)
     application = web.Application(middlewares=[admin.check_host, recorder.note, api.shape_errors])
     application.add_routes([*api.routes(), *gateway.routes(), *admin.routes()])
