@@ -17,8 +17,16 @@ settings.register_profile("payasync", deadline=None)
 settings.load_profile("payasync")
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+SCENARIOS: Final = ("test_scenarios_", "test_cancelling", "test_cuts")
 NO_SKIP: Final = "PAYASYNC_NO_SKIP"
 """Where this is set, everything that a test needs is there: a test that is skipped has failed."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Count the scenarios among the slow tests, and what runs a second time, with a scrambled profile."""
+    for item in items:
+        if "scrambled" in item.name or item.path.name.startswith(SCENARIOS):
+            item.add_marker("slow")
 
 
 @pytest.hookimpl(wrapper=True)
