@@ -11,6 +11,7 @@ from collections.abc import Generator
 from contextlib import AsyncExitStack, contextmanager
 from typing import Final
 
+from benchmarks import receive
 from benchmarks.clients import CLIENTS, Call
 
 SLICES: Final = 30
@@ -73,7 +74,10 @@ def show(costs: dict[str, list[float]]) -> None:
 
 
 def main() -> None:
-    """Measure, with an allocator that holds still."""
+    """Measure, with an allocator that holds still; `receive` measures how notifications are received."""
+    if sys.argv[1:] == ["receive"]:
+        receive.main()
+        return
     if any(os.environ.get(name) != value for name, value in STEADY_MALLOC.items()):
         os.execve(sys.executable, [sys.executable, "-m", "benchmarks"], {**os.environ, **STEADY_MALLOC})  # noqa: S606 - itself
     if hasattr(os, "sched_setaffinity"):

@@ -1,0 +1,38 @@
+"""Notifications: receive each one once, believe none unverified (spec: Events)."""
+
+from typing import TYPE_CHECKING, Any
+
+from payasync.extras import from_extra
+from payasync.middleware.retry import Pace
+from payasync.notifications.answers import Answer
+from payasync.notifications.inbox import Added, Claim, Inbox, InboxEvent, Received
+from payasync.notifications.notification import Notification
+from payasync.notifications.reading import parse
+from payasync.notifications.receiver import Receiver
+from payasync.notifications.sqlite_inbox import SqliteInbox
+from payasync.notifications.verifying import verify
+
+if TYPE_CHECKING:
+    from payasync.notifications.postgres_inbox import PostgresInbox
+
+__all__ = [
+    "Added",
+    "Answer",
+    "Claim",
+    "Inbox",
+    "InboxEvent",
+    "Notification",
+    "Pace",
+    "PostgresInbox",
+    "Received",
+    "Receiver",
+    "SqliteInbox",
+    "parse",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "PostgresInbox":
+        return from_extra("postgres", "payasync.notifications.postgres_inbox", name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

@@ -1,0 +1,32 @@
+"""Notifications by aiohttp's server: the raw body in, the receiver's answer out."""
+
+from aiohttp import web
+
+from payasync.notifications.answers import Take, kind_of
+
+
+async def answered(take: Take, request: web.Request, *, kind: str | None, max_bytes: int) -> web.Response:
+    """Return the answer to a request.
+
+    Args:
+        take: The receiver's: returns the answer to a body with its headers.
+        request: aiohttp's.
+        kind: In place of what its route or its path says.
+        max_bytes: No more of its body is read than shows that it is longer.
+    """
+    body = await _body(request, max_bytes)
+    answer = await take(body, request.headers, kind or request.match_info.get("kind") or kind_of(request.path))
+    return web.Response(status=answer.status, body=answer.body.encode(), headers=answer.headers)
+
+
+async def _body(request: web.Request, max_bytes: int) -> bytes:
+    """Return a body, or the beginning of one that is too long; nothing of one that broke off or cannot be decoded."""
+    body = bytearray()
+    try:
+        async for part in request.content.iter_any():
+            body += part
+            if len(body) > max_bytes:
+                break
+    except (web.RequestPayloadError, ConnectionError):
+        return b""
+    return bytes(body)

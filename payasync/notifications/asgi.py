@@ -1,0 +1,83 @@
+"""Notifications by ASGI: the raw body in, the receiver's answer out."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final, TypeAlias
+
+from attrs import frozen
+
+from payasync.notifications.answers import Answer, Take, kind_of
+
+Message: TypeAlias = MutableMapping[str, Any]
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+WRONG_METHOD: Final = Answer(405, headers={"Allow": "POST"})
+
+
+@frozen
+class Application:
+    """An ASGI application, mounted in another one or served by itself.
+
+    Attributes:
+        take: The receiver's: returns the answer to a body with its headers.
+        max_bytes: No more of a body is read than shows that it is longer.
+        start: Called where it is served by itself, before the first request.
+        stop: Called after the last.
+    """
+
+    take: Take
+    max_bytes: int
+    start: Callable[[], Awaitable[object]]
+    stop: Callable[[], Awaitable[None]]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, kind: str | None = None) -> None:
+        """Serve one request, or the application's life."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            answer = await self._answer(scope, receive, kind)
+            if answer is not None:
+                await _send(answer, send)
+        else:
+            await send({"type": "websocket.close"})
+
+    async def _answer(self, scope: Scope, receive: Receive, kind: str | None) -> Answer | None:
+        """Return the answer to a request; nothing where nobody waits for one any more."""
+        if scope["method"] != "POST":
+            return WRONG_METHOD
+        body = await _body(receive, self.max_bytes)
+        return None if body is None else await self.take(body, scope["headers"], kind or kind_of(scope["path"]))
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            await self.start()
+        except Exception as error:  # noqa: BLE001 - the server says it, and ends
+            await send({"type": "lifespan.startup.failed", "message": f"{type(error).__name__}: {error}"})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _body(receive: Receive, max_bytes: int) -> bytes | None:
+    """Return a body, or the beginning of one that is too long; `None` where its sender has gone."""
+    body = bytearray()
+    more = True
+    while more and len(body) <= max_bytes:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return bytes(body)
+
+
+async def _send(answer: Answer, send: Send) -> None:
+    body = answer.body.encode()
+    framed = {**answer.headers, "Content-Length": str(len(body))}
+    headers = [(name.lower().encode(), value.encode()) for name, value in framed.items()]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,49 @@
+"""A hint, confirmed with the service before anybody acts upon it; what follows from its answer is said in `trust`."""
+
+from typing import Final
+
+from attrs import evolve
+
+from payasync.notifications.endings import Ending, bounded
+from payasync.notifications.inbox import Claim, Inbox
+from payasync.notifications.notification import Notification
+from payasync.notifications.trust import Confirmed, after_answer, after_error, numbers, question, released
+from payasync.profile import Profile
+
+TWICE: Final = Ending("done", "another event was confirmed as the same")
+
+
+async def confirmed(
+    hint: Notification, claim: Claim, *, inbox: Inbox, profile: Profile, attempts: int
+) -> Notification | Ending:
+    """Return what a hint tells, with the service's answer to whether it is so; or what becomes of it.
+
+    Args:
+        hint: Not signed.
+        claim: The inbox's, on it.
+        inbox: Tells whether the same has been confirmed before, whatever the hint said.
+        profile: What the service does.
+        attempts: How often it is tried.
+    """
+    found = await _asked(hint, profile)
+    if isinstance(found, Ending):
+        ending = bounded(found, claim.event.attempts, attempts)
+    elif await inbox.own(claim, found.key):
+        told = numbers(hint, found.response, profile)
+        return evolve(hint, confirmed=found.response, dedup_key=found.key, weak=False, **told)
+    else:
+        ending = TWICE
+    if ending.state != "parked":  # the same words may come again, and be true then
+        await inbox.own(claim, released(claim.event.key, claim.event.id))
+    return ending
+
+
+async def _asked(hint: Notification, profile: Profile) -> Confirmed | Ending:
+    asking = question(hint, profile)
+    if isinstance(asking, Ending):
+        return asking
+    try:
+        response = await hint.confirm()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it confirms nothing
+        return after_error(error)
+    return after_answer(asking, hint.kind or "", response, profile)

@@ -1,0 +1,178 @@
+"""The loop that claims what is due and has it handled, up to so many at once, until it is closed."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from payasync.errors import SessionClosedError
+from payasync.middleware.retry import Pace
+from payasync.notifications.inbox import Claim, Inbox
+from payasync.notifications.limits import Limits
+
+logger: Final = logging.getLogger("payasync.notifications")
+
+LOOK: Final = 5.0
+"""Seconds after which the inbox is looked at anyway: another process may have left something in it."""
+LEAST_PAUSE: Final = 0.01
+AFTER_FAILURE: Final = 1.0
+"""Seconds until an inbox that failed is asked again."""
+FORGETTING: Final = 3600.0
+"""Seconds between two times that what was done long ago is deleted."""
+LANDING: Final = 1.0
+"""Seconds that handlers have to end after they were cancelled."""
+
+
+class Dispatching:
+    """Dispatches in the running loop, from its making on.
+
+    Args:
+        inbox: Keeps the events.
+        handle: Brings a claimed one to its end.
+        limits: How many at once, for how long.
+        pace: Time and chance; its clock counts seconds since 1970.
+    """
+
+    def __init__(self, inbox: Inbox, handle: Callable[[Claim], Awaitable[None]], limits: Limits, pace: Pace) -> None:
+        self._inbox: Final = inbox
+        self._handle: Final = handle
+        self._limits: Final = limits
+        self._pace: Final = pace
+        self._home: Final = os.getpid(), asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+        self._closing = False
+        self._running: dict[asyncio.Task[None], Claim] = {}
+        self._settling: list[asyncio.Future[None]] = []
+        self._forget_at = 0.0
+        self._keeper = asyncio.create_task(self._keep())
+        self._loop = asyncio.create_task(self._dispatch())
+
+    @property
+    def at_home(self) -> bool:
+        """Whether it dispatches in the running loop of this process."""
+        return self._home == (os.getpid(), asyncio.get_running_loop()) and not self._loop.done()
+
+    def wake(self) -> None:
+        """Look at the inbox now."""
+        self._woken.set()
+
+    async def settle(self) -> None:
+        """Return when nothing is due any more, and nothing is being handled.
+
+        Raises:
+            StorageError: The inbox cannot be read now.
+            SessionClosedError: It was closed before.
+        """
+        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._settling.append(settled)
+        self.wake()
+        await settled
+
+    async def aclose(self, grace: float) -> None:
+        """Claim no more; wait for what is being handled, then cancel it: it is due again at once.
+
+        Args:
+            grace: Seconds to wait.
+        """
+        self._closing = True
+        self.wake()
+        await asyncio.wait([self._loop])
+        mine = [task for task in self._running if task is not asyncio.current_task()]
+        if mine and grace > 0:
+            await asyncio.wait(mine, timeout=grace)
+        await asyncio.sleep(0)  # a task that has not begun could give nothing back
+        for task in mine:
+            task.cancel()
+        if mine:
+            await asyncio.wait(mine, timeout=LANDING)
+        self._keeper.cancel()
+
+    async def _dispatch(self) -> None:
+        while not self._closing:
+            self._woken.clear()
+            try:
+                pause = await self._round()
+            except Exception as error:  # noqa: BLE001 - the inbox may be anybody's, and must not end this
+                logger.warning("the inbox cannot be read: %s", type(error).__name__)
+                self._settled(self._settling, error)
+                pause = AFTER_FAILURE
+            if pause is None or pause > 0:
+                await self._pause(pause)
+        self._settled(self._settling, SessionClosedError("the receiver is closed: make another"))
+
+    async def _round(self) -> float | None:
+        """Have handled what is due; return the seconds until something is, `None` where all hands are full."""
+        room = self._limits.concurrency - len(self._running)
+        if room < 1:
+            return None
+        waiting = tuple(self._settling)
+        claims = await self._inbox.claim(room, self._limits.lease)
+        for claim in claims:
+            await self._begin(claim)
+        if claims:
+            return 0
+        if not self._running:
+            self._settled(waiting)
+        await self._forget()
+        return await self._until_due()
+
+    async def _begin(self, claim: Claim) -> None:
+        if self._closing:
+            await self._inbox.finish(claim, "pending")
+            return
+        task = asyncio.create_task(self._handled(claim))
+        self._running[task] = claim
+        task.add_done_callback(self._ended)
+
+    async def _handled(self, claim: Claim) -> None:
+        try:
+            await self._handle(claim)
+        except Exception as error:  # noqa: BLE001 - the lease ends, and it is claimed again
+            logger.warning("event %s was not brought to an end: %s", claim.event.id, type(error).__name__)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        del self._running[task]
+        self.wake()
+
+    async def _until_due(self) -> float:
+        due = await self._inbox.next_due()
+        wait = LOOK if due is None else due.timestamp() - self._pace.clock()
+        return min(max(wait, LEAST_PAUSE), LOOK)
+
+    async def _pause(self, seconds: float | None) -> None:
+        """Wait to be woken, or for so many seconds."""
+        ends: list[asyncio.Future[Any]] = [asyncio.create_task(self._woken.wait())]
+        if seconds is not None:
+            ends.append(asyncio.ensure_future(self._pace.sleep(seconds)))
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
+
+    async def _forget(self) -> None:
+        now = self._pace.clock()
+        if now >= self._forget_at:
+            await self._inbox.forget(datetime.fromtimestamp(now, UTC) - self._limits.retention)
+            self._forget_at = now + FORGETTING
+
+    async def _keep(self) -> None:
+        """Extend the leases of what is being handled, for as long as it takes."""
+        while True:
+            await self._pace.sleep(self._limits.lease / 3)
+            try:
+                await asyncio.gather(
+                    *(self._inbox.extend(claim, self._limits.lease) for claim in self._running.values())
+                )
+            except Exception as error:  # noqa: BLE001 - as above
+                logger.warning("leases cannot be extended: %s", type(error).__name__)
+
+    def _settled(self, waiting: "Sequence[asyncio.Future[None]]", error: Exception | None = None) -> None:
+        for each in tuple(waiting):
+            self._settling.remove(each)
+            if not each.done() and error is not None:
+                each.set_exception(error)
+            elif not each.done():
+                each.set_result(None)

@@ -1,0 +1,102 @@
+"""Which event a notification tells of: a redelivery has the same key (spec: Events, 4, which shows none)."""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from attrs import frozen
+
+from payasync.documents import at
+from payasync.shapes import NotificationShape
+
+MAX_KEY: Final = 200
+"""Characters of a key; of a longer one there is a hash."""
+
+WEBHOOK_ID: Final = "webhook-id"
+
+Path = tuple[str, ...]
+
+
+@frozen
+class Identity:
+    """Names an event.
+
+    Attributes:
+        key: The same in each redelivery.
+        weak: It is but the digest: two events that say the same are taken for one.
+        digest: SHA-256 of the body without what a redelivery may change.
+    """
+
+    key: str
+    weak: bool
+    digest: str
+
+
+def identity(
+    shape: NotificationShape, kind: str | None, document: Any, data: Any, headers: Mapping[str, str]
+) -> Identity:
+    """Return which event a notification tells of.
+
+    By the profile's paths of its kind, else by the header of Standard Webhooks, else by what the body says.
+
+    Args:
+        shape: The profile's.
+        kind: Of the notification.
+        document: Its body, decoded.
+        data: The payload in it.
+        headers: Its headers.
+    """
+    digested = digest(shape, document)
+    named = [at(data, path) for path in shape.id.get(kind or "", ())]
+    if named and all(isinstance(each, str) or type(each) is int for each in named):
+        return Identity(key_of(f"{kind}:", named), weak=False, digest=digested)
+    if shape.verification == "standard-webhooks" and headers.get(WEBHOOK_ID):
+        return Identity(_key("webhook:", headers[WEBHOOK_ID]), weak=False, digest=digested)
+    return Identity(":".join(filter(None, ("weak", kind, digested))), weak=True, digest=digested)
+
+
+def key_of(of: str, values: list[str | int]) -> str:
+    """Return the key that values make, which together name something, behind what it is a key of."""
+    return _key(of, _json(values))
+
+
+def _key(of: str, name: str) -> str:
+    key = of + name
+    return key if len(key) <= MAX_KEY else f"{of}sha256:{_sha256(name)}"
+
+
+def digest(shape: NotificationShape, document: Any) -> str:
+    """Return the SHA-256, in hexadecimal, of a document without what a redelivery may change.
+
+    That is its signature, and the profile's `volatile` fields: a name stands for every field of it, a dotted path
+    for one. The order of names, and what stands between them, makes no difference.
+    """
+    names = frozenset(each for each in shape.volatile if "." not in each)
+    dotted = [each for each in shape.volatile if "." in each]
+    paths = [tuple(each.split(".")) for each in (*dotted, shape.signature) if each]
+    return _sha256(_json(_without(document, names, paths)))
+
+
+def _without(value: Any, names: frozenset[str], paths: Collection[Path]) -> Any:
+    if not isinstance(value, dict | list):
+        return value
+    if isinstance(value, dict):
+        kept = [name for name in value if name not in names and (name,) not in paths]
+        return {name: _without(value[name], names, _below(paths, name)) for name in kept}
+    if not paths:  # a stranger's list may be very long
+        return [_without(each, names, paths) if isinstance(each, dict | list) and each else each for each in value]
+    places = {str(place): each for place, each in enumerate(value) if (str(place),) not in paths}
+    return [_without(each, names, _below(paths, place)) for place, each in places.items()]
+
+
+def _below(paths: Collection[Path], step: str) -> list[Path]:
+    return [path[1:] for path in paths if path[0] == step and len(path) > 1]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

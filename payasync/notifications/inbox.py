@@ -1,0 +1,181 @@
+"""What a receiver keeps of notifications, and what it asks of the place that keeps them: no I/O here.
+
+An event is *pending* until a receiver claims it; *leased* while its handlers run; then *done*, *dead* (tried too
+often), *parked* (nobody can handle it) or *quarantined* (it contradicts what was expected). A lease that ends makes
+it due again, and whoever held it cannot change the event any more: each claim raises its fence number.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import Enum, auto
+from typing import Final, Literal, Protocol, get_args
+
+from attrs import field, frozen
+
+State = Literal["pending", "leased", "done", "dead", "parked", "quarantined"]
+STATES: Final[tuple[State, ...]] = get_args(State)
+"""What an event can be."""
+ENDS: Final[frozenset[State]] = frozenset({"done", "dead", "parked", "quarantined"})
+"""What is not dispatched by itself any more."""
+REPLAYABLE: Final = ENDS - {"done"}
+"""What can be dispatched again."""
+
+SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
+"""They let somebody in, and are not kept."""
+
+
+def _without_secrets(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in SECRET_HEADERS}
+
+
+@frozen(kw_only=True)
+class Received:
+    """A notification that is about to be kept.
+
+    Attributes:
+        key: What says that two notifications are of one event.
+        digest: SHA-256 of the body without its volatile fields, in hexadecimal digits.
+        weak: The key is no more than that digest.
+        kind: `payment`, `refund`, `subscription`, or `None` where nothing says it.
+        event: The service's own name of the event, where there is one.
+        verified: Its signature is the service's.
+        raw: The body as it came.
+        headers: As they came; those that let somebody in are left out.
+        received_at: An aware moment.
+    """
+
+    key: str
+    digest: str
+    weak: bool = False
+    kind: str | None = None
+    event: str | None = None
+    verified: bool = False
+    raw: bytes = field(repr=False)
+    headers: Mapping[str, str] = field(factory=dict, converter=_without_secrets, repr=False)
+    received_at: datetime
+
+
+class Added(Enum):
+    """What became of a notification that was to be kept; whichever it is, it can be acknowledged."""
+
+    NEW = auto()
+    """It is the first of its key, and pending."""
+    AGAIN = auto()
+    """The same has been kept before: nothing was added."""
+    CONFLICT = auto()
+    """Another body has been kept under its key before: it is quarantined."""
+
+
+@frozen(kw_only=True)
+class InboxEvent:
+    """An event as the inbox has it.
+
+    Attributes:
+        id: The inbox's number of it, ascending.
+        key: As in `Received`, like all that is not named here.
+        state: One of `STATES`.
+        attempts: How often it was claimed since it came, or was replayed.
+        reason: Why it is in that state, in one line, where there is something to say.
+        due: When it is to be claimed; of a leased one, when the lease ends; `None` where it is neither.
+        handled: The names of the handlers that are done with it.
+    """
+
+    id: int
+    key: str
+    kind: str | None = None
+    event: str | None = None
+    weak: bool = False
+    verified: bool = False
+    raw: bytes = field(repr=False)
+    headers: Mapping[str, str] = field(factory=dict, repr=False)
+    received_at: datetime
+    state: State = "pending"
+    attempts: int = 0
+    reason: str = ""
+    due: datetime | None = None
+    handled: frozenset[str] = frozenset()
+
+
+@frozen(kw_only=True)
+class Claim:
+    """A lease on an event; who holds it dispatches.
+
+    Attributes:
+        event: As it was when it was claimed.
+        fence: The number of this lease; a later lease has a higher one, and this one is lost then.
+    """
+
+    event: InboxEvent
+    fence: int
+
+
+class Inbox(Protocol):
+    """Keeps notifications durably, and lends them to one dispatcher at a time.
+
+    All of it is safe with several processes on one inbox. Each method raises `StorageError` where the inbox can be
+    neither read nor written now, and then nothing was done.
+    """
+
+    async def add(self, received: Received) -> Added:
+        """Keep a notification: when this returns, it is on the disk and outlives a loss of power."""
+        ...
+
+    async def claim(self, limit: int, lease: float) -> list[Claim]:
+        """Lease up to `limit` events that are due, for `lease` seconds, the longest due first.
+
+        Each counts an attempt, one whose former lease has ended, too.
+        """
+        ...
+
+    async def extend(self, claim: Claim, lease: float) -> bool:
+        """Let a lease end in `lease` seconds from now; `False` where it is lost."""
+        ...
+
+    async def handled(self, claim: Claim, handler: str) -> bool:
+        """Remember that a handler is done with the event; `False` where the lease is lost."""
+        ...
+
+    async def own(self, claim: Claim, key: str) -> bool:
+        """Give the event another key, such as one of what was confirmed; what comes under the former key is new then.
+
+        `False`, and nothing changes, where another event has the key, or the lease is lost.
+        """
+        ...
+
+    async def finish(self, claim: Claim, state: State, reason: str = "", due: datetime | None = None) -> bool:
+        """End a lease; `False`, and nothing changes, where it is lost.
+
+        Args:
+            claim: The lease.
+            state: One of `ENDS`, or `pending`.
+            reason: Why, in one line.
+            due: Of a pending one, the aware moment from which it may be claimed; now, where none is given.
+        """
+        ...
+
+    async def next_due(self) -> datetime | None:
+        """Return when the next event is due, or a lease ends; `None` where nothing is to come."""
+        ...
+
+    async def events(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
+        """List events, those of one state or all, in the order of their numbers, `after` one of them."""
+        ...
+
+    async def replay(self, event_id: int) -> bool:
+        """Make a dead, parked or quarantined event pending, with all attempts before it; `False` where it is none.
+
+        The handlers that are done with it stay done.
+        """
+        ...
+
+    async def forget(self, before: datetime) -> int:
+        """Delete what has been done since before a moment, and nothing else; return how many events that were.
+
+        What comes again afterwards is new. So what was confirmed, whose key begins with `confirmed:`, is never
+        deleted: anybody may tell of it at any time, and it would be confirmed, and handled, anew.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Finish what was begun, and let go of the inbox; whatever is asked of it afterwards is a `StorageError`."""
+        ...

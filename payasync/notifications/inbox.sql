@@ -1,0 +1,29 @@
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    key TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    weak INTEGER NOT NULL,
+    kind TEXT,
+    event TEXT,
+    verified INTEGER NOT NULL,
+    raw BLOB NOT NULL,
+    headers TEXT NOT NULL,
+    received_at REAL NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('pending', 'leased', 'done', 'dead', 'parked', 'quarantined')),
+    attempts INTEGER NOT NULL DEFAULT 0,
+    reason TEXT NOT NULL DEFAULT '',
+    due REAL CHECK ((due IS NOT NULL) = (state IN ('pending', 'leased'))),
+    fence INTEGER NOT NULL DEFAULT 0,
+    finished_at REAL,
+    UNIQUE (key, digest)
+) STRICT;
+
+CREATE INDEX events_due ON events (due) WHERE due IS NOT NULL;
+CREATE INDEX events_by_state ON events (state, id);
+CREATE INDEX events_done ON events (finished_at) WHERE state = 'done';
+
+CREATE TABLE handled (
+    event INTEGER NOT NULL REFERENCES events ON DELETE CASCADE,
+    handler TEXT NOT NULL,
+    PRIMARY KEY (event, handler)
+) STRICT, WITHOUT ROWID;

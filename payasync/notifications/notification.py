@@ -1,0 +1,146 @@
+"""A notification: what the service tells the merchant's server, and how far it can be believed (spec: Events)."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+
+from attrs import field, fields, frozen
+
+from payasync.documents import at
+from payasync.errors import ConfigurationError, InvalidArgumentError
+from payasync.requests import Request
+from payasync.resources.orders import QueryOrder
+from payasync.resources.payments import QueryPayment
+from payasync.resources.refunds import QueryRefund
+from payasync.responses import Response
+from payasync.structuring import fitted
+
+if TYPE_CHECKING:
+    from payasync.session import Session
+
+T = TypeVar("T")
+
+Kind: TypeAlias = Literal["payment", "refund", "subscription"]
+
+
+@frozen(kw_only=True, slots=False)
+class Notification:
+    """What the service told, as it was received; nobody need believe it before it is `verified` or `confirmed`.
+
+    Attributes:
+        kind: `payment`, `refund` or `subscription`; `None` where neither the payload nor the route says.
+        event: The service's own name of the event, or `None`.
+        data: The payload inside the profile's envelope, else the document.
+        document: The decoded JSON, its integers exact.
+        raw: The body, as it was received.
+        headers: By names in any case.
+        dedup_key: Names the event: a redelivery has the same one.
+        weak: The key is but a hash of the body: two events that say the same are taken for one.
+        digest: SHA-256 of the body without what a redelivery may change, in hexadecimal.
+        verified: It is from the service: its signature was checked.
+        received_at: When, in UTC.
+        out_trade_no: The order's number, where the profile says where it stands, and it stands there.
+        out_refund_no: The refund's number, in the same way.
+        subscription_id: The subscription's number, in the same way.
+        payment_id: The service's number of the payment, where it stands as in answers.
+        id: The inbox's number of it; `None` where it comes from none.
+        attempt: 1 for the first time that it is dispatched.
+        confirmed: The service's answer, where it was asked whether this is so.
+    """
+
+    kind: Kind | None
+    event: str | None
+    data: Any = field(repr=False, eq=False)
+    document: Any = field(repr=False, eq=False)
+    raw: bytes = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False, hash=False)
+    dedup_key: str
+    weak: bool
+    digest: str = field(repr=False)
+    verified: bool = False
+    received_at: datetime
+    out_trade_no: str | None = None
+    out_refund_no: str | None = None
+    subscription_id: str | None = None
+    payment_id: str | None = None
+    id: int | None = None
+    attempt: int = 1
+    confirmed: Response | None = field(default=None, hash=False)
+    _state: str | None = field(default=None, repr=False, alias="state")
+    _session: "Session | None" = field(default=None, repr=False, eq=False)
+
+    @property
+    def state(self) -> str | None:
+        """Our name of what has come of it, such as `paid`: by the confirmed answer, else by `data`.
+
+        `None` where the profile maps none: neither "paid" nor "failed" is a guess.
+        """
+        return self._state if self.confirmed is None else self.confirmed.state
+
+    @property
+    def trusted(self) -> Any:
+        """What may be acted upon: the confirmed answer's data, else `data` where it is verified, else `None`."""
+        if self.confirmed is not None:
+            return self.confirmed.data
+        return self.data if self.verified else None
+
+    def get(self, path: str, default: Any = None) -> Any:
+        """Return what stands at a dotted path in `data`, or the default."""
+        return at(self.data, path, default)
+
+    def to(self, kind: type[T]) -> T:
+        """Return `data` as an attrs class, strictly: no text becomes a number, and `"false"` is not true.
+
+        Raises:
+            InvalidArgumentError: The data does not fit the class; the message says where.
+        """
+        return fitted(self.data, kind, "the notification")
+
+    async def confirm(self, *, session: "Session | None" = None) -> Response:
+        """Ask the service whether this is so, and return its answer (spec: Endpoints, rules 3 and 6).
+
+        A payment is asked about by endpoint 3, or by endpoint 6 where the notification has no order number but the
+        service's own; a refund by endpoint 7.
+
+        Args:
+            session: Asks; left out: the receiver's own.
+
+        Raises:
+            ConfigurationError: There is no session.
+            InvalidArgumentError: It names nothing that could be asked about, or by no valid number.
+            PayasyncError: As any query raises it: `ServiceError` where the service knows no such thing.
+        """
+        asking = session or self._session
+        if asking is None:
+            raise ConfigurationError(
+                "session is missing: a notification is confirmed by asking the service. "
+                "Give Receiver(session=...), or confirm(session=...)",
+                field="session",
+            )
+        return await asking.send(self.inquiry())
+
+    def inquiry(self) -> Request[Response]:
+        """Return the request that asks the service about what this notification tells of.
+
+        Raises:
+            InvalidArgumentError: There is no such request: subscriptions have none, and without a number
+                there is nothing to ask about.
+        """
+        if self.kind == "payment" and self.out_trade_no:
+            return QueryOrder(out_trade_no=self.out_trade_no)
+        if self.kind == "payment" and self.payment_id:
+            return QueryPayment(identifier=self.payment_id)
+        if self.kind == "refund" and self.out_refund_no:
+            return QueryRefund(identifier=self.out_refund_no)
+        raise InvalidArgumentError(self._unaskable(), field="notification", rule="names a payment or a refund")
+
+    def _unaskable(self) -> str:
+        """Return why nobody can be asked about it."""
+        if self.kind not in {"payment", "refund"}:
+            return f"the service answers no query about {self.kind or 'an unknown event'}: nothing can confirm it"
+        point = "out_trade_no" if self.kind == "payment" else "out_refund_no"
+        return f"the notification holds no number to ask about: notification.{point} says where it stands"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles are plain: without a session."""
+        return {each.name: None if each.name == "_session" else getattr(self, each.name) for each in fields(type(self))}

@@ -1,0 +1,190 @@
+"""An inbox in a PostgreSQL database, which web workers of several machines can share: extra `[postgres]`."""
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Final
+
+from payasync.checks import aware, number
+from payasync.migrations import steps
+from payasync.notifications import postgres_inbox_statements as statements
+from payasync.notifications.inbox import ENDS, STATES, Added, Claim, InboxEvent, Received, State
+from payasync.postgres import CONNECTIONS, Database, Transaction
+from payasync.postgres_opening import Schema
+from payasync.requests import invalid
+from payasync.secret import Hidden, Secret
+
+SCHEMA: Final = Schema(name="inbox", steps=steps("payasync.notifications", "sql", "postgres"))
+FORGOTTEN_AT_ONCE: Final = 500
+"""Events that one transaction deletes, so that nobody waits long behind it."""
+
+
+class PostgresInbox:
+    """Keeps notifications in a PostgreSQL database; what it promises stands at `Inbox`.
+
+    Nothing is opened before the first use; the tables, `payasync_events` and `payasync_migrations`, are made then.
+    What is due, and when a lease ends, goes by the server's clock, and not by those of its clients.
+
+    Args:
+        dsn: Such as `postgresql://user:password@host/database`; what is not in it, libpq's variables say.
+        connections: How many are opened at most, for each process and event loop.
+        clock: Returns seconds since 1970, in place of the server's clock.
+
+    Raises:
+        ConfigurationError: `dsn` is no connection string, or `psycopg` is not installed. Where the tables are another
+            program's, a newer payasync's, or may not be made, whatever is asked first raises it.
+    """
+
+    def __init__(
+        self, dsn: str | Secret, *, connections: int = CONNECTIONS, clock: Callable[[], float] | None = None
+    ) -> None:
+        given = Hidden(dsn)
+        del dsn  # a traceback may show what is local
+        self._database = Database(given, SCHEMA, connections=connections, clock=clock)
+
+    def __repr__(self) -> str:
+        return f"PostgresInbox({self._database.address.shown!r})"
+
+    async def add(self, received: Received) -> Added:
+        """Keep a notification: when this returns, it is on the disk and outlives a loss of power."""
+        return await self._database.run(partial(_add, _written(received)))
+
+    async def claim(self, limit: int, lease: float) -> list[Claim]:
+        """Lease up to `limit` events that are due, for `lease` seconds, the longest due first."""
+        return await self._database.run(partial(_claim, limit, timedelta(seconds=lease)))
+
+    async def extend(self, claim: Claim, lease: float) -> bool:
+        """Let a lease end in `lease` seconds from now; `False` where it is lost."""
+        return await self._database.run(partial(_extend, _held(claim), timedelta(seconds=lease)))
+
+    async def handled(self, claim: Claim, handler: str) -> bool:
+        """Remember that a handler is done with the event; `False` where the lease is lost."""
+        return bool(await self._rows(statements.HANDLED, **_held(claim), handler=handler))
+
+    async def own(self, claim: Claim, key: str) -> bool:
+        """Give the event another key; `False` where another event has it, or the lease is lost."""
+        return await self._database.run(partial(_own, {**_held(claim), "key": key}))
+
+    async def finish(self, claim: Claim, state: State, reason: str = "", due: datetime | None = None) -> bool:
+        """End a lease; `False`, and nothing changes, where it is lost."""
+        if state not in ENDS and state != "pending":
+            raise invalid("state", f"pending, {', '.join(sorted(ENDS))}", state)
+        again = None if due is None else aware("due", due)
+        values = {**_held(claim), "state": state, "reason": reason}
+        return await self._database.run(partial(_finish, values, again))
+
+    async def next_due(self) -> datetime | None:
+        """Return when the next event is due, or a lease ends; `None` where nothing is to come."""
+        due: datetime | None = (await self._rows(statements.NEXT_DUE))[0]["due"]
+        return due
+
+    async def events(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
+        """List events, those of one state or all, in the order of their numbers, `after` one of them."""
+        if state is not None and state not in STATES:
+            raise invalid("state", f"one of {', '.join(STATES)}", state)
+        statement = statements.EVENTS if state is None else statements.EVENTS_OF_STATE
+        values = {"limit": number("limit", limit), "after": number("after", after), "state": state}
+        return [_event(row) for row in await self._rows(statement, **values)]
+
+    async def replay(self, event_id: int) -> bool:
+        """Make a dead, parked or quarantined event pending, with all attempts before it; `False` where it is none."""
+        return bool(await self._rows(statements.REPLAY, id=number("event_id", event_id)))
+
+    async def forget(self, before: datetime) -> int:
+        """Delete what has been done since before a moment, and nothing else; return how many events that were."""
+        values = {"before": aware("before", before), "limit": FORGOTTEN_AT_ONCE}
+        forgotten = 0
+        while now := len(await self._rows(statements.FORGET, **values)):
+            forgotten += now
+        return forgotten
+
+    async def aclose(self) -> None:
+        """Finish what was begun, and close all connections; whatever is asked afterwards is a `StorageError`."""
+        await self._database.aclose()
+
+    async def _rows(self, statement: str, **values: Any) -> list[dict[str, Any]]:
+        return await self._database.run(lambda transaction: transaction.rows(statement, values))
+
+
+async def _add(values: dict[str, Any], transaction: Transaction) -> Added:
+    await transaction.rows(statements.ONE_BY_ONE, values)
+    others = await transaction.rows(statements.SAME_KEY, values)
+    added, ends = _ends(others, values["digest"], transaction.now)
+    if ends:
+        await transaction.rows(statements.ADD, {**values, **ends})
+    return added
+
+
+async def _claim(limit: int, lease: timedelta, transaction: Transaction) -> list[Claim]:
+    found = await transaction.rows(statements.CLAIM, {"limit": limit, "until": transaction.now + lease})
+    found.sort(key=lambda row: (row["since"], row["id"]))
+    return [Claim(event=_event(row), fence=row["fence"]) for row in found]
+
+
+async def _extend(held: dict[str, Any], lease: timedelta, transaction: Transaction) -> bool:
+    return bool(await transaction.rows(statements.EXTEND, {**held, "until": transaction.now + lease}))
+
+
+async def _own(values: dict[str, Any], transaction: Transaction) -> bool:
+    await transaction.rows(statements.ONE_BY_ONE, values)
+    others = await transaction.rows(statements.SAME_KEY, values)
+    taken = any(other["id"] != values["id"] for other in others)
+    return not taken and bool(await transaction.rows(statements.OWN, values))
+
+
+async def _finish(values: dict[str, Any], again: datetime | None, transaction: Transaction) -> bool:
+    now = transaction.now
+    ends = {"due": None, "finished_at": now} if values["state"] in ENDS else _pending(again or now)
+    return bool(await transaction.rows(statements.FINISH, {**values, **ends}))
+
+
+def _ends(others: list[dict[str, Any]], digest: str, now: datetime) -> tuple[Added, dict[str, Any]]:
+    """Return what becomes of a notification beside those that have its key; nothing where it is there."""
+    if any(other["digest"] == digest for other in others):
+        return Added.AGAIN, {}
+    if not others:
+        return Added.NEW, {"state": "pending", "reason": "", **_pending(now)}
+    reason = f"event {others[0]['id']} came with the same key and another body"
+    return Added.CONFLICT, {"state": "quarantined", "reason": reason, "due": None, "finished_at": now}
+
+
+def _pending(due: datetime) -> dict[str, Any]:
+    return {"due": due, "finished_at": None}
+
+
+def _held(claim: Claim) -> dict[str, Any]:
+    return {"id": claim.event.id, "fence": claim.fence}
+
+
+def _event(row: dict[str, Any]) -> InboxEvent:
+    return InboxEvent(
+        id=row["id"],
+        key=row["key"],
+        kind=row["kind"],
+        event=row["event"],
+        weak=row["weak"],
+        verified=row["verified"],
+        raw=row["raw"],
+        headers=row["headers"],
+        received_at=row["received_at"],
+        state=row["state"],
+        attempts=row["attempts"],
+        reason=row["reason"],
+        due=row["due"],
+        handled=frozenset(row["handled"]),
+    )
+
+
+def _written(received: Received) -> dict[str, Any]:
+    return {
+        "key": received.key,
+        "digest": received.digest,
+        "weak": received.weak,
+        "kind": received.kind,
+        "event": received.event,
+        "verified": received.verified,
+        "raw": received.raw,
+        "headers": json.dumps(dict(received.headers)),
+        "received_at": aware("received_at", received.received_at),
+    }

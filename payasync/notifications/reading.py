@@ -1,0 +1,156 @@
+"""What a notification says, read without any I/O, and believed by nobody yet (spec: Events, 4)."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from payasync.absent import ABSENT
+from payasync.documents import MAX_DEPTH, at, exactly
+from payasync.notifications.identity import identity
+from payasync.notifications.intake import MAX_BYTES, Headers, Raw, body_of, headers_of, refused
+from payasync.notifications.notification import Kind, Notification
+from payasync.profile import Profile
+from payasync.shapes import NotificationShape
+
+KINDS: Final[tuple[Kind, ...]] = ("payment", "refund", "subscription")
+
+_THINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "payment": ("order", "payment"),
+    "refund": ("refund",),
+    "subscription": ("subscription",),
+}
+"""What a notification of a kind can tell the state of; a payment is told of as an order where it is one."""
+
+_PLURALS: Final[Mapping[Kind, str]] = {
+    "payment": "payments",
+    "refund": "refunds",
+    "subscription": "subscriptions",
+}
+
+
+def parse(
+    raw: Raw,
+    headers: Headers,
+    *,
+    profile: Profile,
+    kind: str | None = None,
+    received_at: datetime | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> Notification:
+    """Return what a notification says; nobody need believe it: `verified` is `False`.
+
+    Args:
+        raw: The body's bytes, as they were received.
+        headers: A mapping, or pairs; names in any case.
+        profile: What the service does.
+        kind: `payment`, `refund` or `subscription`, where the address at which it arrived says so.
+        received_at: When, aware; left out: now.
+        max_bytes: The greatest length of the body.
+
+    Raises:
+        InvalidArgumentError: It is no strict JSON of an object, or too long, or of another kind than its address.
+            Nothing else is raised, whatever was received.
+    """
+    return read(body_of(raw, max_bytes), headers_of(headers), profile=profile, kind=kind, received_at=received_at)
+
+
+def read(
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    profile: Profile,
+    kind: str | None = None,
+    received_at: datetime | None = None,
+) -> Notification:
+    """Return what a body and headers say that were taken in already; as `parse`."""
+    shape, answer = profile.notification, profile.answer
+    document = document_of(body)
+    found, event = _kind(shape, document, _routed(kind))
+    payload = at(document, shape.data)
+    data = document if payload is ABSENT else payload
+    named = identity(shape, found, document, data, headers)
+    return Notification(
+        kind=found,
+        event=event,
+        data=data,
+        document=document,
+        raw=body,
+        headers=headers,
+        dedup_key=named.key,
+        weak=named.weak,
+        digest=named.digest,
+        received_at=_aware(received_at),
+        out_trade_no=number_at(data, shape.out_trade_no),
+        out_refund_no=number_at(data, shape.out_refund_no),
+        subscription_id=number_at(data, shape.subscription_id),
+        payment_id=number_at(data, answer.payment_id),
+        state=_state(profile, found, data),
+    )
+
+
+def document_of(body: bytes) -> dict[str, Any]:
+    """Return the document that a body is.
+
+    Raises:
+        InvalidArgumentError: It is none.
+    """
+    document = exactly(body)
+    if not isinstance(document, dict):
+        rule = f"a JSON object in UTF-8, no name twice in an object, every number finite, {MAX_DEPTH} deep at most"
+        raise refused("raw", rule, "what arrived")
+    return document
+
+
+def _routed(kind: str | None) -> Kind | None:
+    """Return the kind that the address says."""
+    if kind is None:
+        return None
+    for each in KINDS:
+        if kind == each:
+            return each
+    raise refused("kind", f"one of {', '.join(KINDS)}, or left out", "another")
+
+
+def _kind(shape: NotificationShape, document: Any, routed: Kind | None) -> tuple[Kind | None, str | None]:
+    """Return the kind, and the service's name of the event: the payload says both, else the address says the kind."""
+    name = at(document, shape.kind, None) if shape.kind else None
+    event = name if isinstance(name, str) else None
+    if name is None or not shape.kinds:
+        return routed, event
+    told = _told(shape, event)
+    if told and routed and told != routed:
+        rule = f"of the kind that its address is for: it arrived at the address for {_PLURALS[routed]}"
+        raise refused("kind", rule, f"of {_PLURALS[told]}")
+    return told, event
+
+
+def _told(shape: NotificationShape, event: str | None) -> Kind | None:
+    for each in KINDS:
+        if event in shape.kinds.get(each, ()):
+            return each
+    return None
+
+
+def _state(profile: Profile, kind: Kind | None, data: Any) -> str | None:
+    """Return our name of a state, which stands where it stands in answers."""
+    for thing in _THINGS.get(kind or "", ()):
+        path = getattr(profile.answer, f"{thing}_status")
+        if path and (state := profile.states.name(thing, at(data, path))):
+            return state
+    return None
+
+
+def _aware(at_time: datetime | None) -> datetime:
+    if at_time is None:
+        return datetime.now(UTC)
+    if not isinstance(at_time, datetime) or at_time.utcoffset() is None:
+        raise refused("received_at", "an aware datetime, such as datetime.now(UTC)", repr(at_time))
+    return at_time.astimezone(UTC)
+
+
+def number_at(data: Any, path: str) -> str | None:
+    """Return a number that names something, as a text; `None` where there is none."""
+    found = at(data, path) if path else None
+    if isinstance(found, str) or type(found) is int:
+        return str(found) or None
+    return None

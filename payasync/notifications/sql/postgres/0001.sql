@@ -1,0 +1,24 @@
+CREATE TABLE payasync_events (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    key text NOT NULL,
+    digest text NOT NULL,
+    weak boolean NOT NULL,
+    kind text,
+    event text,
+    verified boolean NOT NULL,
+    raw bytea NOT NULL,
+    headers json NOT NULL,
+    received_at timestamptz NOT NULL,
+    state text NOT NULL CHECK (state IN ('pending', 'leased', 'done', 'dead', 'parked', 'quarantined')),
+    attempts integer NOT NULL DEFAULT 0,
+    reason text NOT NULL DEFAULT '',
+    due timestamptz CHECK ((due IS NOT NULL) = (state IN ('pending', 'leased'))),
+    fence bigint NOT NULL DEFAULT 0,
+    finished_at timestamptz,
+    handled text[] NOT NULL DEFAULT '{}',
+    UNIQUE (key, digest)
+);
+
+CREATE INDEX payasync_events_due ON payasync_events (due, id) WHERE due IS NOT NULL;
+CREATE INDEX payasync_events_by_state ON payasync_events (state, id);
+CREATE INDEX payasync_events_done ON payasync_events (finished_at) WHERE state = 'done';

@@ -1,0 +1,221 @@
+"""One SQLite file that is written from asyncio: a thread of its own, durable commits that many callers share.
+
+What waits is done in one transaction, so that a hundred callers wait for the disk once. A caller is told only
+after the commit, and what was committed has reached the disk: it outlives a loss of power where the disk is honest.
+
+A process that forks closes its files for that moment, and each side opens them again: SQLite's locks do not pass
+to a child, and with a handle that did, parent and child would write over each other.
+"""
+
+import asyncio
+import os
+import sqlite3
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from functools import partial
+from threading import Lock
+from typing import Any, Final, Generic, TypeVar
+
+from attrs import frozen
+
+from payasync.errors import ConfigurationError, StorageError
+from payasync.sqlite_opening import Schema, checked_path, opened, transaction
+
+T = TypeVar("T")
+
+
+@frozen(eq=False)
+class _Job(Generic[T]):
+    """What a caller waits for."""
+
+    work: Callable[[sqlite3.Connection], T]
+    future: "asyncio.Future[T]"
+
+
+class SqliteFile:
+    """Runs functions in transactions of a file, in a thread, and lets those that wait share a commit.
+
+    Nothing is opened before the first use. Usable from several event loops, and by several processes.
+
+    Args:
+        path: The file's; it is made, for its owner alone, where there is none.
+        schema: What stands in it.
+
+    Raises:
+        ConfigurationError: `path` is no path of a file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], schema: Schema) -> None:
+        self.path = checked_path(path, schema.name)
+        self._schema = schema
+        self._closed = False
+        self.begin()
+        _FILES.add(self)
+
+    def begin(self) -> None:
+        """Begin as if nothing had been opened: after a fork, who waits in the parent is told there."""
+        self._waiting: list[_Job[Any]] = []
+        self._draining = False
+        self._lock = Lock()
+        self._using = Lock()
+        self._db: sqlite3.Connection | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"payasync-{self._schema.name}")
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return what a function of the connection does, after it was committed.
+
+        Args:
+            work: Runs in the file's thread, inside a transaction that it shares with others; it runs a second
+                time, where the first had to be undone because of another. Where it raises, nothing of it is kept.
+
+        Raises:
+            ConfigurationError: The file is another program's, a newer payasync's, or none of SQLite.
+            StorageError: It cannot be read or written now: locked, full, failing, or closed here.
+        """
+        if self._closed:
+            raise StorageError(f"the {self._schema.name} is closed", reason="closed")
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            self._waiting.append(_Job(work, future))
+            sleeping, self._draining = not self._draining, True
+        if sleeping:
+            self._submit(self._drain)
+        return await future
+
+    async def aclose(self) -> None:
+        """Finish what waits, and close the file; a second time does nothing."""
+        if not self._closed:
+            self._closed = True
+            closed = asyncio.Event()
+            self._submit(partial(self._close, partial(_tell, asyncio.get_running_loop(), closed.set)))
+            self._thread.shutdown(wait=False)
+            await closed.wait()
+
+    def pause(self) -> None:
+        """Close the file, and let nobody open it until `resume`."""
+        self._using.acquire()
+        self._lock.acquire()
+        self._let_go()
+
+    def resume(self) -> None:
+        """End a pause."""
+        self._lock.release()
+        self._using.release()
+
+    def _submit(self, work: Callable[[], object]) -> None:
+        try:
+            self._thread.submit(work)
+        except RuntimeError:
+            # The interpreter is ending and starts no thread any more.
+            work()
+
+    def _drain(self) -> None:
+        while jobs := self._next():
+            with self._using:
+                ends = self._ends(jobs)
+            _tell_all(jobs, ends)
+
+    def _next(self) -> list[_Job[Any]]:
+        with self._lock:
+            jobs = [job for job in self._waiting if not job.future.cancelled()]
+            self._waiting = []
+            self._draining = bool(jobs)
+            return jobs
+
+    def _ends(self, jobs: Sequence[_Job[Any]]) -> list[Any]:
+        """Return what each job returned, or the error that it ends with."""
+        try:
+            return self._done_together(jobs)
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for ever
+            if len(jobs) > 1 and not _of_file(error):
+                return [self._ends([job])[0] for job in jobs]
+            # It is opened anew the next time.
+            self._let_go()
+            return [self._failure(error) for _ in jobs]
+
+    def _done_together(self, jobs: Sequence[_Job[Any]]) -> list[Any]:
+        if self._db is None:
+            self._db = opened(self.path, self._schema)
+        with transaction(self._db):
+            return [job.work(self._db) for job in jobs]
+
+    def _failure(self, error: Exception) -> Exception:
+        if isinstance(error, sqlite3.Error | OSError):
+            return StorageError(f"the {self._schema.name} {self.path!r} is unavailable: {error}", reason=str(error))
+        return copy(error) if isinstance(error, ConfigurationError) else error
+
+    def _close(self, tell: Callable[[], None]) -> None:
+        with self._using:
+            self._let_go()
+        tell()
+
+    def _let_go(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+
+def _of_file(error: Exception) -> bool:
+    """Return whether what failed is the file, and not what one caller wanted of it."""
+    return (
+        isinstance(error, sqlite3.OperationalError | OSError | ConfigurationError)
+        or type(error) is sqlite3.DatabaseError
+    )
+
+
+def _tell_all(jobs: Sequence[_Job[Any]], ends: Sequence[Any]) -> None:
+    """Wake each loop once, for all that it waits for."""
+    told: defaultdict[asyncio.AbstractEventLoop, list[tuple[_Job[Any], Any]]] = defaultdict(list)
+    for job, end in zip(jobs, ends, strict=True):
+        told[job.future.get_loop()].append((job, end))
+    for loop, pairs in told.items():
+        _tell(loop, _resolve, pairs)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: Any) -> None:
+    try:
+        loop.call_soon_threadsafe(callback, *args)
+    except RuntimeError:
+        # Closed: whoever waited there is gone.
+        return
+
+
+def _resolve(pairs: Sequence[tuple[_Job[Any], Any]]) -> None:
+    for job, end in pairs:
+        if job.future.done():
+            continue
+        if isinstance(end, Exception):
+            job.future.set_exception(end)
+        else:
+            job.future.set_result(end)
+
+
+_FILES: Final[weakref.WeakSet[SqliteFile]] = weakref.WeakSet()
+_FORKING: Final = Lock()
+_PAUSED: Final[list[SqliteFile]] = []
+
+
+def _before_fork() -> None:
+    _FORKING.acquire()
+    for file in list(_FILES):
+        file.pause()
+        _PAUSED.append(file)
+
+
+def _after_fork_in_parent() -> None:
+    while _PAUSED:
+        _PAUSED.pop().resume()
+    _FORKING.release()
+
+
+def _after_fork_in_child() -> None:
+    while _PAUSED:
+        _PAUSED.pop().begin()
+    _FORKING.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -1,0 +1,186 @@
+"""For tests of your own: notifications as the service would send them, signed."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from inspect import iscoroutinefunction
+from secrets import token_hex
+from typing import Any, Final
+
+from attrs import field, frozen
+
+from payasync.absent import ABSENT
+from payasync.answer_signature import service_keys
+from payasync.credentials import Credentials
+from payasync.documents import at, flaw, plain
+from payasync.errors import ConfigurationError, InvalidArgumentError
+from payasync.notifications import standard_webhooks
+from payasync.notifications.identity import WEBHOOK_ID
+from payasync.notifications.reading import KINDS
+from payasync.notifications.timestamps import MILLISECONDS_FROM
+from payasync.profile import Profile, not_configured
+from payasync.requests import invalid
+from payasync.secret import Secret
+from payasync.signing import SignatureScheme, SortedPairs
+
+_JSON: Final = {"Content-Type": "application/json"}
+
+
+@frozen
+class Signed:
+    """A notification, ready to be posted to your receiver.
+
+    Attributes:
+        raw: The body.
+        headers: By their names.
+    """
+
+    raw: bytes
+    headers: Mapping[str, str] = field(hash=False)
+
+
+def sign_notification(
+    data: Mapping[str, Any],
+    *,
+    profile: Profile,
+    credentials: Credentials,
+    kind: str | None = None,
+    event: str | None = None,
+    id: str | None = None,  # noqa: A002 - as Standard Webhooks has it
+    time: datetime | float | None = None,
+    key: Secret | None = None,
+) -> Signed:
+    """Return a notification as the service would send it: in the profile's envelope, and signed as that says.
+
+    Args:
+        data: The payload, by its wire names.
+        profile: What the service does.
+        credentials: Those that your receiver verifies with.
+        kind: `payment`, `refund` or `subscription`: says the event's name, where the profile has one in the body.
+        event: The service's own name of the event; left out: the first that the profile has of the kind.
+        id: The header `webhook-id`; left out: drawn. Only Standard Webhooks has it.
+        time: When it is sent, aware or in seconds since 1970; left out: now, unless `data` says it.
+        key: Signs in the place of what `credentials` hold: the service's private key, where it has one.
+
+    Raises:
+        InvalidArgumentError: An argument is wrong, or the payload cannot be signed.
+        NotConfiguredError: The profile does not say how notifications are signed, or where an event's name stands.
+        ConfigurationError: There is no key to sign with.
+    """
+    shape, sent = profile.notification, _seconds(time)
+    if not shape.verification:
+        raise not_configured("notification.verification", "how they are signed: body, standard-webhooks, or none")
+    document: dict[str, Any] = {}
+    _put(document, shape.data, _payload(data))
+    if name := _event(profile, kind, event):
+        _put(document, shape.kind, name)
+    if shape.time and (time is not None or at(document, shape.time) is ABSENT):
+        _put(document, shape.time, _written(sent))
+    if shape.verification == "body":
+        _sign(document, profile, credentials, key)
+    raw = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    if shape.verification == "standard-webhooks":
+        return Signed(raw, {**_JSON, **_webhook_headers(raw, credentials, key, id, int(sent))})
+    return Signed(raw, _JSON.copy())
+
+
+def _payload(data: Mapping[str, Any]) -> dict[str, Any]:
+    wrong = flaw(data) if isinstance(data, Mapping) else "anything else"
+    if wrong:
+        raise invalid("data", f"a mapping of names to JSON values, without {wrong}", data)
+    copied: dict[str, Any] = plain(data)
+    return copied
+
+
+def _seconds(time: datetime | float | None) -> float:
+    moment = datetime.now(UTC) if time is None else time
+    if isinstance(moment, datetime) and moment.utcoffset() is not None:
+        return moment.timestamp()
+    if (
+        isinstance(moment, bool | datetime)
+        or not isinstance(moment, int | float)
+        or not 0 <= moment < MILLISECONDS_FROM
+    ):
+        raise invalid("time", "an aware datetime, or seconds since 1970", time)
+    return moment
+
+
+def _written(sent: float) -> str:
+    return datetime.fromtimestamp(sent, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _event(profile: Profile, kind: str | None, event: str | None) -> str | None:
+    """Return the event's name, where the body holds one."""
+    shape = profile.notification
+    if kind is not None and kind not in KINDS:
+        raise invalid("kind", f"one of {', '.join(KINDS)}", kind)
+    if event is not None and not shape.kind:
+        raise not_configured("notification.kind", "the path at which an event's name stands")
+    if event is not None or kind is None or not shape.kind:
+        return event
+    if not shape.kinds.get(kind):
+        raise not_configured(f"notification.kinds.{kind}", f"the service's names of events about a {kind}")
+    return shape.kinds[kind][0]
+
+
+def _put(document: dict[str, Any], path: str, value: Any) -> None:
+    """Set what stands at a dotted path, objects on the way included; at the empty one, the whole document."""
+    if not path:
+        document.update(value)
+        return
+    above, _, name = path.rpartition(".")
+    _object_at(document, above)[name] = value
+
+
+def _object_at(document: dict[str, Any], path: str) -> dict[str, Any]:
+    inner = document
+    for step in path.split(".") if path else ():
+        inner = inner.setdefault(step, {})
+        if not isinstance(inner, dict):
+            raise InvalidArgumentError(
+                f"data leaves no room for what the profile puts below {step!r} of {path!r}: an object must stand there",
+                field="data",
+                rule="an object where the profile's paths lead through",
+            )
+    return inner
+
+
+def _sign(document: dict[str, Any], profile: Profile, credentials: Credentials, key: Secret | None) -> None:
+    """Sign the object that holds the signature."""
+    path, scheme = profile.notification.signature, profile.signature
+    if not path:
+        raise not_configured("notification.signature", "the path of the signature, where it stands in the body")
+    if scheme is None:
+        raise not_configured("signature", "the scheme that the service signs notifications with")
+    above, _, name = path.rpartition(".")
+    signed = _object_at(document, above)
+    fields = {each: value for each, value in signed.items() if each != name}
+    key = key or _body_key(scheme, credentials)
+    made = None if iscoroutinefunction(scheme.sign) else scheme.sign(fields, path="", key=key)
+    if not isinstance(made, str):
+        raise ConfigurationError(
+            "signature.sign must be a plain function that returns a text: nobody awaits it here", field="signature"
+        )
+    signed[name] = made
+
+
+def _body_key(scheme: SignatureScheme, credentials: Credentials) -> Secret:
+    if isinstance(scheme, SortedPairs) and not scheme.symmetric:
+        raise ConfigurationError(
+            f"key is missing: with {scheme.algorithm} only the service's private key signs, and credentials hold the "
+            "public one. For tests, make a pair of your own, and give the private key as key=Secret(...)",
+            field="key",
+        )
+    return service_keys(credentials, scheme, signed="notifications", point="notification.verification")[0]
+
+
+def _webhook_headers(
+    raw: bytes, credentials: Credentials, key: Secret | None, number: str | None, sent: int
+) -> dict[str, str]:
+    keys = credentials.notification_keys if key is None else (key,)
+    standard_webhooks.check_keys(keys)
+    number = f"msg_{token_hex(12)}" if number is None else number
+    if not standard_webhooks.is_word(number):
+        raise invalid("id", standard_webhooks.A_WORD, number)
+    signature = standard_webhooks.sign(raw, number=number, sent=sent, key=keys[0])
+    return {WEBHOOK_ID: number, standard_webhooks.TIMESTAMP: str(sent), standard_webhooks.SIGNATURE: signature}

@@ -1,0 +1,418 @@
+"""`payasync listen`: the command as a process, told by a sandbox."""
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import socket
+import sqlite3
+import stat
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Generator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import pytest
+from attrs import evolve
+from click.testing import CliRunner
+
+from payasync import Credentials, NotificationShape, Session
+from payasync.cli.commands import payasync
+from payasync.notifications import SqliteInbox
+from payasync.sandbox import PROFILE
+from payasync.testing import Signed, sign_notification
+from tests.cli.sandbox_process import Ended, ended, serving
+
+COMMAND: Final = (sys.executable, "-W", "error", "-m", "payasync", "listen")
+WHSEC: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+KEYS: Final = {"PAYASYNC_MERCHANT_ID": "M1", "PAYASYNC_NOTIFICATION_KEYS": WHSEC, "PAYASYNC_PROFILE": "sandbox"}
+CREDENTIALS: Final = Credentials("M1", notification_keys=WHSEC)
+PAID: Final = {"outTradeNo": "T1", "status": "SBX_PAID", "totalAmt": 450, "currency": "CAD"}
+SECONDS: Final = 30
+UNSIGNED: Final = evolve(PROFILE, notification=evolve(PROFILE.notification, verification="none"))
+
+
+@contextmanager
+def running(folder: Path, *arguments: str, environ: Mapping[str, str] = KEYS) -> Generator["subprocess.Popen[str]"]:
+    """Start the command in a folder, and see to it that it ends."""
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("PAYASYNC_")}
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        cwd=folder,
+        env={**bare, **environ},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(SECONDS)
+        for pipe in filter(None, (process.stdout, process.stderr)):
+            pipe.close()
+
+
+@contextmanager
+def listening(folder: Path, *arguments: str, environ: Mapping[str, str] = KEYS) -> Generator["Listening"]:
+    """Start the command with `--json`, on a free port, and wait until it listens."""
+    port = () if "--port" in arguments else ("--port", "0")
+    with running(folder, "--json", *port, *arguments, environ=environ) as process:
+        yield Listening(process)
+
+
+class Listening:
+    """The command, listening.
+
+    Args:
+        process: It.
+    """
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+        self.opening = self.line()
+
+    def line(self) -> dict[str, Any]:
+        """Return the next line that it tells."""
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        assert line, ended(self.process).err
+        told: dict[str, Any] = json.loads(line)
+        return told
+
+    def end(self, number: int = signal.SIGTERM) -> Ended:
+        """Send it a signal, and wait for its end."""
+        self.process.send_signal(number)
+        return ended(self.process)
+
+
+def post(url: str, raw: bytes, headers: Mapping[str, str] = {}) -> tuple[int, str]:
+    """Send a notification, and return the answer."""
+    request = urllib.request.Request(url, raw, {"Content-Type": "application/json", **headers})  # noqa: S310 - ours
+    try:
+        with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310 - ours
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def signed(data: Mapping[str, Any] = PAID, **facts: Any) -> Signed:
+    """Return a notification of the sandbox's dialect."""
+    given: dict[str, Any] = {"profile": PROFILE, "credentials": CREDENTIALS, "kind": "payment", **facts}
+    return sign_notification(data, **given)
+
+
+def lines(process: "subprocess.Popen[str]", last: str) -> list[str]:
+    """Return the lines that it shows, up to one that holds a text."""
+    shown: list[str] = []
+    assert process.stdout
+    while not shown or last not in shown[-1]:
+        line = process.stdout.readline()
+        assert line, ended(process).err
+        shown.append(line.rstrip())
+    return shown
+
+
+def test_start_says_where_and_what_it_believes(tmp_path: Path) -> None:
+    """The lines name the profile, the check, the answers, the inbox, and an address for each kind."""
+    with running(tmp_path, "--port", "0") as process:
+        text = "\n".join(lines(process, "Ctrl-C"))
+    facts = dict(line.split(maxsplit=1) for line in text.splitlines() if line.startswith("  "))
+    url = facts["payments"].split()[0].removesuffix("/notify/payment")
+
+    assert text.startswith("payasync listen ")
+    assert "payasync-sandbox, the sandbox's own" == facts["Profile"]
+    assert facts["Verifies"].startswith("webhook-signature over the body, by 1 of your keys")
+    assert '200 {"received":true}; 400 {"received":false} to what it refuses' == facts["Answers"]
+    assert str(tmp_path / "payasync-inbox.db") == facts["Inbox"]
+    assert [f"{url}/notify/refund", f"{url}/notify/subscription"] == [
+        facts[name].split()[0] for name in ("refunds", "subscriptions")
+    ]
+    assert text.splitlines()[-3].endswith(f"payasync sandbox --webhook-url {url}/notify")
+    assert "\x1b" not in text
+    assert WHSEC not in text
+
+
+def test_one_line_for_each_notification(tmp_path: Path) -> None:
+    """What is genuine, what comes again, what contradicts it, and what nobody signed, each in a line of its own."""
+    with running(tmp_path, "--port", "0") as process:
+        shown = lines(process, "Ctrl-C")
+        url = next(line.split()[1] for line in shown if "payments" in line)
+        first, other = signed(), signed({**PAID, "totalAmt": 451})
+        answers = [post(url, each.raw, each.headers) for each in (first, first, other)]
+        answers.append(post(url, first.raw))
+        odd = signed(event="\x1b[2J", kind=None)
+        answers.append(post(url, odd.raw, odd.headers))
+        lines(process, "")
+        told = [lines(process, "")[-1].partition("  ")[2] for _ in answers]
+    key = 'payment:["T1","SBX_PAID"]'
+    paid = "verified  payment       payment.paid            T1"
+
+    assert [200, 200, 200, 400, 200] == [status for status, _ in answers]
+    assert {'{"received":true}', '{"received":false}'} == {body for _, body in answers}
+    assert [
+        f"{paid}                 450 CAD  {key}",
+        f"{paid}                 450 CAD  again  {key}",
+        f"{paid}                 451 CAD  quarantined: another body came with this key  {key}",
+        "refused   payment       webhook-id is missing",
+    ] == told[:4]
+    assert told[4].startswith("verified  -             ?[2J ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_signal_ends_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
+    """Ctrl-C and SIGTERM are its usual end: exit code 0, a word, nothing on stderr, and the port is free at once."""
+    with running(tmp_path, "--port", "0") as process:
+        url = next(line.split()[1] for line in lines(process, "Ctrl-C") if "payments" in line)
+        port = int(url.split(":")[2].partition("/")[0])
+        lines(process, "")
+        process.send_signal(number)
+        end = ended(process)
+    socket.create_server(("127.0.0.1", port)).close()
+
+    assert (0, "It listens no more; the inbox keeps what came.", "") == (end.code, end.out.strip(), end.err)
+
+
+@pytest.mark.slow
+def test_ends_while_a_client_is_connected(tmp_path: Path) -> None:
+    """A connection that idles, or a body that never ends, does not hold it up."""
+    with listening(tmp_path) as listener:
+        port = int(listener.opening["url"].rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port)) as idle:
+            idle.sendall(b"POST /notify HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+            end = listener.end()
+
+    assert Ended(0, "", "") == end
+
+
+@pytest.mark.slow
+def test_second_start_on_the_port_is_refused(tmp_path: Path) -> None:
+    """A port that is taken: one line that says so, exit code 2, and no inbox is made."""
+    (tmp_path / "second").mkdir()
+    with listening(tmp_path) as first:
+        port = first.opening["url"].rpartition(":")[2]
+        with running(tmp_path / "second", "--port", port) as process:
+            second = ended(process)
+
+    why = "it is in use: stop what listens there, or choose another port"
+    assert Ended(2, "", f"payasync listen: port: cannot listen on 127.0.0.1:{port}: {why}\n") == second
+    assert [] == [*(tmp_path / "second").iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "words"),
+    [
+        (("--host", "0.0.0.0"), KEYS, ["host", "0.0.0.0", "tunnel"]),  # noqa: S104 - it must be refused
+        ((), {"PAYASYNC_MERCHANT_ID": "M1"}, ["notification.verification"]),
+        ((), {"PAYASYNC_PROFILE": "sandbox"}, ["PAYASYNC_MERCHANT_ID", "--webhook-url http://127.0.0.1:0/notify"]),
+        ((), {"PAYASYNC_PROFILE": "sandbox", "PAYASYNC_MERCHANT_ID": "M1"}, ["PAYASYNC_NOTIFICATION_KEYS"]),
+        (("--profile", "missing.toml"), KEYS, ["missing.toml"]),
+        (("--inbox", "other.db"), KEYS, ["other.db"]),
+        (("--inbox", "nowhere/inbox.db"), KEYS, ["nowhere"]),
+    ],
+)
+def test_what_it_cannot_start_with(
+    arguments: tuple[str, ...],
+    environ: dict[str, str],
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One line that says what is wrong, and exit code 2."""
+    monkeypatch.chdir(tmp_path)
+    with closing(sqlite3.connect("other.db")) as other:
+        other.execute("CREATE TABLE mine (a)")
+    empty = dict.fromkeys(KEYS, None)
+    done = CliRunner().invoke(payasync, ["listen", "--port", "0", *arguments], env={**empty, **environ})
+
+    assert (2, "") == (done.exit_code, done.stdout)
+    assert [] == [word for word in words if word not in done.stderr]
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_with_a_sandbox_whose_lines_are_pasted(tmp_path: Path) -> None:
+    """`payasync sandbox --webhook-url`, then `payasync listen` with what that printed: it is heard, and verified."""
+    host = f"127.{secrets.randbelow(250) + 1}.{secrets.randbelow(250) + 1}.1"
+    with socket.create_server((host, 0)) as free:
+        port = str(free.getsockname()[1])
+    with (
+        serving("--webhook-url", f"http://{host}:{port}/notify") as sandbox,
+        listening(tmp_path, "--host", host, "--port", port, environ=sandbox.told["environment"]) as listener,
+    ):
+        placed = order_paid(sandbox.told["environment"])
+        told = listener.line()
+
+    assert f"http://{host}:{port}/notify" == listener.opening["webhook_url"]
+    assert 303 == placed
+    assert ("verified", "payment", "T1", "450 CAD") == tuple(
+        told[name] for name in ("verdict", "kind", "reference", "amount")
+    )
+
+
+def order_paid(environ: Mapping[str, str]) -> int:
+    """Have an order placed, and paid on the gateway's page; return the status of its answer."""
+
+    async def main() -> int:
+        async with Session.from_env(environ) as pay, aiohttp.ClientSession() as http:
+            placed = await pay.orders.place(
+                total_amt=450, currency="CAD", out_trade_no="T1", return_url="https://shop.example/thanks"
+            )
+            page = str(placed.redirect_url)
+            async with http.post(page, data={"decision": "authorize"}, allow_redirects=False) as answer:
+                return answer.status
+
+    return asyncio.run(main())
+
+
+def test_unsigned_notification_is_a_hint(tmp_path: Path) -> None:
+    """Where the service does not sign, it says at the start that nothing is confirmed, and calls each a hint."""
+    profile = tmp_path / "service.toml"
+    profile.write_text(UNSIGNED.to_toml(), encoding="utf-8")
+    environ = {"PAYASYNC_MERCHANT_ID": "M1", "PAYASYNC_PROFILE": str(profile)}
+    with running(tmp_path, "--port", "0", environ=environ) as process:
+        shown = lines(process, "Ctrl-C")
+        url = next(line.split()[1] for line in shown if "payments" in line)
+        answer = post(url, json.dumps({"type": "payment.paid", "data": PAID}).encode())
+        told = lines(process, "T1")[-1].split()
+
+    assert any("a hint, confirmed by nobody" in line for line in shown)
+    assert (200, '{"received":true}') == answer
+    assert ["hint", "payment", "payment.paid", "T1"] == told[1:5]
+
+
+def test_saved_files_are_for_verify_notification(tmp_path: Path) -> None:
+    """Each is a file that its owner alone reads, what was refused included, without what lets somebody in."""
+    first, forged = signed(), signed()
+    with listening(tmp_path, "--save", "kept/here") as listener:
+        url = listener.opening["addresses"]["payment"]
+        post(url, first.raw, {**first.headers, "Authorization": "Bearer proxy", "Cookie": "a=b"})
+        post(url, forged.raw + b" ", forged.headers)
+        files = [Path(tmp_path, listener.line()["file"]) for _ in range(2)]
+    verdicts = [CliRunner().invoke(payasync, ["verify-notification", str(file)], env=KEYS) for file in files]
+
+    assert [0, 1] == [each.exit_code for each in verdicts]
+    assert [0o600] * 2 == [stat.S_IMODE(file.stat().st_mode) for file in files]
+    assert b"Bearer" not in files[0].read_bytes()
+    assert b"a=b" not in files[0].read_bytes()
+    assert files[0].read_bytes().startswith(b"POST /notify/payment HTTP/1.1\r\n")
+
+
+def test_what_cannot_be_saved_is_kept_all_the_same(tmp_path: Path) -> None:
+    """Where the folder cannot be written, the inbox has it, and the line says so."""
+    (tmp_path / "taken").write_text("a file")
+    sent = signed()
+    with listening(tmp_path, "--save", "taken/below") as listener:
+        answer = post(listener.opening["addresses"]["payment"], sent.raw, sent.headers)
+        told = listener.line()
+
+    assert 200 == answer[0]
+    assert "not saved: Not a directory" in told["why"]
+    assert "" == told["file"]
+
+
+async def test_inbox_is_a_receivers(tmp_path: Path) -> None:
+    """What came waits in the inbox, which outlives the command, for a receiver to handle it; again is known as such."""
+    first = signed()
+    with listening(tmp_path) as listener:
+        post(listener.opening["webhook_url"], first.raw, first.headers)
+        before = listener.line()
+        assert 0 == listener.end().code
+    with listening(tmp_path) as listener:
+        post(listener.opening["webhook_url"], first.raw, first.headers)
+        after = listener.line()
+        listener.end()
+    inbox = SqliteInbox(tmp_path / "payasync-inbox.db")
+    (event,) = await inbox.events()
+    await inbox.aclose()
+
+    assert [False, True] == [before["again"], after["again"]]
+    assert ("pending", "payment", first.raw) == (event.state, event.kind, event.raw)
+
+
+@pytest.mark.parametrize("raw", [b"", b"x" * 2_000_000, b"\xff", b"GET nonsense"], ids=len)
+def test_whatever_comes_it_goes_on(raw: bytes, tmp_path: Path) -> None:
+    """A body that is none is refused in a line, and what comes next is heard."""
+    first = signed()
+    with listening(tmp_path) as listener:
+        status, _ = post(listener.opening["webhook_url"], raw)
+        refused = listener.line()
+        post(listener.opening["webhook_url"], first.raw, first.headers)
+        heard = listener.line()
+        end = listener.end()
+
+    assert (413 if len(raw) > 1 << 20 else 400) == status == refused["status"]
+    assert ("refused", "verified") == (refused["verdict"], heard["verdict"])
+    assert (0, "") == (end.code, end.err)
+
+
+@pytest.mark.slow
+def test_what_speaks_no_http_is_no_line(tmp_path: Path) -> None:
+    """Somebody who knocks by another protocol is told, and nobody else; GET is no notification."""
+    with listening(tmp_path) as listener:
+        port = int(listener.opening["url"].rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port)) as odd:
+            odd.sendall(b"\x16\x03\x01 hello\r\n\r\n")
+            answer = odd.makefile("rb").readline()
+        request = urllib.request.Request(listener.opening["webhook_url"])  # noqa: S310 - ours
+        with pytest.raises(urllib.error.HTTPError) as refused, urllib.request.urlopen(request):  # noqa: S310 - ours
+            pass
+        refused.value.close()
+        end = listener.end()
+
+    assert b"400" in answer
+    assert 405 == refused.value.code
+    assert Ended(0, "", "") == end
+
+
+@pytest.mark.slow
+def test_goes_on_where_nobody_reads(tmp_path: Path) -> None:
+    """Whoever read its lines may go: it keeps what comes, and ends without a complaint."""
+    with running(tmp_path, "--port", "0") as process:
+        url = next(line.split()[1] for line in lines(process, "Ctrl-C") if "payments" in line)
+        assert process.stdout
+        process.stdout.close()
+        answers = [post(url, each.raw, each.headers)[0] for each in [signed()] * 3]
+        process.terminate()
+        assert process.stderr
+        with process.stderr:
+            complaint = process.stderr.read()
+        code = process.wait(SECONDS)
+
+    assert [200] * 3 == answers
+    assert (0, "") == (code, complaint)
+
+
+async def test_routed_where_the_payload_says_no_kind(tmp_path: Path) -> None:
+    """A profile without names of events needs the addresses: one for all is not offered."""
+    profile = tmp_path / "service.toml"
+    shape = NotificationShape(verification="none", out_trade_no="no", ack_status=200)
+    profile.write_text(evolve(PROFILE, notification=shape).to_toml(), encoding="utf-8")
+    environ = {"PAYASYNC_MERCHANT_ID": "M1", "PAYASYNC_PROFILE": str(profile)}
+    with listening(tmp_path, environ=environ) as listener:
+        url = listener.opening["url"]
+        post(listener.opening["addresses"]["payment"], b'{"no":"T1"}')
+        routed = listener.line()
+        post(f"{url}/anything", b'{"no":"T2"}')
+        unrouted = listener.line()
+
+    assert f"{url}/notify/subscription" == listener.opening["webhook_url"]
+    assert ("payment", "T1") == (routed["kind"], routed["reference"])
+    assert ("", "T2") == (unrouted["kind"], unrouted["reference"])
+    assert "nothing says its kind" in unrouted["why"]
+
+
+def test_help_names_every_option() -> None:
+    """`payasync listen -h` names every option, and the exit codes."""
+    shown = CliRunner().invoke(payasync, ["listen", "-h"]).output
+
+    options = ("--host", "--port", "--inbox", "--profile", "--save", "--json")
+    assert [] == [option for option in options if option not in shown]
+    assert "exit code is 0 after either signal, and 2" in " ".join(shown.split())

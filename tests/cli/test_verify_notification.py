@@ -1,0 +1,329 @@
+"""`payasync verify-notification`: whether a notification in a file is from the service."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+from click.testing import CliRunner, Result
+
+from payasync import Credentials
+from payasync.cli.commands import payasync
+from payasync.cli.http_message import HttpMessage
+from payasync.notifications.standard_webhooks import sign
+from payasync.sandbox import PROFILE, Sandbox
+from payasync.testing import Signed, sign_notification
+
+WHSEC: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+CREDENTIALS: Final = Credentials("M1", notification_keys=WHSEC)
+DATA: Final = {"outTradeNo": "T1", "status": "SBX_PAID"}
+SENT: Final = "2027-01-15T08:00:00Z"
+KEYS: Final = {"PAYASYNC_MERCHANT_ID": "M1", "PAYASYNC_NOTIFICATION_KEYS": WHSEC, "PAYASYNC_PROFILE": "sandbox"}
+TOML: Final = """
+[notification]
+verification = "{}"
+out_trade_no = "outTradeNo"
+time = "timestamp"
+data = "data"
+signature = "sign"
+[signature]
+algorithm = "hmac-sha256"
+encoding = "hex"
+nested = "json"
+"""
+
+
+def signed(data: Mapping[str, Any] = DATA, **facts: Any) -> Signed:
+    """Return a notification of the sandbox's dialect."""
+    given: dict[str, Any] = {"profile": PROFILE, "credentials": CREDENTIALS, "time": 1_800_000_000, **facts}
+    return sign_notification(data, **given)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Return a file that holds a whole message, as it came to the address for payments."""
+    path = tmp_path / "paid.http"
+    path.write_bytes(message(signed(kind="payment")))
+    return path
+
+
+def message(notification: Signed, target: str = "/notify/payment") -> bytes:
+    """Return a notification as `listen` stores it."""
+    return HttpMessage(notification.raw, tuple(notification.headers.items()), target).written()
+
+
+def run(*arguments: object, environ: Mapping[str, str | None] = {}, stdin: bytes = b"") -> Result:
+    """Run the command, with its keys in the environment."""
+    given = ["verify-notification", *map(str, arguments)]
+    return CliRunner().invoke(payasync, given, env={**KEYS, **environ}, input=stdin)
+
+
+def facts(result: Result) -> dict[str, str]:
+    """Return the lines that are shown below the verdict."""
+    pairs = (line.strip().partition("  ") for line in result.output.splitlines()[1:])
+    return {name: text.strip() for name, _, text in pairs}
+
+
+def test_genuine(file: Path) -> None:
+    """The exit code is 0; it says what it is, when it was sent, and what was checked."""
+    result = run(file, "--at", "2027-01-15T08:02:00Z")
+
+    assert (0, "genuine") == (result.exit_code, result.output.splitlines()[0])
+    assert {
+        "Kind": "payment",
+        "Event": "payment.paid",
+        "Order": "T1",
+        "Key": 'payment:["T1","SBX_PAID"]',
+        "Sent": SENT,
+        "Age": "120 seconds",
+        "Checked": "webhook-signature over the body, by 1 of your keys; webhook-timestamp within 300 seconds",
+    } == facts(result)
+
+
+def test_changed(file: Path) -> None:
+    """One digit more, and the exit code is 1; what it claims is shown all the same."""
+    file.write_bytes(file.read_bytes().replace(b'"T1"', b'"T2"'))
+    result = run(file, "--at", SENT)
+
+    assert 1 == result.exit_code
+    assert "not genuine: webhook-signature is not that of the body, by any of the keys" == result.output.splitlines()[0]
+    assert "T2" == facts(result)["Order"]
+
+
+def test_too_old(file: Path) -> None:
+    """What was sent long ago is refused as a receiver would; the hint says how to look at it as of then."""
+    result = run(file)
+
+    assert 1 == result.exit_code
+    assert "not genuine: webhook-timestamp is " in result.output
+    assert facts(result)["hint"].endswith(f"add --at {SENT}")
+    assert 0 == run(file, "--at", SENT).exit_code
+
+
+def test_now(tmp_path: Path) -> None:
+    """Without `--at` it is looked at now."""
+    file = tmp_path / "now.http"
+    file.write_bytes(message(signed(time=time.time())))
+
+    assert 0 == run(file).exit_code
+
+
+def test_body_alone(tmp_path: Path) -> None:
+    """A file of the body needs the headers beside it; without them the hint says how to give them."""
+    notification, file = signed(kind="payment"), tmp_path / "paid.json"
+    file.write_bytes(notification.raw)
+    headers = [option for name, value in notification.headers.items() for option in ("-H", f"{name.title()}:{value}")]
+
+    assert 0 == run(file, *headers, "--at", SENT).exit_code
+    assert '-H "name: value"' in facts(run(file, "--at", SENT))["hint"]
+
+
+def test_line_end_of_an_editor(tmp_path: Path) -> None:
+    """An editor's line end breaks the signature of a body alone: the hint says so; a message knows its length."""
+    notification, file = signed(), tmp_path / "paid"
+    file.write_bytes(notification.raw + b"\n")
+    headers = [option for name, value in notification.headers.items() for option in ("-H", f"{name}: {value}")]
+
+    assert "line end" in facts(run(file, *headers, "--at", SENT))["hint"]
+    file.write_bytes(message(notification) + b"\n")
+    assert 0 == run(file, "--at", SENT).exit_code
+    file.write_bytes(message(evolve(notification, raw=b"{}\n")))
+    assert "hint" not in facts(run(file, "--at", SENT))
+
+
+def test_header_in_the_place_of_the_messages(file: Path) -> None:
+    """A header that is given replaces the one in the file."""
+    result = run(file, "--at", SENT, "-H", "Webhook-Timestamp: soon")
+
+    assert "not genuine: webhook-timestamp is not a number of seconds since 1970" in result.output
+
+
+def test_standard_input(file: Path) -> None:
+    """`-` reads from a pipe."""
+    assert 0 == run("-", "--at", SENT, stdin=file.read_bytes()).exit_code
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "code"),
+    [
+        ("/notify/refund", [], 1),
+        ("/notify/refund?x=/payment", [], 1),
+        ("/notify/refund", ["--kind", "payment"], 0),
+        ("/notify", ["--kind", "refund"], 1),
+        ("/notify/all", [], 0),
+    ],
+)
+def test_kind_of_its_address(tmp_path: Path, target: str, options: list[str], code: int) -> None:
+    """The last part of the path says what the address is for, as with the receiver, unless an option does."""
+    file = tmp_path / "paid.http"
+    file.write_bytes(message(signed(kind="payment"), target))
+    result = run(file, "--at", SENT, *options)
+
+    assert code == result.exit_code
+    assert ("arrived at the address for refunds" in result.output) is (code == 1)
+
+
+@pytest.mark.parametrize("raw", [b"", b"not JSON", b'{"a":1,"a":2}', b"[]", b"\xff" * 100, b"[" * 5000], ids=len)
+def test_what_is_no_notification(tmp_path: Path, raw: bytes) -> None:
+    """Any file ends in a verdict, and never in a traceback."""
+    file = tmp_path / "any"
+    notification = HttpMessage(raw, tuple(webhook_headers(raw).items()), "/")
+    file.write_bytes(notification.written())
+    result = run(file, "--at", SENT)
+
+    assert 1 == result.exit_code
+    assert result.output.startswith("not genuine: raw must be a JSON object")
+    assert {"Checked"} == set(facts(result))
+
+
+def webhook_headers(raw: bytes) -> dict[str, str]:
+    """Return the headers that a service would sign anything with."""
+    (key,) = CREDENTIALS.notification_keys
+    signature = sign(raw, number="m1", sent=1_800_000_000, key=key)
+    return {"webhook-id": "m1", "webhook-timestamp": "1800000000", "webhook-signature": signature}
+
+
+def test_not_signed_at_all(tmp_path: Path) -> None:
+    """Where the profile says that nobody signs, nobody can tell: exit code 2, and what it says."""
+    toml, file = tmp_path / "service.toml", tmp_path / "hint.json"
+    toml.write_text(TOML.format("none"))
+    file.write_text('{"data":{"outTradeNo":"T1"},"timestamp":"2027-01-15T08:00:00Z"}')
+    result = run(file, "--profile", toml, "--at", SENT)
+
+    assert 2 == result.exit_code
+    assert result.output.startswith("cannot tell: the profile says that notifications are not signed")
+    assert ("T1", SENT, "nothing") == tuple(facts(result)[name] for name in ("Order", "Sent", "Checked"))
+    assert facts(result)["Key"].endswith("(weak: a hash of the body)")
+
+
+def test_signed_in_its_body(tmp_path: Path) -> None:
+    """By the profile's scheme, with the key of the environment; no header is needed."""
+    toml, file = tmp_path / "service.toml", tmp_path / "paid.json"
+    toml.write_text(TOML.format("body"))
+    profile = PROFILE.from_file(toml)
+    data = {"outTradeNo": "T1", "amount": 450}
+    notification = sign_notification(
+        data, profile=profile, credentials=Credentials("M1", service_keys="k1"), time=1_800_000_000
+    )
+    file.write_bytes(notification.raw)
+    environ = {"PAYASYNC_SERVICE_KEYS": "k0,k1"}
+
+    assert 0 == run(file, "--profile", toml, "--at", SENT, environ=environ).exit_code
+    assert 1 == run(file, "--profile", toml, "--at", SENT, environ={"PAYASYNC_SERVICE_KEYS": "k2"}).exit_code
+    assert facts(run(file, "--profile", toml, environ=environ))["hint"].endswith(f"--at {SENT}")
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({"PAYASYNC_NOTIFICATION_KEYS": None}, "credentials.notification_keys is empty"),
+        ({"PAYASYNC_NOTIFICATION_KEYS": "canary!"}, "credentials.notification_keys: key 1 must be"),
+        ({"PAYASYNC_MERCHANT_ID": None}, "PAYASYNC_MERCHANT_ID is not set"),
+        ({"PAYASYNC_PROFILE": None}, "notification.verification is open"),
+        ({"PAYASYNC_PROFILE": "/nowhere.toml"}, "/nowhere.toml"),
+    ],
+)
+def test_what_is_not_configured(file: Path, environ: dict[str, str | None], words: str) -> None:
+    """Without a key or a profile nobody can tell: exit code 2, one line that says what is missing, and no key."""
+    result = run(file, environ=environ)
+
+    assert 2 == result.exit_code
+    assert "payasync verify-notification: cannot tell: " in result.stderr
+    assert words in result.stderr
+    assert "canary" not in result.output
+
+
+def test_message_that_was_cut(file: Path) -> None:
+    """A file that is not whole says nothing about what was sent."""
+    file.write_bytes(file.read_bytes()[:-1])
+    result = run(file)
+
+    assert 2 == result.exit_code
+    assert "as its Content-Length says" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere.http"], "nowhere.http"),
+        (["-", "--at", "yesterday"], "ISO 8601 with an offset"),
+        (["-", "-H", "webhook-id"], "a colon between them"),
+        (["-", "--kind", "order"], "'payment', 'refund', 'subscription'"),
+    ],
+)
+def test_wrong_options(arguments: list[str], words: str) -> None:
+    """An option that says nothing is refused before anything is looked at."""
+    result = run(*arguments)
+
+    assert 2 == result.exit_code
+    assert words in result.stderr
+
+
+def test_nothing_reaches_the_terminal_that_it_would_obey(tmp_path: Path) -> None:
+    """A notification is anybody's: control characters, and letters that could pass for others, are shown as `?`."""
+    file = tmp_path / "hostile.http"
+    hostile = "T\x1b[2J\u202eP\u0430y"
+    file.write_bytes(message(signed({"outTradeNo": hostile, "status": "x"}, kind="payment")))
+    result = run(file, "--at", SENT)
+
+    assert 0 == result.exit_code
+    assert "T?[2J?P?y" == facts(result)["Order"]
+    assert result.output.isascii()
+    assert "\x1b" not in result.output
+
+
+def test_no_key_is_shown(file: Path) -> None:
+    """Neither a key, nor the signature that would have been right."""
+    right = dict(HttpMessage.read(file.read_bytes()).headers)["webhook-signature"]
+    result = run(file, "--at", SENT, "-H", "webhook-signature: v1,AAAA")
+
+    assert 1 == result.exit_code
+    assert not [word for word in (WHSEC[6:], right[3:]) if word in result.output]
+
+
+async def test_what_the_sandbox_sends(tmp_path: Path) -> None:
+    """A notification of the sandbox, kept as it came, is genuine by the sandbox's own credentials."""
+    async with Sandbox() as sandbox, sandbox.receiver() as shop, sandbox.session() as pay:
+        await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1", notify_url=shop.url)
+        await sandbox.customer.authorize("T1")
+        sent = await shop.next()
+    (key,) = sandbox.credentials.notification_keys
+    file = tmp_path / "sent.http"
+    file.write_bytes(HttpMessage(sent.body.encode(), tuple(sent.headers.items()), "/notify").written())
+
+    assert 0 == run(file, environ={"PAYASYNC_NOTIFICATION_KEYS": key.reveal()}).exit_code
+
+
+def test_time_beyond_the_calendar(tmp_path: Path) -> None:
+    """A time that no calendar holds is shown as the number that it is."""
+    toml, file = tmp_path / "service.toml", tmp_path / "hint.json"
+    toml.write_text(TOML.format("none"))
+    file.write_text('{"data":{},"timestamp":9999999999999000}')
+
+    assert "9999999999999 seconds after 1970" == facts(run(file, "--profile", toml))["Sent"]
+
+
+@pytest.mark.slow
+def test_as_a_process(file: Path) -> None:
+    """For scripts the exit code says it all."""
+    command = [sys.executable, "-m", "payasync", "verify-notification", str(file)]
+    ended = [
+        subprocess.run(
+            [*command, *more], env={"PATH": "", **KEYS}, capture_output=True, timeout=30, check=False
+        ).returncode
+        for more in (["--at", SENT], [])
+    ]
+
+    assert [0, 1] == ended
+
+
+def test_help() -> None:
+    """The exit codes stand in the help, and the command in the list of all."""
+    shown = " ".join(CliRunner().invoke(payasync, ["verify-notification", "-h"]).output.split())
+
+    assert "0 where it is genuine, 1 where it is not, and 2 where nobody can tell" in shown
+    assert "verify-notification" in CliRunner().invoke(payasync, ["-h"]).output

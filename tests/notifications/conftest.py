@@ -1,0 +1,22 @@
+"""The profiles that a story is told with."""
+
+import os
+
+import pytest
+
+from tests.notifications.shop import WAYS, profiles
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tell each story with the sandbox's own profile, and with a scrambled one of a seed that its id shows.
+
+    `PAYASYNC_SCRAMBLED_SEEDS=17,18` sets the seeds; else it is that of pytest-randomly, which is new each time.
+    """
+    if "profile" not in metafunc.fixturenames or not metafunc.definition.path.name.startswith("test_story"):
+        return
+    drawn = str(metafunc.config.getoption("randomly_seed", 0))
+    seeds = os.environ.get("PAYASYNC_SCRAMBLED_SEEDS", drawn).split(",")
+    told = {each.name: each for seed in seeds for each in profiles(seed)}
+    if "fatal" in metafunc.fixturenames:  # a process is dear: the scrambled one is verified in one way alone
+        told = {name: told[name] for number, name in enumerate(told) if number <= len(WAYS)}
+    metafunc.parametrize("profile", told.values(), ids=told)

@@ -1,0 +1,140 @@
+"""Uses an inbox in a process of its own; run as a program, with what to do, the journal, the path and a number."""
+
+import asyncio
+import itertools
+import os
+import resource
+import signal
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+sys.path.append(str(Path(__file__).parents[2]))
+
+from payasync import sqlite_opening
+from payasync.errors import StorageError
+from payasync.notifications import Notification, Receiver
+from payasync.notifications.inbox import Inbox, Received
+from payasync.notifications.postgres_inbox import PostgresInbox
+from payasync.notifications.sqlite_inbox import SqliteInbox
+from tests.notifications.merchant import CREDENTIALS, SIGNED
+
+CALLERS: Final = 16
+AT_ONCE: Final = 3
+LEASE: Final = 3600.0
+ROOM: Final = 200_000
+"""Bytes that a file may grow by until the disk is full."""
+
+
+def tell(word: object) -> None:
+    """Write a line, at once and undivided."""
+    os.write(1, f"{word}\n".encode())
+
+
+def received(key: str) -> Received:
+    """Return a notification as it comes."""
+    return Received(key=key, digest="a", raw=b"{}" * 100, received_at=datetime.now(UTC))
+
+
+async def keep(inbox: Inbox, life: int) -> None:
+    """Add one event after the other, and tell of each that was taken, until killed."""
+    numbers = itertools.count()
+
+    async def caller() -> None:
+        for number in numbers:
+            await inbox.add(received(f"{life}-{number}"))
+            tell(f"{life}-{number}")
+
+    async with asyncio.TaskGroup() as callers:
+        for _ in range(CALLERS):
+            callers.create_task(caller())
+
+
+async def work(inbox: Inbox, _: int) -> None:
+    """Claim events until there are none, and tell of each."""
+    await inbox.next_due()
+    tell("ready")
+    sys.stdin.readline()
+    while claims := await inbox.claim(AT_ONCE, LEASE):
+        for claim in claims:
+            tell(claim.event.id)
+            assert await inbox.finish(claim, "done")
+
+
+def begin(event: int | None) -> None:
+    """Make the file that stands for an event, where nobody has made it."""
+    try:
+        Path(str(event)).touch(exist_ok=False)
+    except FileExistsError:
+        tell(f"{event} is handled twice at once")
+
+
+def end(event: int | None) -> None:
+    """Remove it, and tell of the event."""
+    Path(str(event)).unlink()
+    tell(event)
+
+
+async def dispatch(inbox: Inbox, lease: int) -> None:
+    """Handle notifications, and tell of each; while one is handled, a file in this folder stands for it."""
+    receiver = Receiver(profile=SIGNED, credentials=CREDENTIALS, inbox=inbox, concurrency=4, lease=lease)
+
+    @receiver.on("*")
+    async def handle(notification: Notification) -> None:
+        begin(notification.id)
+        await asyncio.sleep(0.005)
+        end(notification.id)
+
+    await inbox.next_due()
+    tell("ready")
+    sys.stdin.readline()
+    async with receiver:
+        while await unfinished(receiver):
+            tell("waits")
+
+
+async def unfinished(receiver: Receiver) -> bool:
+    """Handle what is due; return whether something is left, or nobody can say."""
+    try:
+        await receiver.settle()
+        return bool(await receiver.events("leased", limit=1) or await receiver.events("pending", limit=1))
+    except StorageError:
+        await asyncio.sleep(0.1)
+        return True
+
+
+async def hold(inbox: Inbox, _: int) -> None:
+    """Claim an event, and tell whether its end still counts, once there is something to read."""
+    (claim,) = await inbox.claim(1, LEASE)
+    tell(claim.event.id)
+    sys.stdin.readline()
+    tell([await inbox.extend(claim, LEASE), await inbox.handled(claim, "h"), await inbox.finish(claim, "done")])
+
+
+async def fill(inbox: Inbox, _: int) -> None:
+    """Add events until the disk is full, telling of each that was taken; then make room, and add one more."""
+    await inbox.next_due()
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, hard))
+    try:
+        await keep(inbox, 1)
+    except* StorageError as errors:
+        tell(f"full: {errors.exceptions[0]}")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    await inbox.add(received("last"))
+    tell("last")
+
+
+async def main(what: str, path: str, number: int) -> None:
+    """Do it."""
+    inbox: Inbox = PostgresInbox(path) if sys.argv[2] == "postgres" else SqliteInbox(path)
+    await {"keep": keep, "work": work, "dispatch": dispatch, "hold": hold, "fill": fill}[what](inbox, number)
+    await inbox.aclose()
+
+
+if __name__ == "__main__":
+    if sys.argv[2] == "log":
+        sqlite_opening.WAL_SINCE = (3, 0, 0)  # type: ignore[misc] # as if SQLite were new enough
+    asyncio.run(main(sys.argv[1], sys.argv[3], int(sys.argv[4])))

@@ -1,0 +1,74 @@
+"""What a notification is answered with."""
+
+import pytest
+from attrs import evolve
+
+from payasync import ConfigurationError, NotConfiguredError
+from payasync.notifications.answers import Answer, acknowledgement, kind_of, refusal
+from payasync.sandbox import PROFILE
+from payasync.shapes import NotificationShape
+
+SHAPE = PROFILE.notification
+JSON = {"Content-Type": "application/json"}
+TEXT = {"Content-Type": "text/plain; charset=utf-8"}
+
+
+@pytest.mark.parametrize(
+    ("shape", "answer"),
+    [
+        (SHAPE, Answer(200, '{"received":true}', JSON)),
+        (evolve(SHAPE, ack_status=202, ack_body="SUCCESS"), Answer(202, "SUCCESS", TEXT)),
+        (evolve(SHAPE, ack_status=204, ack_body=""), Answer(204)),
+        (evolve(SHAPE, ack_body=""), Answer(200)),
+    ],
+)
+def test_acknowledgement_is_the_profiles(shape: NotificationShape, answer: Answer) -> None:
+    """The status and the body are the profile's; the body says itself whether it is JSON."""
+    assert answer == acknowledgement(shape)
+
+
+@pytest.mark.parametrize(
+    ("shape", "answer"),
+    [
+        (SHAPE, Answer(400, '{"received":false}', JSON)),
+        (evolve(SHAPE, nack_status=200, nack_body="FAIL"), Answer(200, "FAIL", TEXT)),
+        (evolve(SHAPE, nack_status=None, nack_body=""), Answer(400)),
+    ],
+)
+def test_refusal_is_the_profiles(shape: NotificationShape, answer: Answer) -> None:
+    """Without a word of the profile, a refusal is 400."""
+    assert answer == refusal(shape)
+
+
+def test_acknowledgement_must_be_known() -> None:
+    """Which answer acknowledges is open, and is not guessed."""
+    with pytest.raises(NotConfiguredError) as caught:
+        acknowledgement(evolve(SHAPE, ack_status=None))
+
+    assert "notification.ack_status" == caught.value.field
+
+
+@pytest.mark.parametrize("status", [204, 205, 304])
+def test_bodiless_status_has_no_body(status: int) -> None:
+    """A server would refuse to send it, after the notification was kept."""
+    with pytest.raises(ConfigurationError, match="no body goes with"):
+        acknowledgement(evolve(SHAPE, ack_status=status))
+    with pytest.raises(ConfigurationError, match="nack_body"):
+        refusal(evolve(SHAPE, nack_status=status))
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/notify/payment", "payment"),
+        ("/notify/refund/", "refund"),
+        ("subscription", "subscription"),
+        ("/notify/payments", None),
+        ("/payment/notify", None),
+        ("/", None),
+        ("", None),
+    ],
+)
+def test_address_may_say_the_kind(path: str, kind: str | None) -> None:
+    """Merchants give a different address for each kind: its last part names it."""
+    assert kind == kind_of(path)

@@ -1,0 +1,364 @@
+"""What is not signed is a hint: confirmed with the service, which is the sandbox here, before a handler sees it."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from payasync import ConfigurationError, Parameter, RetryPolicy, Session
+from payasync.notifications import Notification, Receiver, SqliteInbox
+from payasync.sandbox import Sandbox
+from tests.notifications.merchant import CREDENTIALS, RENEWED, UNSIGNED, Shop, opened
+
+
+class Hinted(Shop):
+    """A receiver of unsigned notifications, beside the service that confirms them."""
+
+    sandbox: Sandbox
+    pay: Session
+
+    async def hint(self, data: dict[str, Any], kind: str = "payment") -> None:
+        """Have the receiver take what anybody may send, and dispatch what is due."""
+        raw = json.dumps({"type": self.profile.notification.kinds[kind][0], "data": data}).encode()
+        answer = await self.receiver.receive(raw, {})
+        await self.receiver.settle()
+
+        assert 200 == answer.status
+
+    def asked(self, operation: str = "orders.query") -> int:
+        """Return how often the service was asked."""
+        return len(self.sandbox.ledger.calls(operation))
+
+    async def keys(self) -> list[str]:
+        """Return the keys of all events."""
+        return [each.key for each in await self.receiver.events()]
+
+
+@asynccontextmanager
+async def hinted(folder: Path, profile: Any = UNSIGNED, **settings: Any) -> AsyncGenerator[Hinted]:
+    """Return such a receiver, closed at the end."""
+    async with Sandbox(profile) as sandbox, sandbox.session() as pay:
+        shop = Hinted(folder, **{"profile": profile, "credentials": sandbox.credentials, "session": pay, **settings})
+        shop.sandbox, shop.pay = sandbox, pay
+        try:
+            yield shop
+        finally:
+            await shop.receiver.aclose(grace=0)
+
+
+async def test_hint_is_handed_on_as_the_service_confirms_it(tmp_path: Path) -> None:
+    """The handler gets the service's answer, not what the hint says, and the key is of what was confirmed."""
+    async with hinted(tmp_path) as shop:
+        got = shop.recording("payment")
+        order = await shop.sandbox.given.paid_order(450)
+        await shop.hint({"outTradeNo": order, "totalAmt": 1})
+        key = f'confirmed:payment:["{order}","SBX_PAID"]'
+
+        assert [(450, False, key)] == [(each.trusted["totalAmt"], each.verified, each.dedup_key) for each in got]
+        assert ["paid"] == [each.confirmed.state for each in got if each.confirmed]
+        assert ([key], ["done"]) == (await shop.keys(), await shop.states())
+
+
+async def test_effect_is_not_repeated_by_other_words(tmp_path: Path) -> None:
+    """A second hint about what was confirmed before is a duplicate, whatever it says."""
+    async with hinted(tmp_path) as shop:
+        got = shop.recording("payment")
+        order = await shop.sandbox.given.paid_order()
+        for data in ({"outTradeNo": order}, {"outTradeNo": order, "x": 1}, {"outTradeNo": order, "x": 2}):
+            await shop.hint(data)
+
+        assert (1, ["done", "done", "done"]) == (len(got), await shop.states())
+        assert "another event was confirmed as the same" == (await shop.last()).reason
+
+
+async def test_effect_is_not_repeated_by_the_same_words(tmp_path: Path) -> None:
+    """A redelivered hint is asked about again, and is a duplicate."""
+    async with hinted(tmp_path) as shop:
+        got = shop.recording("payment")
+        order = await shop.sandbox.given.paid_order()
+        for _ in range(3):
+            await shop.hint({"outTradeNo": order})
+
+        assert (1, 3) == (len(got), shop.asked())
+
+
+async def test_effect_is_not_repeated_after_any_time(tmp_path: Path) -> None:
+    """Who tells of an old payment, when what was done then is forgotten, has no second effect."""
+    async with hinted(tmp_path, retention=timedelta(days=1)) as shop:
+        got = shop.recording("payment")
+        order = await shop.sandbox.given.paid_order()
+        await shop.hint({"outTradeNo": order})
+        shop.clock.advance(timedelta(days=400).total_seconds())
+        await shop.receiver.settle()
+        await shop.hint({"outTradeNo": order})
+
+        assert (1, ["done", "done"]) == (len(got), await shop.states())
+
+
+async def test_numbers_are_those_of_the_service(tmp_path: Path) -> None:
+    """A hint about a true refund cannot say of which order it is: only the answer can."""
+    async with hinted(tmp_path) as shop:
+        got = shop.recording("refund")
+        order = await shop.sandbox.given.paid_order(450)
+        await shop.pay.refunds.create(out_trade_no=order, out_refund_no="R1", total_amt=450, refund_amt=200)
+        lie = {"outRefundNo": "R1", "outTradeNo": "T9", "subscriptionId": "S9", "paymentId": "P9"}
+        await shop.hint(lie, "refund")
+        (refund,) = got
+
+        assert ("R1", order, None) == (refund.out_refund_no, refund.out_trade_no, refund.subscription_id)
+        assert "P9" != refund.payment_id
+
+
+async def test_hint_of_another_merchant_poisons_nothing(tmp_path: Path) -> None:
+    """What a hint says of the merchant counts for nothing, beside what the service says."""
+    async with hinted(tmp_path) as shop:
+        got = shop.recording("payment")
+        order = await shop.sandbox.given.paid_order()
+        raw = json.dumps({"type": "payment.paid", "merchantId": "M9", "data": {"outTradeNo": order}}).encode()
+        await shop.receiver.receive(raw, {})
+
+        assert ("done", 1) == ((await shop.last()).state, len(got))
+
+
+async def test_lie_is_not_handled(tmp_path: Path) -> None:
+    """Who says that an order is paid, which is not, gets nothing; when it is paid, that is handled."""
+    async with hinted(tmp_path) as shop:
+        got = shop.recording("payment")
+        order = await shop.sandbox.given.pending_order()
+        await shop.hint({"outTradeNo": order, "status": "SBX_PAID"})
+        lie = await shop.last()
+        await shop.sandbox.customer.authorize(order)
+        shop.clock.advance(1)
+        await shop.receiver.settle()
+
+        assert ("pending", "the service does not say so yet: it says 'SBX_PENDING'") == (lie.state, lie.reason)
+        assert ["SBX_PAID"] == [each.trusted["status"] for each in got]
+
+
+async def test_lie_is_given_up(tmp_path: Path) -> None:
+    """What the service never says is dead after so many attempts, and is listed."""
+    async with hinted(tmp_path, attempts=3) as shop:
+        got = shop.recording("payment")
+        order = await shop.sandbox.given.pending_order()
+        await shop.hint({"outTradeNo": order})
+        for _ in range(2):
+            shop.clock.advance(3600)
+            await shop.receiver.settle()
+
+        assert ("dead", [], 3) == ((await shop.last()).state, got, shop.asked())
+
+
+async def test_hint_of_what_does_not_exist_is_dead_at_once(tmp_path: Path) -> None:
+    """The service knows no such order: that is its last word."""
+    async with hinted(tmp_path) as shop:
+        shop.recording("payment")
+        await shop.hint({"outTradeNo": "T1"})
+        event = await shop.last()
+
+        assert ("dead", 1) == (event.state, shop.asked())
+        assert event.reason.startswith("ServiceError")
+
+
+@pytest.mark.parametrize("made", [True, False], ids=["pending", "absent"])
+async def test_nobody_can_poison_a_hint(made: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a case
+    """Who sends the genuine words before they are true changes nothing: they are handled as soon as they come."""
+    async with hinted(tmp_path) as shop:
+        got = shop.recording("payment")
+        if made:
+            await shop.sandbox.given.pending_order(out_trade_no="T1")
+        await shop.hint({"outTradeNo": "T1"})
+        if not made:
+            await shop.sandbox.given.pending_order(out_trade_no="T1")
+        await shop.sandbox.customer.authorize("T1")
+        before = len(got)
+        await shop.hint({"outTradeNo": "T1"})
+        shop.clock.advance(3600)
+        await shop.receiver.settle()
+
+        assert (0, 1) == (before, len(got))
+
+
+async def test_same_words_tell_of_another_state(tmp_path: Path) -> None:
+    """A hint that names only the order comes again when its state changes: both states are handled."""
+    async with hinted(tmp_path) as shop:
+        got = shop.recording("payment")
+        order = await shop.sandbox.given.pending_order()
+        for _ in range(3):
+            await shop.sandbox.customer.decline(order)
+        await shop.hint({"outTradeNo": order})
+        await shop.pay.orders.close(order)
+        await shop.hint({"outTradeNo": order})
+
+        assert ["SBX_FAILED", "SBX_CLOSED"] == [each.trusted["status"] for each in got]
+
+
+async def test_retry_tells_what_the_service_says_by_then(tmp_path: Path) -> None:
+    """Where the state has changed before a retry, every handler is told of the new one, also who was done."""
+    async with hinted(tmp_path) as shop:
+        fine, failing = shop.recording("payment"), list[str]()
+
+        @shop.receiver.on("payment")
+        async def fail_once(notification: Notification) -> None:
+            failing.append(notification.trusted["status"])
+            if len(failing) == 1:
+                raise ValueError("not now")
+
+        order = await shop.sandbox.given.pending_order()
+        for _ in range(3):
+            await shop.sandbox.customer.decline(order)
+        await shop.hint({"outTradeNo": order})
+        await shop.pay.orders.close(order)
+        shop.clock.advance(1)
+        await shop.receiver.settle()
+
+        assert ["SBX_FAILED", "SBX_CLOSED"] == [each.trusted["status"] for each in fine] == failing
+        assert [f'confirmed:payment:["{order}","SBX_CLOSED"]'] == await shop.keys()
+
+
+async def test_retry_asks_again_and_owns_its_key_still(tmp_path: Path) -> None:
+    """A handler that fails after the confirmation is called again, and who was done is not."""
+    async with hinted(tmp_path) as shop:
+        fine, failing = shop.recording("payment"), list[int]()
+
+        @shop.receiver.on("payment")
+        async def fail_once(notification: Notification) -> None:
+            failing.append(notification.attempt)
+            if notification.attempt == 1:
+                raise ValueError("not now")
+
+        order = await shop.sandbox.given.paid_order()
+        await shop.hint({"outTradeNo": order})
+        await shop.hint({"outTradeNo": order, "x": 1})
+        shop.clock.advance(1)
+        await shop.receiver.settle()
+
+        assert (1, [1, 2], ["done", "done"]) == (len(fine), failing, await shop.states())
+
+
+async def test_service_that_cannot_be_asked_is_asked_later(tmp_path: Path) -> None:
+    """No answer confirms nothing, and denies nothing."""
+    async with (
+        hinted(tmp_path) as shop,
+        Session(
+            "http://127.0.0.1:1", credentials=CREDENTIALS, profile=UNSIGNED, retry=RetryPolicy(attempts=1)
+        ) as nobody,
+        opened(tmp_path / "..", profile=UNSIGNED, session=nobody) as other,
+    ):
+        other.recording("payment")
+        raw = b'{"type":"payment.paid","data":{"outTradeNo":"T1"}}'
+        await other.receiver.receive(raw, {})
+        event = await other.last()
+
+        assert ("pending", "NotSentError") == (event.state, event.reason.partition(":")[0])
+        assert 0 == shop.asked()
+
+
+@pytest.mark.parametrize("data", [{}, {"outTradeNo": ""}, {"outTradeNo": "../refund"}, {"paymentId": "P1"}])
+async def test_hint_that_names_nothing_is_parked(data: dict[str, Any], tmp_path: Path) -> None:
+    """Where there is no order number, or none that the service could know, nobody is asked."""
+    async with hinted(tmp_path) as shop:
+        got = shop.recording("payment")
+        await shop.hint(data)
+
+        assert ("parked", [], 0) == ((await shop.last()).state, got, len(shop.sandbox.ledger.calls()))
+
+
+async def test_payment_is_confirmed_by_its_own_number(tmp_path: Path) -> None:
+    """Endpoint 6 is asked where the profile knows no order number in notifications."""
+    shape = evolve(UNSIGNED.notification, out_trade_no="")
+    profile = evolve(UNSIGNED, notification=shape, payment_status=Parameter("paymentId"))
+    async with hinted(tmp_path, profile) as shop:
+        got = shop.recording("payment")
+        created = await shop.pay.payments.create(amount=100, currency="USD")
+        await shop.sandbox.customer.authorize(created)
+        await shop.hint({"paymentId": created.payment_id})
+
+        assert [100] == [each.trusted["amount"] for each in got]
+        assert [f'confirmed:payment:["{created.payment_id}","SBX_PAID"]'] == await shop.keys()
+
+
+async def test_refund_is_confirmed(tmp_path: Path) -> None:
+    """Endpoint 7 says what became of a refund; while it is processed, nothing is handled."""
+    async with hinted(tmp_path) as shop:
+        got = shop.recording("refund")
+        order = await shop.sandbox.given.paid_order(450)
+        await shop.pay.refunds.create(out_trade_no=order, out_refund_no="R1", total_amt=450, refund_amt=200)
+        await shop.hint({"outRefundNo": "R1", "status": "anything"}, "refund")
+        state = (await shop.pay.refunds.status("R1")).state
+
+        assert (["SBX_SUCCEEDED"], "succeeded") == ([each.trusted["status"] for each in got], state)
+        assert ['confirmed:refund:["R1","SBX_SUCCEEDED"]'] == await shop.keys()
+
+
+async def test_expectation_is_of_the_service(tmp_path: Path) -> None:
+    """An attacker's amount neither meets an expectation nor fails one: the service's is compared."""
+    async with hinted(tmp_path, expect=lambda _: {"totalAmt": 450, "currency": "CAD"}) as shop:
+        got = shop.recording("payment")
+        for amount in (450, 1):
+            order = await shop.sandbox.given.paid_order(amount)
+            await shop.hint({"outTradeNo": order, "totalAmt": 451 - amount})
+
+        assert [450] == [each.trusted["totalAmt"] for each in got]
+        assert ("quarantined", "totalAmt is 1, expected 450") == (
+            (await shop.last()).state,
+            (await shop.last()).reason,
+        )
+
+
+async def test_subscription_that_nobody_confirms_is_parked(tmp_path: Path) -> None:
+    """No query tells of subscriptions: without a signature they are listed, and nothing else."""
+    async with hinted(tmp_path) as shop:
+        got = shop.recording("*")
+        await shop.hint(RENEWED, "subscription")
+
+        assert ("parked", []) == ((await shop.last()).state, got)
+
+
+async def test_subscription_is_handled_unverified_where_the_handler_says_so(tmp_path: Path) -> None:
+    """It is handed on as what it is: believed by nobody. Its redeliveries are known by their words."""
+    async with hinted(tmp_path) as shop:
+        got = shop.recording("subscription", unverified=True)
+        for _ in range(2):
+            await shop.hint(RENEWED, "subscription")
+
+        assert [(RENEWED, None, False)] == [(each.data, each.trusted, each.verified) for each in got]
+
+
+async def test_payments_are_confirmed_for_who_takes_everything(tmp_path: Path) -> None:
+    """A handler of every kind that takes what is unverified still gets payments confirmed only."""
+    async with hinted(tmp_path) as shop:
+        got = shop.recording("*", unverified=True)
+        order = await shop.sandbox.given.paid_order()
+        await shop.hint({"outTradeNo": order})
+        await shop.hint({"outTradeNo": "T2"})
+
+        assert [order] == [each.trusted["outTradeNo"] for each in got]
+
+
+async def test_handler_can_ask_by_hand(tmp_path: Path) -> None:
+    """A signed notification can be confirmed, too: by the receiver's session, or by another."""
+    async with hinted(tmp_path) as shop, opened(tmp_path / "..", session=shop.pay) as signed:
+        states = list[str | None]()
+
+        @signed.receiver.on("payment")
+        async def paid(notification: Notification) -> None:
+            states.append((await notification.confirm()).state)
+            states.append((await notification.confirm(session=shop.pay)).state)
+
+        order = await shop.sandbox.given.paid_order()
+        await signed.handled({"outTradeNo": order, "status": "SBX_PAID"})
+
+        assert ["paid", "paid"] == states
+
+
+def test_hints_need_somebody_to_ask(tmp_path: Path) -> None:
+    """Without a session nothing could ever be confirmed: the receiver is not made."""
+    with pytest.raises(ConfigurationError) as caught:
+        Receiver(profile=UNSIGNED, credentials=CREDENTIALS, inbox=SqliteInbox(tmp_path / "inbox.db"))
+
+    assert "session" == caught.value.field

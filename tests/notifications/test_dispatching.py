@@ -1,0 +1,430 @@
+"""The loop that claims and dispatches: so many at once, under leases, until it is closed."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from payasync import InvalidArgumentError, SessionClosedError, StorageError
+from payasync.notifications import Claim, Notification, SqliteInbox
+from payasync.notifications.dispatching import LOOK
+from tests.inside import turns, until
+from tests.notifications.merchant import PAID, Clock, Shop, opened, received
+
+
+class Hanging:
+    """A handler that hangs until it is let go."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.open = asyncio.Event()
+        self.running = 0
+        self.most = 0
+        self.ended = 0
+        shop.receiver.on("*")(self.handle)
+
+    async def handle(self, _: Notification) -> None:
+        """Hang."""
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            await self.open.wait()
+        finally:
+            self.running -= 1
+        self.ended += 1
+
+
+async def fill(path: Path, clock: Clock, count: int) -> None:
+    """Have another process, which is gone by now, keep so many events."""
+    inbox = SqliteInbox(path, clock=clock)
+    for number in range(count):
+        await inbox.add(received(f"payment:{number}"))
+    await inbox.aclose()
+
+
+async def test_so_many_are_handled_at_once(tmp_path: Path) -> None:
+    """No more handlers run than said, and as soon as one ends the next begins, until all are done."""
+    async with opened(tmp_path, concurrency=3) as shop:
+        hanging = Hanging(shop)
+        await fill(shop.path, shop.clock, 8)
+        async with shop.receiver:
+            await until(lambda: hanging.running == 3)
+            await turns(100)
+            hanging.open.set()
+            await shop.receiver.settle()
+
+            assert (3, 8, ["done"] * 8) == (hanging.most, hanging.ended, await shop.states())
+
+
+async def test_what_the_last_process_left_is_dispatched(tmp_path: Path) -> None:
+    """A receiver that is entered begins with what it finds, without receiving anything."""
+    async with opened(tmp_path) as shop:
+        got = shop.recording()
+        await fill(shop.path, shop.clock, 1)
+        async with shop.receiver:
+            await until(lambda: got)
+
+
+async def test_what_another_process_keeps_is_found(tmp_path: Path) -> None:
+    """Nobody tells this process of it: the inbox is looked at every few seconds."""
+    async with opened(tmp_path) as shop:
+        got = shop.recording()
+        await shop.receiver.settle()
+        await until(lambda: shop.clock.sleeping(LOOK))
+        await fill(shop.path, shop.clock, 1)
+        await shop.clock.run(lambda: got)
+
+
+async def test_retry_begins_by_itself(tmp_path: Path) -> None:
+    """Nobody need settle, receive or ask: an event is dispatched when it is due."""
+    attempts = list[int]()
+    async with opened(tmp_path) as shop:
+
+        @shop.receiver.on("payment")
+        async def fail(notification: Notification) -> None:
+            attempts.append(notification.attempt)
+            raise ValueError("not now")
+
+        await shop.handled()
+        await shop.clock.run(lambda: len(attempts) == 3, 0.5)
+
+        assert [1, 2, 3] == attempts
+
+
+async def test_lease_lasts_as_long_as_its_handler(tmp_path: Path) -> None:
+    """However long a handler takes, nobody else gets its event."""
+    async with opened(tmp_path, lease=30) as shop:
+        hanging = Hanging(shop)
+        await shop.take()
+        await until(lambda: hanging.running)
+        other = SqliteInbox(shop.path, clock=shop.clock)
+        for _ in range(12):
+            shop.clock.advance(10)
+            await until(lambda: shop.clock.sleeping(10))
+            assert [] == await other.claim(1, 30)
+        await other.aclose()
+        hanging.open.set()
+
+        assert ("done", 1) == ((await shop.last()).state, (await shop.last()).attempts)
+
+
+async def test_lost_lease_changes_nothing(tmp_path: Path) -> None:
+    """Who was stopped for too long has lost the event, and cannot end what another one does by then."""
+    async with opened(tmp_path, lease=30) as shop:
+        hanging = Hanging(shop)
+        await shop.take()
+        await until(lambda: hanging.running)
+        other = SqliteInbox(shop.path, clock=shop.clock)
+        shop.clock.now += 31
+        claims = await other.claim(1, 30)
+        hanging.open.set()
+        await until(lambda: hanging.ended)
+        await shop.receiver.settle()
+        state = (await shop.receiver.events())[0].state
+        finished = await other.finish(claims[0], "done")
+        await other.aclose()
+
+        assert ("leased", True) == (state, finished)
+
+
+async def test_closing_gives_back_what_it_cuts_off(tmp_path: Path) -> None:
+    """A handler that hangs is cancelled, and its event is due again at once, for the next process."""
+    async with opened(tmp_path) as shop:
+        hanging = Hanging(shop)
+        await shop.take()
+        await until(lambda: hanging.running)
+        await shop.receiver.aclose(grace=0)
+    async with opened(tmp_path) as next_one:
+        next_one.recording()
+        event = await next_one.last()
+
+        assert (0, 0, "done", 2) == (hanging.running, hanging.ended, event.state, event.attempts)
+
+
+async def test_closing_waits_for_what_runs(tmp_path: Path) -> None:
+    """Within the grace, handlers come to their end, and what they did is remembered."""
+    async with opened(tmp_path) as shop:
+        hanging = Hanging(shop)
+        await shop.take()
+        await until(lambda: hanging.running)
+        closing = asyncio.create_task(shop.receiver.aclose(grace=60))
+        await turns(100)
+        hanging.open.set()
+        await closing
+    async with opened(tmp_path) as next_one:
+        assert ["done"] == await next_one.states()
+
+
+async def test_closing_begins_nothing_more(tmp_path: Path) -> None:
+    """What is claimed at the moment of closing is given back without being begun."""
+
+    class Late(SqliteInbox):
+        """An inbox whose claims return late."""
+
+        claimed = asyncio.Event()
+        go_on = asyncio.Event()
+
+        async def claim(self, limit: int, lease: float) -> list[Claim]:
+            """Lease, and return late."""
+            claims = await super().claim(limit, lease)
+            self.claimed.set()
+            await self.go_on.wait()
+            return claims
+
+    clock = Clock()
+    await fill(tmp_path / "late.db", clock, 2)
+    inbox = Late(tmp_path / "late.db", clock=clock)
+    async with opened(tmp_path, inbox=inbox, clock=clock) as shop:
+        got = shop.recording()
+        async with shop.receiver:
+            await inbox.claimed.wait()
+            closing = asyncio.create_task(shop.receiver.aclose(grace=0))
+            await turns(100)
+            inbox.go_on.set()
+            await closing
+    left = SqliteInbox(tmp_path / "late.db", clock=clock)
+    states = [each.state for each in await left.events()]
+    await left.aclose()
+
+    assert ([], ["pending", "pending"]) == (got, states)
+
+
+async def test_handler_that_will_not_end_is_left(tmp_path: Path) -> None:
+    """A handler that swallows its cancellation does not keep a server from ending."""
+    async with opened(tmp_path) as shop:
+        running, let_go, swallowed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        @shop.receiver.on("payment")
+        async def stubborn(_: Notification) -> None:
+            running.set()
+            while not let_go.is_set():
+                try:
+                    await let_go.wait()
+                except asyncio.CancelledError:
+                    swallowed.set()
+
+        await shop.take()
+        await running.wait()
+        await asyncio.wait_for(shop.receiver.aclose(grace=0), 30)
+        let_go.set()
+
+        assert swallowed.is_set()
+
+
+async def test_settling_waits_for_what_runs(tmp_path: Path) -> None:
+    """Settled is what has come to an end, however long that takes."""
+    async with opened(tmp_path) as shop:
+        hanging = Hanging(shop)
+        await shop.take()
+        settling = asyncio.create_task(shop.receiver.settle())
+        await until(lambda: hanging.running)
+        await turns(1000)
+        early = settling.done()
+        hanging.open.set()
+        await settling
+
+        assert (False, ["done"]) == (early, await shop.states())
+
+
+async def test_settling_does_not_wait_for_retries(tmp_path: Path) -> None:
+    """What failed is tried again later, and that is not waited for."""
+    async with opened(tmp_path) as shop:
+
+        @shop.receiver.on("payment")
+        async def fail(_: Notification) -> None:
+            raise ValueError("not now")
+
+        assert "pending" == (await shop.handled()).state
+
+
+async def test_settling_that_is_given_up_harms_nobody(tmp_path: Path) -> None:
+    """Who does not wait any longer is forgotten."""
+    async with opened(tmp_path) as shop:
+        hanging = Hanging(shop)
+        await shop.take()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(shop.receiver.settle(), 0.01)
+        hanging.open.set()
+
+        assert "done" == (await shop.last()).state
+
+
+class Failing(SqliteInbox):
+    """An inbox whose methods fail for a while."""
+
+    failing: frozenset[str] = frozenset()
+
+    async def claim(self, limit: int, lease: float) -> list[Claim]:
+        """Lease, or fail."""
+        self._check("claim")
+        return await super().claim(limit, lease)
+
+    async def extend(self, claim: Claim, lease: float) -> bool:
+        """Extend a lease, or fail."""
+        self._check("extend")
+        return await super().extend(claim, lease)
+
+    async def finish(self, claim: Claim, *args: object, **kwargs: object) -> bool:
+        """End a lease, or fail."""
+        self._check("finish")
+        return await super().finish(claim, *args, **kwargs)  # type: ignore[arg-type]
+
+    def _check(self, name: str) -> None:
+        if name in self.failing:
+            raise StorageError(f"{name}: the disk is full")
+
+
+async def test_inbox_that_cannot_be_read_is_asked_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Who settles is told, and the loop goes on: nothing is lost when the disk has room again."""
+    clock = Clock()
+    inbox = Failing(tmp_path / "failing.db", clock=clock)
+    async with opened(tmp_path, inbox=inbox, clock=clock) as shop:
+        got = shop.recording()
+        inbox.failing = frozenset({"claim"})
+        await shop.take()
+        with pytest.raises(StorageError, match="disk is full"):
+            await shop.receiver.settle()
+        inbox.failing = frozenset()
+        await shop.clock.run(lambda: got)
+
+        assert "cannot be read: StorageError" in caplog.text
+
+
+async def test_end_that_cannot_be_written_comes_with_the_lease(tmp_path: Path) -> None:
+    """Where the inbox cannot note that an event is done, it is handled again: at least once."""
+    clock = Clock()
+    inbox = Failing(tmp_path / "failing.db", clock=clock)
+    async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:
+        got = shop.recording()
+        inbox.failing = frozenset({"finish", "extend"})
+        await shop.take()
+        await until(lambda: got)
+        await shop.receiver.settle()
+        inbox.failing = frozenset()
+        clock.advance(31)
+        event = await shop.last()
+
+        assert ("done", 2) == (event.state, event.attempts)
+
+
+async def test_lease_that_cannot_be_extended_is_extended_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A disk that fails once while a handler runs does not cost it its event."""
+    clock = Clock()
+    inbox = Failing(tmp_path / "failing.db", clock=clock)
+    async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:
+        hanging = Hanging(shop)
+        await shop.take()
+        await until(lambda: hanging.running)
+        inbox.failing = frozenset({"extend"})
+        clock.advance(10)
+        await until(lambda: "cannot be extended: StorageError" in caplog.text)
+        inbox.failing = frozenset()
+        for _ in range(3):
+            await until(lambda: clock.sleeping(10))
+            clock.advance(10)
+        await until(lambda: clock.sleeping(10))
+        claims = await inbox.claim(1, 30)
+        hanging.open.set()
+
+        assert ([], "done") == (claims, (await shop.last()).state)
+
+
+async def test_done_events_are_forgotten_after_the_retention(tmp_path: Path) -> None:
+    """What was done is kept as long as it may come again, and no longer; what is dead stays."""
+    async with opened(tmp_path) as shop:
+        shop.recording("payment")
+        await shop.take()
+        await shop.take({"outRefundNo": "R1"}, "refund")
+        await shop.receiver.settle()
+        shop.clock.advance(30 * 86400)
+        await shop.receiver.settle()
+        before = await shop.states()
+        shop.clock.advance(3601)
+        await shop.receiver.settle()
+
+        assert (["done", "parked"], ["parked"]) == (before, await shop.states())
+
+
+async def test_closed_receiver_says_so(tmp_path: Path) -> None:
+    """Who settles or enters a closed receiver is told to make another; closing twice does nothing."""
+    async with opened(tmp_path) as shop:
+        await shop.take()
+        await shop.receiver.aclose()
+        await shop.receiver.aclose()
+        for use in (shop.receiver.settle, shop.receiver.__aenter__):
+            with pytest.raises(SessionClosedError, match="make another"):
+                await use()
+
+
+async def test_who_settles_while_it_closes_is_told(tmp_path: Path) -> None:
+    """Nobody waits for ever for what will not be done any more."""
+    async with opened(tmp_path) as shop:
+        hanging = Hanging(shop)
+        await shop.take()
+        await until(lambda: hanging.running)
+        settling = asyncio.create_task(shop.receiver.settle())
+        await turns(10)
+        await shop.receiver.aclose(grace=0)
+        with pytest.raises(SessionClosedError):
+            await settling
+
+
+@pytest.mark.parametrize("grace", [-1, float("nan"), "5", None, True])
+async def test_grace_is_a_number_of_seconds(grace: Any, tmp_path: Path) -> None:
+    """A wrong grace is refused, and the receiver is left open."""
+    async with opened(tmp_path) as shop:
+        shop.recording()
+        with pytest.raises(InvalidArgumentError, match="grace must be"):
+            await shop.receiver.aclose(grace)
+
+        assert 200 == (await shop.take()).status
+
+
+def test_loop_that_ends_gives_back_what_it_cuts_off(tmp_path: Path) -> None:
+    """Where a script ends without closing its receiver, what was being handled is due again at once."""
+    shop = Shop(tmp_path)
+    hanging = Hanging(shop)
+
+    async def leave() -> None:
+        await shop.take()
+        await until(lambda: hanging.running)
+
+    async def come_back() -> list[str]:
+        hanging.open.set()
+        await shop.receiver.settle()
+        states = await shop.states()
+        await shop.receiver.aclose()
+        return states
+
+    asyncio.run(leave())
+
+    assert (["done"], 1) == (asyncio.run(come_back()), hanging.ended)
+
+
+def test_receiver_may_be_used_in_one_loop_after_another(tmp_path: Path) -> None:
+    """As a script may call `asyncio.run` several times, what one run leaves the next one dispatches."""
+    shop = Shop(tmp_path)
+    got = shop.recording()
+
+    def run(use: Callable[[], Awaitable[object]]) -> None:
+        async def used() -> None:
+            await use()
+
+        asyncio.run(used())
+
+    async def keep() -> None:
+        await shop.take()
+        await shop.receiver.settle()
+
+    async def keep_another() -> None:
+        await shop.take({**PAID, "outTradeNo": "T2"})
+        await shop.receiver.settle()
+
+    run(keep)
+    run(keep_another)
+    run(shop.receiver.aclose)
+
+    assert ["T1", "T2"] == [each.out_trade_no for each in got]

@@ -1,0 +1,300 @@
+"""One claimed event: handled by each of its handlers, retried, and brought to its end."""
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from payasync import Credentials
+from payasync.notifications import Notification, SqliteInbox
+from payasync.notifications.endings import longest_wait
+from tests.notifications.merchant import CREDENTIALS, NOW, PAID, REFUNDED, SIGNED, Shop, opened, received
+
+
+class Failing:
+    """Handlers that fail so many times."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.shop = shop
+        self.calls = list[str]()
+
+    def add(self, name: str, times: int, error: BaseException | None = None) -> None:
+        """Register one of them."""
+
+        async def handle(_: Notification) -> None:
+            self.calls.append(name)
+            if self.calls.count(name) <= times:
+                raise error or ValueError(f"{name} fails")
+
+        handle.__qualname__ = name
+        self.shop.receiver.on("payment")(handle)
+
+
+async def test_handler_gets_what_was_verified(tmp_path: Path) -> None:
+    """A handler gets the notification as it came, believed, with the inbox's number of it."""
+    async with opened(tmp_path) as shop:
+        got = shop.recording("payment")
+        event = await shop.handled()
+
+        assert [(event.id, 1, True, PAID)] == [(each.id, each.attempt, each.verified, each.trusted) for each in got]
+        assert [("payment", "payment.paid", "T1")] == [(each.kind, each.event, each.out_trade_no) for each in got]
+        assert [datetime.fromtimestamp(NOW, UTC)] == [each.received_at for each in got]
+        assert event.raw == got[0].raw
+
+
+async def test_each_matching_handler_is_called_once(tmp_path: Path) -> None:
+    """All handlers of the kind, and those of every kind, get it; others do not."""
+    async with opened(tmp_path) as shop:
+        calls = Failing(shop)
+        for name in ("one", "two"):
+            calls.add(name, 0)
+        every = shop.recording("*")
+        refunds = shop.recording("refund")
+        event = await shop.handled()
+
+        assert ("done", ["one", "two"], 1, 0) == (event.state, calls.calls, len(every), len(refunds))
+
+
+async def test_only_what_failed_is_called_again(tmp_path: Path) -> None:
+    """It is remembered which handlers are done; one that fails does not stop those behind it."""
+    async with opened(tmp_path) as shop:
+        calls = Failing(shop)
+        calls.add("one", 0)
+        calls.add("two", 2)
+        calls.add("three", 0)
+        first = await shop.handled()
+        shop.clock.advance(3600)
+        await shop.receiver.settle()
+        shop.clock.advance(3600)
+        last = await shop.last()
+
+        assert ("pending", "done") == (first.state, last.state)
+        assert ["one", "two", "three", "two", "two"] == calls.calls
+
+
+async def test_failure_is_retried_with_growing_waits_until_it_is_dead(tmp_path: Path) -> None:
+    """Each wait is bounded by one four times as long, and the last attempt is followed by none; the reason stays."""
+    async with opened(tmp_path, attempts=4) as shop:
+        calls = Failing(shop)
+        calls.add("books", 99)
+        event = await shop.handled()
+        waits = list[float]()
+        while event.due:
+            waits.append(event.due.timestamp() - shop.clock.now)
+            shop.clock.advance(waits[-1] - 0.001)
+            assert "pending" == (await shop.last()).state
+            shop.clock.advance(0.001)
+            event = await shop.last()
+
+        assert [longest_wait(attempt) for attempt in (1, 2, 3)] == pytest.approx(waits, abs=1e-3)
+        assert ("dead", 4) == (event.state, len(calls.calls))
+        assert event.reason.endswith(":books: ValueError: books fails")
+
+
+async def test_failure_is_logged_with_its_place(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Who mends the handler sees where it failed; what the error says, which may be of the payload, is not logged."""
+
+    def expect(notification: Notification) -> None:
+        raise KeyError(notification.data["totalAmt"])
+
+    async with opened(tmp_path) as shop:
+
+        @shop.receiver.on("payment")
+        async def books(notification: Notification) -> None:
+            raise ValueError(notification.data["totalAmt"])
+
+        failed = await shop.handled()
+        shop.recording("refund", expect=expect)
+        await shop.take({**REFUNDED, "totalAmt": 450}, "refund")
+        await shop.receiver.settle()
+
+        assert failed.reason.endswith("books: ValueError: 450")
+        assert "450" not in caplog.text
+        assert [] == [each for each in ("ValueError", "KeyError", "in books", "in expect") if each not in caplog.text]
+
+
+async def test_dead_event_can_be_dispatched_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """After somebody has mended the handler, a replay gives it all its attempts; what was done stays done."""
+    async with opened(tmp_path, attempts=1) as shop:
+        calls = Failing(shop)
+        calls.add("fine", 0)
+        calls.add("broken", 1)
+        dead = await shop.handled()
+        replayed = await shop.receiver.replay(dead.id)
+        done = await shop.last()
+
+        assert ("dead", True, "done") == (dead.state, replayed, done.state)
+        assert ["fine", "broken", "broken"] == calls.calls
+        assert not await shop.receiver.replay(dead.id)
+        assert "is dead" in caplog.text
+
+
+async def test_handler_whose_own_task_was_cancelled_has_failed(tmp_path: Path) -> None:
+    """A cancellation that the handler brings upon itself is not that of the receiver."""
+    async with opened(tmp_path) as shop:
+        calls = Failing(shop)
+        calls.add("cancelled", 1, asyncio.CancelledError())
+        event = await shop.handled()
+        shop.clock.advance(1)
+
+        assert ("pending", "CancelledError") == (event.state, event.reason.rpartition(" ")[2])
+        assert "done" == (await shop.last()).state
+
+
+async def test_what_nobody_handles_is_parked_until_somebody_does(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is listed with its reason, and can be dispatched after a handler was added."""
+    async with opened(tmp_path) as shop:
+        shop.recording("payment")
+        parked = await shop.handled(REFUNDED, "refund")
+        got = shop.recording("refund")
+        await shop.receiver.replay(parked.id)
+
+        assert ("parked", "no handler for refunds") == (parked.state, parked.reason)
+        assert "done" == (await shop.last()).state
+        assert 1 == len(got)
+        assert "is parked" in caplog.text
+
+
+async def test_what_cuts_off_every_attempt_is_given_up(tmp_path: Path) -> None:
+    """An event at which the process ends each time is not begun for ever: it is dead before its handler is called."""
+    async with opened(tmp_path, attempts=1) as shop:
+        got = shop.recording()
+        inbox = SqliteInbox(shop.path, clock=shop.clock)
+        await inbox.add(received())
+        for _ in range(4):
+            await inbox.claim(1, 60)
+            shop.clock.advance(60)
+        await inbox.aclose()
+        event = await shop.last()
+
+        assert ("dead", []) == (event.state, got)
+        assert event.reason.startswith("begun 4 times")
+
+
+EXPECTED = {"totalAmt": 450, "currency": "CAD"}
+
+
+async def later(_: Notification) -> dict[str, Any]:
+    """Look it up somewhere."""
+    await asyncio.sleep(0)
+    return EXPECTED
+
+
+@pytest.mark.parametrize("expect", [lambda _: EXPECTED, later])
+@pytest.mark.parametrize("where", ["receiver", "handler"])
+async def test_what_is_as_expected_is_handled(expect: Any, where: str, tmp_path: Path) -> None:
+    """What the caller expects may be looked up; for all handlers, or for one."""
+    settings = {where: {"expect": expect}}
+    async with opened(tmp_path, **settings.get("receiver", {})) as shop:
+        got = shop.recording("payment", **settings.get("handler", {}))
+
+        assert ("done", 1) == ((await shop.handled()).state, len(got))
+
+
+@pytest.mark.parametrize(
+    ("expected", "reason"),
+    [
+        ({"totalAmt": 451}, "totalAmt is 450, expected 451"),
+        ({"totalAmt": 450, "currency": "USD"}, "currency is 'CAD', expected 'USD'"),
+        (None, "nobody expects it"),
+    ],
+)
+async def test_what_is_not_as_expected_is_quarantined(expected: Any, reason: str, tmp_path: Path) -> None:
+    """Another amount, another currency, or an order that nobody placed: no handler sees it, and the list says why."""
+    async with opened(tmp_path) as shop:
+        got = shop.recording("payment", expect=lambda _: expected)
+        unasked = shop.recording("payment")
+        event = await shop.handled()
+
+        assert ("quarantined", reason, [], []) == (event.state, event.reason, got, unasked)
+
+
+async def test_expectation_whose_own_task_was_cancelled_has_failed(tmp_path: Path) -> None:
+    """It is asked again after a wait, as after any failure, and not at once, again and again."""
+
+    async def expect(_: Notification) -> None:
+        raise asyncio.CancelledError
+
+    async with opened(tmp_path, expect=expect) as shop:
+        shop.recording()
+        event = await shop.handled()
+
+        assert ("pending", 1, "expect: CancelledError") == (event.state, event.attempts, event.reason)
+
+
+async def test_handlers_expectation_replaces_the_receivers(tmp_path: Path) -> None:
+    """A handler that says what it expects is not asked about what others do."""
+    async with opened(tmp_path, expect=lambda _: {"totalAmt": 1}) as shop:
+        shop.recording("payment", expect=lambda _: EXPECTED)
+
+        assert "done" == (await shop.handled()).state
+
+
+async def test_expectation_that_fails_is_retried(tmp_path: Path) -> None:
+    """Where what is expected cannot be looked up now, nothing is handled, and nothing is lost."""
+    answers: list[Any] = [OSError("no database"), EXPECTED]
+
+    def expect(_: Notification) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async with opened(tmp_path, expect=expect) as shop:
+        got = shop.recording()
+        event = await shop.handled()
+        shop.clock.advance(1)
+
+        assert ("pending", "expect: OSError: no database") == (event.state, event.reason)
+        assert ("done", 1) == ((await shop.last()).state, len(got))
+
+
+@pytest.mark.parametrize(("named", "state"), [("M1", "done"), ("M2", "quarantined")])
+async def test_another_merchants_event_is_quarantined(named: str, state: str, tmp_path: Path) -> None:
+    """The service's key may sign for other merchants, too: their money is not ours."""
+    async with opened(tmp_path) as shop:
+        shop.recording()
+
+        assert state == (await shop.handled({**PAID, "merchantId": named})).state
+
+
+async def test_event_that_the_profile_no_longer_reads_is_dead(tmp_path: Path) -> None:
+    """A profile that has changed since cannot make a receiver stumble over an old event."""
+    renamed = evolve(SIGNED, notification=evolve(SIGNED.notification, kinds={"refund": ("payment.paid",)}))
+    async with opened(tmp_path, profile=renamed) as shop:
+        shop.recording()
+        inbox = SqliteInbox(shop.path, clock=shop.clock)
+        await inbox.add(received())
+        await inbox.aclose()
+        event = await shop.last()
+
+        assert ("dead", "InvalidArgumentError") == (event.state, event.reason.partition(":")[0])
+
+
+async def test_monthly_renewals_are_different_events(tmp_path: Path) -> None:
+    """A subscription that renews each month is told of each month."""
+    async with opened(tmp_path) as shop:
+        got = shop.recording("subscription")
+        for period in ("2027-01", "2027-02", "2027-02"):
+            await shop.take({"subscriptionId": "S1", "period": period, "status": "SBX_ACTIVE"}, "subscription")
+        await shop.receiver.settle()
+
+        assert ["2027-01", "2027-02"] == [each.data["period"] for each in got]
+
+
+def test_keys_of_the_merchant_are_not_in_a_notification(tmp_path: Path) -> None:
+    """What a handler gets, and may log or keep, holds no key."""
+
+    async def got() -> str:
+        async with opened(tmp_path) as shop:
+            recorded = shop.recording()
+            await shop.handled()
+            return repr(recorded)
+
+    assert isinstance(CREDENTIALS, Credentials)
+    assert CREDENTIALS.notification_keys[0].reveal() not in asyncio.run(got())

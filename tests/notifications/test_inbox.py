@@ -1,0 +1,431 @@
+"""What every inbox promises, whichever place it keeps notifications in."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, Final, cast
+
+import pytest
+
+from payasync.errors import InvalidArgumentError
+from payasync.notifications.inbox import ENDS, REPLAYABLE, STATES, Added, Claim, Inbox, InboxEvent, Received
+from payasync.notifications.postgres_inbox import PostgresInbox
+from payasync.notifications.sqlite_inbox import FORGOTTEN_AT_ONCE, SqliteInbox
+from tests.notifications.inbox_building import LEASE, START, Clock, received
+
+NOW: Final = datetime(2027, 1, 1, tzinfo=UTC)
+NAIVE: Final = datetime(2027, 1, 1)  # noqa: DTZ001 - that is what is wrong with it
+SECRET: Final = "letmein"
+HALF_A_PAIR: Final = "\ud800"
+"""What JSON can hold and UTF-8 cannot."""
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that the test moves."""
+    return Clock()
+
+
+@pytest.fixture(params=["journal", "log", "postgres"])
+async def inbox(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: Clock
+) -> AsyncIterator[Inbox]:
+    """An empty inbox: in SQLite, with either way in which it makes a commit durable, or in PostgreSQL."""
+    monkeypatch.setattr("payasync.sqlite_opening.WAL_SINCE", (3,) if request.param == "log" else (99,))
+    inbox: Inbox
+    if request.param == "postgres":
+        inbox = PostgresInbox(request.getfixturevalue("postgres_dsn"), clock=clock)
+    else:
+        inbox = SqliteInbox(tmp_path / "inbox.db", clock=clock)
+    yield inbox
+    await inbox.aclose()
+
+
+@pytest.mark.parametrize("name", ["Authorization", "cookie", "Proxy-Authorization", "COOKIE"])
+def test_headers_that_let_somebody_in_are_not_kept(name: str) -> None:
+    """What is kept lies on a disk for weeks: nobody finds there what opens something."""
+    received = Received(key="k", digest="d", raw=b"{}", headers={name: SECRET, "Webhook-Id": "1"}, received_at=NOW)
+
+    assert {"Webhook-Id": "1"} == received.headers
+
+
+def test_payloads_are_not_shown() -> None:
+    """A payload tells of customers, and what is shown ends in logs."""
+    raw, headers = SECRET.encode(), {"X-Customer": SECRET}
+    received = Received(key="k", digest="d", raw=raw, headers=headers, received_at=NOW)
+    event = InboxEvent(id=1, key="k", raw=raw, headers=headers, received_at=NOW)
+
+    assert SECRET not in f"{received!r} {event!r}"
+
+
+def test_states_are_the_documented_ones() -> None:
+    """An event goes from pending to leased to one of the ends; all of these but done can be replayed."""
+    assert ("pending", "leased", "done", "dead", "parked", "quarantined") == STATES
+    assert {"done", "dead", "parked", "quarantined"} == ENDS
+    assert {"dead", "parked", "quarantined"} == REPLAYABLE
+
+
+@pytest.mark.parametrize("kind", [PostgresInbox, SqliteInbox])
+def test_stores_are_inboxes(kind: type[Inbox]) -> None:
+    """What a receiver asks of an inbox, each of them answers; type checkers hold them to the rest."""
+    asked = {name for name in vars(Inbox) if not name.startswith("_")}
+
+    assert asked <= set(dir(kind))
+
+
+async def claimed(inbox: Inbox, **facts: Any) -> Claim:
+    """Add an event, and return the lease on it."""
+    await inbox.add(received(**facts))
+    (claim,) = await inbox.claim(1, LEASE)
+    return claim
+
+
+async def only(inbox: Inbox) -> InboxEvent:
+    """Return the inbox's only event."""
+    (event,) = await inbox.events()
+    return event
+
+
+async def test_event_is_kept_as_it_came(inbox: Inbox) -> None:
+    """What a handler gets tomorrow is what was received today, to the byte and the microsecond."""
+    moment = datetime(2027, 1, 1, 12, 30, 15, 999_999, tzinfo=timezone(timedelta(hours=5)))
+    facts: dict[str, Any] = {
+        "key": 'payment:["T1","PAID"]',
+        "weak": True,
+        "kind": "payment",
+        "event": "trade.paid",
+        "verified": True,
+        "raw": bytes(range(256)),
+        "headers": {"Webhook-Id": "é", "x": "a\tb"},
+    }
+    added = await inbox.add(received(**facts, received_at=moment))
+
+    expected = InboxEvent(id=1, state="pending", due=START, received_at=moment.astimezone(UTC), **facts)
+    assert (Added.NEW, expected) == (added, await only(inbox))
+
+
+async def test_same_notification_is_kept_once(inbox: Inbox) -> None:
+    """Whenever it comes again, and however the first one ended: it is acknowledged, and that is all."""
+    again = list[Added]()
+    for state in ("done", "dead", "parked", "quarantined"):
+        claim = await claimed(inbox, key=state)
+        again.append(await inbox.add(received(state)))
+        await inbox.finish(claim, state)
+        again.append(await inbox.add(received(state, raw=b'{"nonce": 2}')))
+
+    assert {Added.AGAIN} == set(again)
+    assert 4 == len(await inbox.events())
+    assert [] == await inbox.claim(10, LEASE)
+
+
+async def test_same_notification_at_once_is_kept_once(inbox: Inbox) -> None:
+    """Redeliveries that overlap are one event: one of them is the first."""
+    added = await asyncio.gather(*(inbox.add(received()) for _ in range(50)))
+
+    assert [Added.AGAIN] * 49 + [Added.NEW] == sorted(added, key=lambda one: one is Added.NEW)
+    assert 1 == len(await inbox.events())
+
+
+async def test_other_body_under_a_key_is_quarantined(inbox: Inbox) -> None:
+    """Two bodies of one event: the second is kept for a person to see, once, and never dispatched by itself."""
+    await claimed(inbox)
+    added = [await inbox.add(received(digest="b")), await inbox.add(received(digest="b"))]
+    (kept,) = await inbox.events("quarantined")
+
+    assert [Added.CONFLICT, Added.AGAIN] == added
+    assert "event 1 came with the same key and another body" == kept.reason
+    assert (2, None, 0) == (kept.id, kept.due, kept.attempts)
+    assert [] == await inbox.claim(10, LEASE)
+
+
+async def test_same_body_under_two_keys_is_two_events(inbox: Inbox) -> None:
+    """Two renewals may read the same but for what their keys are made of."""
+    added = [await inbox.add(received(key)) for key in ("subscription:1", "subscription:2")]
+
+    assert [Added.NEW, Added.NEW] == added
+
+
+async def test_claims_come_in_the_order_in_which_they_are_due(inbox: Inbox, clock: Clock) -> None:
+    """Nobody waits behind those who came later; at most so many are leased as were asked for."""
+    for key in "abc":
+        await inbox.add(received(key))
+        clock.advance(1)
+    found = [[claim.event.key for claim in await inbox.claim(2, LEASE)] for _ in range(3)]
+
+    assert [["a", "b"], ["c"], []] == found
+
+
+async def test_claim_is_of_the_event_as_it_is_now(inbox: Inbox, clock: Clock) -> None:
+    """Who holds a lease knows how often it was tried, what was handled, and when the lease ends."""
+    first = await claimed(inbox)
+    await inbox.handled(first, "shop:paid")
+    await inbox.finish(first, "pending", "OSError: no")
+    now = clock.advance(1)
+    (second,) = await inbox.claim(1, LEASE)
+
+    assert (1, 2) == (first.event.attempts, second.event.attempts)
+    assert second.fence > first.fence
+    assert ("leased", now + timedelta(seconds=LEASE)) == (second.event.state, second.event.due)
+    assert (frozenset({"shop:paid"}), "OSError: no") == (second.event.handled, second.event.reason)
+
+
+async def test_lease_that_ended_is_lost_to_the_next(inbox: Inbox, clock: Clock) -> None:
+    """Who sleeps past the end of its lease changes nothing any more: another one is at it."""
+    late = await claimed(inbox)
+    before = await inbox.claim(1, LEASE)
+    clock.advance(LEASE)
+    (next_,) = await inbox.claim(1, LEASE)
+    told = [
+        await inbox.extend(late, LEASE),
+        await inbox.handled(late, "shop:paid"),
+        await inbox.own(late, "confirmed"),
+        await inbox.finish(late, "done"),
+    ]
+
+    assert [] == before
+    assert [False] * 4 == told
+    assert next_.event == await only(inbox)
+
+
+async def test_lease_that_ended_unnoticed_is_still_held(inbox: Inbox, clock: Clock) -> None:
+    """Who is late, but was not overtaken, has done its work: it counts."""
+    claim = await claimed(inbox)
+    clock.advance(10 * LEASE)
+
+    assert await inbox.finish(claim, "done")
+
+
+async def test_lease_is_extended_from_now(inbox: Inbox, clock: Clock) -> None:
+    """While a handler runs its event stays its own."""
+    claim = await claimed(inbox)
+    clock.advance(LEASE - 1)
+    extended = await inbox.extend(claim, LEASE)
+    clock.advance(LEASE - 1)
+    before = await inbox.claim(1, LEASE)
+    clock.advance(1)
+
+    assert (True, []) == (extended, before)
+    assert 1 == len(await inbox.claim(1, LEASE))
+
+
+@pytest.mark.parametrize("state", sorted(ENDS))
+async def test_end_is_the_end(inbox: Inbox, clock: Clock, state: Any) -> None:
+    """What has ended is not dispatched any more, and who ended it has no say in it any more."""
+    claim = await claimed(inbox)
+    told = [
+        await inbox.finish(claim, state, "why"),
+        await inbox.finish(claim, "done"),
+        await inbox.extend(claim, LEASE),
+    ]
+    clock.advance(10 * LEASE)
+    event = await only(inbox)
+
+    assert [True, False, False] == told
+    assert (state, "why", None, 1) == (event.state, event.reason, event.due, event.attempts)
+    assert ([], None) == (await inbox.claim(1, LEASE), await inbox.next_due())
+
+
+@pytest.mark.parametrize("wait", [0, 30])
+async def test_retry_waits_until_it_is_due(inbox: Inbox, clock: Clock, wait: int) -> None:
+    """What failed is tried again from the moment that was given, or at once."""
+    claim = await claimed(inbox)
+    due = START + timedelta(seconds=wait)
+    await inbox.finish(claim, "pending", "later", due if wait else None)
+    next_due = await inbox.next_due()
+    clock.advance(wait - 0.000_001)
+    before = await inbox.claim(1, LEASE)
+    clock.advance(0.000_001)
+
+    assert (due, []) == (next_due, before)
+    assert 1 == len(await inbox.claim(1, LEASE))
+
+
+async def test_next_due_is_the_first_of_all(inbox: Inbox, clock: Clock) -> None:
+    """A dispatcher sleeps until an event is due or a lease ends, whichever comes first."""
+    empty = await inbox.next_due()
+    await claimed(inbox, key="a")
+    leased = await inbox.next_due()
+    now = clock.advance(1)
+    await inbox.add(received("b"))
+
+    assert (None, START + timedelta(seconds=LEASE), now) == (empty, leased, await inbox.next_due())
+
+
+async def test_handlers_are_remembered_once_each(inbox: Inbox) -> None:
+    """Each handler is done with an event once, whatever became of the attempt in which that was."""
+    claim = await claimed(inbox)
+    told = [await inbox.handled(claim, name) for name in ("shop:paid", "shop:paid", "shop:mail")]
+
+    assert [True] * 3 == told
+    assert {"shop:paid", "shop:mail"} == (await only(inbox)).handled
+
+
+async def test_key_that_was_confirmed_is_one_events(inbox: Inbox) -> None:
+    """Two hints at one fact are one event: the first that confirms it has its key."""
+    first, second = await claimed(inbox, key="hint:1"), await claimed(inbox, key="hint:2")
+    told = [await inbox.own(claim, "confirmed:1") for claim in (first, first, second)]
+    keys = [event.key for event in await inbox.events()]
+    again = await inbox.own(second, "confirmed:2")
+
+    assert [True, True, False] == told
+    assert ["confirmed:1", "hint:2"] == keys
+    assert again
+
+
+async def test_key_that_was_given_up_is_free(inbox: Inbox) -> None:
+    """The same hint, word for word, may mean something new once the first one is confirmed."""
+    claim = await claimed(inbox, key="hint:1")
+    before = await inbox.add(received("hint:1"))
+    await inbox.own(claim, "confirmed:1")
+    after = await inbox.add(received("hint:1"))
+
+    assert (Added.AGAIN, Added.NEW) == (before, after)
+    assert Added.AGAIN == await inbox.add(received("confirmed:1"))
+
+
+@pytest.mark.parametrize("state", sorted(REPLAYABLE))
+async def test_replay_begins_anew(inbox: Inbox, clock: Clock, state: Any) -> None:
+    """Who replays an event gives it all its attempts again, but no handler runs twice."""
+    claim = await claimed(inbox)
+    await inbox.handled(claim, "shop:paid")
+    await inbox.finish(claim, state, "why")
+    now = clock.advance(1)
+    replayed = await inbox.replay(claim.event.id)
+    event = await only(inbox)
+    (again,) = await inbox.claim(1, LEASE)
+
+    assert replayed
+    assert ("pending", "", now, 0) == (event.state, event.reason, event.due, event.attempts)
+    assert (1, frozenset({"shop:paid"})) == (again.event.attempts, again.event.handled)
+    assert not await inbox.finish(claim, "done")
+
+
+async def test_replay_is_of_what_ended_badly(inbox: Inbox) -> None:
+    """What waits, runs, is done or does not exist cannot be replayed, and does not change."""
+    told = [await inbox.replay(1)]
+    await inbox.add(received())
+    told.append(await inbox.replay(1))
+    (claim,) = await inbox.claim(1, LEASE)
+    told.append(await inbox.replay(1))
+    await inbox.finish(claim, "done")
+    told.append(await inbox.replay(1))
+
+    assert [False] * 4 == told
+    assert "done" == (await only(inbox)).state
+
+
+async def test_listing_goes_page_by_page(inbox: Inbox) -> None:
+    """A long list is read in parts, each beginning behind the last; those of one state or all."""
+    for number in range(5):
+        claim = await claimed(inbox, key=str(number))
+        await inbox.finish(claim, "dead" if number % 2 else "done")
+    pages = [await inbox.events(limit=2), await inbox.events(limit=2, after=2), await inbox.events(limit=2, after=4)]
+    dead = [await inbox.events("dead", limit=1), await inbox.events("dead", after=2)]
+
+    assert [[1, 2], [3, 4], [5]] == [[event.id for event in page] for page in pages]
+    assert [[2], [4]] == [[event.id for event in page] for page in dead]
+    assert [] == await inbox.events("parked")
+
+
+async def test_only_what_is_done_is_forgotten(inbox: Inbox, clock: Clock) -> None:
+    """What went wrong stays until a person has seen to it; what was done may go, and comes as new then."""
+    for state in ("done", "dead", "parked", "quarantined"):
+        await inbox.finish(await claimed(inbox, key=state), state)
+    await claimed(inbox, key="leased")
+    await inbox.add(received("pending"))
+    now = clock.advance(1)
+    forgotten = [await inbox.forget(START), await inbox.forget(now), await inbox.forget(now)]
+    left = {event.key for event in await inbox.events()}
+
+    assert [0, 1, 0] == forgotten
+    assert {"dead", "parked", "quarantined", "leased", "pending"} == left
+    assert Added.NEW == await inbox.add(received("done"))
+
+
+async def test_what_was_confirmed_is_never_forgotten(inbox: Inbox, clock: Clock) -> None:
+    """Anybody may tell of it again, after any time, and the service would confirm it once more."""
+    for key in ('confirmed:payment:["T1","PAID"]', "hint:payment:a:1", "payment:1"):
+        await inbox.finish(await claimed(inbox, key=key), "done")
+    forgotten = await inbox.forget(clock.advance(1))
+
+    assert (2, 'confirmed:payment:["T1","PAID"]') == (forgotten, (await only(inbox)).key)
+
+
+async def test_forgetting_counts_from_the_end(inbox: Inbox, clock: Clock) -> None:
+    """An event that took weeks to be done was not done weeks ago: it may come again yet."""
+    claim = await claimed(inbox)
+    now = clock.advance(10**6)
+    await inbox.finish(claim, "done")
+
+    assert 0 == await inbox.forget(now)
+
+
+async def test_numbers_are_never_used_again(inbox: Inbox, clock: Clock) -> None:
+    """A number that somebody noted down never means another event."""
+    await inbox.finish(await claimed(inbox), "done")
+    await inbox.forget(clock.advance(1))
+    await inbox.add(received())
+
+    assert 2 == (await only(inbox)).id
+
+
+@pytest.mark.slow
+async def test_forgetting_much_goes_in_parts(inbox: Inbox, clock: Clock) -> None:
+    """A month's events are forgotten, handlers included, however many there are."""
+    many = FORGOTTEN_AT_ONCE + 1
+    await asyncio.gather(*(inbox.add(received(str(number))) for number in range(many)))
+    for claim in await inbox.claim(many, LEASE):
+        await asyncio.gather(inbox.handled(claim, "shop:paid"), inbox.finish(claim, "done"))
+
+    assert many == await inbox.forget(clock.advance(1))
+    assert [] == await inbox.events()
+
+
+async def test_texts_that_are_no_utf8_are_kept(inbox: Inbox) -> None:
+    """Half a surrogate pair comes in JSON, and in what handlers raise: it fails nobody, and is shown as its escape."""
+    added = await inbox.add(received("k" + HALF_A_PAIR, event=HALF_A_PAIR, headers={"a": HALF_A_PAIR}))
+    (claim,) = await inbox.claim(1, LEASE)
+    await inbox.handled(claim, HALF_A_PAIR)
+    await inbox.finish(claim, "dead", f"ValueError: {HALF_A_PAIR}")
+    event = await only(inbox)
+
+    assert Added.NEW == added
+    assert ("k\\ud800", "\\ud800", {"a": HALF_A_PAIR}) == (event.key, event.event, event.headers)
+    assert (frozenset({"\\ud800"}), "ValueError: \\ud800") == (event.handled, event.reason)
+
+
+@pytest.mark.parametrize("wrong", [-1, True, 1.0, "1", None, 2**63])
+async def test_numbers_are_checked(inbox: Inbox, wrong: Any) -> None:
+    """A number that is none is refused by its name, and not by the database."""
+    for field, asking in (
+        ("event_id", inbox.replay(wrong)),
+        ("limit", inbox.events(limit=wrong)),
+        ("after", inbox.events(after=wrong)),
+    ):
+        with pytest.raises(InvalidArgumentError, match="must be an integer of 0 or more") as caught:
+            await asking
+
+        assert field == caught.value.field
+
+
+async def test_states_are_checked(inbox: Inbox) -> None:
+    """A state that does not exist, or cannot be the end of a lease, is refused by its name."""
+    claim, no_state, leased = await claimed(inbox), cast("Any", "lost"), cast("Any", "leased")
+    for asking in (inbox.events(no_state), inbox.finish(claim, no_state), inbox.finish(claim, leased)):
+        with pytest.raises(InvalidArgumentError, match=r"state must be .*pending, .*dead.*, not '(lost|leased)'"):
+            await asking
+
+
+async def test_moments_are_aware(inbox: Inbox) -> None:
+    """A moment without its zone means another moment elsewhere: it is refused."""
+    claim = await claimed(inbox)
+    for field, asking in (
+        ("due", inbox.finish(claim, "pending", "", NAIVE)),
+        ("before", inbox.forget(NAIVE)),
+        ("received_at", inbox.add(received("b", received_at=NAIVE))),
+    ):
+        with pytest.raises(InvalidArgumentError, match="a moment with its offset from UTC") as caught:
+            await asking
+
+        assert field == caught.value.field

@@ -1,0 +1,261 @@
+"""Inboxes under several processes, killed and stopped ones among them."""
+
+import asyncio
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from payasync.notifications import verify
+from payasync.notifications.inbox import Inbox, InboxEvent, Received
+from payasync.notifications.postgres_inbox import PostgresInbox
+from payasync.notifications.reception import received as kept
+from payasync.notifications.sqlite_inbox import SqliteInbox
+from payasync.testing import sign_notification
+from tests.notifications.inbox_building import received
+from tests.notifications.merchant import CREDENTIALS, PAID, SIGNED
+from tests.postgres import postgres
+
+PROGRAM: Final = Path(__file__).with_name("inbox_process.py")
+SECONDS: Final = 60
+LEASE: Final = 3600.0
+LIVES: Final = 8
+EVENTS: Final = 120
+WORKERS: Final = 4
+LONG: Final = 60
+
+Place = Path | str
+"""Of a file, or of a database."""
+Process = subprocess.Popen[str]
+Start = Callable[..., Process]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(params=["journal", "log", "postgres"])
+def journal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Test with either way in which SQLite makes a commit durable, and with PostgreSQL."""
+    monkeypatch.setattr("payasync.sqlite_opening.WAL_SINCE", (3,) if request.param == "log" else (99,))
+    return str(request.param)
+
+
+@pytest.fixture
+def path(request: pytest.FixtureRequest, journal: str, tmp_path: Path) -> Place:
+    """Where the inbox is."""
+    dsn: str = request.getfixturevalue("postgres_dsn") if journal == "postgres" else ""
+    return dsn or tmp_path / "inbox.db"
+
+
+@pytest.fixture
+def start(journal: str, path: Place, tmp_path: Path) -> Generator[Start]:
+    """Start a process that uses the inbox; it is gone with the test."""
+    with started(journal, path, tmp_path) as start:
+        yield start
+
+
+@contextmanager
+def started(journal: str, path: Place, folder: Path) -> Generator[Start]:
+    """Return what starts processes in a folder, all of them gone at the end."""
+    with ExitStack() as stack:
+
+        def start(what: str, number: int = 0) -> Process:
+            command = [sys.executable, "-W", "error", str(PROGRAM), what, journal, str(path), str(number)]
+            process = stack.enter_context(
+                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder)
+            )
+            stack.callback(process.kill)
+            return process
+
+        yield start
+
+
+def said(process: Process) -> str:
+    """Return the next line that a process writes."""
+    assert process.stdout is not None
+    return process.stdout.readline().rstrip("\n")
+
+
+def ended(process: Process) -> list[str]:
+    """Return what a process of which lines were read already writes until its end: `communicate` would lose some."""
+    assert process.stdout is not None
+    lines = [line.rstrip("\n") for line in process.stdout]
+    assert 0 == process.wait(SECONDS)
+    return lines
+
+
+def go(process: Process) -> None:
+    """Give a process what it waits for."""
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def go_on(process: Process) -> list[str]:
+    """Give a process what it waits for, and return what it writes until its end."""
+    out, _ = process.communicate("\n", timeout=SECONDS)
+    assert 0 == process.returncode
+    return out.splitlines()
+
+
+def together(workers: Sequence[Process]) -> list[list[str]]:
+    """Let processes go on once all of them are ready, and return what each writes."""
+    for worker in workers:
+        assert "ready" == said(worker)
+    for worker in workers:
+        go(worker)
+    return [go_on(worker) for worker in workers]
+
+
+def paid(number: int) -> Received:
+    """Return what is kept of a notification that the service has signed."""
+    data = {**PAID, "outTradeNo": f"T{number}"}
+    signed = sign_notification(data, profile=SIGNED, credentials=CREDENTIALS, kind="payment", id=f"msg_{number}")
+    return kept(verify(signed.raw, signed.headers, profile=SIGNED, credentials=CREDENTIALS))
+
+
+async def fill(inbox: Inbox) -> None:
+    """Keep notifications for somebody else to handle."""
+    await asyncio.gather(*(inbox.add(paid(number)) for number in range(EVENTS)))
+
+
+async def used(path: Place, use: Callable[[Inbox], Any], clock: Callable[[], float] = time.time) -> Any:
+    """Return what somebody gets of an inbox that is opened for it."""
+    inbox: Inbox = SqliteInbox(path, clock=clock) if isinstance(path, Path) else PostgresInbox(path, clock=clock)
+    try:
+        return await use(inbox)
+    finally:
+        await inbox.aclose()
+
+
+def events(path: Place) -> list[InboxEvent]:
+    """Return all events."""
+    found: list[InboxEvent] = asyncio.run(used(path, lambda inbox: inbox.events(limit=10**6)))
+    return found
+
+
+def whole(path: Place) -> bool:
+    """Return whether the file is as SQLite wants it; PostgreSQL sees to its own."""
+    if isinstance(path, str):
+        return True
+    with closing(sqlite3.connect(path)) as db:
+        return [("ok",)] == db.execute("PRAGMA integrity_check").fetchall()
+
+
+def test_nothing_that_was_taken_is_lost_when_killed(path: Place, start: Start) -> None:
+    """Killed at whatever moment: what was acknowledged is there, once, and the inbox goes on."""
+    acknowledged = set[str]()
+    for life in range(LIVES):
+        keeping = start("keep", life)
+        acknowledged |= {said(keeping) for _ in range(random.randint(1, 300))}  # noqa: S311 - moments are no secret
+        keeping.kill()
+        assert keeping.stdout is not None
+        # The last line may be a part of one.
+        acknowledged |= {line.rstrip("\n") for line in keeping.stdout if line.endswith("\n")}
+        keeping.wait(SECONDS)
+    keys = [event.key for event in events(path)]
+
+    assert acknowledged <= set(keys)
+    assert len(set(keys)) == len(keys)
+    assert LIVES == len({key.partition("-")[0] for key in acknowledged})
+    assert whole(path)
+
+
+def test_processes_claim_each_their_own(path: Place, start: Start) -> None:
+    """Two dispatchers on one inbox share the work: no event is leased to both, and none to nobody."""
+    asyncio.run(used(path, fill))
+    shares = [[int(line) for line in share] for share in together([start("work") for _ in range(2)])]
+
+    assert list(range(1, EVENTS + 1)) == sorted(shares[0] + shares[1])
+    assert {("done", 1)} == {(event.state, event.attempts) for event in events(path)}
+
+
+def test_receivers_of_four_processes_handle_each_event_once(path: Place, start: Start) -> None:
+    """However many web workers share an inbox, no event is handled twice at once, and none that ended well again."""
+    asyncio.run(used(path, fill))
+    workers = [start("dispatch", LONG) for _ in range(WORKERS)]
+    shares = [[line for line in share if line != "waits"] for share in together(workers)]
+
+    assert list(range(1, EVENTS + 1)) == sorted(int(line) for share in shares for line in share)
+    assert all(shares)
+    assert {("done", 1)} == {(event.state, event.attempts) for event in events(path)}
+
+
+def test_lease_of_a_process_that_stopped_is_lost(path: Place, start: Start) -> None:
+    """A process that was stopped past the end of its lease, and wakes, changes nothing: another one has the event."""
+    asyncio.run(used(path, lambda inbox: inbox.add(received())))
+    holder = start("hold")
+    held = said(holder)
+    holder.send_signal(signal.SIGSTOP)
+
+    async def overtake(inbox: Inbox) -> tuple[int, bool]:
+        (claim,) = await inbox.claim(1, LEASE)
+        return claim.event.id, await inbox.finish(claim, "parked", "overtaken")
+
+    try:
+        overtaken = asyncio.run(used(path, overtake, clock=lambda: time.time() + 2 * LEASE))
+    finally:
+        holder.send_signal(signal.SIGCONT)
+    told = go_on(holder)
+    (event,) = events(path)
+
+    assert ("1", (1, True), ["[False, False, False]"]) == (held, overtaken, told)
+    assert ("parked", "overtaken", 2, frozenset()) == (event.state, event.reason, event.attempts, event.handled)
+
+
+def test_event_of_a_process_that_was_killed_is_free_again(path: Place, start: Start) -> None:
+    """What a killed process had leased is dispatched by another, once the lease is over and not before."""
+    asyncio.run(used(path, lambda inbox: inbox.add(received())))
+    holder = start("hold")
+    said(holder)
+    holder.kill()
+    holder.wait(SECONDS)
+    before = asyncio.run(used(path, lambda inbox: inbox.claim(1, LEASE)))
+    (after,) = asyncio.run(used(path, lambda inbox: inbox.claim(1, LEASE), clock=lambda: time.time() + 2 * LEASE))
+
+    assert ([], 2) == (before, after.event.attempts)
+
+
+@pytest.mark.parametrize("journal", ["journal", "log"], indirect=True)
+def test_full_disk_loses_nothing(path: Place, start: Start) -> None:
+    """While the disk is full nothing is acknowledged that was not kept; when there is room, the inbox goes on."""
+    *acknowledged, full, last = go_on(start("fill"))
+    keys = {event.key for event in events(path)}
+
+    assert full.startswith(f"full: the inbox '{path}' is unavailable: ")
+    assert acknowledged
+    assert {*acknowledged, last} <= keys
+    assert whole(path)
+
+
+RESTARTS: Final = 3
+SHORT: Final = 2
+"""Seconds of a lease: what was being handled when the server stopped is due again after it."""
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_restart_of_the_server_loses_nothing(mode: str, tmp_path: Path) -> None:
+    """While PostgreSQL is away receivers wait, and go on by themselves; no event is lost, or handled twice at once."""
+    with postgres() as server, started("postgres", server.dsn, tmp_path) as start:
+        asyncio.run(used(server.dsn, fill))
+        workers = [start("dispatch", SHORT) for _ in range(2)]
+        for worker in workers:
+            assert "ready" == said(worker)
+            go(worker)
+        told = list[str]()
+        for _ in range(RESTARTS):
+            told += [said(worker) for worker in workers for _ in range(5)]
+            server.stop(mode)
+            server.start()
+        told += [line for worker in workers for line in ended(worker)]
+        handled = [int(line) for line in told if line != "waits"]
+
+        assert set(range(1, EVENTS + 1)) == set(handled)
+        assert {"done"} == {event.state for event in events(server.dsn)}

@@ -1,0 +1,188 @@
+"""A notification as a value: what may be acted upon, and how it is confirmed."""
+
+import copy
+import pickle
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pytest
+from attrs import evolve, frozen
+from attrs.exceptions import FrozenInstanceError
+
+from payasync import OrderResponse, PaymentResponse, RefundResponse
+from payasync.errors import ConfigurationError, InvalidArgumentError, ServiceError
+from payasync.notifications.notification import Notification
+from payasync.notifications.reading import parse
+from payasync.operations import QUERY_ORDER
+from payasync.sandbox import PROFILE, Sandbox
+from tests.building import bare_call, reply
+
+NOW: Final = datetime(2027, 1, 31, tzinfo=UTC)
+BODY: Final = b'{"type":"payment.paid","data":{"outTradeNo":"T1","status":"SBX_PAID","totalAmt":450,"tags":["a","b"]}}'
+
+
+def told(**facts: Any) -> Notification:
+    """Return a notification with other facts."""
+    return evolve(parse(BODY, {"X-A": "1"}, profile=PROFILE, received_at=NOW), **facts)
+
+
+def answered(document: object) -> OrderResponse:
+    """Return what the service says when it is asked."""
+    return OrderResponse.of(bare_call(QUERY_ORDER), reply(document))
+
+
+def test_what_may_be_acted_upon() -> None:
+    """The service's own answer before what arrived, that only where it is verified, and nothing else."""
+    confirmed = answered({"status": "SBX_CLOSED"})
+
+    assert told().trusted is None
+    assert told(verified=True).trusted == told().data
+    assert (
+        {"status": "SBX_CLOSED"}
+        == told(confirmed=confirmed).trusted
+        == told(verified=True, confirmed=confirmed).trusted
+    )
+
+
+def test_state_is_that_of_the_confirmed_answer() -> None:
+    """What a hint says of the state counts for nothing, once the service has been asked."""
+    assert "paid" == told().state
+    assert told(confirmed=answered({"status": "SBX_PAID"})).state is None  # by a profile without names
+
+
+def test_fields_of_the_payload() -> None:
+    """`get` steps into the payload by a dotted path, as a response does; the default stands for what is not there."""
+    assert ["T1", "b", None, 0] == [
+        told().get("outTradeNo"),
+        told().get("tags.1"),
+        told().get("type"),
+        told().get("x", 0),
+    ]
+
+
+@frozen
+class Paid:
+    """A merchant's own class."""
+
+    outTradeNo: str  # noqa: N815 - the wire's name
+    totalAmt: int  # noqa: N815 - the wire's name
+
+
+@frozen
+class Wrong:
+    """A class that the payload does not fit."""
+
+    totalAmt: str  # noqa: N815 - the wire's name
+
+
+def test_payload_as_a_class() -> None:
+    """`to` is strict: no number becomes a text, and the error says where."""
+    assert Paid("T1", 450) == told().to(Paid)
+    with pytest.raises(
+        InvalidArgumentError, match=r"the notification does not fit Wrong: expected str, got int @ data\.tot"
+    ):
+        told().to(Wrong)
+
+
+def test_nothing_of_it_changes() -> None:
+    """A handler cannot make it verified; it can derive another one."""
+    first = told()
+    with pytest.raises(FrozenInstanceError):
+        first.verified = True  # type: ignore[misc] # pyright: ignore[reportAttributeAccessIssue] # that is the test
+
+    assert (False, True) == (first.verified, evolve(first, verified=True).verified)
+
+
+def test_equal_and_hashable() -> None:
+    """Two that say the same are equal, and fit into a set; a body that differs by a space is another one."""
+    other = parse(BODY + b" ", {"x-a": "1"}, profile=PROFILE, received_at=NOW)
+
+    assert 2 == len({told(), told(), other})
+
+
+def test_shown_without_the_payload() -> None:
+    """What is printed names the event, and holds neither payload nor headers: these may be a customer's."""
+    shown = repr(told(headers={"cookie": "canary"}, session=object()))
+
+    assert 'payment:["T1","SBX_PAID"]' in shown
+    assert not [word for word in ("450", "cookie", "canary", "session", "object") if word in shown]
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))],  # noqa: S301 - made in the same line
+    ids=["copy", "deepcopy", "pickle"],
+)
+def test_copies_are_plain(copied: Any) -> None:
+    """What goes to a queue takes everything along but the session."""
+    session = object()
+    first = told(session=session, confirmed=answered({"a": 1}), id=7, attempt=2)
+    other = copied(first)
+
+    assert session is vars(first)["_session"]
+    assert vars(other)["_session"] is None
+    assert (first, first.document, "1") == (other, other.document, other.headers["x-A"])
+
+
+async def test_payment_is_confirmed_by_its_order() -> None:
+    """Endpoint 3 says what the order is now, whatever the notification says (spec: Endpoints, rule 3)."""
+    async with Sandbox() as sandbox, sandbox.session() as pay:
+        await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
+        answer = await told(session=pay).confirm()
+        again = await told().confirm(session=pay)
+
+    assert ("pending", 450, "T1") == (answer.state, answer["totalAmt"], answer["outTradeNo"])
+    assert (OrderResponse, answer["paymentId"]) == (type(answer), again["paymentId"])
+
+
+async def test_payment_without_an_order_number() -> None:
+    """Endpoint 6 is asked by the service's own number of the payment (spec: Endpoints, rule 6)."""
+    async with Sandbox() as sandbox, sandbox.session() as pay:
+        order = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
+        asked = told(out_trade_no=None, payment_id=str(order["outTradeNo"]))
+        answer = await asked.confirm(session=pay)
+
+    assert (PaymentResponse, "pending") == (type(answer), answer.state)
+
+
+async def test_refund_is_confirmed_by_its_number() -> None:
+    """Endpoint 7 is asked about a refund (spec: Endpoints, rule 6)."""
+    async with Sandbox(clock="frozen") as sandbox, sandbox.session() as pay:
+        await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
+        await sandbox.customer.authorize("T1")
+        await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
+        answer = await told(kind="refund", out_refund_no="R1").confirm(session=pay)
+
+    assert (RefundResponse, 200) == (type(answer), answer["refundAmt"])
+
+
+async def test_what_the_service_does_not_know() -> None:
+    """A forged number is the service's own refusal."""
+    async with Sandbox() as sandbox, sandbox.session() as pay:
+        with pytest.raises(ServiceError) as refused:
+            await told(out_trade_no="FORGED").confirm(session=pay)
+
+    assert "SBX_NOT_FOUND" == refused.value.code
+
+
+async def test_confirming_without_a_session() -> None:
+    """Without one nobody can be asked; the error says where to give it."""
+    with pytest.raises(ConfigurationError, match=r"Receiver\(session=...\), or confirm\(session=...\)") as refused:
+        await told().confirm()
+
+    assert "session" == refused.value.field
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"out_trade_no": None}, "no number to ask about: notification.out_trade_no says where"),
+        ({"kind": "refund"}, "no number to ask about: notification.out_refund_no says where"),
+        ({"kind": "subscription", "subscription_id": "S1"}, "no query about subscription"),
+        ({"kind": None}, "no query about an unknown event"),
+    ],
+)
+def test_nothing_to_ask_about(facts: Any, words: str) -> None:
+    """Subscriptions have no query, and without a number there is no question (spec: Endpoints)."""
+    with pytest.raises(InvalidArgumentError, match=words):
+        told(**facts).inquiry()

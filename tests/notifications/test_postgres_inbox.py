@@ -1,0 +1,174 @@
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, Final
+
+import psycopg
+import pytest
+
+from payasync.errors import StorageError
+from payasync.notifications import Added, PostgresInbox
+from payasync.notifications import postgres_inbox_statements as statements
+from payasync.secret import Secret
+from tests.notifications.inbox_building import LEASE, START, Clock, received
+from tests.plans import Plan, dearer, plan
+
+AT_ONCE: Final = 20
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that the test moves."""
+    return Clock()
+
+
+@asynccontextmanager
+async def several(dsn: str, clock: Clock) -> AsyncGenerator[list[PostgresInbox]]:
+    """Return inboxes on one database, as several web workers have them."""
+    inboxes = [PostgresInbox(dsn, clock=clock) for _ in range(4)]
+    await asyncio.gather(*(inbox.next_due() for inbox in inboxes))
+    yield inboxes
+    await asyncio.gather(*(inbox.aclose() for inbox in inboxes))
+
+
+def test_inbox_says_where_it_is_without_the_password() -> None:
+    """Who has several tells them apart; nothing is opened by that."""
+    dsn = "postgresql://shop:letmein@db.example/pay"
+    shown = "PostgresInbox('host=db.example dbname=pay user=shop')"
+
+    assert [shown, shown] == [repr(PostgresInbox(dsn)), repr(PostgresInbox(Secret(dsn)))]
+
+
+async def test_redeliveries_at_once_are_one_event(postgres_dsn: str, clock: Clock) -> None:
+    """Web workers that get one notification at the same moment keep it once; all of them may acknowledge it."""
+    async with several(postgres_dsn, clock) as inboxes:
+        added = await asyncio.gather(*(each.add(received()) for each in inboxes * AT_ONCE))
+        kept = await inboxes[0].events()
+
+    assert (1, 4 * AT_ONCE - 1) == (added.count(Added.NEW), added.count(Added.AGAIN))
+    assert 1 == len(kept)
+
+
+async def test_two_bodies_at_once_are_a_conflict(postgres_dsn: str, clock: Clock) -> None:
+    """Of two bodies under one key one is first, however close they come: the other is quarantined."""
+    async with several(postgres_dsn, clock) as inboxes:
+        added = [
+            await asyncio.gather(
+                *(each.add(received(str(key), body)) for each, body in zip(inboxes, "abab", strict=True))
+            )
+            for key in range(AT_ONCE)
+        ]
+
+    assert {(1, 1, 2)} == {
+        tuple(each.count(kind) for kind in (Added.NEW, Added.CONFLICT, Added.AGAIN)) for each in added
+    }
+
+
+async def test_confirmed_key_is_one_events(postgres_dsn: str, clock: Clock) -> None:
+    """Two hints at one fact, confirmed by two workers at the same moment, are one event's."""
+    async with several(postgres_dsn, clock) as inboxes:
+        for number in range(AT_ONCE):
+            for each in inboxes:
+                await each.add(received(f"{number} {id(each)}"))
+            claims = [(await each.claim(1, LEASE))[0] for each in inboxes]
+            owned = await asyncio.gather(
+                *(each.own(claim, f"confirmed {number}") for each, claim in zip(inboxes, claims, strict=True))
+            )
+
+            assert [False, False, False, True] == sorted(owned)
+
+
+async def test_claimed_at_once_is_leased_once(postgres_dsn: str, clock: Clock) -> None:
+    """Dispatchers that look at the same moment share what is due, without waiting for each other."""
+    async with several(postgres_dsn, clock) as inboxes:
+        for number in range(AT_ONCE):
+            await inboxes[0].add(received(str(number)))
+        shares = await asyncio.gather(*(each.claim(3, LEASE) for each in inboxes * AT_ONCE))
+
+    assert list(range(1, AT_ONCE + 1)) == sorted(claim.event.id for share in shares for claim in share)
+    assert {1} == {claim.event.attempts for share in shares for claim in share}
+
+
+async def test_claiming_does_not_wait_for_who_is_at_it(postgres_dsn: str, clock: Clock) -> None:
+    """What another transaction holds is passed over."""
+    async with several(postgres_dsn, clock) as (inbox, *_):
+        await inbox.add(received("a"))
+        await inbox.add(received("b"))
+        with psycopg.connect(postgres_dsn) as other:
+            other.execute("SELECT * FROM payasync_events WHERE key = 'a' FOR UPDATE")
+            claimed = await inbox.claim(10, LEASE)
+
+    assert ["b"] == [claim.event.key for claim in claimed]
+
+
+async def test_lease_is_the_servers_time(postgres_dsn: str) -> None:
+    """Workers whose clocks differ hold a lease equally long: the server's clock counts, unless one is given."""
+    inbox = PostgresInbox(postgres_dsn)
+    await inbox.add(received())
+    await inbox.claim(1, LEASE)
+    with psycopg.connect(postgres_dsn) as other:
+        (row,) = other.execute("SELECT due - clock_timestamp() FROM payasync_events").fetchall()
+    await inbox.aclose()
+
+    assert timedelta(0) < row[0] <= timedelta(seconds=LEASE)
+
+
+async def test_zeros_are_kept_as_escapes(postgres_dsn: str, clock: Clock) -> None:
+    """JSON may hold a zero, which PostgreSQL takes in no text: whoever sends one does not find the inbox broken."""
+    async with several(postgres_dsn, clock) as (inbox, *_):
+        added = await inbox.add(received("a\0", headers={"x": "\0"}, event="\0", raw=b"\0"))
+        again = await inbox.add(received("a\0"))
+        (event,) = await inbox.events()
+
+    assert (Added.NEW, Added.AGAIN) == (added, again)
+    assert ("a\\x00", {"x": "\0"}, "\\x00", b"\0") == (event.key, event.headers, event.event, event.raw)
+
+
+async def test_closed_inbox_takes_nothing(postgres_dsn: str) -> None:
+    """What cannot be kept any more is not acknowledged."""
+    inbox = PostgresInbox(postgres_dsn)
+    await inbox.add(received())
+    await inbox.aclose()
+    with pytest.raises(StorageError, match="the inbox is closed"):
+        await inbox.add(received("b"))
+
+
+FILL: Final = """
+INSERT INTO payasync_events
+    (key, digest, weak, verified, raw, headers, received_at, state, due, finished_at)
+SELECT 'key ' || n, 'd', false, true, '{}', '{}', %(now)s, CASE n %% 10 WHEN 0 THEN 'pending' ELSE 'done' END,
+    CASE n %% 10 WHEN 0 THEN %(now)s END, CASE n %% 10 WHEN 0 THEN NULL ELSE %(now)s END
+FROM generate_series(%(first)s::int, %(last)s::int) AS n"""
+VALUES: Final[dict[str, Any]] = {
+    "key": "key 7",
+    "id": 7,
+    "fence": 0,
+    "now": START,
+    "until": START,
+    "before": START + timedelta(seconds=1),
+    "due": START,
+    "limit": 10,
+    "after": 100,
+    "state": "pending",
+    "handler": "h",
+    "reason": "",
+    "finished_at": None,
+}
+FINDING: Final = [name for name in vars(statements) if name.isupper() and name not in {"ADD", "ONE_BY_ONE"}]
+
+
+@pytest.mark.slow
+async def test_size_costs_nothing(postgres_dsn: str, clock: Clock) -> None:
+    """However many events are kept, each statement finds its own by an index, reading hardly more than before."""
+    found = list[dict[str, Plan]]()
+    async with (
+        several(postgres_dsn, clock),
+        await psycopg.AsyncConnection.connect(postgres_dsn, autocommit=True) as connection,
+    ):
+        for first, last in ((1, 1000), (1001, 50_000)):
+            await connection.execute(FILL, {"first": first, "last": last, "now": START})
+            await connection.execute("VACUUM ANALYZE payasync_events")
+            found.append({name: await plan(connection, getattr(statements, name), VALUES) for name in FINDING})
+
+    assert {} == dearer(*found)

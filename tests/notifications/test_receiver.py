@@ -1,0 +1,225 @@
+"""The receiver as its user sees it: its settings, its handlers, and what can be asked of it."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+import payasync.notifications
+from payasync import ConfigurationError, Credentials, InvalidArgumentError, NotConfiguredError, Profile, StorageError
+from payasync.notifications import InboxEvent, Notification, Receiver, SqliteInbox
+from payasync.shapes import NotificationShape
+from tests.notifications.merchant import CREDENTIALS, PAID, REFUNDED, SIGNED, Shop, opened
+
+SHAPE = SIGNED.notification
+PUBLIC = [
+    "Added",
+    "Answer",
+    "Claim",
+    "Inbox",
+    "InboxEvent",
+    "Notification",
+    "Pace",
+    "PostgresInbox",
+    "Received",
+    "Receiver",
+    "SqliteInbox",
+    "parse",
+    "verify",
+]
+
+
+def made(folder: Path, **settings: Any) -> Receiver:
+    """Return a receiver of these settings."""
+    given: dict[str, Any] = {
+        "profile": SIGNED,
+        "credentials": CREDENTIALS,
+        "inbox": SqliteInbox(folder / "inbox.db"),
+        **settings,
+    }
+    return Receiver(**given)
+
+
+def test_public_names_are_pinned() -> None:
+    """Users' imports hang on these names."""
+    public: object = getattr(payasync.notifications, "__all__", None)
+
+    assert PUBLIC == public
+
+
+@pytest.mark.parametrize(
+    ("shape", "point"),
+    [
+        (NotificationShape(), "notification.verification"),
+        (NotificationShape(ack_status=200), "notification.verification"),
+        (evolve(SHAPE, verification=""), "notification.verification"),
+        (evolve(SHAPE, ack_status=None), "notification.ack_status"),
+        (evolve(SHAPE, verification="body", signature=""), "notification.signature"),
+    ],
+)
+def test_open_points_are_asked_for_at_once(shape: NotificationShape, point: str, tmp_path: Path) -> None:
+    """What the profile does not say is found as the receiver is made, not with the first money."""
+    with pytest.raises(NotConfiguredError) as caught:
+        made(tmp_path, profile=evolve(SIGNED, notification=shape))
+
+    assert point == caught.value.field
+
+
+def test_verifier_answers_an_open_point(tmp_path: Path) -> None:
+    """Who verifies by a function of their own need not say how the service signs."""
+    profile = Profile(notification=NotificationShape(ack_status=200))
+
+    made(tmp_path, profile=profile, verifier=lambda _raw, _headers: True)
+
+    assert not profile.notification.verification
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"attempts": 0}, "attempts"),
+        ({"concurrency": 1.5}, "concurrency"),
+        ({"lease": 0}, "lease"),
+        ({"max_bytes": True}, "max_bytes"),
+        ({"max_waiting": "1"}, "max_waiting"),
+        ({"retention": 30}, "retention"),
+        ({"session": "https://pay.example.com"}, "session"),
+        ({"expect": {"totalAmt": 450}}, "expect"),
+        ({"verifier": "mine"}, "verifier"),
+        ({"profile": "service.toml"}, "profile"),
+        ({"credentials": "M1"}, "credentials"),
+        ({"inbox": "inbox.db"}, "inbox"),
+    ],
+)
+def test_settings_are_checked(settings: dict[str, Any], field: str, tmp_path: Path) -> None:
+    """A wrong setting is named as the receiver is made."""
+    with pytest.raises(ConfigurationError) as caught:
+        made(tmp_path, **settings)
+
+    assert field == caught.value.field
+
+
+def test_keys_must_be_there(tmp_path: Path) -> None:
+    """Without a key nothing could ever be verified."""
+    with pytest.raises(ConfigurationError, match="notification_keys"):
+        made(tmp_path, credentials=Credentials("M1"))
+
+
+def test_making_opens_nothing(tmp_path: Path) -> None:
+    """A receiver may be made where a module is imported, without a loop."""
+    made(tmp_path)
+
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_handler_is_left_as_it_is(tmp_path: Path) -> None:
+    """A decorated function can be called, tested and registered elsewhere, as before."""
+
+    async def paid(_: Notification) -> str:
+        return "paid"
+
+    receiver = made(tmp_path)
+
+    assert paid is receiver.on("payment")(paid)
+    assert paid is receiver.on("refund")(paid)
+
+
+def test_second_handler_of_a_name_is_refused(tmp_path: Path) -> None:
+    """What one has done would count as done by the other."""
+    receiver = made(tmp_path)
+
+    def handler() -> Any:
+        async def paid(_: Notification) -> None: ...
+
+        return paid
+
+    receiver.on("payment")(handler())
+    for kind in ("payment", "refund", "*"):
+        with pytest.raises(ConfigurationError, match="two handlers are named"):
+            receiver.on(kind)(handler())
+
+
+async def test_events_are_listed(tmp_path: Path) -> None:
+    """All events, or those of one state, in pages, in the order in which they came."""
+    async with opened(tmp_path) as shop:
+        shop.recording("payment")
+        for data, kind in ((PAID, "payment"), (REFUNDED, "refund"), ({**PAID, "outTradeNo": "T2"}, "payment")):
+            await shop.take(data, kind)
+        await shop.receiver.settle()
+
+        async def numbers(*args: Any, **kwargs: Any) -> list[int]:
+            return [event.id for event in await shop.receiver.events(*args, **kwargs)]
+
+        assert [1, 2, 3] == await numbers()
+        assert [2] == await numbers("parked")
+        assert [1] == await numbers("done", limit=1)
+        assert [3] == await numbers("done", after=1)
+        with pytest.raises(InvalidArgumentError, match="state"):
+            await numbers("lost")
+
+
+async def test_replay_is_of_what_has_ended_badly(tmp_path: Path) -> None:
+    """What is done, or does not exist, is not dispatched again."""
+    async with opened(tmp_path) as shop:
+        got = shop.recording("payment")
+        done = await shop.handled()
+        replayed = [await shop.receiver.replay(number) for number in (done.id, done.id + 1)]
+        await shop.receiver.settle()
+
+        assert ([False, False], 1) == (replayed, len(got))
+
+
+async def test_quarantined_event_is_handled_when_somebody_says_so(tmp_path: Path) -> None:
+    """A person who has looked at two contradicting notifications can have the second one handled, too."""
+    async with opened(tmp_path) as shop:
+        got = shop.recording("payment")
+        await shop.take()
+        quarantined = await shop.handled({**PAID, "totalAmt": 1})
+        await shop.receiver.replay(quarantined.id)
+        event = await shop.last()
+
+        assert ("quarantined", "done") == (quarantined.state, event.state)
+        assert [450, 1] == [each.data["totalAmt"] for each in got]
+
+
+async def test_listing_dispatches_nothing(tmp_path: Path) -> None:
+    """Who only looks, or replays, in a script leaves the handling to the servers."""
+    shop = Shop(tmp_path)
+    got = shop.recording("payment")
+    inbox = SqliteInbox(shop.path, clock=shop.clock)
+    async with opened(tmp_path, inbox=inbox) as other:
+        await other.handled()
+    looked: list[InboxEvent] = await shop.receiver.events("parked")
+    replayed = await shop.receiver.replay(looked[0].id)
+    states = await shop.states()
+    await shop.receiver.aclose()
+
+    assert (True, ["pending"], []) == (replayed, states, got)
+
+
+async def test_entered_receiver_is_closed_at_the_end(tmp_path: Path) -> None:
+    """After `async with`, nothing is taken and the inbox is let go."""
+    shop = Shop(tmp_path)
+    shop.recording()
+    async with shop.receiver as entered:
+        status = (await shop.take()).status
+        await entered.settle()
+
+    assert (200, 503) == (status, (await shop.take()).status)
+    with pytest.raises(StorageError, match="closed"):
+        await shop.receiver.events()
+
+
+async def test_foreign_file_is_found_as_it_is_entered(tmp_path: Path) -> None:
+    """An inbox that is none says so before the first notification comes."""
+    file = tmp_path / "inbox.db"
+    file.write_bytes(b"a diary" * 1000)
+    receiver = made(tmp_path, inbox=SqliteInbox(file))
+    with pytest.raises(ConfigurationError, match="inbox"):
+        await receiver.__aenter__()
+    running = asyncio.all_tasks() - {asyncio.current_task()}
+    await receiver.aclose()
+
+    assert (b"a diary" * 1000, set()) == (file.read_bytes(), running)

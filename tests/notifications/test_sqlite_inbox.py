@@ -1,0 +1,80 @@
+import inspect
+import sqlite3
+import time
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from payasync.errors import ConfigurationError, StorageError
+from payasync.notifications.inbox import InboxEvent
+from payasync.notifications.sqlite_inbox import SqliteInbox
+from tests.notifications.inbox_building import Clock, received
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the inbox is."""
+    return tmp_path / "inbox.db"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that the test moves."""
+    return Clock()
+
+
+@pytest.fixture(params=[(99,), (3,)], ids=["journal", "log"])
+def _journal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Test with either way in which SQLite makes a commit durable."""
+    monkeypatch.setattr("payasync.sqlite_opening.WAL_SINCE", request.param)
+
+
+@pytest.fixture
+async def inbox(path: Path, clock: Clock, _journal: None) -> AsyncIterator[SqliteInbox]:
+    """An empty inbox."""
+    inbox = SqliteInbox(path, clock=clock)
+    yield inbox
+    await inbox.aclose()
+
+
+async def test_another_programs_file_is_refused(path: Path, inbox: SqliteInbox) -> None:
+    """A wrong path is the configuration's fault, whatever is asked first."""
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE orders (a)")
+
+    with pytest.raises(
+        ConfigurationError, match=r"path: cannot use .* as the inbox: it is the file of another program"
+    ):
+        await inbox.next_due()
+
+
+async def test_closed_inbox_takes_nothing(path: Path) -> None:
+    """What cannot be kept any more is not acknowledged."""
+    inbox = SqliteInbox(path)
+    await inbox.add(received())
+    await inbox.aclose()
+    with pytest.raises(StorageError, match="the inbox is closed"):
+        await inbox.add(received("b"))
+
+    assert ["payment:1"] == [event.key for event in await reopened(path)]
+
+
+async def reopened(path: Path) -> list[InboxEvent]:
+    """Return what an inbox holds, as who opens it anew finds it."""
+    inbox = SqliteInbox(path)
+    try:
+        return await inbox.events()
+    finally:
+        await inbox.aclose()
+
+
+def test_inbox_says_where_it_is(path: Path) -> None:
+    """Who has several tells them apart."""
+    assert f"SqliteInbox('{path}')" == repr(SqliteInbox(path))
+
+
+def test_clock_is_that_of_the_machine() -> None:
+    """Unless another is given, what is due goes by the time of day, which all processes share."""
+    assert time.time is inspect.signature(SqliteInbox).parameters["clock"].default

@@ -1,0 +1,89 @@
+"""The whole story: what the service tells is handled, each event once, with any profile and any verification."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from attrs import evolve
+
+from payasync import Credentials, Profile, SortedPairs
+from payasync.notifications import Notification
+from payasync.testing import Signed, sign_notification
+from tests.notifications.shop import ORDER, opened
+
+
+async def test_paid_on_the_page_and_handled_once(profile: Profile, tmp_path: Path) -> None:
+    """Placed, authorised on the page, told, acknowledged, handled: once, and as long as time goes by."""
+    async with opened(profile, tmp_path) as shop:
+        await shop.paid()
+        first = shop.books.of("credited"), shop.books.of("mailed")
+        await shop.pass_time()
+        acknowledged = [each.acknowledged for each in shop.sandbox.ledger.deliveries()]
+
+        assert ([ORDER], [ORDER]) == first
+        assert first == (shop.books.of("credited"), shop.books.of("mailed"))
+        assert [True] == acknowledged
+
+
+async def test_refunds_are_events_of_their_own(profile: Profile, tmp_path: Path) -> None:
+    """Each refund of one order is told and handled, and so is the order (spec: Events, 2)."""
+    numbers = ["RA", "RB", "RC"]
+    async with opened(profile, tmp_path) as shop:
+        await shop.paid()
+        for each in numbers:
+            await shop.refund(each)
+
+        assert [ORDER, *numbers] == shop.books.of("credited")
+        assert [ORDER, *numbers] == shop.books.of("mailed")
+
+
+async def test_thirteen_renewals_are_thirteen_events(profile: Profile, tmp_path: Path) -> None:
+    """A subscription that is renewed month after month is credited for each of them (spec: Events, 3)."""
+    async with opened(profile, tmp_path) as shop:
+        subscription = await shop.sandbox.given.subscription("monthly")
+        await shop.sandbox.clock.advance(timedelta(days=397))
+        await shop.settle()
+        renewed = shop.books.of("credited")
+
+        assert sorted(f"{subscription} {period}" for period in range(2, 15)) == renewed
+        assert renewed == shop.books.of("mailed")
+
+
+async def test_handlers_are_told_the_state(profile: Profile, tmp_path: Path) -> None:
+    """A payment's events tell of any end: paid or closed, by our names, whatever the service's are."""
+    states = list[tuple[str | None, str | None]]()
+    async with opened(profile, tmp_path) as shop:
+
+        @shop.receiver.on("payment")
+        async def noted(notification: Notification) -> None:
+            states.append((notification.out_trade_no, notification.state))
+
+        await shop.paid()
+        await shop.place("OTHER")
+        await shop.pay.orders.close("OTHER")
+        await shop.settle()
+
+    assert [(ORDER, "paid"), ("OTHER", "closed")] == states
+
+
+def lie(profile: Profile) -> Signed:
+    """Return a notification that tells of a payment, by somebody who knows all but the keys."""
+    shape = profile.notification
+    told = {shape.out_trade_no: ORDER, profile.answer.order_status: profile.states.order["paid"][0]}
+    forger = Credentials("X", service_keys="forged", notification_keys="whsec_Zm9yZ2VkZm9yZ2Vk")
+    scheme = evolve(profile, signature=SortedPairs(algorithm="hmac-sha256", encoding="hex", nested="json"))
+    return sign_notification(told, profile=scheme, credentials=forger, kind="payment")
+
+
+async def test_lie_has_no_effect(profile: Profile, tmp_path: Path) -> None:
+    """Who tells of a payment that was not made gets nothing for it; and keeps the genuine one from nobody."""
+    async with opened(profile, tmp_path) as shop:
+        placed = await shop.place()
+        forged = lie(profile)
+        await shop.receiver.receive(forged.raw, forged.headers, "payment")
+        await shop.settle()
+        before = shop.books.of("credited")
+        await shop.sandbox.customer.authorize(placed)
+        await shop.settle()
+
+        assert [] == before
+        assert [ORDER] == shop.books.of("credited")

@@ -1,0 +1,126 @@
+"""The story of a shop that is killed by SIGKILL: nothing acknowledged is lost, and no effect comes twice."""
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+import pytest
+from attrs import frozen
+
+from payasync import Profile
+from payasync.cli.sandbox_welcome import Welcome
+from payasync.sandbox import Sandbox
+from payasync.sandbox.outbox import REDELIVERIES
+from tests.notifications.shop import Books
+
+PROGRAM: Final = Path(__file__).with_name("shop_process.py")
+SECONDS: Final = 30
+LATER: Final = 20
+"""By so many seconds the clock of a second life is ahead: a lease of the first, which was 10 seconds long, is over."""
+ORDERS: Final = ["ORDERA", "ORDERB", "ORDERC", "ORDERD", "ORDERE"]
+MOMENTS: Final = {
+    "arrived": "verified, and not yet in the inbox",
+    "written": "in the inbox, and not yet committed there",
+    "kept": "committed in the inbox, and not yet acknowledged",
+    "claimed": "claimed from the inbox, and not yet handled",
+    "crediting": "in the midst of the handler with a transaction",
+    "credited": "after that transaction, and before the inbox knows",
+    "mailing": "in the midst of the handler without one",
+    "mailed": "after that, and before the inbox knows",
+    "handled": "after all handlers, and before the event is done",
+}
+
+
+@frozen
+class Place:
+    """Where a shop keeps its files, and listens in each of its lives; at an address that no other test has."""
+
+    folder: Path
+    host: str
+    port: int
+
+    @classmethod
+    def free(cls, folder: Path) -> "Place":
+        """Return a place whose port nobody takes while the shop is dead."""
+        host = f"127.{secrets.randbelow(250) + 1}.{secrets.randbelow(250) + 1}.1"
+        with socket.create_server((host, 0)) as free:
+            return cls(folder, host, int(free.getsockname()[1]))
+
+    @property
+    def url(self) -> str:
+        """Below it the shop serves."""
+        return f"http://{self.host}:{self.port}"
+
+
+@contextmanager
+def life(
+    place: Place, environment: Mapping[str, str], ahead: int = 0, fatal: str = ""
+) -> Generator["subprocess.Popen[str]"]:
+    """Have a shop live, as soon as it serves; and see to it that it ends."""
+    arguments = [str(place.folder), place.host, str(place.port), str(ahead), fatal]
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", str(PROGRAM), *arguments],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout
+    with process.stdout:
+        try:
+            assert "serves\n" == process.stdout.readline()
+            yield process
+        finally:
+            process.kill()
+            process.wait(SECONDS)
+
+
+def environment(sandbox: Sandbox, folder: Path) -> dict[str, str]:
+    """Return the variables by which a shop finds the service."""
+    file = folder / "service.toml"
+    file.write_text(sandbox.profile.to_toml(), encoding="utf-8")
+    return Welcome.of(sandbox, file, clock="frozen", db=":memory:").environment
+
+
+async def settled(place: Place) -> None:
+    """Return when nothing is due any more in a shop."""
+    async with aiohttp.ClientSession() as http, http.get(f"{place.url}/settled") as answer:
+        answer.raise_for_status()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fatal", MOMENTS)
+async def test_killed(fatal: str, profile: Profile, tmp_path: Path) -> None:
+    """Each effect is had once where it shares a transaction with its mark, and else at least once."""
+    place, books = Place.free(tmp_path), Books(tmp_path / "books.db")
+    async with Sandbox(profile, clock="frozen") as sandbox:
+        given = environment(sandbox, tmp_path)
+        with life(place, given, fatal=fatal) as first:
+            for each in ORDERS:
+                await sandbox.given.paid_order(out_trade_no=each, notify_url=f"{place.url}/notify/payment?to={each}")
+            await sandbox.settle()
+            ended = await asyncio.to_thread(first.wait, SECONDS)
+        acknowledged = {each.reference for each in sandbox.ledger.notifications() if each.state == "delivered"}
+        with life(place, given, ahead=LATER):
+            await settled(place)
+            credited = set(books.of("credited"))
+            for wait in REDELIVERIES:
+                await sandbox.clock.advance(wait)
+            await settled(place)
+        states = {each.state for each in sandbox.ledger.notifications()}
+    mailed = books.of("mailed")
+
+    assert -signal.SIGKILL == ended
+    assert acknowledged <= credited
+    assert ORDERS == books.of("credited")
+    assert set(ORDERS) == set(mailed)
+    assert len(mailed) > len(ORDERS) or fatal != "mailed"
+    assert {"delivered"} == states

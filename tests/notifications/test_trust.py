@@ -1,0 +1,333 @@
+"""How far an event can be believed: decisions, without any I/O."""
+
+from typing import Any
+
+import pytest
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+
+from payasync import (
+    AuthenticationError,
+    ConfigurationError,
+    InvalidArgumentError,
+    InvalidSignatureError,
+    NoAnswerError,
+    NotSentError,
+    Profile,
+    QueryOrder,
+    QueryPayment,
+    QueryRefund,
+    RateLimitedError,
+    ServiceError,
+)
+from payasync.errors import PayasyncError
+from payasync.notifications.endings import Ending
+from payasync.notifications.trust import (
+    Confirmed,
+    after_answer,
+    after_error,
+    difference,
+    foreign,
+    hint_key,
+    question,
+    released,
+    same,
+)
+from payasync.requests import Request
+from payasync.responses import OrderResponse, PaymentResponse, RefundResponse, Response
+from payasync.sandbox import PROFILE
+from tests.building import reply
+from tests.notifications.merchant import PAID, notification
+
+BY_PAYMENT_ID = evolve(PROFILE, notification=evolve(PROFILE.notification, out_trade_no=""))
+ORDER = QueryOrder(out_trade_no="T1")
+
+
+def response(data: Any, kind: type[Response] = OrderResponse, profile: Profile = PROFILE) -> Response:
+    """Return an answer of the service."""
+    return kind(reply(data), profile.answer, profile.states)
+
+
+def state_of(ending: object) -> str:
+    """Return the state of an ending."""
+    assert isinstance(ending, Ending)
+    return ending.state
+
+
+def test_order_number_is_what_is_asked_about() -> None:
+    """A payment is confirmed by endpoint 3, whatever else the hint says."""
+    hint = notification(out_trade_no="T1", payment_id="P1", verified=False)
+
+    assert QueryOrder(out_trade_no="T1") == question(hint, PROFILE)
+
+
+def test_refund_number_is_what_is_asked_about() -> None:
+    """A refund is confirmed by endpoint 7."""
+    hint = notification(kind="refund", out_refund_no="R1", verified=False)
+
+    assert QueryRefund(identifier="R1") == question(hint, PROFILE)
+
+
+def test_payment_number_is_asked_about_where_orders_have_none() -> None:
+    """Endpoint 6 confirms where the profile knows no order number in notifications."""
+    hint = notification(payment_id="P1", verified=False)
+
+    assert QueryPayment(identifier="P1") == question(hint, BY_PAYMENT_ID)
+
+
+def test_one_payment_is_not_asked_about_under_two_names() -> None:
+    """A hint that leaves the order number out is parked: it would be confirmed under another key, and handled twice."""
+    hint = notification(payment_id="P1", verified=False)
+    ending = question(hint, PROFILE)
+
+    assert "parked" == state_of(ending)
+    assert "'outTradeNo'" in str(ending)
+
+
+@pytest.mark.parametrize("kind", ["payment", "refund", "subscription", None])
+def test_hint_without_a_number_is_parked(kind: str | None) -> None:
+    """Nobody can be asked about nothing."""
+    assert "parked" == state_of(question(notification(kind=kind, verified=False), BY_PAYMENT_ID))
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind", "answer", "key"),
+    [
+        (ORDER, "payment", OrderResponse, 'confirmed:payment:["T1","SBX_PAID"]'),
+        (QueryPayment(identifier="P1"), "payment", PaymentResponse, 'confirmed:payment:["P1","SBX_PAID"]'),
+    ],
+)
+def test_answer_confirms(asked: Request[Response], kind: str, answer: type[Response], key: str) -> None:
+    """What tells two events apart is the number that was asked about and the state that the service says."""
+    answered = response({"status": "SBX_PAID"}, answer)
+
+    assert Confirmed(key, answered) == after_answer(asked, kind, answered, PROFILE)
+
+
+def test_refund_is_confirmed() -> None:
+    """A refund's key holds its own number and state."""
+    answered = response({"status": "SBX_REFUND_FAILED"}, RefundResponse)
+    found = after_answer(QueryRefund(identifier="R1"), "refund", answered, PROFILE)
+
+    assert Confirmed('confirmed:refund:["R1","SBX_REFUND_FAILED"]', answered) == found
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "reason"),
+    [
+        (ORDER, response({"status": "SBX_PAID", "outTradeNo": "t1"}), "asked about 'T1', and its answer is about"),
+        (
+            QueryRefund(identifier="R1"),
+            response({"status": "SBX_SUCCEEDED", "outRefundNo": "R2"}, RefundResponse),
+            "outRefundNo 'R2'",
+        ),
+        (
+            QueryPayment(identifier="P1"),
+            response({"status": "SBX_PAID", "paymentId": "p1"}, PaymentResponse),
+            "paymentId 'p1'",
+        ),
+    ],
+)
+def test_answer_about_another_confirms_nothing(asked: Request[Response], answered: Response, reason: str) -> None:
+    """A service that takes `t1` for `T1` would confirm one payment under two names, and its effect come twice."""
+    ending = after_answer(asked, "payment", answered, PROFILE)
+
+    assert "quarantined" == state_of(ending)
+    assert reason in str(ending)
+
+
+@pytest.mark.parametrize("told", ["T1", None])
+def test_answer_that_names_what_was_asked_confirms(told: str | None) -> None:
+    """So does one that does not name it."""
+    answered = response({"status": "SBX_PAID", "outTradeNo": told})
+
+    assert isinstance(after_answer(ORDER, "payment", answered, PROFILE), Confirmed)
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [
+        (ORDER, response({"status": "SBX_PENDING"})),
+        (QueryPayment(identifier="P1"), response({"status": "SBX_PENDING"}, PaymentResponse)),
+        (QueryRefund(identifier="R1"), response({"status": "SBX_PROCESSING"}, RefundResponse)),
+    ],
+)
+def test_what_the_service_does_not_say_yet_is_asked_again(asked: Request[Response], answered: Response) -> None:
+    """A hint may come before the service's own books say so; an attacker's, at any time."""
+    assert "pending" == state_of(after_answer(asked, "payment", answered, PROFILE))
+
+
+@pytest.mark.parametrize("data", [{}, {"status": None}, {"status": True}, {"status": ["SBX_PAID"]}, [], None])
+def test_answer_without_a_state_confirms_nothing(data: Any) -> None:
+    """An answer that tells no state is asked for again."""
+    assert "pending" == state_of(after_answer(ORDER, "payment", response(data), PROFILE))
+
+
+def test_state_that_has_no_name_of_ours_is_handed_on() -> None:
+    """Where the profile says which state is not final, every other one is."""
+    assert isinstance(after_answer(ORDER, "payment", response({"status": "SBX_ODD"}), PROFILE), Confirmed)
+
+
+def test_final_state_cannot_be_told_without_the_profile() -> None:
+    """Where the profile says neither what the state is, nor which is not final, nothing is guessed."""
+    only_paid = evolve(PROFILE, states=evolve(PROFILE.states, order={"paid": ("SBX_PAID",)}))
+    odd = after_answer(ORDER, "payment", response({"status": "SBX_ODD"}, profile=only_paid), only_paid)
+
+    assert "parked" == state_of(odd)
+    assert "states.order.pending" in str(odd)
+    assert isinstance(
+        after_answer(ORDER, "payment", response({"status": "SBX_PAID"}, profile=only_paid), only_paid), Confirmed
+    )
+
+
+def test_place_of_the_state_must_be_known() -> None:
+    """Where the profile does not say where the state stands, the event is parked, and says so."""
+    nowhere = evolve(PROFILE, answer=evolve(PROFILE.answer, order_status=""))
+    ending = after_answer(ORDER, "payment", response({"status": "SBX_PAID"}, profile=nowhere), nowhere)
+
+    assert "parked" == state_of(ending)
+    assert "answer.order_status" in str(ending)
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (ServiceError("no such order"), "dead"),
+        (AuthenticationError("our key is wrong"), "pending"),
+        (RateLimitedError("later"), "pending"),
+        (NoAnswerError("nothing came"), "pending"),
+        (NotSentError("no connection"), "pending"),
+        (InvalidSignatureError("whose answer is it"), "pending"),
+        (InvalidArgumentError("a number that is none"), "parked"),
+        (ConfigurationError("it does not say how to ask"), "parked"),
+        (PayasyncError("anything"), "pending"),
+        (OSError("anything"), "pending"),
+    ],
+)
+def test_what_follows_where_nobody_confirms(error: Exception, state: str) -> None:
+    """Only the service's own word ends a hint; what somebody must mend first is parked, all else is asked again."""
+    ending = after_error(error)
+
+    assert state == state_of(ending)
+    assert f"{type(error).__name__}: {error}" == ending.reason
+
+
+@pytest.mark.parametrize("expected", [{"totalAmt": 450, "currency": "CAD"}, {"status": "SBX_PAID"}, {}])
+def test_what_is_expected_passes(expected: dict[str, Any]) -> None:
+    """What is as expected goes on; what nobody asked for is not looked at."""
+    assert difference(notification(), expected) is None
+
+
+@pytest.mark.parametrize(
+    ("expected", "reason"),
+    [
+        ({"totalAmt": 451}, "totalAmt is 450, expected 451"),
+        ({"totalAmt": "450"}, "totalAmt is 450, expected '450'"),
+        ({"totalAmt": 450.0}, "totalAmt is 450, expected 450.0"),
+        ({"currency": "CAD", "refunded": 1}, "refunded is absent, expected 1"),
+        ({"totalAmt.inner": 1}, "totalAmt.inner is absent, expected 1"),
+        (None, "nobody expects it"),
+    ],
+)
+def test_what_differs_is_quarantined(expected: dict[str, Any] | None, reason: str) -> None:
+    """The reason names the field, and shows both values."""
+    assert Ending("quarantined", reason) == difference(notification(), expected)
+
+
+@pytest.mark.parametrize("expected", [450, [("totalAmt", 450)], True, "totalAmt"])
+def test_expectation_must_be_a_mapping(expected: object) -> None:
+    """What an expect function returns by mistake is neither met nor missed: it is tried again."""
+    assert "pending" == state_of(difference(notification(), expected))
+
+
+def test_confirmed_answer_is_what_is_compared() -> None:
+    """What a hint says is not looked at where the service has said something else."""
+    hint = notification(verified=False, confirmed=response({"totalAmt": 1}))
+
+    assert Ending("quarantined", "totalAmt is 1, expected 450") == difference(hint, {"totalAmt": 450})
+    assert difference(hint, {"totalAmt": 1}) is None
+
+
+@pytest.mark.parametrize("answered", [None, [], "paid"])
+def test_confirmed_answer_without_data_meets_nothing(answered: Any) -> None:
+    """Where the service confirms without a word, a hint's own words do not stand in for it."""
+    hint = notification(verified=False, confirmed=response(answered))
+
+    assert Ending("quarantined", "totalAmt is absent, expected 450") == difference(hint, {"totalAmt": 450})
+
+
+def test_what_nobody_can_confirm_is_compared_as_it_stands() -> None:
+    """An expectation of an event that is neither signed nor confirmed holds for what it says."""
+    assert difference(notification(verified=False), {"totalAmt": 450}) is None
+    assert "quarantined" == state_of(difference(notification(verified=False), {"totalAmt": 451}))
+
+
+@pytest.mark.parametrize(
+    ("named", "ours", "merchant"),
+    [
+        ({}, True, "M1"),
+        ({"merchantId": "M1"}, True, "M1"),
+        ({"merchantId": "M2"}, False, "M1"),
+        ({"merchantId": "m1"}, False, "M1"),
+        ({"merchantId": 7}, True, "7"),
+        ({"merchantId": True}, False, "True"),
+        ({"merchantId": None}, False, "None"),
+        ({"merchantId": ["M1"]}, False, "M1"),
+    ],
+)
+def test_event_of_another_merchant_is_quarantined(named: dict[str, Any], ours: bool, merchant: str) -> None:  # noqa: FBT001 - what is expected
+    """A notification that names a merchant must name this one; a service may write the number as an integer."""
+    assert ours == (foreign(notification({**PAID, **named}), merchant) is None)
+
+
+def test_hint_is_known_by_its_words_while_it_waits() -> None:
+    """A hint that came to nothing gives its key back, once; a confirmed key stays."""
+    key = hint_key(notification(digest="d1"))
+
+    assert "hint:payment:d1" == key
+    assert "hint:payment:d1:5" == released(key, 5) == released(released(key, 5), 5)
+    assert 'confirmed:payment:["T1","PAID"]' == released('confirmed:payment:["T1","PAID"]', 5)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON)
+def test_value_is_the_same_as_itself(value: Any) -> None:
+    """Whatever JSON holds can be expected."""
+    assert same(value, value)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (1, True),
+        (True, 1),
+        (0, False),
+        (1, 1.0),
+        ("1", 1),
+        (None, False),
+        ([1], [True]),
+        ([1], [1, 1]),
+        ({"a": 1}, {"a": True}),
+        ({"a": 1}, {"a": 1, "b": 1}),
+        ([], {}),
+        ({}, []),
+    ],
+)
+def test_values_of_other_types_differ(found: Any, expected: Any) -> None:
+    """Python thinks some of these equal; money does not."""
+    assert not same(found, expected)
+
+
+def test_merchant_may_stand_beside_the_payload() -> None:
+    """Keys of the service sign for all its merchants: one that is named in the envelope counts, too."""
+    beside = notification(document={"merchantId": "M9", "data": PAID})
+
+    assert "quarantined" == state_of(foreign(beside, "M1"))
+    assert foreign(notification(document={"merchantId": "M1", "data": PAID}), "M1") is None

@@ -1,0 +1,276 @@
+"""Notifications for users' own tests: signed as the service would sign them."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+from standardwebhooks import Webhook
+
+from payasync import Credentials, Secret, SortedPairs
+from payasync.errors import (
+    ConfigurationError,
+    InvalidArgumentError,
+    InvalidSignatureError,
+    NotConfiguredError,
+)
+from payasync.notifications.verifying import verify
+from payasync.profile import Profile
+from payasync.sandbox import PROFILE
+from payasync.shapes import NotificationShape
+from payasync.testing import Signed, sign_notification
+from tests.foreign.signatures import ed25519_keys, hmac_sha256, rsa_keys, signed_text
+from tests.scrambled import scrambled
+
+WHSEC: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+CREDENTIALS: Final = Credentials("M1", signing_key="own key", notification_keys=WHSEC)
+NOW: Final = datetime(2027, 1, 15, 8, tzinfo=UTC)
+SHAPE: Final = NotificationShape(
+    verification="body",
+    data="head.data",
+    signature="head.data.sign",
+    time="head.at",
+    kind="event",
+    kinds={"payment": ["PAID", "SHUT"]},
+)
+BODY: Final = Profile(notification=SHAPE, signature=SortedPairs(algorithm="hmac-sha256", encoding="hex"))
+DATA: Final = {"no": "T1", "amt": 450}
+
+
+def sign(data: Any = DATA, *, profile: Profile = BODY, credentials: Credentials = CREDENTIALS, **facts: Any) -> Signed:
+    """Return a notification that is sent at a known time."""
+    given: dict[str, Any] = {"time": NOW, **facts}
+    return sign_notification(data, profile=profile, credentials=credentials, **given)
+
+
+def document(**facts: Any) -> Any:
+    """Return what a notification says."""
+    return json.loads(sign(**facts).raw)
+
+
+def believed(signed: Signed, profile: Profile, credentials: Credentials = CREDENTIALS, **facts: Any) -> Any:
+    """Return a notification, if a receiver would believe it at that time."""
+    now = NOW.timestamp()
+    return verify(signed.raw, signed.headers, profile=profile, credentials=credentials, clock=lambda: now, **facts)
+
+
+def test_signed_in_its_body() -> None:
+    """Envelope, event, time and signature stand where the profile says; another program makes the same signature."""
+    told = document(kind="payment")
+    signature = hmac_sha256(signed_text(DATA), "own key")
+
+    assert {
+        "event": "PAID",
+        "head": {"at": "2027-01-15T08:00:00.000Z", "data": {**DATA, "sign": signature}},
+    } == told
+
+
+def test_signed_in_its_headers() -> None:
+    """The package of Standard Webhooks verifies it, at this time."""
+    signed = sign(profile=PROFILE, kind="refund", time=None)
+    again = sign(profile=PROFILE, kind="refund", time=None)
+    told = Webhook(WHSEC).verify(signed.raw, dict(signed.headers))
+
+    assert (DATA, "refund.succeeded") == (told["data"], told["type"])
+    assert "application/json" == signed.headers["Content-Type"]
+    assert again.headers["webhook-id"] != signed.headers["webhook-id"]
+
+
+def test_what_is_given_for_the_headers() -> None:
+    """The number is the one given, so that a test can send an event twice; the time is in whole seconds."""
+    headers = sign(profile=PROFILE, id="msg_7", time=1_800_000_000.9).headers
+
+    assert ("msg_7", "1800000000") == (headers["webhook-id"], headers["webhook-timestamp"])
+
+
+@pytest.mark.parametrize(
+    "time", [NOW, NOW.astimezone(timezone(timedelta(hours=-5))), NOW.timestamp(), int(NOW.timestamp())]
+)
+def test_time(time: Any) -> None:
+    """A time is a moment, whatever it is written as."""
+    assert "2027-01-15T08:00:00.000Z" == document(time=time)["head"]["at"]
+
+
+def test_time_that_the_payload_says() -> None:
+    """Where nobody gives one, what stands in the payload stays; a time that is given replaces it."""
+    profile = evolve(BODY, notification=evolve(SHAPE, time="head.data.at"))
+    data = {**DATA, "at": 5}
+
+    assert 5 == document(data=data, profile=profile, time=None)["head"]["data"]["at"]
+    assert "2027-01-15T08:00:00.000Z" == document(data=data, profile=profile)["head"]["data"]["at"]
+
+
+def test_event() -> None:
+    """The service's own name is taken as it is; of a kind it is the first; without either the body has none."""
+    assert ["SHUT", "SHUT", "PAID"] == [
+        document(**facts)["event"]
+        for facts in ({"event": "SHUT"}, {"event": "SHUT", "kind": "payment"}, {"kind": "payment"})
+    ]
+    assert {"head"} == set(document())
+
+
+def test_kind_that_only_the_address_says() -> None:
+    """Where the body has no place for an event's name, the kind makes no difference."""
+    profile = evolve(BODY, notification=evolve(SHAPE, kind=""))
+
+    assert {"head"} == set(document(profile=profile, kind="refund"))
+
+
+def test_payload_is_not_changed() -> None:
+    """What is signed is a copy: a test can send its payload again."""
+    data = {"no": "T1", "inner": {"a": [1]}}
+    sign(
+        data,
+        profile=evolve(BODY, signature=SortedPairs(algorithm="md5", encoding="hex", key_param="key", nested="json")),
+    )
+
+    assert {"no": "T1", "inner": {"a": [1]}} == data
+
+
+@pytest.mark.parametrize("seed", [None, *range(12)])
+def test_in_any_dialect(seed: int | None, tmp_path: Path) -> None:
+    """A receiver of the same profile and credentials believes it, and no other one."""
+    profile = PROFILE if seed is None else scrambled(seed)
+    scheme = profile.signature
+    key, keys = None, CREDENTIALS
+    if profile.notification.verification == "body" and isinstance(scheme, SortedPairs) and not scheme.symmetric:
+        private, public = (ed25519_keys if scheme.algorithm == "ed25519" else rsa_keys)(tmp_path)
+        key, keys = Secret(private.read_text()), Credentials("M1", service_keys=public.read_text())
+    signed = sign(profile=profile, credentials=keys, kind="payment", key=key)
+
+    assert believed(signed, profile, keys).verified
+    with pytest.raises(InvalidSignatureError):
+        believed(evolve(signed, raw=signed.raw.replace(b"450", b"451")), profile, keys)
+
+
+def test_not_signed_at_all() -> None:
+    """Where notifications are not signed, it is what a receiver takes for a hint."""
+    profile = evolve(BODY, notification=evolve(SHAPE, verification="none"))
+    signed = sign(profile=profile)
+
+    assert {"Content-Type": "application/json"} == signed.headers
+    assert not believed(signed, profile).verified
+
+
+def test_services_key_before_ones_own() -> None:
+    """Of several keys it signs with the first; a key that is given signs in their place."""
+    keys = Credentials("M1", signing_key="own key", service_keys=["k0", "k1"])
+    made = [document(credentials=keys, **given)["head"]["data"]["sign"] for given in ({}, {"key": Secret("k2")})]
+
+    assert [hmac_sha256(signed_text(DATA), key) for key in ("k0", "k2")] == made
+
+
+class Own:
+    """A scheme of a merchant's own."""
+
+    def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> Any:
+        """Return what it was told."""
+        return f"{sorted(fields)}{path}{key.reveal()}"
+
+    def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
+        """Return whether that is it."""
+        return bool(signature == self.sign(fields, path=path, key=key))
+
+
+def test_scheme_of_ones_own() -> None:
+    """It signs the object without the signature, and an empty path."""
+    keys = Credentials("M1", service_keys="k0")
+    profile = evolve(BODY, signature=Own())
+    signed = sign({**DATA, "sign": "old"}, profile=profile, credentials=keys)
+
+    assert "['amt', 'no']k0" == json.loads(signed.raw)["head"]["data"]["sign"]
+    assert believed(signed, profile, keys).verified
+
+
+class Asynchronous(Own):
+    """A scheme that asks somewhere else."""
+
+    async def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:
+        """Sign nothing: nobody awaits it."""
+        raise NotImplementedError(fields, path, key)
+
+
+class Silent(Own):
+    """A scheme that returns nothing."""
+
+    def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> Any:
+        """Sign nothing."""
+
+
+@pytest.mark.parametrize("scheme", [Asynchronous(), Silent()], ids=["asynchronous", "silent"])
+def test_scheme_that_nobody_awaits(scheme: Any) -> None:
+    """The function is a plain one, and so must the scheme's be; no coroutine is left behind."""
+    with pytest.raises(ConfigurationError, match="plain function that returns a text") as refused:
+        sign(profile=evolve(BODY, signature=scheme), credentials=Credentials("M1", service_keys="k"))
+
+    assert "signature" == refused.value.field
+
+
+@pytest.mark.parametrize(
+    ("facts", "field"),
+    [
+        ({"data": [1]}, "data"),
+        ({"data": None}, "data"),
+        ({"data": {"a": float("nan")}}, "data"),
+        ({"data": {1: "a"}}, "data"),
+        ({"kind": "payments"}, "kind"),
+        ({"time": datetime(2027, 1, 15)}, "time"),  # noqa: DTZ001 - the bad one
+        ({"time": "2027-01-15T08:00:00Z"}, "time"),
+        ({"time": True}, "time"),
+        ({"time": -1}, "time"),
+        ({"time": float("nan")}, "time"),
+        ({"time": 1_800_000_000_000}, "time"),
+        ({"profile": PROFILE, "id": "a b"}, "id"),
+        ({"profile": PROFILE, "id": ""}, "id"),
+        ({"profile": PROFILE, "id": "a\r\nb"}, "id"),
+        ({"data": {"amt": 4.5}}, "amt"),
+        ({"profile": evolve(BODY, notification=evolve(SHAPE, time="head.data.no.at"))}, "data"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments(facts: Any, field: str) -> None:
+    """What could never be sent is refused, by its name."""
+    with pytest.raises(InvalidArgumentError) as refused:
+        sign(**facts)
+
+    assert field == refused.value.field
+
+
+@pytest.mark.parametrize(
+    ("facts", "field"),
+    [
+        ({"profile": Profile()}, "notification.verification"),
+        ({"profile": evolve(BODY, notification=evolve(SHAPE, signature=""))}, "notification.signature"),
+        ({"profile": evolve(BODY, signature=None)}, "signature"),
+        ({"profile": evolve(BODY, signature=SortedPairs(encoding="hex"))}, "signature.algorithm"),
+        ({"profile": evolve(BODY, notification=evolve(SHAPE, kind="")), "event": "PAID"}, "notification.kind"),
+        ({"kind": "refund"}, "notification.kinds.refund"),
+    ],
+)
+def test_open_points(facts: Any, field: str) -> None:
+    """What the profile does not answer is named."""
+    with pytest.raises(NotConfiguredError) as refused:
+        sign(**facts)
+
+    assert field == refused.value.field
+
+
+@pytest.mark.parametrize(
+    ("facts", "field"),
+    [
+        ({"credentials": Credentials("M1")}, "credentials.service_keys"),
+        ({"credentials": Credentials("M1"), "profile": PROFILE}, "credentials.notification_keys"),
+        ({"profile": evolve(BODY, signature=SortedPairs(algorithm="ed25519", encoding="hex"))}, "key"),
+        ({"key": Secret("canary!"), "profile": PROFILE}, "credentials.notification_keys"),
+    ],
+)
+def test_keys_that_sign_nothing(facts: Any, field: str) -> None:
+    """Only the service has its private key: the error says how a test gets one of its own, and shows none."""
+    with pytest.raises(ConfigurationError) as refused:
+        sign(**facts)
+
+    assert field == refused.value.field
+    assert "canary" not in str(refused.value)
