@@ -1,0 +1,1 @@
+"""Refunds and orders under faults and kills, against the sandbox's ledger: `python -m chaos --help`."""

@@ -1,0 +1,80 @@
+"""Journals whose process may die around each of their transactions, and within it, before its commit."""
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+from chaos.tracing import Trace
+from payasync.journal import Intent, PostgresJournal, SqliteJournal, State
+from payasync.journal.intents import Begun, Draft, Intents, Step
+from payasync.journal.stored import StoredJournal
+from payasync.journal.transactions import Transaction
+
+T = TypeVar("T")
+
+WITHIN: Final[ContextVar[tuple[str, str | None] | None]] = ContextVar("within", default=None)
+
+
+class Mortal(StoredJournal):
+    """A journal that leaves a trace; each has its own `trace`."""
+
+    trace: Trace
+
+    async def begin(self, draft: Draft, lease: float) -> Begun:
+        """Keep an intention."""
+        self.trace.mark("asking", draft.reference)
+        token = WITHIN.set(("writing", draft.reference))
+        try:
+            return self._kept(await super().begin(draft, lease))
+        finally:
+            WITHIN.reset(token)
+
+    async def claim(self, intent_id: int, lease: float, *, fence: int | None = None) -> Begun:
+        """Claim what was queued."""
+        return self._kept(await super().claim(intent_id, lease, fence=fence))
+
+    def _kept(self, begun: Begun) -> Begun:
+        if begun.step is Step.SEND:
+            self.trace.mark("kept", begun.intent.reference)
+        return begun
+
+    async def settle(self, intent: Intent, state: State, **facts: Any) -> bool:
+        """Keep a verdict."""
+        self.trace.mark("judged", intent.reference)
+        token = WITHIN.set(("settling", intent.reference))
+        try:
+            held = await super().settle(intent, state, **facts)
+        finally:
+            WITHIN.reset(token)
+        self.trace.mark("settled", intent.reference)
+        return held
+
+    async def ask(
+        self, limit: int, lease: float, *, merchant: str | None = None, before: datetime | None = None
+    ) -> Intents:
+        """Claim what is to be asked about."""
+        found = await super().ask(limit, lease, merchant=merchant, before=before)
+        for each in found:
+            self.trace.mark("claimed", each.reference)
+        return found
+
+    async def _run(self, work: Callable[[datetime], Transaction[T]]) -> T:
+        # Read here: the transaction itself runs elsewhere.
+        within = WITHIN.get()
+
+        def mortal(now: datetime) -> Transaction[T]:
+            result = yield from work(now)
+            if within:
+                self.trace.mark(*within)
+            return result
+
+        return await super()._run(mortal)  # type: ignore[safe-super] # one of the journals below
+
+
+class MortalSqlite(Mortal, SqliteJournal):
+    """In a file."""
+
+
+class MortalPostgres(Mortal, PostgresJournal):
+    """In a database."""

@@ -1,0 +1,50 @@
+"""The tables that a run prints."""
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Final
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from chaos.lives import MOMENTS, NAMES, moments
+from chaos.truth import Result, name_of
+
+LISTED: Final = 20
+COLUMNS: Final = (
+    "operations", "faults", "kills", "duplicates", "lost", "nonces\nreused", "sent\nagain", "unresolved"
+)  # fmt: skip
+
+
+def show(console: Console, results: Sequence[Result]) -> None:
+    """Print what the strategies came to, and where the kills hit."""
+    console.print(outcomes(results))
+    console.print(histogram(results))
+    for result in results:
+        for operation, state in islice(result.unresolved.items(), LISTED):
+            console.print(f"{NAMES[result.strategy]}: {name_of(operation)} is {state}")
+        if len(result.unresolved) > LISTED:
+            console.print(f"{NAMES[result.strategy]}: and {len(result.unresolved) - LISTED} more")
+
+
+def outcomes(results: Sequence[Result]) -> Table:
+    """Return the table of strategies."""
+    table = Table("strategy", box=SIMPLE, padding=0, title="By the service's ledger", title_justify="left")
+    for name in COLUMNS:
+        table.add_column(name, justify="right")
+    for each in results:
+        counts = (each.operations, each.faults, each.kills, each.duplicates, each.lost, each.nonces, each.again)
+        table.add_row(NAMES[each.strategy], *(f"{count:,}" for count in (*counts, len(each.unresolved))))
+    return table
+
+
+def histogram(results: Sequence[Result]) -> Table:
+    """Return the table of the steps at which kills hit."""
+    table = Table("step", box=SIMPLE, title="Operations that kills interrupted, by their step", title_justify="left")
+    for each in results:
+        table.add_column(NAMES[each.strategy], justify="right")
+    for moment in MOMENTS:
+        shown = (str(each.hits.get(moment, 0)) if moment in moments(each.strategy) else "" for each in results)
+        table.add_row(moment, *shown)
+    return table

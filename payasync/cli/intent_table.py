@@ -1,0 +1,121 @@
+"""Intentions as lines of a table, and as JSON."""
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from attrs import asdict
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from payasync.cli.terminal import plain
+from payasync.journal import Intent, State
+
+STYLES: Final[dict[State, str]] = {
+    "new": "blue",
+    "sending": "cyan",
+    "accepted": "cyan",
+    "succeeded": "green",
+    "rejected": "magenta",
+    "unknown": "yellow",
+    "manual": "bold red",
+}
+AMOUNTS: Final = ("refund_amt", "total_amt", "amount")
+"""The argument that says how much it is about, the narrowest first."""
+_LONG: Final = 100
+"""So many seconds, minutes and hours are told in the next larger unit."""
+_UNITS: Final = ((1, "s"), (60, "min"), (3600, "h"), (86_400, "days"))
+PIPED: Final = 240
+"""Columns, where no terminal says how many it has."""
+
+
+def console() -> Console:
+    """Return the terminal; what stands in its place gets lines that are not broken."""
+    found = Console(highlight=False)
+    return found if found.is_terminal else Console(highlight=False, width=PIPED)
+
+
+def table(intents: Iterable[Intent], *, now: datetime, state: bool = True) -> Table:
+    """Return intentions as a table.
+
+    Args:
+        intents: In the order of its rows.
+        now: The time, aware.
+        state: Say it of each: not all have the same.
+    """
+    found = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    found.add_column("Id", justify="right", no_wrap=True)
+    for name in (*(["State"] if state else []), "Write", "Number"):
+        found.add_column(name, no_wrap=True)
+    found.add_column("Amount", justify="right", no_wrap=True)
+    found.add_column("Since", no_wrap=True)
+    found.add_column("Why", overflow="fold")
+    for each in intents:
+        found.add_row(*_row(each, now, state=state))
+    return found
+
+
+def _row(intent: Intent, now: datetime, *, state: bool) -> Sequence[Text]:
+    return (
+        Text(str(intent.id), "bold"),
+        *([Text(intent.state, STYLES[intent.state])] if state else []),
+        Text(plain(intent.operation)),
+        Text(plain(named(intent)), "bold"),
+        Text(amount(intent)),
+        Text(ago(intent.updated, now), "dim"),
+        Text(plain(why(intent, now))),
+    )
+
+
+def named(intent: Intent) -> str:
+    """Return by which number or word the merchant knows an intention."""
+    return intent.reference or intent.intent or "-"
+
+
+def amount(intent: Intent) -> str:
+    """Return how much an intention is about, where it says that."""
+    found: Any = next((intent.request[name] for name in AMOUNTS if name in intent.request), None)
+    currency: Any = intent.request.get("currency", "")
+    return "" if found is None else plain(f"{found} {currency}".strip())
+
+
+def why(intent: Intent, now: datetime) -> str:
+    """Return why an intention is in its state, and when that will be looked at again."""
+    if intent.state not in {"unknown", "accepted"} or intent.due is None:
+        return intent.reason
+    if intent.due <= now:
+        return intent.reason or "due now"
+    again = f"again in {span((intent.due - now).total_seconds())}"
+    return f"{intent.reason} ({again})" if intent.reason else again
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """Return how long ago a moment was."""
+    seconds = (now - moment).total_seconds()
+    return "just now" if seconds < 1 else f"{span(seconds)} ago"
+
+
+def span(seconds: float) -> str:
+    """Return a time in the unit that a person would take."""
+    size, unit = next((each for each in _UNITS if seconds < _LONG * each[0]), _UNITS[-1])
+    return f"{max(1, round(seconds / size))} {unit}"
+
+
+def now() -> datetime:
+    """Return the time."""
+    return datetime.now(UTC)
+
+
+def as_json(intent: Intent) -> str:
+    """Return all of an intention as one line."""
+    facts = asdict(intent, recurse=False)
+    outcome = intent.outcome
+    if outcome is not None:
+        facts["outcome"] = {**asdict(outcome), "body": outcome.body.decode(errors="backslashreplace")}
+    return json.dumps({**facts, "key": intent.key}, default=_plain, ensure_ascii=True)
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else dict(value)

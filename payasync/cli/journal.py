@@ -1,0 +1,115 @@
+"""`payasync journal`: what a journal keeps, and a person's word on what nobody can find out."""
+
+import re
+import sys
+from datetime import datetime, timedelta
+from typing import Final
+
+import click
+
+from payasync.cli import journal_at
+from payasync.cli.intent_table import now
+from payasync.cli.journal_at import Address
+from payasync.cli.journal_screen import JournalScreen
+from payasync.journal import STATES, Intent, Journal, State
+from payasync.journal.intents import ENDS
+
+NONE: Final = "journal: there is no intention of this number"
+_UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
+
+
+@click.group(short_help="See what a journal keeps, and end what needs a person.")
+def journal() -> None:
+    """See what a journal keeps of each write, and end what needs a person.
+
+    The exit code is 1 where there is no intention of that number, and 2 where the journal cannot be read.
+    """
+
+
+@journal.command("list", short_help="List intentions.")
+@journal_at.option
+@click.option("--state", type=click.Choice(STATES), help="Only those of one state.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
+@click.option("--after", type=click.IntRange(0), default=0, metavar="ID", help="Only those of a higher number.")
+@click.option("--json", is_flag=True, help="Show a line of JSON for each.")
+def show_list(address: Address, *, state: State | None, limit: int, after: int, json: bool) -> None:
+    """List intentions in the order of their numbers."""
+
+    async def work(kept: Journal) -> list[Intent]:
+        return await kept.list(state, limit=limit + 1, after=after)
+
+    found = journal_at.asked(address, work, command="journal list")
+    JournalScreen(json=json).listed(found[:limit], state=state, more=len(found) > limit)
+
+
+@journal.command(short_help="Show one intention, whole.")
+@journal_at.option
+@click.argument("intent_id", type=click.IntRange(1), metavar="ID")
+@click.option("--json", is_flag=True, help="Show it as a line of JSON.")
+def show(address: Address, intent_id: int, *, json: bool) -> None:
+    """Show all that is kept of the intention ID."""
+    JournalScreen(json=json).shown(_existing(address, intent_id), address.shown)
+
+
+@journal.command(short_help="End an intention by your word.")
+@journal_at.option
+@click.argument("intent_id", type=click.IntRange(1), metavar="ID")
+@click.option("--as", "end", type=click.Choice(sorted(ENDS, reverse=True)), required=True, help="What became of it.")
+@click.option("--reason", required=True, metavar="TEXT", help="How you know; it is kept.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: bool) -> None:
+    """End the unknown or manual intention ID by what you know, for example from the service's back office.
+
+    One that has succeeded is never sent again. One that was rejected is, as soon as somebody repeats it under its
+    number: be sure that it was not done.
+    """
+    screen = JournalScreen()
+    if not yes:
+        screen.shown(_existing(address, intent_id), address.shown, hint=False)
+        click.confirm(f"Has it {'succeeded' if end == 'succeeded' else 'not been done'}, for sure?", abort=True)
+
+    async def work(kept: Journal) -> Intent:
+        return await kept.resolve(intent_id, as_=end, reason=reason)
+
+    screen.resolved(journal_at.asked(address, work, command="journal resolve"))
+
+
+def _age(_context: click.Context, _option: click.Parameter, text: str) -> timedelta:
+    found = re.fullmatch(r"(\d{1,5})([hdw])", text)
+    if not found:
+        raise click.BadParameter("it must be a number of hours, days or weeks, such as 90d")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+@journal.command(short_help="Delete what ended long ago.")
+@journal_at.option
+@click.option(
+    "--older-than",
+    "age",
+    required=True,
+    callback=_age,
+    metavar="AGE",
+    help="What ended longer ago, such as 90d or 12w.",
+)
+def prune(address: Address, age: timedelta) -> None:
+    """Delete what has succeeded or was rejected longer ago, and nothing else.
+
+    The journal knows the numbers no more: what comes under them afterwards is sent. Keep what somebody may repeat.
+    """
+    before: datetime = now() - age
+
+    async def work(kept: Journal) -> int:
+        return await kept.prune(before)
+
+    JournalScreen().pruned(journal_at.asked(address, work, command="journal prune"), before)
+
+
+def _existing(address: Address, intent_id: int) -> Intent:
+    async def work(kept: Journal) -> Intent | None:
+        return await kept.get(intent_id)
+
+    found = journal_at.asked(address, work, command="journal show")
+    if found is None:
+        click.echo(f"payasync journal: there is no intention {intent_id} in {address.shown}", err=True)
+        sys.exit(1)
+    return found

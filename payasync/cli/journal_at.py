@@ -1,0 +1,125 @@
+"""The journal that a command was given."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar
+
+import click
+from attrs import field, frozen
+from yarl import URL
+
+from payasync.cli.doctor import profile_named
+from payasync.credentials import Environment
+from payasync.errors import ConfigurationError, PayasyncError
+from payasync.journal import Journal, SqliteJournal
+from payasync.session import Session
+from payasync.wiring import PROFILE_PATH
+
+T = TypeVar("T")
+
+POSTGRES: Final = ("postgresql://", "postgres://")
+
+
+@frozen
+class Address:
+    """Where a journal is.
+
+    Attributes:
+        text: The path of a file, or the URL of a PostgreSQL database, which may hold a password.
+    """
+
+    text: str = field(repr=False)
+
+    @property
+    def shown(self) -> str:
+        """It, as a person may see it: without a password."""
+        if not self.text.startswith(POSTGRES):
+            return self.text
+        try:
+            return str(URL(self.text).with_user(None).with_query(None))
+        except ValueError:
+            return POSTGRES[0]
+
+    def open(self) -> Journal:
+        """Return the journal; nothing is asked of it yet."""
+        return journal_at(self.text)
+
+
+def journal_at(text: str) -> Journal:
+    """Return the journal in a file, or at the URL of a PostgreSQL database; nothing is asked of it yet.
+
+    Raises:
+        ConfigurationError: The extra `[postgres]` is not installed, and it is such a URL.
+    """
+    if not text.startswith(POSTGRES):
+        return SqliteJournal(text)
+    from payasync.journal import PostgresJournal  # noqa: PLC0415 - the extra may be missing
+
+    return PostgresJournal(text)
+
+
+def session_with(journal: Journal, *, profile: str | None, base_url: str | None) -> Session:
+    """Return the session of the environment, with a journal.
+
+    Args:
+        journal: Keeps its writes.
+        profile: A TOML file; `None`: what `PAYASYNC_PROFILE` names.
+        base_url: The service's address; `None`: what `PAYASYNC_BASE_URL` says.
+
+    Raises:
+        ConfigurationError: A setting is wrong or missing; the profile, too: with an empty one the service could be
+            asked about nothing, and all would be given to a person.
+    """
+    if profile is None and Environment(os.environ).optional(PROFILE_PATH) is None:
+        raise ConfigurationError(
+            f"the service's profile says how to ask it: give --profile, or set {PROFILE_PATH}", field=PROFILE_PATH
+        )
+    given: dict[str, Any] = {"profile": profile_named(profile)[0], "journal": journal}
+    if base_url is not None:
+        given["base_url"] = base_url
+    return Session.from_env(**given)
+
+
+def _address(_context: click.Context, _option: click.Parameter, text: str) -> Address:
+    # A mistyped name would be an empty journal.
+    if not text.startswith(POSTGRES) and not Path(text).is_file():
+        raise click.BadParameter(f"there is no file {text!r}")
+    return Address(text)
+
+
+option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--journal",
+    "address",
+    required=True,
+    envvar="PAYASYNC_JOURNAL",
+    show_envvar=True,
+    callback=_address,
+    metavar="FILE|URL",
+    help="The file of a SqliteJournal, or the postgresql:// URL of a PostgresJournal.",
+)
+"""`--journal`; a URL with a password is better kept in the environment, as others see what is on a command line."""
+
+
+def asked(address: Address, work: Callable[[Journal], Awaitable[T]], *, command: str) -> T:
+    """Return what is done with a journal; where it cannot be, say why in one line, and end with exit code 2."""
+
+    async def run() -> T:
+        journal = address.open()
+        try:
+            return await work(journal)
+        finally:
+            await journal.aclose()
+
+    try:
+        return asyncio.run(run())
+    except PayasyncError as error:
+        fail(command, error)
+
+
+def fail(command: str, error: object) -> NoReturn:
+    """Say in one line why a command cannot go on, and end with exit code 2."""
+    click.echo(f"payasync {command}: {' '.join(str(error).split())}", err=True)
+    sys.exit(2)

@@ -1,0 +1,117 @@
+"""`payasync reconcile`: asks the service what became of the writes that nobody knows the end of."""
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from contextlib import aclosing
+from typing import Any, Final
+
+import click
+from attrs import frozen
+
+from payasync.cli import journal_at
+from payasync.cli.journal_at import Address
+from payasync.cli.reconcile_screen import ReconcileScreen
+from payasync.cli.stopping import stopped_by_signals
+from payasync.errors import PayasyncError
+from payasync.journal.reconciler import Reconciler
+from payasync.session import Session
+
+NEEDS_A_PERSON: Final = 3
+INTERRUPTED: Final = 130
+
+
+@frozen(kw_only=True)
+class Options:
+    """What the command was given.
+
+    Attributes:
+        address: The journal's.
+        profile: A TOML file; `None`: what `PAYASYNC_PROFILE` names.
+        base_url: The service's address; `None`: what `PAYASYNC_BASE_URL` says.
+        watch: Go on until a signal comes.
+        dry_run: Ask nobody, and change nothing.
+    """
+
+    address: Address
+    profile: str | None
+    base_url: str | None
+    watch: bool
+    dry_run: bool
+
+
+@click.command(short_help="Ask the service what became of unknown writes.")
+@journal_at.option
+@click.option(
+    "--profile", metavar="FILE", help="The TOML file of the service; without it, what PAYASYNC_PROFILE names."
+)
+@click.option("--base-url", metavar="URL", help="The service's address; without it, PAYASYNC_BASE_URL.")
+@click.option("--watch", is_flag=True, help="Go on, whenever something is due, until Ctrl-C or SIGTERM.")
+@click.option("--dry-run", is_flag=True, help="Show what it would ask about; ask nobody, and change nothing.")
+@click.option("--json", is_flag=True, help="Show a line of JSON for each run, and no more.")
+def reconcile(*, json: bool, **options: Any) -> None:
+    """Ask the service what became of each write in the journal that nobody knows the end of.
+
+    What the service says is kept. What it does not know, once the profile's quarantine is over, is sent again under
+    its number where it was queued, and rejected where it was not. It may be interrupted at any time, and several may
+    run at once. The keys are those that `Credentials.from_env` reads; only their merchant's writes are asked about.
+
+    The exit code is 0 where all is settled, or waits to be asked about again; 3 where something needs a person, and
+    is listed; 2 where it cannot run; 130 where it was interrupted.
+    """
+    chosen = Options(**options)
+    try:
+        code = asyncio.run(run(chosen, ReconcileScreen(chosen.address.shown, json=json)))
+    except PayasyncError as error:
+        journal_at.fail("reconcile", error)
+    sys.exit(code)
+
+
+async def run(options: Options, screen: ReconcileScreen) -> int:
+    """Reconcile, once or until a signal comes, and return the exit code.
+
+    Raises:
+        ConfigurationError: A setting is wrong or missing.
+        StorageError: The journal can be neither read nor written now.
+    """
+    stop = stopped_by_signals()
+    journal = options.address.open()
+    try:
+        async with journal_at.session_with(journal, profile=options.profile, base_url=options.base_url) as session:
+            reconciler = Reconciler(session, journal)
+            interrupted = await _until(stop, _worked(options, reconciler, session, screen))
+            manual, due = await reconciler.manual(), await journal.next_due(session.merchant_id)
+    finally:
+        await journal.aclose()
+    broken_off = interrupted and not options.watch
+    screen.closed(manual, due, interrupted=broken_off)
+    if manual:
+        return NEEDS_A_PERSON
+    return INTERRUPTED if broken_off else 0
+
+
+async def _worked(options: Options, reconciler: Reconciler, session: Session, screen: ReconcileScreen) -> None:
+    due = await reconciler.due()
+    screen.opened(session.merchant_id, due, watch=options.watch)
+    if options.dry_run:
+        screen.planned(due)
+    elif options.watch:
+        async with aclosing(reconciler.watch(screen.heard)) as reports:
+            async for report in reports:
+                screen.ran(report)
+    else:
+        with screen.progress(len(due)):
+            screen.ran(await reconciler.run_once(screen.heard))
+
+
+async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Wait for work, or for a signal that cancels it; return whether one came."""
+    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    interrupted = not working.done()
+    working.cancel()
+    stopping.cancel()
+    await asyncio.wait({working, stopping})
+    if not working.cancelled():
+        working.result()
+    return interrupted

@@ -1,0 +1,206 @@
+"""What a person sees of `payasync reconcile`: how far it is, what it came to, and what only a person can say."""
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Final
+
+from attrs import asdict
+from rich.console import Console
+from rich.padding import Padding
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from payasync.cli.intent_table import STYLES, as_json, console, named, now, span, table
+from payasync.cli.terminal import Lines, Part, plain
+from payasync.journal import Intent, State
+from payasync.journal.reconciling import ENDS, End, Report, Result
+from payasync.version import VERSION
+
+_NAMES: Final[dict[End, str]] = {
+    "resolved": "resolved",
+    "sent": "sent again",
+    "waiting": "waiting",
+    "manual": "for a person",
+    "lost": "taken by others",
+}
+_STYLES: Final[dict[End, str]] = {
+    "resolved": "bold green",
+    "sent": "bold cyan",
+    "waiting": "bold yellow",
+    "manual": "bold red",
+    "lost": "dim",
+}
+_WIDTH: Final = 15
+_REASONS: Final = 3
+"""So many reasons of what waits are shown, the most frequent first."""
+
+
+class ReconcileScreen:
+    """The terminal, or whatever stands in its place.
+
+    Args:
+        file: The journal's.
+        json: Show lines of JSON, and no others.
+        terminal: Written to in place of the terminal.
+    """
+
+    def __init__(self, file: str, *, json: bool = False, terminal: Console | None = None) -> None:
+        self._file = file
+        self._json = json
+        self._console = terminal or console()
+        self._lines = Lines(self._console)
+        self._results: list[Result] = []
+        self._silent = False
+        self._watch = False
+        self._asking = True
+        self._bar: Progress | None = None
+
+    def opened(self, merchant: str, due: Sequence[Intent], *, watch: bool) -> None:
+        """Say what is about to be done."""
+        self._watch = watch
+        if self._json:
+            return
+        write, row = self._lines.write, self._lines.row
+        write()
+        write(("payasync reconcile", "bold"), f" {VERSION}: asks the service what became of unknown writes")
+        write()
+        row("Journal", plain(self._file), "bold")
+        row("Merchant", plain(merchant), "bold")
+        row("Due", f"{_writes(len(due))}" if due else "nothing", "bold")
+        if watch:
+            write()
+            write(("  Ctrl-C ends it.", "dim"))
+        write()
+
+    def planned(self, due: Sequence[Intent]) -> None:
+        """Show what would be asked about."""
+        self._asking = False
+        if self._json:
+            for each in due:
+                self._lines.write(as_json(each))
+            return
+        if due:
+            self._lines.write("  It would ask about:")
+            self._lines.write()
+            self._table(due, state=True)
+        self._lines.write(("  A dry run: nobody was asked, and nothing has changed.", "dim"))
+        self._lines.write()
+
+    @contextmanager
+    def progress(self, total: int) -> Generator[None]:
+        """Show how far it is, on a terminal."""
+        if self._json or not total or not self._console.is_terminal:
+            yield
+            return
+        columns = (
+            TextColumn("  Asking"),
+            BarColumn(30, complete_style="cyan", finished_style="green"),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=self._console, transient=True) as self._bar:
+            self._bar.add_task("", total=total)
+            yield
+
+    def heard(self, result: Result) -> None:
+        """Count what became of one; while it watches, show it."""
+        self._results.append(result)
+        if self._bar:
+            self._bar.advance(self._bar.task_ids[0])
+        if self._watch and not self._json and result.end not in {"waiting", "lost"}:
+            self._watched(result)
+
+    def _watched(self, result: Result) -> None:
+        intent = result.intent
+        self._lines.write(
+            (f"  {now().astimezone():%H:%M:%S}  ", "dim"),
+            (f"{_NAMES[result.end]:12}  ", _STYLES[result.end]),
+            f"{plain(intent.operation):20}  ",
+            (f"{plain(named(intent)):14}  ", "bold"),
+            (f"{result.state:9}  ", STYLES[result.state]),
+            (plain(result.reason), "dim"),
+        )
+
+    def ran(self, report: Report) -> None:
+        """Take note of a run that has ended."""
+        self._silent = report.silent
+        if self._json and self._watch and report.asked:
+            self._lines.write(json.dumps({"asked": report.asked, **asdict(report)}))
+
+    def closed(self, manual: Sequence[Intent], due: datetime | None, *, interrupted: bool) -> None:
+        """Show what it came to, and what only a person can say.
+
+        Args:
+            manual: Needs a person.
+            due: When the service is to be asked again, if at all.
+            interrupted: A signal ended it before it was through.
+        """
+        if self._json:
+            self._as_json(manual, interrupted=interrupted)
+            return
+        if interrupted:
+            self._lines.write(("  Interrupted. ", "bold yellow"), "What was settled stays so; the next run goes on.")
+            self._lines.write()
+        if self._asking:
+            self._summary(due)
+        self._for_a_person(manual)
+
+    def _as_json(self, manual: Sequence[Intent], *, interrupted: bool) -> None:
+        if not self._asking:
+            return
+        report = Report.of((each.end for each in self._results), silent=self._silent)
+        facts = {"asked": report.asked, **asdict(report), "interrupted": interrupted}
+        self._lines.write(json.dumps({**facts, "needs_a_person": [each.id for each in manual]}))
+
+    def _summary(self, due: datetime | None) -> None:
+        write = self._lines.write
+        write(f"  Asked about {_writes(len(self._results))}." if self._results else "  There was nothing to ask.")
+        write()
+        for end in ENDS:
+            if mine := [each for each in self._results if each.end == end]:
+                self._ended(end, mine)
+        if self._results:
+            write()
+        if self._silent:
+            write(("  The service answers nobody: the others were left for the next run.", "yellow"))
+            write()
+        if due is not None:
+            left = (due - now()).total_seconds()
+            when = "is due now: run it again" if left <= 0 else f"in {span(left)}"
+            write(("  The next question ", "dim"), (when, "bold"))
+            write()
+
+    def _ended(self, end: End, mine: Sequence[Result]) -> None:
+        states: Counter[State] = Counter(each.state for each in mine)
+        parts: list[Part] = [(f"  {_NAMES[end]:{_WIDTH}}", _STYLES[end]), (f"{len(mine):>6}  ", "bold")]
+        if end in {"resolved", "sent"}:
+            for number, (state, many) in enumerate(states.most_common()):
+                parts += [", " if number else "", f"{many} ", (state, STYLES[state])]
+        reasons = Counter(each.reason for each in mine if end == "waiting").most_common(_REASONS)
+        if len(reasons) == 1:
+            parts.append((plain(reasons.pop()[0]), "dim"))
+        self._lines.write(*parts)
+        for reason, many in reasons:
+            self._lines.write((f"  {'':{_WIDTH}}{'':>6}  {many}: {plain(reason)}", "dim"))
+
+    def _for_a_person(self, manual: Sequence[Intent]) -> None:
+        if not manual:
+            return
+        write = self._lines.write
+        write((f"  {_writes(len(manual))} only a person can end", "bold red"))
+        write()
+        self._table(manual, state=False)
+        command = f"payasync journal resolve ID --journal {shlex.quote(self._file)} --as succeeded|rejected --reason …"
+        write("  Look into the service's back office what became of each, then:")
+        write((f"  {plain(command)}", "cyan"))
+        write()
+
+    def _table(self, intents: Sequence[Intent], *, state: bool) -> None:
+        self._console.print(Padding(table(intents, now=now(), state=state), (0, 0, 1, 2)))
+
+
+def _writes(count: int) -> str:
+    return "1 write" if count == 1 else f"{count} writes"

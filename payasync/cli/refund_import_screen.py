@@ -1,0 +1,223 @@
+"""What a person sees of `payasync refund import`: how far it is, what became of the rows, and what is left to do."""
+
+import shlex
+from collections import Counter
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from payasync.cli.intent_table import console, span
+from payasync.cli.journal_at import Address
+from payasync.cli.refund_sheet import Row
+from payasync.cli.refund_verdicts import OPEN, WORDS, Verdict, Word
+from payasync.cli.terminal import Lines, plain
+from payasync.version import VERSION
+
+_STYLES: Final[dict[Word, str]] = {
+    "succeeded": "bold green",
+    "accepted": "bold cyan",
+    "refused": "bold magenta",
+    "unsent": "bold yellow",
+    "left out": "bold yellow",
+    "unknown": "bold yellow",
+    "manual": "bold red",
+}
+_MEANINGS: Final[dict[Word, str]] = {
+    "succeeded": "",
+    "accepted": "the service took them, and has not ended them yet",
+    "refused": "not done",
+    "unsent": "nothing of them left this machine",
+    "left out": "bad rows",
+    "unknown": "they may have been done",
+    "manual": "only a person can say what became of them",
+}
+_WIDTH: Final = 11
+_REASONS: Final = 3
+"""So many reasons of one word are shown, the most frequent first."""
+_ROWS: Final = 20
+"""So many rows are listed."""
+
+
+class RefundImportScreen:
+    """The terminal, or whatever stands in its place.
+
+    Args:
+        file: The refunds'.
+        journal: Where the journal is.
+        service: Its address.
+        result: The result's file, where there is one.
+        terminal: Written to in place of the terminal.
+    """
+
+    def __init__(
+        self, file: Path, journal: Address, *, service: str, result: Path | None = None, terminal: Console | None = None
+    ) -> None:
+        self._file = file
+        self._journal = journal
+        self._service = service
+        self._result = result
+        self._console = terminal or console()
+        self._lines = Lines(self._console)
+        self._heard: set[int] = set()
+        self._bar: Progress | None = None
+
+    def refused(self, rows: Sequence[Row]) -> None:
+        """Show the bad rows of a file of which nothing is sent."""
+        bad = [row for row in rows if row.wrong]
+        self._title()
+        self._lines.write((f"  {_rows(len(bad))} of {len(rows):,} cannot be sent.", "bold red"), " Nothing was sent.")
+        self._lines.write()
+        self._bad(bad)
+        self._lines.write("  Mend them, or leave them out with --keep-going.")
+        self._lines.write()
+
+    def opened(self, merchant: str, rows: Sequence[Row], *, new: bool) -> None:
+        """Say what is about to be done, and which rows are left out."""
+        good = [row.request for row in rows if row.request]
+        bad = [row for row in rows if row.wrong]
+        row = self._lines.row
+        self._title()
+        row("Service", plain(self._service), "bold")
+        row("Merchant", plain(merchant), "bold")
+        row("Journal", plain(self._journal.shown) + (", which is empty" if new else ""), "bold")
+        row("Refunds", f"{len(good):,}, {sum(each.refund_amt for each in good):,} in all", "bold")
+        self._lines.write()
+        if bad:
+            self._lines.write((f"  {_rows(len(bad))} left out", "bold yellow"))
+            self._lines.write()
+            self._bad(bad)
+
+    @contextmanager
+    def progress(self, total: int) -> Generator[None]:
+        """Show how far it is, on a terminal."""
+        if not total or not self._console.is_terminal:
+            yield
+            return
+        columns = TextColumn("  {task.description}"), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn()
+        with Progress(*columns, console=self._console, transient=True) as self._bar:
+            self._bar.add_task("Refunding", total=total)
+            yield
+
+    def heard(self, verdict: Verdict) -> None:
+        """Count a row."""
+        self._heard.add(verdict.row.line)
+        self._show(completed=len(self._heard))
+
+    def asking(self, count: int, seconds: float) -> None:
+        """Say that so many are in doubt, and when the service is asked about them."""
+        when = f" in {span(seconds)}" if seconds else ""
+        self._show(description=f"Asking about {count}{when}")
+
+    def stopping(self) -> None:
+        """Say that no further one begins."""
+        self._show(description="Stopping after those under way")
+
+    def _show(self, **facts: object) -> None:
+        if self._bar:
+            self._bar.update(self._bar.task_ids[0], **facts)  # type: ignore[arg-type] # its own
+
+    def closed(self, verdicts: Sequence[Verdict], *, why: str, unwritten: str) -> None:
+        """Show what became of all, and what is left to do.
+
+        Args:
+            verdicts: Of all rows, in their order.
+            why: It ended early, where it did.
+            unwritten: Why the result file could not be written, where that is so.
+        """
+        write = self._lines.write
+        if why:
+            write((f"  Stopped: {why}.", "bold yellow"), " The same command goes on from here.")
+            write()
+        if not verdicts:
+            write("  There was nothing to refund.")
+        for word in WORDS:
+            if mine := [each for each in verdicts if each.state == word]:
+                self._ended(word, mine)
+        write()
+        self._doubtful([each for each in verdicts if each.state in OPEN])
+        if unwritten:
+            write(("  The result file could not be written: ", "bold red"), plain(unwritten))
+            write()
+        elif self._result is not None:
+            write(("  What became of each row: ", "dim"), (plain(str(self._result)), "cyan"))
+            write()
+
+    def _ended(self, word: Word, mine: Sequence[Verdict]) -> None:
+        amount = sum(each.row.request.refund_amt for each in mine if each.row.request)
+        worth = f"{amount:,}" if amount else ""
+        self._lines.write(
+            (f"  {word:{_WIDTH}}", _STYLES[word]),
+            (f"{len(mine):>7,}", "bold"),
+            f"{worth:>16}  ",
+            (_MEANINGS[word], "dim"),
+        )
+        if word in {"succeeded", "accepted", "left out"}:
+            return
+        reasons = Counter(_why(each) for each in mine)
+        for reason, many in reasons.most_common(_REASONS):
+            self._lines.write((f"  {'':{_WIDTH}}{many:>7,}  {plain(reason)}", "dim"))
+        if (others := len(reasons) - _REASONS) > 0:
+            self._lines.write((f"  {'':{_WIDTH}}{'':>7}  and {others} other reasons", "dim"))
+
+    def _doubtful(self, verdicts: Sequence[Verdict]) -> None:
+        if not verdicts:
+            return
+        found = _table("Line", "Refund", "Order", "Amount", "State")
+        for each in verdicts[:_ROWS]:
+            cells = each.row.cells
+            found.add_row(
+                str(each.row.line),
+                Text(plain(each.row.number), "bold"),
+                plain(cells["out_trade_no"]),
+                plain(cells["refund_amt"]),
+                Text(each.state, _STYLES[each.state]),
+            )
+        self._print(found, more=len(verdicts) - _ROWS)
+        write, journal = self._lines.write, plain(f"--journal {shlex.quote(self._journal.shown)}")
+        write(("  Do not send them by other means.", "bold"), " What is unknown is asked about by the same command, or")
+        write((f"  payasync reconcile {journal}", "cyan"))
+        write()
+        if any(each.state == "manual" for each in verdicts):
+            write("  What is manual you end yourself, once you know what became of it:")
+            write((f"  payasync journal list {journal} --state manual", "cyan"))
+            write()
+
+    def _bad(self, rows: Sequence[Row]) -> None:
+        found = _table("Line", "Refund", "What is wrong")
+        for each in rows[:_ROWS]:
+            found.add_row(str(each.line), Text(plain(each.number) or "-", "bold"), plain(each.wrong))
+        self._print(found, more=len(rows) - _ROWS)
+
+    def _print(self, table: Table, *, more: int) -> None:
+        self._console.print(Padding(table, (0, 0, 0 if more > 0 else 1, 2)))
+        if more > 0:
+            self._lines.write((f"  … and {more:,} more", "dim"))
+            self._lines.write()
+
+    def _title(self) -> None:
+        self._lines.write()
+        self._lines.write(("payasync refund import", "bold"), f" {VERSION}: ", (plain(str(self._file)), "bold"))
+        self._lines.write()
+
+
+def _table(*columns: str) -> Table:
+    found = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in columns:
+        justify = "right" if name in {"Line", "Amount"} else "left"
+        found.add_column(name, justify=justify, no_wrap=name != columns[-1], overflow="fold")  # type: ignore[arg-type]
+    return found
+
+
+def _why(verdict: Verdict) -> str:
+    return " ".join(filter(None, (verdict.code, verdict.message))) or "-"
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"

@@ -1,0 +1,167 @@
+"""Sends refunds, each at most once however often it is interrupted: the journal knows which were begun.
+
+What a former run has left in doubt is asked about, as `payasync reconcile` does, and sent only where it provably never
+arrived.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from typing import Final, Protocol
+
+from payasync.bulk import Refused, Result
+from payasync.cli.refund_sheet import Row
+from payasync.cli.refund_verdicts import Verdict, never_arrived, of_kept, of_result
+from payasync.errors import AuthenticationError, ConfigurationError, SessionClosedError, StorageError
+from payasync.journal import Intent, Journal, Reconciler
+from payasync.middleware.retry import Pace
+from payasync.operations import CREATE_REFUND
+from payasync.responses import RefundResponse
+from payasync.session import Session
+
+GRACE: Final = 60.0
+"""Seconds for those under way, where it is to end."""
+PATIENCE: Final = 180.0
+"""Seconds in which the service is asked about what is in doubt: longer than a lease and a usual quarantine."""
+SHORTEST: Final = 0.2
+"""Seconds between two rounds of questions, at least."""
+
+BROKEN_OFF: Final = "interrupted"
+WRONG_KEYS: Final = "the service does not take these keys"
+
+
+class Watcher(Protocol):
+    """Who is told how far it is."""
+
+    def heard(self, verdict: Verdict) -> None:
+        """Hear what became of a row; later news of the same row go before."""
+        ...
+
+    def asking(self, count: int, seconds: float) -> None:
+        """Hear that so many are in doubt, and in how many seconds the service is asked about them."""
+        ...
+
+    def stopping(self) -> None:
+        """Hear that no further one begins."""
+        ...
+
+
+class RefundSending:
+    """One run over the good rows of a file.
+
+    Args:
+        session: Sends them; it is closed where the run is to end early.
+        journal: The session's.
+        watcher: Is told how far it is.
+        limit: At most so many at once.
+        pace: Time: seconds since 1970, and waiting.
+
+    Attributes:
+        verdicts: By line, what became of each row so far.
+        stopped: Why it ended early, where it did.
+    """
+
+    def __init__(self, session: Session, journal: Journal, watcher: Watcher, *, limit: int, pace: Pace) -> None:
+        self.verdicts: dict[int, Verdict] = {}
+        self.stopped = ""
+        self._session = session
+        self._journal = journal
+        self._watcher = watcher
+        self._limit = limit
+        self._pace = pace
+
+    async def run(self, rows: Sequence[Row], stop: asyncio.Event) -> None:
+        """Send all that the journal does not know to be done, until `stop` is set; those under way come to their end.
+
+        Raises:
+            ConfigurationError: The session cannot send at all; nothing was sent.
+        """
+        ending = asyncio.ensure_future(self._end_on(stop))
+        try:
+            await self._send(rows, stop)
+            with suppress(SessionClosedError):
+                await self._ask(rows, stop)
+        finally:
+            if not stop.is_set():
+                ending.cancel()
+            await asyncio.wait({ending})
+
+    async def _end_on(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self.stopped = self.stopped or BROKEN_OFF
+        self._watcher.stopping()
+        # What has not begun is refused by a session that is closed.
+        await self._session.aclose(grace=GRACE)
+
+    async def _send(self, rows: Sequence[Row], stop: asyncio.Event) -> None:
+        by_number = {row.number: row for row in rows}
+        requests = [row.request for row in rows if row.request is not None]
+        async with aclosing(self._session.bulk(requests, limit=self._limit)) as results:
+            async for result in results:
+                await self._note(by_number[str(result.request.reference)], result, stop)
+
+    async def _note(self, row: Row, result: Result[RefundResponse], stop: asyncio.Event) -> None:
+        error = result.error if isinstance(result, Refused) else None
+        if isinstance(error, ConfigurationError):
+            raise error
+        self._hear(of_result(row, result, await self._kept(row), self._session.profile))
+        if isinstance(error, AuthenticationError):
+            self.stopped = WRONG_KEYS
+            stop.set()
+
+    def _hear(self, verdict: Verdict) -> None:
+        self.verdicts[verdict.row.line] = verdict
+        self._watcher.heard(verdict)
+
+    async def _kept(self, row: Row) -> Intent | None:
+        with suppress(StorageError):
+            found = await self._journal.find(CREATE_REFUND.name, row.number, merchant=self._session.merchant_id)
+            return found[-1] if found else None
+        return None
+
+    async def _ask(self, rows: Sequence[Row], stop: asyncio.Event) -> None:
+        """Ask about what is in doubt, as long as that leads on within a few minutes."""
+        reconciler = Reconciler(self._session, self._journal, pace=self._pace)
+        until = self._pace.clock() + PATIENCE
+        while (doubtful := self._in_doubt(rows)) and not stop.is_set():
+            self._watcher.asking(len(doubtful), 0)
+            try:
+                await reconciler.run_once()
+            except StorageError:
+                return
+            await self._told(doubtful, stop)
+            due = [await self._due(row) for row in self._in_doubt(rows)]
+            if not due or min(due) > until:
+                return
+            await self._pause(len(due), min(due) - self._pace.clock(), stop)
+
+    def _in_doubt(self, rows: Sequence[Row]) -> list[Row]:
+        return [row for row in rows if self.verdicts[row.line].state == "unknown"]
+
+    async def _told(self, doubtful: Sequence[Row], stop: asyncio.Event) -> None:
+        """Take the journal's word on what was in doubt; send what it answers by now, or what never arrived."""
+        ready = []
+        for row in doubtful:
+            kept = await self._kept(row)
+            if kept and (kept.state in {"accepted", "succeeded"} or never_arrived(kept)):
+                ready.append(row)
+            else:
+                self._hear(of_kept(row, kept, self.verdicts[row.line].message))
+        if ready:
+            await self._send(ready, stop)
+
+    async def _due(self, row: Row) -> float:
+        kept = await self._kept(row)
+        moment = (kept.lease or kept.due) if kept else None
+        return float("inf") if moment is None else moment.timestamp()
+
+    async def _pause(self, count: int, seconds: float, stop: asyncio.Event) -> None:
+        seconds = max(seconds, SHORTEST)
+        self._watcher.asking(count, seconds)
+        waits = {asyncio.ensure_future(stop.wait()), asyncio.ensure_future(self._pace.sleep(seconds))}
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+            await asyncio.wait(waits)

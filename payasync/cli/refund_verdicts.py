@@ -1,0 +1,106 @@
+"""What became of each row of an import: what a call and the journal say of it, in one word. No I/O here."""
+
+from collections.abc import Iterable
+from typing import Final, Literal, get_args
+
+from attrs import frozen
+
+from payasync.bulk import Done, Result, Unknown
+from payasync.cli.refund_sheet import Row
+from payasync.errors import PayasyncError, ServiceError, SessionClosedError
+from payasync.journal.intents import Intent, State
+from payasync.profile import Profile
+from payasync.responses import RefundResponse, Response
+
+Word = Literal["succeeded", "accepted", "refused", "unsent", "left out", "unknown", "manual"]
+WORDS: Final[tuple[Word, ...]] = get_args(Word)
+"""What can become of a row."""
+OPEN: Final[frozenset[Word]] = frozenset({"unknown", "manual"})
+"""It may have been done."""
+NOT_DONE: Final[frozenset[Word]] = frozenset({"refused", "unsent", "left out"})
+
+_OF_STATE: Final[dict[State, Word]] = {
+    "new": "unsent",
+    "sending": "unknown",
+    "accepted": "accepted",
+    "succeeded": "succeeded",
+    "rejected": "refused",
+    "unknown": "unknown",
+    "manual": "manual",
+}
+
+ALL_WELL: Final = 0
+SOME_REFUSED: Final = 1
+NEEDS_A_PERSON: Final = 3
+
+
+@frozen(kw_only=True)
+class Verdict:
+    """What became of a row.
+
+    Attributes:
+        row: Of the file.
+        state: One of `WORDS`.
+        code: The service's result code, where it gave one.
+        message: The service's words, or ours.
+    """
+
+    row: Row
+    state: Word
+    code: str = ""
+    message: str = ""
+
+
+def left_out(row: Row) -> Verdict:
+    """Return what becomes of a bad row."""
+    return Verdict(row=row, state="left out", message=row.wrong)
+
+
+def of_result(row: Row, result: Result[RefundResponse], kept: Intent | None, profile: Profile) -> Verdict:
+    """Return what became of a row that was sent, or that the journal has answered.
+
+    Args:
+        row: Of the file.
+        result: Of its call.
+        kept: What the journal has of it by now, where it can be read.
+        profile: Says where codes and messages stand.
+    """
+    if isinstance(result, Done):
+        state = _OF_STATE[kept.state] if kept else "accepted"
+        return Verdict(row=row, state=state, **_words(result.response, profile))
+    if isinstance(result, Unknown):
+        return of_kept(row, kept, result.reason)
+    return _refused(row, result.error)
+
+
+def of_kept(row: Row, kept: Intent | None, reason: str = "") -> Verdict:
+    """Return what the journal says of a row that was in doubt."""
+    if kept is None or kept.state == "sending":
+        return Verdict(row=row, state="unknown", message=reason)
+    return Verdict(row=row, state=_OF_STATE[kept.state], message=kept.reason or reason)
+
+
+def never_arrived(kept: Intent | None) -> bool:
+    """Return whether it is certain, by now, that a write which was in doubt was not done: no answer refused it."""
+    return kept is not None and kept.state == "rejected" and kept.outcome is None
+
+
+def _refused(row: Row, error: PayasyncError) -> Verdict:
+    if isinstance(error, ServiceError):
+        code = "" if error.code is None else str(error.code)
+        return Verdict(row=row, state="refused", code=code, message=error.message or str(error.args[0]))
+    message = "not begun" if isinstance(error, SessionClosedError) else str(error.args[0])
+    return Verdict(row=row, state="unsent", message=message)
+
+
+def _words(response: Response, profile: Profile) -> dict[str, str]:
+    places = {"code": profile.answer.code, "message": profile.answer.message}
+    return {name: str(response.get(path, "")) if path else "" for name, path in places.items()}
+
+
+def exit_code(verdicts: Iterable[Verdict]) -> int:
+    """Return what the command ends with."""
+    states = {each.state for each in verdicts}
+    if states & OPEN:
+        return NEEDS_A_PERSON
+    return SOME_REFUSED if states & NOT_DONE else ALL_WELL

@@ -1,0 +1,155 @@
+"""Writes that workers send, on procrastinate: journal and queue in one PostgreSQL. Extra `[procrastinate]`.
+
+The queue carries nothing but the number of an intention, and may deliver it twice: the journal sends it once.
+"""
+
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import procrastinate
+from procrastinate import exceptions
+
+from payasync.errors import ConfigurationError, NotSentError, OutcomeUnknownError, RateLimitedError, StorageError
+from payasync.journal import Intent, Reconciler
+from payasync.journal.postgres_journal import PostgresJournal
+from payasync.requests import Request
+from payasync.responses import Response
+from payasync.session import Session
+
+logger: Final = logging.getLogger("payasync")
+
+ATTEMPTS: Final = 8
+GROWTH: Final = 4
+"""Seconds until the first retry; each further one waits so many times longer."""
+AGE: Final = timedelta(minutes=1)
+"""Of what nobody has begun to send: by then whoever kept it has enqueued it, or will not any more."""
+STALLED: Final = 30.0
+"""Seconds without a sign of life, after which a worker is taken for dead."""
+PAGE: Final = 100
+
+
+class PaymentTasks:
+    """One merchant's tasks: `execute_intent`, which sends what was queued, and, by the clock, `reconcile`.
+
+    Add them to your own application, and queue a write in the transaction of the business that it belongs to:
+
+        tasks = PaymentTasks(session, journal)
+        app.add_tasks_from(tasks.blueprint, namespace="payasync")
+
+        async with connection.transaction():
+            await connection.execute("UPDATE invoices SET refunded = true WHERE number = 'I1'")
+            await tasks.add(CreateRefund(...), connection=connection)
+
+    What a worker was at when it died is delivered again; what nobody knows the outcome of is asked about, and what
+    `journal.add` alone has kept is enqueued within two minutes.
+
+    Args:
+        session: The merchant's; workers send by it.
+        journal: In the same database as the queue.
+        reconciler: Resolves what is unknown; left out: one with its defaults.
+        queue: Of procrastinate.
+        cron: When to reconcile.
+        stalled: Seconds without a sign of life, after which a worker is taken for dead.
+
+    Attributes:
+        blueprint: The tasks, for your application.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        journal: PostgresJournal,
+        *,
+        reconciler: Reconciler | None = None,
+        queue: str = "payasync",
+        cron: str = "* * * * *",
+        stalled: float = STALLED,
+    ) -> None:
+        self._session = session.with_options(journal=journal)
+        self._journal = journal
+        self._reconciler = reconciler or Reconciler(session, journal)
+        self._stalled = stalled
+        self._age = AGE
+        self.blueprint: Final = procrastinate.Blueprint()
+        retry = procrastinate.RetryStrategy(
+            max_attempts=ATTEMPTS,
+            exponential_wait=GROWTH,
+            retry_exceptions=(NotSentError, RateLimitedError, StorageError),
+        )
+        executing = self.blueprint.task(name="execute_intent", queue=queue, retry=retry)
+        reconciling = self.blueprint.task(
+            name="reconcile", queue=queue, queueing_lock=f"{queue}:reconcile", pass_context=True
+        )
+        self._execute_intent = executing(self._execute)
+        self.blueprint.periodic(cron=cron)(reconciling(self._reconcile))
+
+    async def add(self, request: Request[Response], *, intent: str | None = None, connection: Any = None) -> int:
+        """Keep a request, enqueue it, and return its intention's number; the same again is the same number.
+
+        Args:
+            request: Such as `CreateRefund(...)`.
+            intent: The caller's own key.
+            connection: Of psycopg, to the journal's database: it is kept, and enqueued, when that commits.
+
+        Raises:
+            InvalidArgumentError: As `journal.add`.
+            IntentConflictError: Its key stands for another request.
+            ConfigurationError: The blueprint is in no application, or that is not open.
+            StorageError: It cannot be kept now; a transaction of the caller's has failed then.
+        """
+        kept = await self._journal.add(
+            request, merchant=self._session.merchant_id, intent=intent, connection=connection
+        )
+        # Without a lock of the queue: one that is taken would end the caller's transaction.
+        await self._enqueue(kept, connection=connection)
+        return kept
+
+    async def _enqueue(self, intent_id: int, **options: Any) -> None:
+        try:
+            await self._execute_intent.configure(**options).defer_async(intent_id=intent_id)
+        except exceptions.AlreadyEnqueued:
+            return
+        except (exceptions.UnboundTaskError, exceptions.AppNotOpen) as error:
+            failure: ConfigurationError | StorageError = ConfigurationError(
+                "blueprint must be in an application that is open: `app.add_tasks_from(tasks.blueprint, "
+                f'namespace="payasync")`, `async with app.open_async()` ({type(error).__name__})',
+                field="blueprint",
+            )
+        except exceptions.ConnectorException as error:
+            why = str(error.__cause__ or error)
+            failure = StorageError(f"the queue is unavailable: {why}", reason=why)
+        else:
+            return
+        raise failure
+
+    async def _execute(self, intent_id: int) -> None:
+        try:
+            await self._session.execute(intent_id)
+        except OutcomeUnknownError as error:
+            # Asked about by `reconcile`: to repeat it is the one thing that must not happen.
+            logger.info("intention %d is left to be asked about: %s", intent_id, error.reason)
+
+    async def _reconcile(self, context: procrastinate.JobContext, timestamp: int) -> None:
+        del timestamp  # of the minute that it was due in
+        await self._deliver_again(context.app.job_manager)
+        await self._reconciler.run_once()
+        await self._enqueue_forgotten()
+
+    async def _deliver_again(self, jobs: Any) -> None:
+        """Give back to the queue what workers held that have died."""
+        names = self._execute_intent.name
+        for job in await jobs.get_stalled_jobs(task_name=names, seconds_since_heartbeat=self._stalled):
+            await jobs.retry_job(job)
+
+    async def _enqueue_forgotten(self) -> None:
+        """Enqueue what was kept and is in no queue: by `journal.add` alone, or whoever kept it has died."""
+        before, after = datetime.now(UTC) - self._age, 0
+        while page := await self._journal.list("new", limit=PAGE, after=after):
+            for intent in page:
+                if self._is_forgotten(intent, before):
+                    await self._enqueue(intent.id, queueing_lock=f"payasync:{intent.id}")
+            after = page[-1].id
+
+    def _is_forgotten(self, intent: Intent, before: datetime) -> bool:
+        return intent.merchant == self._session.merchant_id and intent.created < before

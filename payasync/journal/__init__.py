@@ -1,0 +1,34 @@
+"""The journal: a write-ahead record of every write, so that a crash is recovered by asking, not by repeating."""
+
+from typing import TYPE_CHECKING, Any
+
+from payasync.extras import from_extra
+from payasync.journal.intents import STATES, Intent, Outcome, State
+from payasync.journal.journal import Journal
+from payasync.journal.reconciler import Reconciler
+from payasync.journal.reconciling import Report, Result
+from payasync.journal.resolving import Patience
+from payasync.journal.sqlite_journal import SqliteJournal
+
+if TYPE_CHECKING:
+    from payasync.journal.postgres_journal import PostgresJournal
+
+__all__ = [
+    "STATES",
+    "Intent",
+    "Journal",
+    "Outcome",
+    "Patience",
+    "PostgresJournal",
+    "Reconciler",
+    "Report",
+    "Result",
+    "SqliteJournal",
+    "State",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "PostgresJournal":
+        return from_extra("postgres", "payasync.journal.postgres_journal", name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

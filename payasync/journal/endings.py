@@ -1,0 +1,88 @@
+"""Which state the end of a call gives to its intention."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from payasync.calls import Call, Reply
+from payasync.errors import DuplicateError, OutcomeUnknownError, PayasyncError, ServiceError
+from payasync.journal.intents import Intent, State
+from payasync.profile import Profile
+from payasync.responses import OrderResponse, PaymentResponse, RefundResponse, Response
+
+_PAID: Final[Mapping[str, State]] = {
+    "paid": "succeeded",
+    "refunded": "succeeded",
+    "closed": "rejected",
+    "expired": "rejected",
+    "failed": "rejected",
+}
+"""What was ordered and will not be paid any more, was not done: it may be tried again."""
+
+BY_STATE: Final[Mapping[str, Mapping[str, State]]] = {
+    "payments.create": _PAID,
+    "orders.place": _PAID,
+    # A target state: an order that cannot be paid any more has reached it, one that was paid never will.
+    "orders.close": {
+        "closed": "succeeded",
+        "expired": "succeeded",
+        "failed": "succeeded",
+        "paid": "rejected",
+        "refunded": "rejected",
+    },
+    "refunds.create": {"succeeded": "succeeded", "failed": "rejected"},
+}
+"""By operation, and by our name of a thing's state, what that says of the write; of all others it says nothing yet."""
+
+_ANSWERS: Final[Mapping[str, type[Response]]] = {
+    "payments.create": PaymentResponse,
+    "orders.place": OrderResponse,
+    "refunds.create": RefundResponse,
+}
+"""The writes that are not at their end with their answer."""
+
+
+def of_answer(call: Call, reply: Reply) -> State:
+    """Return the state that the service's success gives to a write.
+
+    It is *accepted* only where the service can be asked for more: what nobody will hear of again has succeeded.
+    """
+    kind = _ANSWERS.get(call.operation.name)
+    if kind is None:
+        return "succeeded"
+    response = kind.of(call, reply)
+    told = BY_STATE[call.operation.name].get(response.state or "")
+    return told or ("accepted" if _can_be_asked(call, response) else "succeeded")
+
+
+def _can_be_asked(call: Call, response: Response) -> bool:
+    shape = call.profile.answer
+    number = response.payment_id if isinstance(response, PaymentResponse) and shape.payment_id else call.reference
+    return number is not None and tells_states(call.profile, response.thing)
+
+
+def tells_states(profile: Profile, thing: str) -> bool:
+    """Return whether a profile says where a thing's state stands, and what it means."""
+    return bool(getattr(profile.answer, f"{thing}_status") and getattr(profile.states, thing))
+
+
+def of_error(call: Call, error: Exception, intent: Intent) -> State:
+    """Return the state that an error gives to a write.
+
+    Args:
+        call: Which write.
+        error: Of ours, or of a layer of the user's.
+        intent: The intention, as it was when it was sent.
+    """
+    if not isinstance(error, PayasyncError):
+        return "unknown" if call.progress.begun else "rejected"
+    if isinstance(error, DuplicateError) and intent.sent_at is not None:
+        # An earlier attempt has arrived after all.
+        return "unknown"
+    if isinstance(error, OutcomeUnknownError):
+        return "unknown"
+    if isinstance(error, ServiceError):
+        return "rejected"
+    if intent.queued and intent.sent_at is not None:
+        # Sent again for who queued it, and may be gone: it is asked about until it is done.
+        return "unknown"
+    return "rejected" if error.sent is False else "unknown"

@@ -1,0 +1,196 @@
+"""What a journal keeps of each intention to move money, and what may become of it: no I/O here.
+
+An intention is *new* while it waits for a worker; *sending* from before its first byte until its verdict is kept;
+*accepted* where the service took it and has not ended it; *succeeded* or *rejected* at its end; *unknown* where it
+may have been done and nobody has asked yet; *manual* where asking leads nowhere, and a person must say.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import Enum, auto
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from attrs import field, frozen
+
+from payasync.errors import InvalidArgumentError
+
+State = Literal["new", "sending", "accepted", "succeeded", "rejected", "unknown", "manual"]
+STATES: Final[tuple[State, ...]] = get_args(State)
+"""What an intention can be."""
+
+TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
+    "new": frozenset({"sending"}),
+    "sending": frozenset({"accepted", "succeeded", "rejected", "unknown"}),
+    "unknown": frozenset({"accepted", "succeeded", "rejected", "sending", "manual"}),
+    "accepted": frozenset({"succeeded", "rejected"}),
+    "succeeded": frozenset(),
+    "rejected": frozenset({"sending"}),
+    "manual": frozenset({"succeeded", "rejected"}),
+}
+"""By state, what may follow it; the design's table, and nothing else."""
+
+ENDS: Final[frozenset[State]] = frozenset({"succeeded", "rejected"})
+"""Nothing is still to be learnt; only these are ever deleted."""
+ASKED: Final[frozenset[State]] = frozenset({"unknown", "accepted"})
+"""What the service is asked about, again and again."""
+FOR_A_PERSON: Final[frozenset[State]] = frozenset({"manual", "unknown"})
+"""What a person may end."""
+
+
+@frozen(kw_only=True)
+class Outcome:
+    """An answer of the service, as far as it may be kept.
+
+    Attributes:
+        status: Of HTTP.
+        body: JSON, without signatures, nonces and the customer's details.
+        headers: Only the one that the profile names for the request's number.
+        verified: Whether its signature was the service's; `None` where it had none, or nobody looked.
+        recovered: It answered a question that was asked after the first answer was lost.
+    """
+
+    status: int
+    body: bytes = field(default=b"", repr=False)
+    headers: Mapping[str, str] = field(factory=dict, repr=False)
+    verified: bool | None = None
+    recovered: bool = False
+
+
+@frozen(kw_only=True)
+class Draft:
+    """An intention that is about to be kept.
+
+    Attributes:
+        operation: Its name, such as `refunds.create`.
+        merchant: The merchant's number; keys are one merchant's.
+        reference: The order, refund or subscription number that it is about.
+        number: The key that follows from the merchant's own number, such as `refunds.create:R1`, where there is one.
+        intent: The caller's own key.
+        hash: SHA-256 of what moves money, in hexadecimal digits.
+        request: The arguments that may be kept, by their names in Python, as JSON values.
+        queued: A worker will send it from what is kept.
+    """
+
+    operation: str
+    merchant: str
+    reference: str | None = None
+    number: str | None = None
+    intent: str | None = None
+    hash: str
+    request: Mapping[str, Any] = field(factory=dict, repr=False)
+    queued: bool = False
+
+
+@frozen(kw_only=True)
+class Intent(Draft):
+    """An intention as the journal has it. Who was given it by a claim holds it, as long as its fence is the latest.
+
+    Attributes:
+        id: The journal's number of it, ascending.
+        state: One of `STATES`.
+        attempts: How often it was begun to be sent.
+        asked: How often it was claimed to be asked about since it was last sent.
+        fence: The number of the latest claim; an earlier holder changes nothing any more.
+        lease: When the claim ends, an aware moment as all others; `None` where nobody holds it.
+        due: When the service is to be asked about it, where nobody holds it; `None` where there is nothing to ask.
+        created: When it was kept.
+        updated: When its state was last set.
+        sent_at: The latest moment at which something of it may have been sent without a recognised answer.
+        outcome: The last answer that counts, where there is one.
+        reason: Why it is in that state, in one line, where there is something to say.
+    """
+
+    id: int
+    state: State
+    attempts: int = 0
+    asked: int = 0
+    fence: int = 0
+    lease: datetime | None = None
+    due: datetime | None = None
+    created: datetime
+    updated: datetime
+    sent_at: datetime | None = None
+    outcome: Outcome | None = None
+    reason: str = ""
+
+    @property
+    def key(self) -> str | None:
+        """What says that two calls are one intention: the caller's word for it, else the number; else nothing does."""
+        return self.number if self.intent is None else f"intent:{self.intent}"
+
+
+Intents: TypeAlias = list[Intent]
+"""Several; a journal has a method of the name `list`."""
+
+
+class Step(Enum):
+    """What follows from asking the journal whether to send."""
+
+    SEND = auto()
+    """It is kept as *sending*, and is the caller's: send it."""
+    ANSWER = auto()
+    """It was done: its outcome is the answer, and nothing is sent."""
+    WAIT = auto()
+    """Somebody else is sending it."""
+    ASK = auto()
+    """It may have been done: nothing is sent before somebody has asked."""
+    CONFLICT = auto()
+    """Its key stands for another request."""
+
+
+@frozen
+class Begun:
+    """What a journal says to who wants to send.
+
+    Attributes:
+        step: What follows.
+        intent: As it is kept now; in a conflict, the other one.
+    """
+
+    step: Step
+    intent: Intent
+
+
+def check_transition(before: State, after: State) -> None:
+    """Refuse what the design's table does not have.
+
+    Raises:
+        InvalidArgumentError: It names both states, and what may follow the first.
+    """
+    allowed = sorted(TRANSITIONS[before])
+    if after not in allowed:
+        rule = f"one of {', '.join(allowed)}, which may follow {before}" if allowed else f"{before}, which is final"
+        raise InvalidArgumentError(f"state must be {rule}, not {after!r}", field="state", rule=rule, value=after)
+
+
+def standing(intent: Intent, now: datetime) -> State:
+    """Return what a state means by now: who was sending when its lease ended will not say what became of it."""
+    interrupted = intent.state == "sending" and intent.lease is not None and intent.lease <= now
+    return "unknown" if interrupted else intent.state
+
+
+def follows(kept: Intent, now: datetime, *, fence: int | None = None) -> Step:
+    """Return what follows for who wants to send an intention that is kept already.
+
+    Args:
+        kept: The intention.
+        now: An aware moment.
+        fence: Of who holds it and has found out that it was never done.
+    """
+    if fence is not None:
+        return Step.SEND if kept.state == "unknown" and kept.fence == fence else Step.WAIT
+    state = standing(kept, now)
+    if state in {"new", "rejected"}:
+        return Step.SEND
+    if state in {"accepted", "succeeded"}:
+        return Step.ANSWER
+    return Step.WAIT if state == "sending" else Step.ASK
+
+
+def matched(draft: Draft, kept: Sequence[Intent], now: datetime) -> Begun:
+    """Return what follows for a draft from the intentions that have one of its keys.
+
+    There are two where its number and the caller's own key stand for different ones, and so for another request.
+    """
+    other = next((each for each in kept if each.hash != draft.hash), None)
+    return Begun(follows(kept[0], now), kept[0]) if other is None else Begun(Step.CONFLICT, other)

@@ -1,0 +1,146 @@
+"""What a session and a reconciler ask of the place that keeps intentions: no I/O here."""
+
+from datetime import datetime
+from typing import Any, Protocol
+
+from payasync.journal.intents import Begun, Draft, Intent, Intents, Outcome, State
+from payasync.requests import Request
+from payasync.responses import Response
+from payasync.wiring import Recording
+
+
+class Journal(Recording, Protocol):
+    """Keeps intentions durably, and lends each to one sender or asker at a time.
+
+    All of it is safe with several processes on one journal. Each method raises `StorageError` where the journal can
+    be neither read nor written now, and then nothing was done.
+    """
+
+    async def begin(self, draft: Draft, lease: float) -> Begun:
+        """Keep an intention as *sending*, for `lease` seconds, unless its key says that it must not be sent.
+
+        When this returns `Step.SEND`, it is on the disk and outlives a loss of power: bytes may leave. An intention
+        without a key is always the first.
+        """
+        ...
+
+    async def claim(self, intent_id: int, lease: float, *, fence: int | None = None) -> Begun:
+        """Make an intention that is kept already *sending*, for `lease` seconds, unless its state forbids it.
+
+        Args:
+            intent_id: Its number.
+            lease: Seconds.
+            fence: Of who holds it by `ask`, and has found out that it was never done: it is sent again then.
+
+        Raises:
+            InvalidArgumentError: There is no such intention.
+        """
+        ...
+
+    async def extend(self, intent: Intent, lease: float) -> bool:
+        """Let a claim end in `lease` seconds from now; `False` where it is lost."""
+        ...
+
+    async def settle(
+        self,
+        intent: Intent,
+        state: State,
+        *,
+        outcome: Outcome | None = None,
+        reason: str = "",
+        due: datetime | None = None,
+    ) -> bool:
+        """Keep what became of an intention, and end the claim; `False`, and nothing changes, where that is lost.
+
+        Args:
+            intent: As `begin`, `claim` or `ask` gave it.
+            state: What `TRANSITIONS` has behind its state.
+            outcome: The answer that says so; without one, a former one stays.
+            reason: Why, in one line.
+            due: Of an accepted or unknown one, the aware moment from which it is asked about; now, if not given.
+
+        Raises:
+            InvalidArgumentError: That state cannot follow.
+        """
+        ...
+
+    async def ask(
+        self, limit: int, lease: float, *, merchant: str | None = None, before: datetime | None = None
+    ) -> Intents:
+        """Claim up to `limit` intentions that the service is to be asked about, the longest due first.
+
+        Those are: unknown and accepted ones that are due, and what was *sending* when its lease ended, which is
+        unknown with that. Each counts in `asked`.
+
+        Args:
+            limit: At most so many.
+            lease: Seconds.
+            merchant: Only this one's: with another's keys the service would know none of them.
+            before: Only what was due by then, an aware moment; left out: by now.
+        """
+        ...
+
+    async def postpone(self, intent: Intent, due: datetime, reason: str = "") -> bool:
+        """End a claim without news: ask again from then on; `False` where the claim is lost."""
+        ...
+
+    async def next_due(self, merchant: str | None = None) -> datetime | None:
+        """Return when the next intention is to be asked about, or a lease ends; `None` where nothing is to come.
+
+        Args:
+            merchant: Only of this one's.
+        """
+        ...
+
+    async def add(
+        self, request: Request[Response], *, merchant: str, intent: str | None = None, connection: Any = None
+    ) -> int:
+        """Keep a request as *new*, for a worker to send, and return its number; the same again is the same number.
+
+        Args:
+            request: Such as `CreateRefund(...)`. It is kept with its `extra`, as it is sent from there.
+            merchant: The merchant's number.
+            intent: The caller's own key.
+            connection: The caller's, in whose transaction it is kept: what commits, commits together.
+
+        Raises:
+            InvalidArgumentError: A read; or something of it may not be kept, such as a customer's details.
+            IntentConflictError: Its key stands for another request.
+        """
+        ...
+
+    async def get(self, intent_id: int) -> Intent | None:
+        """Return an intention by its number; `None` where there is none."""
+        ...
+
+    async def find(self, operation: str, reference: str, *, merchant: str | None = None) -> Intents:
+        """Return the intentions of one operation about one order, refund or subscription, oldest first."""
+        ...
+
+    async def list(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> Intents:
+        """List intentions, those of one state or all, in the order of their numbers, `after` one of them."""
+        ...
+
+    async def resolve(self, intent_id: int, *, as_: State, reason: str) -> Intent:
+        """End an unknown or manual intention by a person's word; who held it changes nothing any more.
+
+        Args:
+            intent_id: Its number.
+            as_: `succeeded` or `rejected`.
+            reason: How the person knows.
+
+        Raises:
+            InvalidArgumentError: There is no such intention, or its state is another.
+        """
+        ...
+
+    async def prune(self, before: datetime) -> int:
+        """Delete what has succeeded or was rejected before a moment, and nothing else; return how many that were.
+
+        The journal knows its keys no more: what comes under them afterwards is sent.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Finish what was begun, and let go of the journal; whatever is asked of it afterwards is a `StorageError`."""
+        ...

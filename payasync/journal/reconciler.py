@@ -1,0 +1,260 @@
+"""Asks the service what became of the writes that nobody knows the end of, and keeps what it says."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from math import isfinite
+from typing import Final
+
+from attrs import evolve
+
+from payasync.errors import (
+    ConfigurationError,
+    InvalidArgumentError,
+    PayasyncError,
+    SessionClosedError,
+    StorageError,
+)
+from payasync.journal import keeping, resolving
+from payasync.journal.intents import Intent, Intents, State
+from payasync.journal.journal import Journal
+from payasync.journal.reconciling import End, Report, Result, is_due
+from payasync.journal.resolving import Decision, Evidence, Finding, Move, Patience
+from payasync.middleware.retry import Pace
+from payasync.session import Session
+from payasync.settings import RetryPolicy
+
+logger = logging.getLogger("payasync")
+
+SECONDS: Final = 30.0
+"""A question takes no longer."""
+LEASE: Final = SECONDS + 15.0
+"""Seconds that a claim lasts, beyond its question, so that no busy machine loses one."""
+SILENT: Final = 20
+"""After so many questions without any answer, one after the other, a run leaves the service in peace."""
+PAGE: Final = 500
+SHORTEST: Final = 1.0
+"""Seconds between two runs, at least."""
+LONGEST: Final = 10.0
+"""Seconds between two runs, at most: somebody else may add something at any time."""
+
+Heard = Callable[[Result], None]
+
+
+class Reconciler:
+    """Resolves one merchant's unknown writes by asking the service about them.
+
+    Each is asked about by the number that names it, with growing pauses between two questions. Where the service
+    says that it does not know the number, and the quarantine is over since something may last have been sent, a queued
+    write is sent again under that number, and a direct one is rejected. What cannot be asked about, or is never
+    resolved, becomes `manual`: a person ends it by `journal.resolve`. What was accepted is asked about until it
+    ends.
+
+    It may be interrupted at any time, and several may run at once, in several processes: each holds what it asks about
+    by a lease and a fence. Moments are the journal's, so that a machine whose clock is wrong ends no quarantine early.
+
+    Args:
+        session: The merchant's.
+        journal: Keeps the writes.
+        quarantine: Seconds after which an absent answer is final, at least the longest that the service takes to do
+            what it has received; `None`: as the profile says, and where it says nothing, absent is never final.
+        patience: How long the service is asked before a person is.
+        concurrency: At most so many questions at once.
+        pace: Time and chance, for tests: seconds since 1970, waiting, and jitter.
+
+    Raises:
+        ConfigurationError: A value of another type, or below what makes sense.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        journal: Journal,
+        *,
+        quarantine: float | None = None,
+        patience: Patience = Patience(),
+        concurrency: int = 10,
+        pace: Pace = Pace(clock=time.time),
+    ) -> None:
+        if type(concurrency) is not int or concurrency < 1:
+            raise ConfigurationError(
+                f"concurrency must be an integer of 1 or more, not {concurrency!r}", field="concurrency"
+            )
+        # What is sent again is kept where it was asked about, whatever journal the session has.
+        self._session = session.with_options(journal=journal)
+        # The journal keeps the pauses between questions: a service that is down is asked once, and not three times.
+        self._asking = session.with_options(retry=RetryPolicy(attempts=1))
+        self._journal = journal
+        self._quarantine = session.profile.recovery.quarantine if quarantine is None else _checked(quarantine)
+        self._patience = patience
+        self._concurrency = concurrency
+        self._pace = pace
+
+    async def run_once(self, on_result: Heard | None = None) -> Report:
+        """Ask once about each write that is due, and return what that came to.
+
+        Args:
+            on_result: A plain function, called with what became of each.
+
+        Raises:
+            StorageError: The journal can be neither read nor written now; what was settled stays so.
+            ConfigurationError: The session cannot ask at all: a key or a point of the profile is missing.
+        """
+        run = _Run(self._now(), on_result)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self._concurrency):
+                    group.create_task(self._work(run))
+        except BaseExceptionGroup as several:
+            error = several.exceptions[0]
+        else:
+            return run.report()
+        raise error
+
+    async def watch(self, on_result: Heard | None = None) -> AsyncGenerator[Report]:
+        """Run again and again, whenever something is due, and yield what each run came to."""
+        while True:
+            yield await self.run_once(on_result)
+            due = await self._journal.next_due(self._session.merchant_id)
+            left = LONGEST if due is None else (due - self._now()).total_seconds()
+            await self._pace.sleep(min(max(left, SHORTEST), LONGEST))
+
+    async def due(self) -> Intents:
+        """Return what a run would ask about now, and change nothing."""
+        states: tuple[State, ...] = ("sending", "unknown", "accepted")
+        found = [each for state in states for each in await self._mine(state)]
+        return [each for each in found if is_due(each, self._now())]
+
+    async def manual(self) -> Intents:
+        """Return what a person must say."""
+        return await self._mine("manual")
+
+    async def _mine(self, state: State) -> Intents:
+        mine: Intents = []
+        after = 0
+        while page := await self._journal.list(state, limit=PAGE, after=after):
+            mine += [each for each in page if each.merchant == self._session.merchant_id]
+            after = page[-1].id
+        return mine
+
+    async def _work(self, run: "_Run") -> None:
+        while not run.silent and (held := await self._claimed(run)):
+            asked_at = held.lease - timedelta(seconds=LEASE) if held.lease else run.started
+            try:
+                run.heard(*await self._resolved(held, asked_at))
+            except BaseException:
+                await self._give_back(held, asked_at)
+                raise
+
+    async def _claimed(self, run: "_Run") -> Intent | None:
+        mine = self._session.merchant_id
+        found = await self._journal.ask(1, LEASE, merchant=mine, before=run.started)
+        return found[0] if found else None
+
+    async def _resolved(self, held: Intent, asked_at: datetime) -> tuple[Result, Finding]:
+        evidence = await self._asked(held)
+        decision = self._decided(held, evidence, asked_at)
+        if decision.move is Move.SEND:
+            refused = await self._sent(held)
+            if refused is None:
+                return await self._sent_again(held), evidence.finding
+            evidence = refused
+            decision = self._decided(held, evidence, asked_at)
+        return await self._kept(held, decision, evidence, asked_at), evidence.finding
+
+    async def _asked(self, intent: Intent) -> Evidence:
+        question = resolving.question(intent, self._session.profile)
+        if question is None:
+            return Evidence(finding=Finding.UNASKABLE, reason=resolving.NAMELESS)
+        try:
+            call, reply = await self._asking.inquire(question, timeout=SECONDS)
+        except PayasyncError as error:
+            return resolving.refused(error)
+        known = resolving.told(intent, question.answer.of(call, reply), call.profile)
+        return evolve(known, outcome=keeping.outcome(call, evolve(reply, recovered=True)))
+
+    def _decided(self, intent: Intent, evidence: Evidence, asked_at: datetime) -> Decision:
+        return resolving.decide(
+            intent,
+            evidence,
+            asked_at=asked_at,
+            quarantine=self._quarantine,
+            patience=self._patience,
+            jitter=self._pace.jitter,
+        )
+
+    async def _kept(self, held: Intent, decision: Decision, evidence: Evidence, asked_at: datetime) -> Result:
+        state, reason = decision.state, decision.reason
+        # From the question on, and not from its answer: what was absent then is asked about when that is final.
+        due = None if decision.pause is None else asked_at + timedelta(seconds=decision.pause)
+        end: End
+        if decision.move is Move.POSTPONE and due is not None:
+            still, end = await self._journal.postpone(held, due, reason), "waiting"
+        else:
+            still = await self._journal.settle(held, state, outcome=evidence.outcome, reason=reason, due=due)
+            end = "manual" if state == "manual" else "resolved"
+        return Result(intent=held, end=end if still else "lost", state=state, reason=reason)
+
+    async def _sent(self, held: Intent) -> Evidence | None:
+        """Send a queued write again; the session keeps what becomes of it. Return why it could not, if so."""
+        try:
+            await self._session.execute(held.id, fence=held.fence)
+        except (ConfigurationError, InvalidArgumentError) as error:
+            return Evidence(finding=Finding.UNCLEAR, reason=f"cannot be sent again: {error.args[0]}")
+        except (SessionClosedError, StorageError):
+            raise
+        except PayasyncError as error:
+            logger.debug("intention %d was sent again: %s", held.id, error)
+        return None
+
+    async def _sent_again(self, held: Intent) -> Result:
+        now = await self._journal.get(held.id)
+        if now is None or now.attempts == held.attempts:
+            return Result(intent=held, end="lost", state=held.state)
+        return Result(intent=held, end="sent", state=now.state, reason=now.reason)
+
+    async def _give_back(self, held: Intent, asked_at: datetime) -> None:
+        """Let another ask at once, in place of waiting for the end of the lease."""
+        with suppress(PayasyncError):
+            await self._journal.postpone(held, asked_at, held.reason)
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._pace.clock(), UTC)
+
+
+class _Run:
+    """One run: since when, what it came to so far, and how long the service has been silent."""
+
+    def __init__(self, started: datetime, on_result: Heard | None) -> None:
+        self.started = started
+        self.silent = False
+        self._tell = on_result
+        self._ends: list[End] = []
+        self._unheard = 0
+
+    def heard(self, result: Result, finding: Finding) -> None:
+        """Count a result."""
+        if finding is Finding.SILENT:
+            self._unheard += 1
+        elif finding is not Finding.UNASKABLE:
+            self._unheard = 0
+        self.silent = self._unheard >= SILENT
+        self._ends.append(result.end)
+        if self._tell:
+            self._tell(result)
+
+    def report(self) -> Report:
+        """Return what it came to."""
+        return Report.of(self._ends, silent=self.silent)
+
+
+def _checked(quarantine: float) -> float:
+    number = isinstance(quarantine, int | float) and not isinstance(quarantine, bool)
+    if not number or not isfinite(quarantine) or quarantine < 0:
+        raise ConfigurationError(
+            f"quarantine must be a number of seconds, 0 or more, not {quarantine!r}", field="quarantine"
+        )
+    return float(quarantine)

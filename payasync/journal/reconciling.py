@@ -1,0 +1,72 @@
+"""What a run of the reconciler came to: plain values, no I/O here."""
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final, Literal, get_args
+
+from attrs import frozen
+
+from payasync.journal.intents import ASKED, Intent, State, standing
+
+End = Literal["resolved", "sent", "waiting", "manual", "lost"]
+ENDS: Final[tuple[End, ...]] = get_args(End)
+"""What can become of an intention in a run."""
+
+
+@frozen(kw_only=True)
+class Result:
+    """What became of one intention in a run.
+
+    Attributes:
+        intent: As it was before.
+        end: `resolved`: the service told, or it never arrived; `sent`: it never arrived, and was sent again; `waiting`:
+            it is asked about again later; `manual`: a person must say; `lost`: somebody else took it meanwhile.
+        state: Which it has now, as far as this run knows.
+        reason: Why, in one line.
+    """
+
+    intent: Intent
+    end: End
+    state: State
+    reason: str = ""
+
+
+@frozen(kw_only=True)
+class Report:
+    """What a run came to, as numbers of intentions.
+
+    Attributes:
+        resolved: The service told what became of them, or they never arrived.
+        sent: They had never arrived, and were sent again.
+        waiting: They are asked about again later.
+        manual: A person must say what became of them.
+        lost: Somebody else took them meanwhile.
+        silent: The run ended early: the service answers nobody.
+    """
+
+    resolved: int = 0
+    sent: int = 0
+    waiting: int = 0
+    manual: int = 0
+    lost: int = 0
+    silent: bool = False
+
+    @property
+    def asked(self) -> int:
+        """All that it asked about."""
+        return self.resolved + self.sent + self.waiting + self.manual + self.lost
+
+    @classmethod
+    def of(cls, ends: Iterable[End], *, silent: bool = False) -> "Report":
+        """Count what became of each."""
+        counted = Counter(ends)
+        return cls(silent=silent, **{end: counted[end] for end in ENDS})
+
+
+def is_due(intent: Intent, now: datetime) -> bool:
+    """Return whether a run would ask about an intention by now."""
+    if standing(intent, now) not in ASKED:
+        return False
+    moment = intent.due if intent.lease is None else intent.lease
+    return moment is not None and moment <= now

@@ -1,0 +1,117 @@
+"""The layer that keeps each write: before its first byte that it is being sent, and after its end what became of it.
+
+It is the outermost: what it keeps is the end of the whole call, after all its attempts and questions.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from typing import Any, Final
+
+from payasync.calls import Call, Layer, Reply, Send
+from payasync.errors import OutcomeUnknownError, PayasyncError
+from payasync.journal import drafting, endings, keeping, recorded
+from payasync.journal.drafting import Keep, request_of
+from payasync.journal.intents import Begun, Intent, State, Step
+from payasync.journal.journal import Journal
+from payasync.middleware.chain import GRACE, in_time
+from payasync.requests import Request, invalid
+from payasync.responses import Response
+
+logger = logging.getLogger("payasync")
+
+MARGIN: Final = 15.0
+"""Seconds that a lease lasts beyond the call's own time, so that no busy machine loses one."""
+
+
+class Recorder:
+    """The half of a journal that a session uses; it stands on the other half.
+
+    Args:
+        journal: Keeps the intentions.
+        keep: Says what may be kept of a request.
+    """
+
+    def __init__(self, journal: Journal, keep: Keep) -> None:
+        self._journal = journal
+        self._keep = keep
+        self._settling: set[asyncio.Task[None]] = set()
+
+    def layer(self, merchant: str) -> Layer:
+        """Return the layer that keeps one merchant's writes."""
+
+        def layer(call: Call, send: Send) -> Awaitable[Reply]:
+            return send(call) if call.read else self._recorded(call, send, merchant)
+
+        return layer
+
+    async def queued(self, intent_id: int, merchant: str) -> Request[Response]:
+        """Return a request that was queued.
+
+        Raises:
+            InvalidArgumentError: There is none of this number, or it is another merchant's.
+        """
+        intent = await self._journal.get(intent_id)
+        if intent is None:
+            raise invalid("intent_id", "the number of an intention in the journal", intent_id)
+        if intent.merchant != merchant:
+            raise invalid("intent_id", f"of merchant {merchant!r}, and not {intent.merchant!r}", intent_id)
+        return request_of(intent)
+
+    async def _recorded(self, call: Call, send: Send, merchant: str) -> Reply:
+        begun = await self._begun(call, merchant)
+        if begun.step is Step.ANSWER:
+            return recorded.reply(begun.intent)
+        if begun.step is not Step.SEND:
+            raise recorded.refusal(begun)
+        try:
+            reply = await send(call)
+        except Exception as error:
+            await self._keep_error(call, error, begun.intent)
+            raise
+        state = endings.of_answer(call, reply)
+        await self._kept(call, begun.intent, state, outcome=keeping.outcome(call, reply))
+        return reply
+
+    async def _begun(self, call: Call, merchant: str) -> Begun:
+        try:
+            return await in_time(call, self._beginning(call, merchant), "the journal")
+        except PayasyncError as error:
+            error.add(operation=call.operation.name, reference=call.reference)
+            raise
+
+    def _beginning(self, call: Call, merchant: str) -> Awaitable[Begun]:
+        lease = call.timeouts.total + MARGIN
+        if call.entry is not None:
+            return self._journal.claim(call.entry.id, lease, fence=call.entry.fence)
+        return self._journal.begin(drafting.of_call(call, merchant, self._keep), lease)
+
+    async def _keep_error(self, call: Call, error: Exception, intent: Intent) -> None:
+        if isinstance(error, OutcomeUnknownError):
+            error.add(intent_id=intent.id)
+        state = endings.of_error(call, error, intent)
+        await self._kept(call, intent, state, reason=keeping.words(call, _reason(error)))
+
+    async def _kept(self, call: Call, intent: Intent, state: State, **facts: Any) -> None:
+        """Keep a verdict, as long as the call has time; who is cancelled meanwhile, or cannot wait, stops nothing."""
+        task = asyncio.ensure_future(self._settled(intent, state, **facts))
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+        left = call.deadline - asyncio.get_running_loop().time()
+        await asyncio.wait({task}, timeout=max(GRACE, left))
+
+    async def _settled(self, intent: Intent, state: State, **facts: Any) -> None:
+        # What cannot be kept stays as it is, *sending*: nothing is lost, it will be asked about.
+        try:
+            held = await self._journal.settle(intent, state, **facts)
+        except Exception:
+            logger.warning("intention %d is %s, which the journal could not keep", intent.id, state, exc_info=True)
+        else:
+            if not held:
+                logger.warning("intention %d is %s, but its lease was over, and somebody took it", intent.id, state)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OutcomeUnknownError) and error.reason:
+        return str(error.reason)
+    return str(error.args[0]) if isinstance(error, PayasyncError) else f"{type(error).__name__}: {error}"

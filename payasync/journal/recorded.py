@@ -1,0 +1,66 @@
+"""What a journal says in place of the service: an answer that was kept, or why nothing is sent."""
+
+from typing import Any, Final
+
+import orjson
+from multidict import CIMultiDict
+
+from payasync.calls import Reply
+from payasync.errors import IntentConflictError, OutcomeUnknownError, PayasyncError
+from payasync.journal.intents import Begun, Intent, Outcome, Step
+
+ASK: Final = "it may have been done: ask for its state, do not repeat it"
+AT_IT: Final = "another process is at it"
+
+
+def reply(intent: Intent) -> Reply:
+    """Return the answer that was kept; of what a person has ended, one without a body."""
+    kept = intent.outcome or Outcome(status=204, recovered=True)
+    return Reply(
+        status=kept.status,
+        headers=CIMultiDict(kept.headers),
+        body=kept.body,
+        attempts=0,
+        recovered=kept.recovered,
+        verified=kept.verified,
+    )
+
+
+def refusal(begun: Begun) -> PayasyncError:
+    """Return why an intention is not sent."""
+    intent = begun.intent
+    about = {"operation": intent.operation, "reference": intent.reference, "intent_id": intent.id}
+    if begun.step is Step.CONFLICT:
+        return IntentConflictError(
+            f"{_shown(intent)} stands for another request: intention {intent.id} in the journal. Take another number "
+            "or intent for this one, or make that one again as it was",
+            reason="the same key was used before for a different request",
+            **about,
+        )
+    waits = begun.step is Step.WAIT
+    reason = AT_IT if waits else intent.reason or "an earlier attempt has no recognised answer"
+    where = f"intention {intent.id} in the journal is {intent.state}"
+    return OutcomeUnknownError(f"{where}: {reason}; {ASK}", reason=reason, **about)
+
+
+def _shown(intent: Intent) -> str:
+    keys = [f"intent {intent.intent!r}" if intent.intent else "", f"number {intent.reference}" if intent.number else ""]
+    return " and ".join(filter(None, keys))
+
+
+def written(outcome: Outcome) -> str:
+    """Return an outcome as JSON; `read` gives it back."""
+    facts: dict[str, Any] = {
+        "status": outcome.status,
+        "headers": dict(outcome.headers),
+        "body": outcome.body.decode(errors="backslashreplace"),
+        "verified": outcome.verified,
+        "recovered": outcome.recovered,
+    }
+    return orjson.dumps(facts).decode()
+
+
+def read(text: str) -> Outcome:
+    """Return the outcome that was written so."""
+    facts: dict[str, Any] = orjson.loads(text)
+    return Outcome(**{**facts, "body": facts["body"].encode()})

@@ -1,0 +1,89 @@
+"""A journal in one SQLite file, which several processes of one machine can share."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+from payasync.journal.callers_connection import done_within
+from payasync.journal.drafting import Keep, without_customer
+from payasync.journal.sqlite_rows import intent_of, written
+from payasync.journal.stored import StoredJournal
+from payasync.journal.transactions import Transaction
+from payasync.migrations import steps
+from payasync.sqlite import SqliteFile
+from payasync.sqlite_opening import Schema
+from payasync.sqlite_values import moment, rows
+
+APPLICATION: Final = 0x5061796A
+"""`Payj`, in the header of the file, says whose it is."""
+
+T = TypeVar("T")
+
+
+SCHEMA: Final = Schema(name="journal", application=APPLICATION, steps=steps("payasync.journal", "sql", "sqlite"))
+
+
+class SqliteJournal(StoredJournal):
+    """Keeps intentions in an SQLite file; what it promises stands at `Journal`.
+
+    Nothing is opened before the first use. The file is its owner's alone. A session does not close its journal, which
+    others may use, too: use it with `async with`, or call `aclose` at the end.
+
+    `add(..., connection=)` takes a connection of sqlite3 or aiosqlite to the journal's own file, in which the caller
+    may have tables, too. As long as its transaction has written and goes on, nothing else of the journal can: commit
+    before anything is sent.
+
+    Args:
+        path: The file's; it is made where there is none. Not on a network's file system.
+        keep: Returns, of an operation and its arguments, those that may be kept. Without it, all that the service's
+            document names but the customer's details are.
+        clock: Returns seconds since 1970: when a lease ends, and what is due, goes by it.
+
+    Attributes:
+        recorder: What a session uses.
+
+    Raises:
+        ConfigurationError: `path` is no path of a file. Where the file is another program's, a newer payasync's, or
+            damaged, whatever is asked first raises it, and the file stays as it is.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        keep: Keep = without_customer,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._file = SqliteFile(path, SCHEMA)
+        self._clock = clock
+        super().__init__(keep)
+
+    def __repr__(self) -> str:
+        return f"SqliteJournal({self._file.path!r})"
+
+    async def aclose(self) -> None:
+        """Finish what was begun, and close the file; whatever is asked afterwards is a `StorageError`."""
+        await self._file.aclose()
+
+    async def _run(self, work: Callable[[datetime], Transaction[T]]) -> T:
+        now = moment(self._clock())
+        return await self._file.run(lambda db: _done(db, work(now)))
+
+    async def _within(self, connection: Any, work: Callable[[datetime], Transaction[T]]) -> T:
+        transaction = work(moment(self._clock()))
+        return await done_within(connection, transaction, path=self._file.path, schema=SCHEMA, prepare=self.next_due)
+
+
+def _done(db: sqlite3.Connection, transaction: Transaction[T]) -> T:
+    """Run a transaction to its end."""
+    try:
+        asked = next(transaction)
+        while True:
+            found = rows(db, asked.statement, written(asked.values))
+            asked = transaction.send([intent_of(row) for row in found])
+    except StopIteration as end:
+        done: T = end.value
+        return done

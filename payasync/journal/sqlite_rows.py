@@ -1,0 +1,36 @@
+"""Intentions as rows of the SQLite journal."""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from payasync.journal.intents import Intent
+from payasync.journal.recorded import read
+from payasync.sqlite_values import moment, text
+
+
+def written(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a statement as SQLite takes them."""
+    return {name: _written(value) for name, value in values.items()}
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.timestamp()
+    if isinstance(value, Mapping):
+        return json.dumps(dict(value))
+    return text(value) if isinstance(value, str) else value
+
+
+def intent_of(row: Mapping[str, Any]) -> Intent:
+    """Return the intention that stands in a row."""
+    moments = ("lease", "due", "created", "updated", "sent_at")
+    facts: dict[str, Any] = {
+        **row,
+        **{name: None if row[name] is None else moment(row[name]) for name in moments},
+        "request": json.loads(row["request"]),
+        "queued": bool(row["queued"]),
+        "outcome": None if row["outcome"] is None else read(row["outcome"]),
+    }
+    return Intent(**facts)

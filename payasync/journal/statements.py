@@ -1,0 +1,73 @@
+"""What a journal asks of its database: SQL that SQLite and PostgreSQL read alike; each gives whole intentions back."""
+
+from typing import Final
+
+ADD: Final = """
+INSERT INTO payasync_intents
+    (operation, merchant, reference, number, intent, hash, request, queued, state, attempts, fence, lease,
+     created, updated)
+VALUES (
+    :operation, :merchant, :reference, :number, :intent, :hash, :request, :queued, :state, :attempts, :fence, :lease,
+    :now, :now)
+ON CONFLICT DO NOTHING RETURNING *"""
+MATCHING: Final = """
+SELECT * FROM payasync_intents
+WHERE (merchant = :merchant AND number = :number) OR (merchant = :merchant AND intent = :intent)
+ORDER BY id"""
+ADOPT: Final = "UPDATE payasync_intents SET intent = coalesce(intent, :intent) WHERE id = :id RETURNING *"
+QUEUE: Final = """
+UPDATE payasync_intents SET intent = coalesce(intent, :intent), queued = TRUE, request = :request
+WHERE id = :id RETURNING *"""
+
+SEND: Final = """
+UPDATE payasync_intents SET
+    state = 'sending', attempts = attempts + 1, asked = 0, fence = fence + 1, lease = :until, due = NULL,
+    updated = :now, outcome = NULL, reason = ''
+WHERE id = :id RETURNING *"""
+EXTEND: Final = """
+UPDATE payasync_intents SET lease = :until WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING *"""
+HELD: Final = "SELECT * FROM payasync_intents WHERE id = :id AND fence = :fence AND lease IS NOT NULL"
+SETTLE: Final = """
+UPDATE payasync_intents SET
+    state = :state, lease = NULL, due = :due, updated = :now, sent_at = coalesce(:sent_at, sent_at),
+    outcome = coalesce(:outcome, outcome), reason = :reason
+WHERE id = :id RETURNING *"""
+POSTPONE: Final = """
+UPDATE payasync_intents SET lease = NULL, due = :due, reason = :reason
+WHERE id = :id AND fence = :fence AND lease IS NOT NULL AND state IN ('unknown', 'accepted') RETURNING *"""
+
+DUE: Final = """
+SELECT * FROM payasync_intents
+WHERE coalesce(lease, due) <= :by AND merchant = coalesce(:merchant, merchant)
+ORDER BY coalesce(lease, due), id LIMIT :limit"""
+ASK: Final = """
+UPDATE payasync_intents SET
+    sent_at = CASE state WHEN 'sending' THEN lease ELSE sent_at END,
+    updated = CASE state WHEN 'sending' THEN :now ELSE updated END,
+    reason = CASE state WHEN 'sending' THEN :interrupted ELSE reason END,
+    state = CASE state WHEN 'sending' THEN 'unknown' ELSE state END,
+    asked = asked + 1, fence = fence + 1, lease = :until, due = NULL
+WHERE id = :id RETURNING *"""
+NEXT_DUE: Final = """
+SELECT * FROM payasync_intents
+WHERE coalesce(lease, due) IS NOT NULL AND merchant = coalesce(:merchant, merchant)
+ORDER BY coalesce(lease, due), id LIMIT 1"""
+
+RESOLVE: Final = """
+UPDATE payasync_intents SET
+    sent_at = CASE state WHEN 'sending' THEN lease ELSE sent_at END,
+    state = :state, lease = NULL, due = NULL, fence = fence + 1, updated = :now, reason = :reason
+WHERE id = :id RETURNING *"""
+PRUNE: Final = """
+DELETE FROM payasync_intents WHERE id IN (
+    SELECT id FROM payasync_intents WHERE state IN ('succeeded', 'rejected') AND updated < :before
+    ORDER BY updated LIMIT :limit)
+RETURNING *"""
+
+INTENT: Final = "SELECT * FROM payasync_intents WHERE id = :id"
+LIST: Final = "SELECT * FROM payasync_intents WHERE id > :after ORDER BY id LIMIT :limit"
+LIST_OF_STATE: Final = "SELECT * FROM payasync_intents WHERE state = :state AND id > :after ORDER BY id LIMIT :limit"
+FIND: Final = """
+SELECT * FROM payasync_intents
+WHERE reference = :reference AND operation = :operation AND merchant = coalesce(:merchant, merchant)
+ORDER BY id"""

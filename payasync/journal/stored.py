@@ -1,0 +1,164 @@
+"""What journals have in common, whichever database they keep intentions in."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from payasync.checks import aware, number
+from payasync.journal import statements, transactions
+from payasync.journal.drafting import Keep, of_request
+from payasync.journal.intents import ENDS, STATES, Begun, Draft, Intent, Intents, Outcome, State, Step
+from payasync.journal.record import Recorder
+from payasync.journal.recorded import refusal, written
+from payasync.journal.transactions import Transaction
+from payasync.requests import Request, invalid
+from payasync.responses import Response
+
+PRUNED_AT_ONCE: Final = 500
+"""Intentions that one transaction deletes, so that nobody waits long behind it."""
+
+T = TypeVar("T")
+
+
+class StoredJournal(ABC):
+    """Keeps intentions in a database; what it promises stands at `Journal`.
+
+    Args:
+        keep: Says what may be kept of a request.
+
+    Attributes:
+        recorder: What a session uses.
+    """
+
+    def __init__(self, keep: Keep) -> None:
+        self._keep = keep
+        self.recorder: Final = Recorder(self, keep)
+
+    @abstractmethod
+    async def _run(self, work: Callable[[datetime], Transaction[T]]) -> T:
+        """Return what a transaction does that begins now, after it was committed."""
+
+    @abstractmethod
+    async def _within(self, connection: Any, work: Callable[[datetime], Transaction[T]]) -> T:
+        """Return what is done in a transaction of the caller's own, who commits it."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Finish what was begun, and let go of the journal; whatever is asked afterwards is a `StorageError`."""
+
+    async def begin(self, draft: Draft, lease: float) -> Begun:
+        """Keep an intention as *sending*, for `lease` seconds, unless its key says that it must not be sent."""
+        return await self._run(lambda now: transactions.begin(draft, now, lease))
+
+    async def claim(self, intent_id: int, lease: float, *, fence: int | None = None) -> Begun:
+        """Make an intention that is kept already *sending*, for `lease` seconds, unless its state forbids it."""
+        asked = number("intent_id", intent_id)
+        return await self._run(lambda now: transactions.claim(asked, fence, now, lease))
+
+    async def extend(self, intent: Intent, lease: float) -> bool:
+        """Let a claim end in `lease` seconds from now; `False` where it is lost."""
+        return await self._run(lambda now: transactions.extend(intent, now, lease))
+
+    async def settle(
+        self,
+        intent: Intent,
+        state: State,
+        *,
+        outcome: Outcome | None = None,
+        reason: str = "",
+        due: datetime | None = None,
+    ) -> bool:
+        """Keep what became of an intention, and end the claim; `False`, and nothing changes, where that is lost."""
+        asked, again = _state(state), None if due is None else aware("due", due)
+        facts = {"outcome": None if outcome is None else written(outcome), "reason": _line(reason)}
+        return await self._run(lambda now: transactions.settle(intent, asked, again, now, facts))
+
+    async def ask(
+        self, limit: int, lease: float, *, merchant: str | None = None, before: datetime | None = None
+    ) -> Intents:
+        """Claim up to `limit` intentions that the service is to be asked about, the longest due first."""
+        most, by = number("limit", limit), None if before is None else aware("before", before)
+        return await self._run(lambda now: transactions.ask(most, merchant, by, now, lease))
+
+    async def postpone(self, intent: Intent, due: datetime, reason: str = "") -> bool:
+        """End a claim without news: ask again from then on; `False` where the claim is lost."""
+        again, why = aware("due", due), _line(reason)
+        return await self._run(lambda _: transactions.postpone(intent, again, why))
+
+    async def next_due(self, merchant: str | None = None) -> datetime | None:
+        """Return when the next intention is to be asked about, or a lease ends; `None` where nothing is to come."""
+        return await self._run(lambda _: transactions.next_due(merchant))
+
+    async def add(
+        self, request: Request[Response], *, merchant: str, intent: str | None = None, connection: Any = None
+    ) -> int:
+        """Keep a request as *new*, for a worker to send, and return its number; the same again is the same number.
+
+        Args:
+            request: Such as `CreateRefund(...)`. It is kept with its `extra`, as it is sent from there.
+            merchant: The merchant's number.
+            intent: The caller's own key.
+            connection: The caller's own, to the journal's database: it is kept when that commits.
+        """
+        work = partial(transactions.add, of_request(request, merchant, intent, self._keep))
+        begun = await (self._run(work) if connection is None else self._within(connection, work))
+        if begun.step is Step.CONFLICT:
+            raise refusal(begun)
+        return begun.intent.id
+
+    async def get(self, intent_id: int) -> Intent | None:
+        """Return an intention by its number; `None` where there is none."""
+        found = await self._intents(statements.INTENT, id=number("intent_id", intent_id))
+        return found[0] if found else None
+
+    async def find(self, operation: str, reference: str, *, merchant: str | None = None) -> Intents:
+        """Return the intentions of one operation about one order, refund or subscription, oldest first."""
+        return await self._intents(statements.FIND, operation=operation, reference=reference, merchant=merchant)
+
+    async def list(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> Intents:
+        """List intentions, those of one state or all, in the order of their numbers, `after` one of them."""
+        values = {"limit": number("limit", limit), "after": number("after", after)}
+        if state is None:
+            return await self._intents(statements.LIST, **values)
+        return await self._intents(statements.LIST_OF_STATE, state=_state(state), **values)
+
+    async def resolve(self, intent_id: int, *, as_: State, reason: str) -> Intent:
+        """End an unknown or manual intention by a person's word; who held it changes nothing any more."""
+        if as_ not in ENDS:
+            raise invalid("as_", f"one of {', '.join(sorted(ENDS))}", as_)
+        if not isinstance(reason, str) or not reason.strip():
+            raise invalid("reason", "a text that says how you know", reason)
+        asked, why = number("intent_id", intent_id), _line(reason)
+        return await self._run(lambda now: transactions.resolve(asked, as_, why, now))
+
+    async def prune(self, before: datetime) -> int:
+        """Delete what has succeeded or was rejected before a moment, and nothing else; return how many that were."""
+        values = {"before": aware("before", before), "limit": PRUNED_AT_ONCE}
+        pruned = 0
+        while now := len(await self._intents(statements.PRUNE, **values)):
+            pruned += now
+        return pruned
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _intents(self, statement: str, **values: Any) -> Intents:
+        return await self._run(lambda _: transactions.one(statement, **values))
+
+
+def _state(state: State) -> State:
+    if state not in STATES:
+        raise invalid("state", f"one of {', '.join(STATES)}", state)
+    return state
+
+
+def _line(reason: str) -> str:
+    return " ".join(reason.split())

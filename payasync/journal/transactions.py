@@ -1,0 +1,194 @@
+"""What a journal does in one transaction: generators that yield statements and take what those give; no I/O here."""
+
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeAlias, TypeVar
+
+from attrs import frozen
+
+from payasync.journal import statements
+from payasync.journal.intents import (
+    ASKED,
+    FOR_A_PERSON,
+    Begun,
+    Draft,
+    Intent,
+    Intents,
+    State,
+    Step,
+    check_transition,
+    follows,
+    matched,
+    standing,
+)
+from payasync.requests import invalid
+
+FOR_UPDATE: Final = "FOR UPDATE"
+UNLESS_LOCKED: Final = "FOR UPDATE SKIP LOCKED"
+INTERRUPTED: Final = "whoever was sending it was interrupted"
+
+T = TypeVar("T")
+
+
+@frozen
+class Asked:
+    """What is asked of a database.
+
+    Attributes:
+        statement: One of `statements`.
+        values: By their names in it.
+        lock: How to lock what is found, where not the whole database is locked anyway.
+    """
+
+    statement: str
+    values: Mapping[str, Any]
+    lock: str = ""
+
+
+Transaction: TypeAlias = Generator[Asked, Intents, T]
+"""Whoever runs it sends it the intentions that each statement gives, and commits at its end."""
+
+
+async def run(transaction: Transaction[T], answer: Callable[[Asked], Awaitable[Intents]]) -> T:
+    """Run a transaction to its end.
+
+    Args:
+        transaction: What is to be done.
+        answer: Asks the database.
+    """
+    try:
+        asked = next(transaction)
+        while True:
+            asked = transaction.send(await answer(asked))
+    except StopIteration as end:
+        done: T = end.value
+        return done
+
+
+def one(statement: str, **values: Any) -> Transaction[Intents]:
+    """Return what a statement gives."""
+    return (yield Asked(statement, values))
+
+
+def begin(draft: Draft, now: datetime, lease: float) -> Transaction[Begun]:
+    """Keep an intention as *sending*, unless its key says that it must not be sent."""
+    until = now + timedelta(seconds=lease)
+    first = {"state": "sending", "attempts": 1, "fence": 1, "lease": until, "now": now}
+    added, kept = yield from _added(draft, first)
+    if added:
+        return Begun(Step.SEND, kept[0])
+    begun = matched(draft, kept, now)
+    if begun.step is not Step.CONFLICT and draft.intent is not None:
+        yield Asked(statements.ADOPT, {"id": begun.intent.id, "intent": draft.intent})
+    return (yield from _sent(begun, now, until))
+
+
+def add(draft: Draft, now: datetime) -> Transaction[Begun]:
+    """Keep an intention as *new*; one that is there already keeps its state, and is queued from now on."""
+    first = {"state": "new", "attempts": 0, "fence": 0, "lease": None, "now": now}
+    added, kept = yield from _added(draft, first)
+    begun = matched(draft, kept, now)
+    if not added and begun.step is not Step.CONFLICT:
+        queued = {"id": begun.intent.id, "intent": draft.intent, "request": draft.request}
+        yield Asked(statements.QUEUE, queued)
+    return begun
+
+
+def _added(draft: Draft, first: Mapping[str, Any]) -> Transaction[tuple[bool, Intents]]:
+    """Keep a draft, or return what has one of its keys already."""
+    values = {
+        "operation": draft.operation,
+        "merchant": draft.merchant,
+        "reference": draft.reference,
+        "number": draft.number,
+        "intent": draft.intent,
+        "hash": draft.hash,
+        "request": draft.request,
+        "queued": draft.queued,
+    }
+    while True:
+        # Written before anything is read: of two who come at once, one waits here for the other.
+        if added := (yield Asked(statements.ADD, {**values, **first})):
+            return True, added
+        if kept := (yield Asked(statements.MATCHING, values, FOR_UPDATE)):
+            return False, kept
+
+
+def claim(intent_id: int, fence: int | None, now: datetime, lease: float) -> Transaction[Begun]:
+    """Make an intention *sending*, unless its state forbids it."""
+    kept = yield from _existing(intent_id)
+    return (yield from _sent(Begun(follows(kept, now, fence=fence), kept), now, now + timedelta(seconds=lease)))
+
+
+def _sent(begun: Begun, now: datetime, until: datetime) -> Transaction[Begun]:
+    if begun.step is not Step.SEND:
+        return begun
+    (sent,) = yield Asked(statements.SEND, {"id": begun.intent.id, "now": now, "until": until})
+    return Begun(Step.SEND, sent)
+
+
+def extend(held: Intent, now: datetime, lease: float) -> Transaction[bool]:
+    """Let a claim end later, where it still counts."""
+    until = now + timedelta(seconds=lease)
+    return bool((yield Asked(statements.EXTEND, {"id": held.id, "fence": held.fence, "until": until})))
+
+
+def settle(
+    held: Intent, state: State, due: datetime | None, now: datetime, facts: Mapping[str, Any]
+) -> Transaction[bool]:
+    """Keep what became of an intention, where the claim still counts."""
+    kept = yield Asked(statements.HELD, {"id": held.id, "fence": held.fence}, FOR_UPDATE)
+    if not kept:
+        return False
+    check_transition(kept[0].state, state)
+    if state == "sending":
+        raise invalid("state", "an end of the claim: who holds an unknown one claims it with its fence", state)
+    asked = (due or now) if state in ASKED else None
+    sent_at = now if state == "unknown" else None
+    yield Asked(
+        statements.SETTLE, {"id": held.id, "state": state, "due": asked, "sent_at": sent_at, "now": now, **facts}
+    )
+    return True
+
+
+def postpone(held: Intent, due: datetime, reason: str) -> Transaction[bool]:
+    """End a claim without news, where it still counts."""
+    values = {"id": held.id, "fence": held.fence, "due": due, "reason": reason}
+    return bool((yield Asked(statements.POSTPONE, values)))
+
+
+def ask(limit: int, merchant: str | None, before: datetime | None, now: datetime, lease: float) -> Transaction[Intents]:
+    """Claim what the service is to be asked about."""
+    due = {"by": now if before is None else min(now, before), "merchant": merchant, "limit": limit}
+    values = {"now": now, "until": now + timedelta(seconds=lease), "interrupted": INTERRUPTED}
+    claimed: Intents = []
+    for each in (yield Asked(statements.DUE, due, UNLESS_LOCKED)):
+        claimed += yield Asked(statements.ASK, {**values, "id": each.id})
+    return claimed
+
+
+def next_due(merchant: str | None) -> Transaction[datetime | None]:
+    """Return when the first intention is to be asked about, or a lease ends."""
+    found = yield Asked(statements.NEXT_DUE, {"merchant": merchant})
+    return (found[0].lease or found[0].due) if found else None
+
+
+def resolve(intent_id: int, state: State, reason: str, now: datetime) -> Transaction[Intent]:
+    """End an intention by a person's word."""
+    before = standing((yield from _existing(intent_id)), now)
+    if before not in FOR_A_PERSON:
+        rule = (
+            f"the number of an intention that is {' or '.join(sorted(FOR_A_PERSON))}, which this one, {before}, is not"
+        )
+        raise invalid("intent_id", rule, intent_id)
+    check_transition(before, state)
+    values = {"id": intent_id, "state": state, "reason": reason, "now": now}
+    (resolved,) = yield Asked(statements.RESOLVE, values)
+    return resolved
+
+
+def _existing(intent_id: int) -> Transaction[Intent]:
+    found = yield Asked(statements.INTENT, {"id": intent_id}, FOR_UPDATE)
+    if not found:
+        raise invalid("intent_id", "the number of an intention in the journal", intent_id)
+    return found[0]

@@ -1,0 +1,77 @@
+"""`payasync refund import` in a process of its own, whose clock is ahead, and which may kill itself at a moment.
+
+Run with the refunds' file, the journal's, the result's, by how many seconds its clock is ahead, and the moment; the
+service and the keys are those of the environment. It waits by moving its clock.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).parents[2]))
+
+from payasync.cli.journal_at import Address
+from payasync.cli.refund_import import Options, run
+from payasync.cli.refund_import_screen import RefundImportScreen
+from payasync.journal import Intent, SqliteJournal, State
+from payasync.journal.intents import Begun, Draft
+from payasync.middleware.retry import Pace
+
+fatal = ""
+
+
+def reached(moment: str, reference: str | None) -> None:
+    """Die, where this moment is the fatal one."""
+    if f"{moment} {reference}" == fatal:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Ahead:
+    """A clock that is ahead of the machine's, and further after each wait."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def __call__(self) -> float:
+        """Return seconds since 1970."""
+        return time.time() + self._seconds
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        self._seconds += seconds
+        await asyncio.sleep(0)
+
+
+class MortalJournal(SqliteJournal):
+    """A journal whose process may die around each of its transactions."""
+
+    async def begin(self, draft: Draft, lease: float) -> Begun:
+        """Keep an intention."""
+        begun = await super().begin(draft, lease)
+        reached("kept", draft.reference)
+        return begun
+
+    async def settle(self, intent: Intent, state: State, **facts: Any) -> bool:
+        """Keep a verdict."""
+        reached("judged", intent.reference)
+        held = await super().settle(intent, state, **facts)
+        reached("settled", intent.reference)
+        return held
+
+
+def main(file: str, kept: str, result: str, ahead: float) -> int:
+    """Import."""
+    clock = Ahead(ahead)
+    options = Options(file=Path(file), address=Address(kept), result=Path(result), limit=5)
+    screen = RefundImportScreen(options.file, options.address, service="", result=options.result)
+    pace = Pace(clock=clock, sleep=clock.sleep)
+    return asyncio.run(run(options, screen, MortalJournal(kept, clock=clock), pace))
+
+
+if __name__ == "__main__":
+    file, kept, result, ahead, fatal = sys.argv[1:]
+    sys.exit(main(file, kept, result, float(ahead)))

@@ -1,0 +1,368 @@
+"""`payasync journal`: what a journal keeps, and a person's word."""
+
+import asyncio
+import json
+import stat
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+import pytest
+from click.testing import CliRunner, Result
+from psycopg.conninfo import conninfo_to_dict
+from rich.console import Console
+
+from payasync.cli import intent_table
+from payasync.cli.commands import payasync
+from payasync.cli.journal_at import Address
+from payasync.cli.journal_screen import JournalScreen
+from payasync.journal import Intent, Journal, Outcome, PostgresJournal, SqliteJournal
+from payasync.journal.drafting import of_request, without_customer
+from payasync.requests import Request
+from payasync.resources.payments import CreatePayment
+from tests.journal.building import refund
+
+T = TypeVar("T")
+PAYMENT = CreatePayment(amount=1000, currency="USD", description="Invoice 42")
+
+
+def run(*arguments: str, given: str | None = None, columns: int = 200) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(payasync, ["journal", *arguments], input=given, env={"COLUMNS": str(columns)})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the journal is: R1 has succeeded, R2 is unknown, R3 is new, and a payment needs a person."""
+    found = tmp_path / "pay.db"
+    in_journal(found, filled)
+    return found
+
+
+def in_journal(path: Path, work: Callable[[SqliteJournal], Awaitable[T]], **settings: Any) -> T:
+    """Do something with a journal."""
+
+    async def done() -> T:
+        async with SqliteJournal(path, **settings) as journal:
+            return await work(journal)
+
+    return asyncio.run(done())
+
+
+async def filled(journal: SqliteJournal) -> None:
+    """Keep four intentions."""
+    await journal.settle(
+        await sending(journal, refund("R1")), "succeeded", outcome=Outcome(status=200, body=b'{"state":"DONE"}')
+    )
+    await journal.settle(await sending(journal, refund("R2")), "unknown", reason="connection reset by peer")
+    await journal.add(refund("R3"), merchant="M1")
+    await journal.settle(await sending(journal, PAYMENT, "invoice-42"), "unknown", reason="timed out")
+    (_, payment) = await journal.ask(2, 60.0)
+    await journal.settle(payment, "manual", reason="nothing names it")
+
+
+async def sending(journal: Journal, request: Request[Any], intent: str | None = None) -> Intent:
+    """Keep an intention as being sent."""
+    return (await journal.begin(of_request(request, "M1", intent, without_customer), 60.0)).intent
+
+
+def kept(path: Path, intent_id: int) -> Intent:
+    """Return an intention of the journal."""
+
+    async def work(journal: SqliteJournal) -> Intent:
+        found = await journal.get(intent_id)
+        assert found
+        return found
+
+    return in_journal(path, work)
+
+
+def test_list_shows_each(path: Path) -> None:
+    """A line for each: what it is, how much, and why."""
+    result = run("list", "--journal", str(path))
+    lines = result.output.splitlines()
+
+    assert 0 == result.exit_code
+    assert ["Id", "State", "Write", "Number", "Amount", "Since", "Why"] == lines[0].split()
+    assert ["1", "succeeded", "refunds.create", "R1", "200", "just", "now"] == lines[1].split()
+    assert [
+        "4",
+        "manual",
+        "payments.create",
+        "invoice-42",
+        "1000",
+        "USD",
+        "just",
+        "now",
+        "nothing",
+        "names",
+        "it",
+    ] == lines[4].split()
+
+
+def test_list_of_one_state(path: Path) -> None:
+    """Only what needs a person, for example."""
+    result = run("list", "--journal", str(path), "--state", "manual")
+
+    assert 2 == len(result.output.splitlines())
+    assert "invoice-42" in result.output
+
+
+def test_list_goes_on(path: Path) -> None:
+    """Where there are more, it says how to see them."""
+    first = run("list", "--journal", str(path), "--limit", "2")
+    second = run("list", "--journal", str(path), "--limit", "2", "--after", "2")
+
+    assert "There are more: --after 2" in first.output
+    assert "R3" in second.output
+    assert "There are more" not in second.output
+
+
+@pytest.mark.parametrize(("state", "words"), [((), "Nothing is kept."), (("--state", "manual"), "Nothing is manual.")])
+def test_list_of_nothing(tmp_path: Path, state: tuple[str, ...], words: str) -> None:
+    """An empty list is said in words."""
+    path = tmp_path / "empty.db"
+    in_journal(path, SqliteJournal.list)
+
+    assert f"{words}\n" == run("list", "--journal", str(path), *state).output
+
+
+def test_list_as_json(path: Path) -> None:
+    """A line of JSON for each, with all that is kept, for scripts."""
+    lines = [json.loads(line) for line in run("list", "--journal", str(path), "--json").output.splitlines()]
+
+    assert [1, 2, 3, 4] == [line["id"] for line in lines]
+    assert ("refunds.create:R1", "intent:invoice-42") == (lines[0]["key"], lines[3]["key"])
+    assert {"status": 200, "body": '{"state":"DONE"}'}.items() <= lines[0]["outcome"].items()
+    assert kept(path, 2).sent_at == datetime.fromisoformat(lines[1]["sent_at"])
+
+
+def test_show_shows_all(path: Path) -> None:
+    """State, times, request and answer."""
+    output = run("show", "1", "--journal", str(path)).output
+
+    for words in ("succeeded", "M1", "once", "out_refund_no = R1", "refund_amt = 200", "HTTP 200", '"state": "DONE"'):
+        assert words in output
+    assert "resolve" not in output
+
+
+def test_show_says_what_a_person_can_do(path: Path) -> None:
+    """Of what needs a person, the command that ends it, ready to be taken."""
+    output = run("show", "4", "--journal", str(path)).output
+
+    assert "nothing names it" in output
+    assert f"payasync journal resolve 4 --journal {path} --as succeeded --reason" in output
+
+
+def test_show_says_who_holds_it_and_when_it_is_due(path: Path) -> None:
+    """What is being asked about is somebody's; what waits has its time."""
+    in_journal(path, lambda journal: journal.ask(1, 600.0), clock=lambda: datetime.now(UTC).timestamp() + 100)
+    held = run("show", "2", "--journal", str(path)).output
+
+    async def postponed(journal: SqliteJournal) -> bool:
+        found = await journal.get(2)
+        assert found
+        return await journal.postpone(found, datetime.now(UTC) + timedelta(hours=5), "HTTP 503")
+
+    assert in_journal(path, postponed)
+    waits = run("show", "2", "--journal", str(path)).output
+
+    assert "Held" in held
+    assert "more" in held
+    assert "Due         in 5 h" in " ".join(waits.splitlines())
+    assert "HTTP 503" in waits
+
+
+def test_show_as_json(path: Path) -> None:
+    """The same line as of the list."""
+    listed = run("list", "--journal", str(path), "--json").output.splitlines()
+
+    assert listed[3] == run("show", "4", "--journal", str(path), "--json").output.strip()
+
+
+def test_show_of_nothing(path: Path) -> None:
+    """A number that there is not ends with exit code 1, and says where it looked."""
+    result = run("show", "99", "--journal", str(path))
+
+    assert 1 == result.exit_code
+    assert f"payasync journal: there is no intention 99 in {path}\n" == result.stderr
+
+
+def test_what_was_kept_does_not_reach_the_terminal_raw(path: Path) -> None:
+    """A reason or a text of a request may hold what a terminal obeys."""
+
+    async def hostile(journal: SqliteJournal) -> None:
+        request = refund("R9", refund_desc="cold\x1b[2J")
+        body = b'{"say":"\\u001b[2J"}'
+        await journal.settle(
+            await sending(journal, request), "unknown", reason="\x1b[2J", outcome=Outcome(status=200, body=body)
+        )
+
+    in_journal(path, hostile)
+    output = run("show", "5", "--journal", str(path)).output + run("list", "--journal", str(path)).output
+
+    assert "\x1b" not in output
+    assert "cold?[2J" in output
+
+
+@pytest.mark.parametrize(("intent_id", "end"), [("4", "succeeded"), ("4", "rejected"), ("2", "rejected")])
+def test_resolve_ends(path: Path, intent_id: str, end: str) -> None:
+    """A person's word ends what is manual or unknown; how they know is kept."""
+    result = run("resolve", intent_id, "--journal", str(path), "--as", end, "--reason", "seen there", "--yes")
+    intent = kept(path, int(intent_id))
+
+    assert 0 == result.exit_code
+    assert f"is now {end}." in result.output
+    assert (end, "seen there") == (intent.state, intent.reason)
+
+
+@pytest.mark.parametrize(("given", "state", "code"), [("y\n", "succeeded", 0), ("n\n", "manual", 1), ("", "manual", 1)])
+def test_resolve_asks_first(path: Path, given: str, state: str, code: int) -> None:
+    """It shows what it is about; without a clear yes nothing changes."""
+    result = run("resolve", "4", "--journal", str(path), "--as", "succeeded", "--reason", "seen", given=given)
+
+    assert (code, state) == (result.exit_code, kept(path, 4).state)
+    assert "amount = 1000" in result.output
+    assert "for sure?" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("1", "--reason", "seen"), "must be the number of an intention that is manual or unknown"),
+        (("99", "--reason", "seen"), "must be the number of an intention in the journal"),
+        (("4", "--reason", " "), "reason must be a text that says how you know"),
+    ],
+)
+def test_resolve_refuses(path: Path, arguments: tuple[str, ...], words: str) -> None:
+    """What has ended, or is not there, or was not explained, ends with exit code 2, and one line."""
+    result = run("resolve", *arguments, "--journal", str(path), "--as", "succeeded", "--yes")
+
+    assert 2 == result.exit_code
+    assert words in result.stderr
+    assert 1 == len(result.stderr.splitlines())
+
+
+def test_prune_deletes_what_ended_long_ago(path: Path) -> None:
+    """And nothing else, however old it is."""
+    in_journal(path, filled_long_ago, clock=(datetime.now(UTC) - timedelta(days=91)).timestamp)
+    result = run("prune", "--journal", str(path), "--older-than", "90d")
+    left = [line.split()[0] for line in run("list", "--journal", str(path)).output.splitlines()[1:]]
+
+    assert 0 == result.exit_code
+    assert result.output.startswith("Deleted 1 intention that ended before ")
+    assert ["1", "2", "3", "4", "6"] == left
+
+
+async def filled_long_ago(journal: SqliteJournal) -> None:
+    """Keep one that has ended, and one that has not."""
+    await journal.settle(await sending(journal, refund("R5")), "rejected")
+    await journal.settle(await sending(journal, refund("R6")), "unknown")
+
+
+@pytest.mark.parametrize("age", ["90", "d", "-1d", "1y", "1.5d", ""])
+def test_prune_needs_an_age(path: Path, age: str) -> None:
+    """A number with a unit, or it is refused, and says so."""
+    result = run("prune", "--journal", str(path), f"--older-than={age}")
+
+    assert 2 == result.exit_code
+    assert "such as 90d" in result.output
+
+
+@pytest.mark.parametrize(("age", "hours"), [("3h", 3), ("2d", 48), ("1w", 168)])
+def test_units_of_an_age(path: Path, age: str, hours: int) -> None:
+    """Hours, days and weeks."""
+    before = datetime.now(UTC).astimezone() - timedelta(hours=hours)
+    result = run("prune", "--journal", str(path), "--older-than", age)
+    after = datetime.now(UTC).astimezone() - timedelta(hours=hours)
+
+    assert any(f"before {moment:%Y-%m-%d %H:%M}." in result.output for moment in (before, after))
+    assert result.output.startswith("Deleted 0 intentions")
+
+
+@pytest.mark.parametrize("command", [("list",), ("show", "1"), ("prune", "--older-than", "1d")])
+def test_journal_must_be_there(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """A mistyped name is an error, and makes no file."""
+    path = tmp_path / "pya.db"
+    result = run(*command, "--journal", str(path))
+
+    assert 2 == result.exit_code
+    assert "there is no file" in result.output
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("pay.db", "pay.db"),
+        ("postgresql://shop:canary@db.example:5433/pay?password=canary", "postgresql://db.example:5433/pay"),
+        ("postgres://shop:canary@db.example/pay", "postgres://db.example/pay"),
+        ("postgresql://shop:canary@one:99999,two:2/pay", "postgresql://"),
+    ],
+)
+def test_no_password_is_shown(address: str, shown: str) -> None:
+    """The address of a database may hold one."""
+    assert shown == Address(address).shown
+    assert "canary" not in repr(Address(address))
+
+
+def test_journal_in_postgresql(postgres_dsn: str) -> None:
+    """The same commands; the environment may name it, so that no password stands on a command line."""
+
+    async def work() -> None:
+        async with PostgresJournal(postgres_dsn) as journal:
+            await journal.settle(await sending(journal, refund("R1")), "unknown")
+
+    asyncio.run(work())
+    url = f"postgresql:///?{urlencode(conninfo_to_dict(postgres_dsn))}"
+    listed = CliRunner().invoke(payasync, ["journal", "list"], env={"PAYASYNC_JOURNAL": url})
+    resolved = run("resolve", "1", "--journal", url, "--as", "rejected", "--reason", "seen", "--yes")
+
+    assert (0, 0) == (listed.exit_code, resolved.exit_code)
+    assert "R1" in listed.output
+    assert "is now rejected." in resolved.output
+
+
+@pytest.mark.parametrize("command", [("list",), ("show", "1"), ("prune", "--older-than", "1d")])
+def test_file_that_is_no_journal(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """It is said in one line, with exit code 2, and the file stays as it was."""
+    path = tmp_path / "notes.txt"
+    path.write_text("no database, but long enough to be taken for one by who reads its first bytes only\n" * 20)
+    before = path.read_bytes(), stat.S_IMODE(path.stat().st_mode)
+    result = run(*command, "--journal", str(path))
+
+    assert 2 == result.exit_code
+    assert 1 == len(result.stderr.splitlines())
+    assert before == (path.read_bytes(), stat.S_IMODE(path.stat().st_mode))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0.2, "1 s"),
+        (99.0, "99 s"),
+        (100.0, "2 min"),
+        (3600, "60 min"),
+        (7260, "2 h"),
+        (10**6, "12 days"),
+        (10**9, "11574 days"),
+    ],
+)
+def test_times_are_told_as_a_person_would(seconds: float, expected: str) -> None:
+    """In the unit that has few digits."""
+    assert expected == intent_table.span(seconds)
+
+
+def test_narrow_terminal(path: Path) -> None:
+    """Reasons are broken into lines; words and numbers are not."""
+    out = StringIO()
+    intents = in_journal(path, SqliteJournal.list)
+    JournalScreen(terminal=Console(file=out, width=72, highlight=False)).listed(intents, state=None, more=False)
+    lines = out.getvalue().splitlines()
+
+    assert 72 >= max(map(len, lines))
+    assert len(intents) + 1 < len(lines)
+    assert [line for line in lines if "payments.create  invoice-42  1000 USD" in line]

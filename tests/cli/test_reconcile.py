@@ -1,0 +1,346 @@
+"""`payasync reconcile`: the command as a process, with a real sandbox, whose ledger is the truth."""
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
+from io import StringIO
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+from click.testing import CliRunner
+from rich.console import Console
+
+from payasync import OutcomeUnknownError, RetryPolicy, Session
+from payasync.cli.commands import payasync
+from payasync.cli.reconcile_screen import ReconcileScreen
+from payasync.cli.sandbox_welcome import Welcome
+from payasync.journal import SqliteJournal
+from payasync.journal.reconciling import End, Report, Result
+from payasync.resources.refunds import CreateRefund
+from payasync.sandbox import PROFILE, Sandbox
+from payasync.shapes import Recovery
+from tests.cli.sandbox_process import Ended
+from tests.inside import until
+from tests.journal.building import kept
+
+COMMAND: Final = (sys.executable, "-W", "error", "-m", "payasync", "reconcile")
+SECONDS: Final = 60
+LONG_AGO: Final = 7200.0
+"""Seconds; every quarantine is over since then."""
+ONCE: Final = RetryPolicy(attempts=1, quota=0)
+QUICK: Final = evolve(PROFILE, recovery=Recovery(quarantine=0.0))
+
+slow = pytest.mark.slow
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    """A service with a paid order, which refuses what it has done already."""
+    async with Sandbox(clock="frozen", repeated_refunds="refused") as sandbox:
+        await sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
+        yield sandbox
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the journal is."""
+    return tmp_path / "pay.db"
+
+
+def environment(sandbox: Sandbox, **more: str) -> dict[str, str]:
+    """Return the environment of a process that knows the service and its keys."""
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("PAYASYNC_")}
+    return {**bare, **Welcome.of(sandbox, None, clock="frozen", db=":memory:").environment, "COLUMNS": "100", **more}
+
+
+async def started(environ: dict[str, str], *arguments: str) -> asyncio.subprocess.Process:
+    """Start the command."""
+    return await asyncio.create_subprocess_exec(
+        *COMMAND, *arguments, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+async def ended(process: asyncio.subprocess.Process) -> Ended:
+    """Wait for its end."""
+    out, err = await asyncio.wait_for(process.communicate(), SECONDS)
+    assert process.returncode is not None
+    return Ended(process.returncode, out.decode(), err.decode())
+
+
+async def run(sandbox: Sandbox, path: Path, *arguments: str) -> Ended:
+    """Run the command to its end."""
+    return await ended(await started(environment(sandbox), "--journal", str(path), *arguments))
+
+
+async def lost(
+    sandbox: Sandbox, path: Path, *, done: Sequence[str] = (), absent: Sequence[str] = (), ago: float = LONG_AGO
+) -> None:
+    """Send refunds whose answers do not come, so many seconds ago: some were done, some never arrived."""
+    async with (
+        SqliteJournal(path, clock=lambda: time.time() - ago) as journal,
+        sandbox.session(journal=journal, retry=ONCE) as pay,
+    ):
+        for number in done:
+            sandbox.faults.reset_after_commit("refunds.create")
+            await refund(pay, number)
+        for number in absent:
+            sandbox.faults.reset_before("refunds.create")
+            await refund(pay, number)
+
+
+async def refund(pay: Session, number: str) -> None:
+    """Send a refund whose answer does not come."""
+    with pytest.raises(OutcomeUnknownError):
+        await pay.send(CreateRefund(out_trade_no="T1", out_refund_no=number, total_amt=450, refund_amt=100))
+
+
+async def unnamed(sandbox: Sandbox, path: Path) -> None:
+    """Send a payment whose answer does not come, and which nothing names."""
+    async with SqliteJournal(path) as journal, sandbox.session(journal=journal, retry=ONCE) as pay:
+        sandbox.faults.reset_after_commit("payments.create")
+        with pytest.raises(OutcomeUnknownError):
+            await pay.payments.create(amount=1000, currency="USD", intent="invoice-42")
+
+
+async def states(path: Path) -> list[str]:
+    """Return the state of each intention."""
+    async with SqliteJournal(path) as journal:
+        return [each.state for each in await journal.list()]
+
+
+@slow
+async def test_all_is_settled(sandbox: Sandbox, path: Path) -> None:
+    """What was done is found, what never arrived is said to be so, and the exit code is 0."""
+    await lost(sandbox, path, done=["R1", "R2"], absent=["R3"])
+    result = await run(sandbox, path)
+
+    assert (0, "") == (result.code, result.err)
+    assert "Asked about 3 writes." in result.out
+    assert "resolved            3  2 succeeded, 1 rejected" in result.out
+    assert ["succeeded", "succeeded", "rejected"] == await states(path)
+    assert 200 == sandbox.ledger.refunded("T1")
+
+
+@slow
+async def test_what_needs_a_person_is_listed(sandbox: Sandbox, path: Path) -> None:
+    """With exit code 3, again each time, until somebody has said what became of it."""
+    await unnamed(sandbox, path)
+    first, second = await run(sandbox, path), await run(sandbox, path)
+    async with SqliteJournal(path) as journal:
+        await journal.resolve(1, as_="rejected", reason="the back office knows nothing of it")
+    third = await run(sandbox, path)
+
+    for result in (first, second):
+        assert 3 == result.code
+        assert "1 write only a person can end" in result.out
+        assert "1  payments.create  invoice-42  1000 USD" in result.out
+        assert f"payasync journal resolve ID --journal {path} --as succeeded|rejected --reason" in result.out
+    assert "There was nothing to ask." in third.out
+    assert (0, False) == (third.code, "only a person" in third.out)
+
+
+@slow
+async def test_what_waits_is_no_failure(sandbox: Sandbox, path: Path) -> None:
+    """A service that does not answer is asked again later: exit code 0, and the reason is shown."""
+    await lost(sandbox, path, absent=["R1"])
+    sandbox.faults.server_error("refunds.status")
+    result = await run(sandbox, path)
+
+    assert 0 == result.code
+    assert "waiting             1  HTTP 503, the service failed" in result.out
+    assert "The next question in" in result.out
+
+
+@slow
+async def test_dry_run_changes_nothing(sandbox: Sandbox, path: Path) -> None:
+    """It shows what it would ask about, and asks nobody."""
+    await lost(sandbox, path, done=["R1"])
+    await unnamed(sandbox, path)
+    before = content(path)
+    result = await run(sandbox, path, "--dry-run")
+
+    assert 0 == result.code
+    assert ["1", "unknown", "refunds.create", "R1", "100", "2", "h", "ago"] in [
+        line.split()[:8] for line in result.out.splitlines()
+    ]
+    assert "nobody was asked, and nothing has changed" in result.out
+    assert before == content(path)
+    assert [] == sandbox.ledger.calls("refunds.status")
+
+
+def content(path: Path) -> list[Any]:
+    """Return all that a journal keeps."""
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute("SELECT * FROM payasync_intents ORDER BY id").fetchall()
+
+
+@slow
+async def test_json(sandbox: Sandbox, path: Path) -> None:
+    """One line, with the numbers, and the intentions that need a person."""
+    await lost(sandbox, path, done=["R1"])
+    await unnamed(sandbox, path)
+    dry, result = await run(sandbox, path, "--json", "--dry-run"), await run(sandbox, path, "--json")
+    expected = {
+        "asked": 2,
+        "resolved": 1,
+        "sent": 0,
+        "waiting": 0,
+        "manual": 1,
+        "lost": 0,
+        "silent": False,
+        "interrupted": False,
+        "needs_a_person": [2],
+    }
+
+    assert [1, 2] == [json.loads(line)["id"] for line in dry.out.splitlines()]
+    assert (3, expected) == (result.code, json.loads(result.out))
+
+
+@slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_interrupted(sandbox: Sandbox, path: Path, number: signal.Signals) -> None:
+    """It ends at once, says so, holds nothing any more, and the next run goes on; the exit code is 130."""
+    await lost(sandbox, path, done=["R1"])
+    hanging = sandbox.faults.hang("refunds.status")
+    process = await started(environment(sandbox), "--journal", str(path))
+    await until_there(lambda: hanging.fired)
+    process.send_signal(number)
+    result = await ended(process)
+    again = await run(sandbox, path)
+
+    assert (130, "") == (result.code, result.err)
+    assert "Interrupted. What was settled stays so; the next run goes on." in result.out
+    assert "Asked about 1 write." in again.out
+    assert ["succeeded"] == await states(path)
+
+
+@slow
+async def test_killed(sandbox: Sandbox, path: Path) -> None:
+    """Killed by SIGKILL while it asks, it leaves a claim that ends by itself; nothing is lost."""
+    await lost(sandbox, path, done=["R1"])
+    hanging = sandbox.faults.hang("refunds.status")
+    process = await started(environment(sandbox), "--journal", str(path))
+    await until_there(lambda: hanging.fired)
+    process.kill()
+    await ended(process)
+    held = await run(sandbox, path)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE payasync_intents SET lease = lease - 3600")
+    free = await run(sandbox, path)
+
+    assert "There was nothing to ask." in held.out
+    assert "Asked about 1 write." in free.out
+    assert ["succeeded"] == await states(path)
+
+
+@slow
+async def test_watch(sandbox: Sandbox, path: Path) -> None:
+    """It goes on until a signal comes, shows what it has settled as it does, and that is no interruption."""
+    await lost(sandbox, path, done=["R1"])
+    await lost(sandbox, path, done=["R2"], ago=-3.0)
+    process = await started(environment(sandbox), "--journal", str(path), "--watch")
+    first, second = await line_with(process, "R1"), await line_with(process, "R2")
+    process.send_signal(signal.SIGTERM)
+    result = await ended(process)
+
+    assert "resolved      refunds.create        R1              succeeded" in first
+    assert "resolved      refunds.create        R2              succeeded" in second
+    assert (0, "") == (result.code, result.err)
+    assert "Asked about 2 writes." in result.out
+    assert ["succeeded", "succeeded"] == await states(path)
+
+
+async def line_with(process: asyncio.subprocess.Process, word: str) -> str:
+    """Return the next line of a process with a word in it."""
+    assert process.stdout
+    while line := (await asyncio.wait_for(process.stdout.readline(), SECONDS)).decode():
+        if word in line:
+            return line
+    raise EOFError(word)
+
+
+async def until_there(there: Any) -> None:
+    """Wait until something has come from another process."""
+    async with asyncio.timeout(SECONDS):
+        await until(there)
+
+
+def test_wrong_settings_end_with_2(path: Path) -> None:
+    """What cannot be used is said in one line, with exit code 2, before anybody is asked."""
+    asyncio.run(created(path))
+    unset = {name: None for name in os.environ if name.startswith("PAYASYNC_")}
+    known = {"PAYASYNC_MERCHANT_ID": "M1", "PAYASYNC_BASE_URL": "http://127.0.0.1:1"}
+    for environ, words in (
+        (known, "give --profile, or set PAYASYNC_PROFILE"),
+        ({**known, "PAYASYNC_PROFILE": "/nowhere.toml"}, "/nowhere.toml"),
+        ({"PAYASYNC_PROFILE": "sandbox", "PAYASYNC_BASE_URL": "http://127.0.0.1:1"}, "PAYASYNC_MERCHANT_ID is not set"),
+        ({"PAYASYNC_PROFILE": "sandbox", "PAYASYNC_MERCHANT_ID": "M1"}, "PAYASYNC_BASE_URL is not set"),
+    ):
+        result = CliRunner().invoke(payasync, ["reconcile", "--journal", str(path)], env={**unset, **environ})
+
+        assert 2 == result.exit_code
+        assert words in result.stderr
+        assert 1 == len(result.stderr.splitlines())
+
+
+async def created(path: Path) -> None:
+    """Make an empty journal."""
+    async with SqliteJournal(path) as journal:
+        await journal.list()
+
+
+@slow
+async def test_profile_and_address_can_be_given(sandbox: Sandbox, path: Path, tmp_path: Path) -> None:
+    """As of `payasync doctor`; they go before the environment."""
+    await lost(sandbox, path, done=["R1"])
+    profile = tmp_path / "service.toml"
+    profile.write_text(sandbox.profile.to_toml(), encoding="utf-8")
+    environ = environment(sandbox, PAYASYNC_PROFILE="/nowhere.toml", PAYASYNC_BASE_URL="http://127.0.0.1:1")
+    arguments = ("--journal", str(path), "--profile", str(profile), "--base-url", sandbox.url)
+    result = await ended(await started(environ, *arguments))
+
+    assert (0, "") == (result.code, result.err)
+    assert ["succeeded"] == await states(path)
+
+
+def shown(*ends: End, silent: bool = False, interrupted: bool = False, **console: Any) -> str:
+    """Return what a screen shows of such a run."""
+    out = StringIO()
+    screen = ReconcileScreen("pay.db", terminal=Console(file=out, width=80, highlight=False, **console))
+    intent = kept(state="unknown")
+    screen.opened("M1", [intent], watch=False)
+    with screen.progress(len(ends)):
+        for number, end in enumerate(ends):
+            screen.heard(Result(intent=intent, end=end, state="unknown", reason=f"reason {number % 5}"))
+    screen.ran(Report.of(ends, silent=silent))
+    screen.closed([], None, interrupted=interrupted)
+    return out.getvalue()
+
+
+def test_progress_is_shown_on_a_terminal_alone() -> None:
+    """A bar, with how many of how many; in a file there is none of it."""
+    assert "3/3" in shown("resolved", "resolved", "waiting", force_terminal=True)
+    assert "3/3" not in shown("resolved", "resolved", "waiting")
+
+
+def test_most_frequent_reasons_of_waiting() -> None:
+    """Three of them."""
+    twelve: list[End] = ["waiting"] * 12
+    lines = [line.strip() for line in shown(*twelve).splitlines()]
+
+    assert ["3: reason 0", "3: reason 1", "2: reason 2"] == [line for line in lines if ": reason" in line]
+
+
+def test_silent_service_is_said() -> None:
+    """Who reads it knows why others were not asked about."""
+    assert "The service answers nobody" in shown("waiting", silent=True)
+    assert "The service answers nobody" not in shown("waiting")

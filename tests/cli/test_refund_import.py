@@ -1,0 +1,265 @@
+"""`payasync refund import` against a real sandbox, whose ledger is the truth."""
+
+import csv
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from click.testing import CliRunner, Result
+from rich.console import Console
+
+from payasync.cli.commands import payasync
+from payasync.cli.journal_at import Address
+from payasync.cli.refund_import import Options, run
+from payasync.cli.refund_import_screen import RefundImportScreen
+from payasync.journal import SqliteJournal
+from payasync.middleware.retry import Pace
+from payasync.sandbox import ThreadedSandbox
+from tests.journal.building import Clock
+
+HEADER: Final = "out_trade_no,out_refund_no,total_amt,refund_amt"
+GOOD: Final = ("T1,R1,450,100", "T1,R2,450,50")
+
+
+@pytest.fixture
+def sandbox() -> Iterator[ThreadedSandbox]:
+    """A service with a paid order, in a thread of its own, as the command has a loop of its own."""
+    with ThreadedSandbox(repeated_refunds="refused") as sandbox:
+        sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
+        yield sandbox
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """The handlers of this process's signals, as they were before."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+def environment(sandbox: ThreadedSandbox) -> dict[str, str | None]:
+    """Return what a session reads."""
+    keys = sandbox.credentials
+    secrets = {"SECRET_KEY": keys.secret_key, "SIGNING_KEY": keys.signing_key}
+    return {
+        "PAYASYNC_BASE_URL": sandbox.url,
+        "PAYASYNC_PROFILE": "sandbox",
+        "PAYASYNC_MERCHANT_ID": keys.merchant_id,
+        **{f"PAYASYNC_{name}": key.reveal() for name, key in secrets.items() if key},
+    }
+
+
+def written(folder: Path, *rows: str) -> Path:
+    """Write a file of refunds."""
+    file = folder / "refunds.csv"
+    file.write_text("\n".join([HEADER, *rows, ""]))
+    return file
+
+
+def imported(sandbox: ThreadedSandbox, file: Path, *arguments: str, **changes: str | None) -> Result:
+    """Run the command, with a journal and a result beside the file."""
+    given = ["--journal", str(file.with_name("pay.db")), "--result", str(file.with_name("out.csv")), *arguments]
+    return CliRunner().invoke(
+        payasync, ["refund", "import", str(file), *given], env={**environment(sandbox), **changes}
+    )
+
+
+def told(file: Path) -> dict[str, tuple[str, str]]:
+    """Return the state and the code of each refund in the result file."""
+    with file.with_name("out.csv").open(newline="") as result:
+        return {row["out_refund_no"]: (row["state"], row["code"]) for row in csv.DictReader(result)}
+
+
+def sent(sandbox: ThreadedSandbox) -> int:
+    """Return how many refunds the service has answered."""
+    return len(sandbox.ledger.calls("refunds.create"))
+
+
+def test_each_refund_is_made_once(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """All rows are refunded; the same command again sends nothing, and tells the same."""
+    file = written(tmp_path, *GOOD)
+    first, again = imported(sandbox, file), imported(sandbox, file)
+
+    assert [0, 0] == [first.exit_code, again.exit_code], first.output
+    assert (2, 2, 150) == (sent(sandbox), sandbox.ledger.refunds(), sandbox.ledger.refunded("T1"))
+    assert {"R1": ("succeeded", "SBX_OK"), "R2": ("succeeded", "SBX_OK")} == told(file)
+    assert "which is empty" in first.output
+    assert "which is empty" not in again.output
+    assert sandbox.url in first.output
+    assert "2, 150 in all" in first.output
+
+
+def test_bad_row_stops_everything(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """A bad row is told with its line, and then nothing is sent, nor anything written."""
+    file = written(tmp_path, *GOOD, "T1,R3,450,1.5")
+    ended = imported(sandbox, file)
+
+    assert 2 == ended.exit_code
+    assert "1 row of 3 cannot be sent" in ended.output
+    assert any(line.split()[:2] == ["4", "R3"] for line in ended.output.splitlines())
+    assert 0 == sent(sandbox)
+    assert [file] == list(tmp_path.iterdir())
+
+
+def test_keep_going_leaves_out_bad_rows_only(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """The good ones are sent; the bad ones are in the result with what is wrong, and the exit code tells."""
+    file = written(tmp_path, *GOOD, "T1,R3,450,1.5")
+    ended = imported(sandbox, file, "--keep-going")
+
+    assert 1 == ended.exit_code
+    assert {"R1": "succeeded", "R2": "succeeded", "R3": "left out"} == {
+        number: state for number, (state, _) in told(file).items()
+    }
+    assert 2 == sent(sandbox)
+
+
+def test_refused_is_tried_again_by_the_next_run(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """What the service refused was not done: once it is mended, the same command does it, and nothing else."""
+    file = written(tmp_path, *GOOD, "T2,R3,300,1")
+    first = imported(sandbox, file)
+    refused = told(file)["R3"]
+    sandbox.given.paid_order(out_trade_no="T2", total_amt=300)
+    again = imported(sandbox, file)
+
+    assert (1, 0) == (first.exit_code, again.exit_code)
+    assert ("refused", "SBX_NOT_FOUND") == refused
+    assert "SBX_NOT_FOUND there is no such order" in first.output
+    assert "succeeded" == told(file)["R3"][0]
+    assert 4 == sent(sandbox)
+
+
+def test_wrong_keys_stop_it_early(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """A service that does not take the keys is not asked a thousand times."""
+    file = written(tmp_path, *(f"T1,R{number},450,1" for number in range(50)))
+    ended = imported(sandbox, file, "--limit", "2", PAYASYNC_SIGNING_KEY="another-key")
+    states = [state for state, _ in told(file).values()]
+
+    assert 1 == ended.exit_code
+    assert "the service does not take these keys" in ended.output
+    assert {"refused", "unsent"} == set(states)
+    assert states.count("refused") <= 4
+    assert 0 == sandbox.ledger.refunds()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("PAYASYNC_SIGNING_KEY", None, "signing_key"),
+        ("PAYASYNC_PROFILE", None, "PAYASYNC_PROFILE"),
+        ("PAYASYNC_BASE_URL", None, "PAYASYNC_BASE_URL"),
+    ],
+)
+def test_what_cannot_be_sent_at_all(
+    sandbox: ThreadedSandbox, tmp_path: Path, name: str, value: str | None, words: str
+) -> None:
+    """A setting that is missing ends it in one line, and nothing is sent."""
+    ended = imported(sandbox, written(tmp_path, *GOOD), **{name: value})
+
+    assert 2 == ended.exit_code
+    assert words in ended.stderr
+    assert 1 == len(ended.stderr.splitlines())
+    assert 0 == sent(sandbox)
+
+
+def test_journal_that_is_none_is_left_alone(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """Without its journal nothing is sent, and what stands in its place stays as it is."""
+    kept = tmp_path / "pay.db"
+    kept.write_text("notes")
+    ended = imported(sandbox, written(tmp_path, *GOOD))
+
+    assert 2 == ended.exit_code
+    assert "payasync refund import: " in ended.stderr
+    assert ("notes", 0) == (kept.read_text(), sent(sandbox))
+
+
+@pytest.mark.parametrize("option", ["--journal", "--result"])
+def test_folder_must_be_there(sandbox: ThreadedSandbox, tmp_path: Path, option: str) -> None:
+    """A mistyped folder is told before anything is read."""
+    ended = imported(sandbox, written(tmp_path, *GOOD), option, str(tmp_path / "none" / "file"))
+
+    assert 2 == ended.exit_code
+    assert "there is no folder" in ended.stderr
+
+
+@pytest.mark.parametrize("text", [b"\xff\xfe", b"a;b\n"])
+def test_file_that_is_none(sandbox: ThreadedSandbox, tmp_path: Path, text: bytes) -> None:
+    """What is no file of refunds is refused as a whole."""
+    file = tmp_path / "refunds.csv"
+    file.write_bytes(text)
+    ended = imported(sandbox, file)
+
+    assert 2 == ended.exit_code
+    assert ended.stderr.startswith("payasync refund import: ")
+
+
+def test_spreadsheets_mark_of_utf8_is_no_column(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """A file that Excel has saved as UTF-8 begins with a mark."""
+    file = written(tmp_path, *GOOD)
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n"))
+
+    assert 0 == imported(sandbox, file).exit_code
+
+
+def test_nothing_to_refund(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """A file without rows is done."""
+    ended = imported(sandbox, written(tmp_path))
+
+    assert 0 == ended.exit_code
+    assert "nothing to refund" in ended.output
+
+
+async def waited(
+    sandbox: ThreadedSandbox, file: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> tuple[int, str]:
+    """Import with a clock that moves where it waits; return the exit code and what is shown."""
+    for name, value in environment(sandbox).items():
+        monkeypatch.setenv(name, str(value))
+
+    async def sleep(seconds: float) -> None:
+        clock.advance(seconds)
+
+    kept = file.with_name("pay.db")
+    options = Options(file=file, address=Address(str(kept)), result=file.with_name("out.csv"))
+    terminal = Console(record=True, width=100, force_terminal=True, file=file.with_name("shown").open("w"))
+    screen = RefundImportScreen(file, options.address, service=sandbox.url, result=options.result, terminal=terminal)
+    with terminal.file:
+        code = await run(options, screen, SqliteJournal(kept, clock=clock), Pace(clock=clock, sleep=sleep))
+        return code, terminal.export_text()
+
+
+async def test_doubt_is_asked_about(sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lost answer is asked for, until the service tells: the refund was made, and is not made again."""
+    file = written(tmp_path, *GOOD)
+    sandbox.faults.reset_after_commit("refunds.create")
+    sandbox.faults.reset_before("refunds.status", times=4)
+    code, _ = await waited(sandbox, file, Clock(), monkeypatch)
+
+    assert 0 == code
+    assert {("succeeded", "SBX_OK")} == set(told(file).values())
+    assert 2 == sent(sandbox) == sandbox.ledger.refunds()
+
+
+async def test_what_nobody_can_tell_is_listed(
+    sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service that does not say what became of a refund leaves it to a person; it is listed, and not sent again."""
+    file = written(tmp_path, *GOOD)
+    sandbox.faults.reset_after_commit("refunds.create")
+    sandbox.faults.reset_before("refunds.status", times=None)
+    clock = Clock()
+    code, shown = await waited(sandbox, file, clock, monkeypatch)
+    (number,) = [number for number, (state, _) in told(file).items() if state == "unknown"]
+    again, _ = await waited(sandbox, file, clock, monkeypatch)
+    sandbox.faults.clear()
+    clock.advance(3600)
+    last, _ = await waited(sandbox, file, clock, monkeypatch)
+
+    assert (3, 3, 0) == (code, again, last)
+    assert any(number in line and "unknown" in line for line in shown.splitlines())
+    assert "Do not send them by other means" in shown
+    assert "payasync reconcile --journal" in shown
+    assert 2 == sandbox.ledger.refunds() == sent(sandbox)

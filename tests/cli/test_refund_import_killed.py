@@ -1,0 +1,138 @@
+"""`payasync refund import` when its process is killed by SIGKILL: the next run goes on, and the ledger is the truth."""
+
+import asyncio
+import csv
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from payasync.cli.sandbox_welcome import Welcome
+from payasync.sandbox import Sandbox
+from tests.inside import until
+
+PROGRAM: Final = Path(__file__).with_name("refund_import_process.py")
+SECONDS: Final = 60
+COUNT: Final = 80
+LATER: Final = 1000.0
+"""Seconds by which each process's clock is further ahead: what the one before has left is free then."""
+MOMENTS: Final = ("kept R40", "judged R40", "settled R40")
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    """A service with paid orders, which refuses what it has done already: no second send goes unnoticed."""
+    async with Sandbox(repeated_refunds="refused") as sandbox:
+        for number in range(4):
+            await sandbox.given.paid_order(out_trade_no=f"T{number}", total_amt=1000)
+        yield sandbox
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Refunds of 10 each."""
+    rows = [f"T{number % 4},R{number},1000,10" for number in range(COUNT)]
+    file = tmp_path / "refunds.csv"
+    file.write_text("\n".join(["out_trade_no,out_refund_no,total_amt,refund_amt", *rows, ""]))
+    return file
+
+
+async def started(sandbox: Sandbox, file: Path, run: int, fatal: str = "never") -> asyncio.subprocess.Process:
+    """Start an import."""
+    environment = {**os.environ, **Welcome.of(sandbox, None, clock="real", db=":memory:").environment}
+    kept, result = file.with_name("pay.db"), file.with_name("out.csv")
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-W", "error", str(PROGRAM), str(file), str(kept), str(result), str(run * LATER), fatal,
+        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+async def ended(process: asyncio.subprocess.Process) -> int:
+    """Return how an import ended, which complains of nothing."""
+    _, errors = await asyncio.wait_for(process.communicate(), SECONDS)
+    assert not errors, errors.decode()
+    assert process.returncode is not None
+    return process.returncode
+
+
+def states(file: Path) -> list[tuple[str, str]]:
+    """Return the numbers and the states of the result file."""
+    with file.with_name("out.csv").open(newline="") as result:
+        return [(row["out_refund_no"], row["state"]) for row in csv.DictReader(result)]
+
+
+def check(sandbox: Sandbox, file: Path) -> None:
+    """Hold all to the ledger: each refund once, and none that the service had to refuse a second time."""
+    codes = {each.code for each in sandbox.ledger.calls("refunds.create")}
+
+    assert COUNT == sandbox.ledger.refunds()
+    assert [200] * 4 == [sandbox.ledger.refunded(f"T{number}") for number in range(4)]
+    assert {"SBX_OK"} == codes
+    assert [(f"R{number}", "succeeded") for number in range(COUNT)] == states(file)
+    assert not file.with_name("out.csv.partial").exists()
+
+
+async def test_killed_again_and_again(sandbox: Sandbox, file: Path) -> None:
+    """Killed from outside, wherever it is, several times: not one refund is repeated, and none is lost."""
+    codes = []
+    for run, enough in enumerate((5, 20, 40, 60)):
+        process = await started(sandbox, file, run)
+        await asyncio.wait_for(until_refunded(sandbox, enough), SECONDS)
+        process.kill()
+        codes.append(await ended(process))
+    between = file.with_name("out.csv.partial").read_text()
+    last = await ended(await started(sandbox, file, len(codes)))
+
+    assert [-signal.SIGKILL] * 4 == codes
+    assert between.startswith("line,out_trade_no,")
+    assert between.endswith("\n")
+    assert 0 == last
+    check(sandbox, file)
+
+
+async def until_refunded(sandbox: Sandbox, count: int) -> None:
+    """Wait until so many refunds were made."""
+    await until(lambda: sandbox.ledger.refunds() >= count)
+
+
+@pytest.mark.parametrize("fatal", MOMENTS)
+async def test_killed_at_each_step(sandbox: Sandbox, file: Path, fatal: str) -> None:
+    """Before its first byte, after its answer, after its verdict: the next run ends what this one had begun."""
+    first = await ended(await started(sandbox, file, 0, fatal))
+    last = await ended(await started(sandbox, file, 1))
+
+    assert (-signal.SIGKILL, 0) == (first, last)
+    check(sandbox, file)
+
+
+async def test_resumed_at_once_waits_for_the_lease(sandbox: Sandbox, file: Path) -> None:
+    """What another process may still be at is not touched before its lease is over: then it is asked about."""
+    first = await ended(await started(sandbox, file, 0, "judged R40"))
+    last = await ended(await started(sandbox, file, 0))
+
+    assert (-signal.SIGKILL, 0) == (first, last)
+    check(sandbox, file)
+
+
+async def test_interrupted(sandbox: Sandbox, file: Path) -> None:
+    """After Ctrl-C those under way come to their end, nothing is in doubt, and the next run sends the others alone."""
+    process = await started(sandbox, file, 0)
+    await asyncio.wait_for(until_refunded(sandbox, 10), SECONDS)
+    process.send_signal(signal.SIGINT)
+    first = await ended(process)
+    left = sorted(state for _, state in states(file))
+    made = sandbox.ledger.refunds()
+    last = await ended(await started(sandbox, file, 0))
+
+    assert (130, 0) == (first, last)
+    assert made == left.count("succeeded")
+    assert {"succeeded", "unsent"} == set(left)
+    assert COUNT == len(sandbox.ledger.calls("refunds.create"))
+    check(sandbox, file)

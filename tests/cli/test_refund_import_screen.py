@@ -1,0 +1,70 @@
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from payasync.cli.journal_at import Address
+from payasync.cli.refund_import_screen import RefundImportScreen
+from payasync.cli.refund_sheet import Row, read
+from payasync.cli.refund_verdicts import Verdict, Word
+
+
+def rows(count: int) -> tuple[Row, ...]:
+    """Return good rows of 10 each."""
+    lines = [f"T1,R{number},450,10" for number in range(count)]
+    return read("\n".join(["out_trade_no,out_refund_no,total_amt,refund_amt", *lines]), lambda _: None)
+
+
+def closed(*verdicts: Verdict, why: str = "", unwritten: str = "") -> str:
+    """Return what is shown at the end."""
+    terminal = Console(file=io.StringIO(), width=100, record=True)
+    address = Address("postgresql://me:secret@db/pay")
+    screen = RefundImportScreen(Path("r.csv"), address, service="", result=Path("out.csv"), terminal=terminal)
+    screen.closed(verdicts, why=why, unwritten=unwritten)
+    return terminal.export_text()
+
+
+def verdicts(state: Word, count: int, message: str = "") -> list[Verdict]:
+    """Return the same end of many rows."""
+    return [Verdict(row=row, state=state, message=message) for row in rows(count)]
+
+
+def test_amounts_are_summed_by_state() -> None:
+    """Each state has its count and how much that is."""
+    shown = closed(*verdicts("succeeded", 1200), *verdicts("refused", 3, "no such order"))
+
+    assert ["succeeded", "1,200", "12,000"] == shown.splitlines()[0].split()
+    assert ["refused", "3", "30", "not", "done"] == shown.splitlines()[1].split()
+    assert ["3", "no", "such", "order"] == shown.splitlines()[2].split()
+    assert "out.csv" in shown
+
+
+def test_only_the_most_frequent_reasons_are_shown() -> None:
+    """A thousand different words do not hide what matters."""
+    shown = closed(*[verdicts("refused", 1, f"reason {number}")[0] for number in range(5)])
+
+    assert 3 == shown.count("1  reason")
+    assert "and 2 other reasons" in shown
+
+
+def test_doubtful_ones_are_listed_with_what_to_do() -> None:
+    """What may have been done is listed, as far as it fits, and no password is shown."""
+    shown = closed(*verdicts("unknown", 24), *verdicts("manual", 1))
+
+    assert "and 5 more" in shown
+    assert "--state manual" in shown
+    assert "payasync reconcile --journal postgresql://db/pay" in shown
+    assert "secret" not in shown
+
+
+def test_result_that_could_not_be_written_is_told() -> None:
+    """Nobody looks into a file that is not there."""
+    shown = closed(*verdicts("succeeded", 1), unwritten="No space left on device")
+
+    assert "The result file could not be written: No space left on device" in shown
+    assert "out.csv" not in shown
+
+
+def test_words_of_others_do_not_rule_the_terminal() -> None:
+    """What the service said is shown without what a terminal would obey."""
+    assert "\x1b" not in closed(*verdicts("refused", 1, "\x1b[31mred\x07"))

@@ -1,0 +1,263 @@
+"""Writes that workers send: queued with the business that they belong to, sent once, whatever happens to a worker."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import procrastinate
+import psycopg
+import pytest
+from attrs import frozen
+
+from payasync import ConfigurationError, RetryPolicy, Session
+from payasync.cli.sandbox_welcome import Welcome
+from payasync.integrations.procrastinate import PaymentTasks
+from payasync.journal import PostgresJournal, Reconciler
+from payasync.resources.refunds import CreateRefund
+from payasync.sandbox import Sandbox
+
+PROGRAM: Final = Path(__file__).with_name("refunding_worker.py")
+SECONDS: Final = 60
+MANY: Final = 30
+LATER: Final = 3600
+"""Seconds, after which any lease is over, and any quarantine."""
+
+YEARLY: Final = "0 0 1 1 *"
+
+Start = Callable[..., subprocess.Popen[bytes]]
+
+
+def refund(number: str) -> CreateRefund:
+    """Return a small refund of the order."""
+    return CreateRefund(out_trade_no="T1", out_refund_no=number, total_amt=45_000, refund_amt=100)
+
+
+@pytest.fixture
+async def sandbox() -> AsyncGenerator[Sandbox]:
+    """A service with a paid order."""
+    async with Sandbox(clock="frozen", refunds="by hand") as sandbox:
+        await sandbox.given.paid_order(out_trade_no="T1", total_amt=45_000)
+        yield sandbox
+
+
+@frozen
+class Shop:
+    """A merchant with a queue.
+
+    Attributes:
+        app: Of procrastinate.
+        tasks: The merchant's.
+        journal: In the queue's database.
+        pay: The session.
+        dsn: Of the database.
+    """
+
+    app: procrastinate.App
+    tasks: PaymentTasks
+    journal: PostgresJournal
+    pay: Session
+    dsn: str
+
+    async def work(self) -> None:
+        """Have a worker do what is in the queue."""
+        await self.app.run_worker_async(wait=False, listen_notify=False, install_signal_handlers=False)
+
+    async def jobs(self) -> list[tuple[str, str, int]]:
+        """Return the jobs: task, state, attempts."""
+        found = [(job.task_name, job.status, job.attempts) for job in await self.app.job_manager.list_jobs_async()]
+        return [(name.rpartition(":")[2], str(status), attempts) for name, status, attempts in found]
+
+    async def states(self) -> list[tuple[str | None, str]]:
+        """Return what the journal holds: numbers and states."""
+        return [(each.reference, each.state) for each in await self.journal.list()]
+
+
+@asynccontextmanager
+async def opened(dsn: str, sandbox: Sandbox) -> AsyncGenerator[Shop]:
+    """Return a shop whose queue is there."""
+    app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=dsn, min_size=1))
+    async with AsyncExitStack() as stack:
+        journal = await stack.enter_async_context(PostgresJournal(dsn))
+        pay = await stack.enter_async_context(sandbox.session(retry=RetryPolicy(attempts=1)))
+        await stack.enter_async_context(app.open_async())
+        await app.schema_manager.apply_schema_async()
+        tasks = PaymentTasks(pay, journal, reconciler=Reconciler(pay, journal), cron=YEARLY)
+        app.add_tasks_from(tasks.blueprint, namespace="payasync")
+        yield Shop(app, tasks, journal, pay, dsn)
+
+
+@pytest.fixture
+async def shop(postgres_dsn: str, sandbox: Sandbox) -> AsyncGenerator[Shop]:
+    """A merchant with an empty queue."""
+    async with opened(postgres_dsn, sandbox) as shop:
+        yield shop
+
+
+async def test_queued_with_the_business(shop: Shop, sandbox: Sandbox) -> None:
+    """An invoice, the intention to pay it back, and the task that does it commit together, or none of them is there."""
+    async with await psycopg.AsyncConnection.connect(shop.dsn) as connection:
+        await shop.tasks.add(refund("R1"), connection=connection)
+        await connection.rollback()
+        rolled_back = await shop.states(), await shop.jobs()
+        await shop.tasks.add(refund("R2"), connection=connection)
+    committed = await shop.states(), await shop.jobs()
+    await shop.work()
+
+    assert ([], []) == rolled_back
+    assert ([("R2", "new")], [("execute_intent", "todo", 0)]) == committed
+    assert ([("R2", "accepted")], [("execute_intent", "succeeded", 1)]) == (await shop.states(), await shop.jobs())
+    assert "processing" == sandbox.ledger.refund_state("R2")
+
+
+async def test_delivered_twice_is_sent_once(shop: Shop, sandbox: Sandbox) -> None:
+    """A queue delivers at least once: the journal sees to it that each is sent once."""
+    first = await shop.tasks.add(refund("R1"))
+    second = await shop.tasks.add(refund("R1"))
+    await shop.work()
+    third = await shop.tasks.add(refund("R1"))
+    await shop.work()
+
+    assert first == second == third
+    assert [("execute_intent", "succeeded", 1)] * 3 == await shop.jobs()
+    assert 1 == len(sandbox.ledger.calls("refunds.create"))
+
+
+async def test_unknown_is_asked_about_and_not_repeated(shop: Shop, sandbox: Sandbox) -> None:
+    """A lost answer is no failure of the task, which would be repeated: the next reconciliation asks about it."""
+    sandbox.faults.reset_after_commit("refunds.create")
+    sandbox.faults.reset_before("refunds.status", times=None)
+    await shop.tasks.add(refund("R1"))
+    await shop.work()
+    before = await shop.states(), await shop.jobs()
+    sandbox.faults.clear()
+    await reconcile(shop)
+
+    assert ([("R1", "unknown")], [("execute_intent", "succeeded", 1)]) == before
+    assert [("R1", "accepted")] == await shop.states()
+    assert 1 == len(sandbox.ledger.calls("refunds.create"))
+
+
+async def test_what_did_not_leave_is_tried_again(shop: Shop, sandbox: Sandbox) -> None:
+    """Where nothing was sent, the queue tries again later, with growing pauses."""
+    fault = sandbox.faults.refuse()
+    await shop.tasks.add(refund("R1"))
+    await shop.work()
+    fault.disarm()
+    (job,) = await shop.app.job_manager.list_jobs_async()
+
+    assert [("execute_intent", "todo", 1)] == await shop.jobs()
+    assert job.scheduled_at is not None
+    assert [("R1", "rejected")] == await shop.states()
+
+
+async def test_refusal_is_not_repeated(shop: Shop) -> None:
+    """What the service has refused stays so; the task has failed, where whoever looks after the queue sees it."""
+    await shop.tasks.add(CreateRefund(out_trade_no="none", out_refund_no="R1", total_amt=450, refund_amt=100))
+    await shop.work()
+
+    assert ([("R1", "rejected")], [("execute_intent", "failed", 1)]) == (await shop.states(), await shop.jobs())
+
+
+async def test_forgotten_is_enqueued(shop: Shop) -> None:
+    """What was kept and is in no queue is sent all the same, and enqueued once, however often it is looked for."""
+    await shop.journal.add(refund("R1"), merchant=shop.pay.merchant_id)
+    await shop.journal.add(refund("R2"), merchant="another")
+    await reconcile(shop)
+    young = await shop.jobs()
+    tasks: Any = shop.tasks
+    tasks._age = timedelta(0)
+    await reconcile(shop)
+    await reconcile(shop)
+    enqueued = await shop.jobs()
+    await shop.work()
+
+    assert ([], [("execute_intent", "todo", 0)]) == (young, enqueued)
+    assert [("R1", "accepted"), ("R2", "new")] == await shop.states()
+
+
+async def test_job_of_a_dead_worker_is_delivered_again(shop: Shop) -> None:
+    """What a worker had taken when it died is back in the queue with the next reconciliation, and not before."""
+    await shop.tasks.add(refund("R1"))
+    async with await psycopg.AsyncConnection.connect(shop.dsn, autocommit=True) as connection:
+        worker = "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '%s s') RETURNING id"
+        ids = [await (await connection.execute(worker.replace("%s", age).encode())).fetchone() for age in ("0", "60")]
+        taken = list[list[tuple[str, str, int]]]()
+        for number in ids:
+            await connection.execute("UPDATE procrastinate_jobs SET status = 'doing', worker_id = %s", number)
+            await reconcile(shop)
+            taken.append(await shop.jobs())
+
+    assert [[("execute_intent", "doing", 0)], [("execute_intent", "todo", 1)]] == taken
+
+
+async def test_blueprint_must_be_in_an_application(postgres_dsn: str, sandbox: Sandbox) -> None:
+    """Who has forgotten to add it, or to open the application, is told so; nothing is sent."""
+    async with PostgresJournal(postgres_dsn) as journal, sandbox.session() as pay:
+        tasks = PaymentTasks(pay, journal)
+        with pytest.raises(ConfigurationError, match="blueprint must be in an application that is open") as caught:
+            await tasks.add(refund("R1"))
+        app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=postgres_dsn))
+        app.add_tasks_from(tasks.blueprint, namespace="payasync")
+        with pytest.raises(ConfigurationError, match="AppNotOpen"):
+            await tasks.add(refund("R1"))
+
+    assert ("blueprint", None) == (caught.value.field, caught.value.__context__)
+
+
+async def reconcile(shop: Shop) -> None:
+    """Reconcile as the clock would have it."""
+    context: Any = type("Context", (), {"app": shop.app})()
+    tasks: Any = shop.tasks
+    await tasks._reconcile(context, 0)
+
+
+@pytest.fixture
+def start(postgres_dsn: str, sandbox: Sandbox, tmp_path: Path) -> Generator[Start]:
+    """Start a worker in a process of its own; it is gone with the test."""
+    file = tmp_path / "service.toml"
+    file.write_text(sandbox.profile.to_toml(), encoding="utf-8")
+    environment = {**os.environ, **Welcome.of(sandbox, file, clock="frozen", db=":memory:").environment}
+    with ExitStack() as stack:
+
+        def started(late: int = 0, fatal: str = "") -> "subprocess.Popen[bytes]":
+            command = [sys.executable, "-W", "error", str(PROGRAM), postgres_dsn, str(late), fatal]
+            process = stack.enter_context(subprocess.Popen(command, env=environment))
+            stack.callback(process.kill)
+            return process
+
+        yield started
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fatal", ["leaving", "answered"])
+async def test_worker_is_killed(postgres_dsn: str, sandbox: Sandbox, start: Start, fatal: str) -> None:
+    """Workers die in the middle of a refund, and others go on: in the end each refund was made, and made once."""
+    numbers = [f"R{number}" for number in range(MANY)]
+    async with opened(postgres_dsn, sandbox) as shop:
+        for number in numbers:
+            await shop.tasks.add(refund(number))
+        dying = start(fatal=fatal)
+        died = await asyncio.to_thread(dying.wait, SECONDS)
+        start()
+        late = start(LATER)
+        await all_accepted(shop)
+        late.terminate()
+        await asyncio.to_thread(late.wait, SECONDS)
+
+    assert -signal.SIGKILL == died
+    assert ["processing"] * MANY == [sandbox.ledger.refund_state(number) for number in numbers]
+    assert {each.code for each in sandbox.ledger.calls("refunds.create")} <= set(sandbox.profile.answer.ok)
+
+
+async def all_accepted(shop: Shop) -> None:
+    """Wait until nothing is left to do."""
+    async with asyncio.timeout(SECONDS), await psycopg.AsyncConnection.connect(shop.dsn, autocommit=True) as connection:
+        while {"accepted"} != {state for _, state in await shop.states()}:
+            await connection.execute("SELECT pg_sleep(0.1)")

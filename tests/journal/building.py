@@ -1,0 +1,82 @@
+"""What tests of journals are made of."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from payasync.journal.drafting import of_request, without_customer
+from payasync.journal.intents import Draft, Intent
+from payasync.requests import Request
+from payasync.resources.payments import CreatePayment
+from payasync.resources.refunds import CreateRefund
+from payasync.sqlite import SqliteFile
+
+START: Final = datetime(2027, 1, 1, tzinfo=UTC)
+LEASE: Final = 60.0
+"""Seconds."""
+MERCHANT: Final = "M1"
+
+
+class Clock:
+    """A clock that stands until it is moved; a call returns seconds since 1970."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> float:
+        """Return what time it is."""
+        return self.now.timestamp()
+
+    def advance(self, seconds: float) -> datetime:
+        """Let time pass; return what time it is then."""
+        self.now += timedelta(seconds=seconds)
+        return self.now
+
+
+def refund(number: str = "R1", **given: Any) -> CreateRefund:
+    """Return a refund of 200 out of 450."""
+    facts: dict[str, Any] = {"out_trade_no": "T1", "total_amt": 450, "refund_amt": 200, **given}
+    return CreateRefund(out_refund_no=number, **facts)
+
+
+PAYMENT: Final = CreatePayment(amount=1000, currency="USD", description="Invoice 42")
+
+
+def draft(request: Request[Any] | None = None, intent: str | None = None, merchant: str = MERCHANT) -> Draft:
+    """Return what is kept of a request, by default of a refund."""
+    return of_request(request or refund(), merchant, intent, without_customer)
+
+
+def kept(**facts: Any) -> Intent:
+    """Return an intention that was kept at the start."""
+    given: dict[str, Any] = {
+        "id": 1,
+        "operation": "refunds.create",
+        "merchant": MERCHANT,
+        "reference": "R1",
+        "number": "refunds.create:R1",
+        "hash": "a",
+        "state": "sending",
+        "created": START,
+        "updated": START,
+    }
+    given |= facts
+    return Intent(**given)
+
+
+def file_of(journal: Any) -> SqliteFile:
+    """Return the file that a journal stands on."""
+    found: SqliteFile = journal._file
+    return found
+
+
+def content(path: Path) -> bytes | None:
+    """Return what stands in a file, byte by byte; `None` where there is none."""
+    return path.read_bytes() if path.exists() else None
+
+
+def overwrite(path: Path, damage: bytes, start: int = 0) -> None:
+    """Write over a file, from some byte on."""
+    with path.open("r+b" if path.exists() else "wb") as file:
+        file.seek(start)
+        file.write(damage)

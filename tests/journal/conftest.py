@@ -1,0 +1,29 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from payasync.journal.sqlite_journal import SqliteJournal
+from tests.journal.building import Clock
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the SQLite journal is."""
+    return tmp_path / "pay.db"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that the test moves."""
+    return Clock()
+
+
+@pytest.fixture(params=["rollback", "wal"])
+async def journal(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, path: Path, clock: Clock
+) -> AsyncIterator[SqliteJournal]:
+    """An empty journal, with either way in which SQLite makes a commit durable."""
+    monkeypatch.setattr("payasync.sqlite_opening.WAL_SINCE", (3,) if request.param == "wal" else (99,))
+    async with SqliteJournal(path, clock=clock) as journal:
+        yield journal

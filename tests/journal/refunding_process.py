@@ -1,0 +1,144 @@
+"""Refunds with a journal, in a process of its own that kills itself at a moment which its arguments name.
+
+Run with what to do, the way in which SQLite keeps commits, the journal's path, and the moment or a number; the
+service and the keys are those of the environment.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+sys.path.append(str(Path(__file__).parents[2]))
+
+from payasync import Call, PayasyncError, Reply, RetryPolicy, Send, Session, sqlite_opening
+from payasync.journal import PostgresJournal, SqliteJournal, State
+from payasync.journal.intents import Begun, Draft, Intent
+from payasync.journal.stored import StoredJournal
+from payasync.journal.transactions import Transaction
+
+T = TypeVar("T")
+
+DYING: Final = "R2"
+"""It dies with the second of three: one is done by then, and one has not begun."""
+NUMBERS: Final = ("R1", "R2", "R3")
+
+BRIEF: Final = 0.5
+"""Seconds that a call has, during which its process is stopped."""
+
+fatal = ""
+blow = signal.SIGKILL
+
+
+def tell(*words: object) -> None:
+    """Write a line, at once and undivided."""
+    os.write(1, f"{' '.join(map(str, words))}\n".encode())
+
+
+def reached(moment: str, reference: str | None) -> None:
+    """Die, or stop, where this moment is the fatal one."""
+    if (moment, reference) == (fatal, DYING):
+        os.kill(os.getpid(), blow)
+
+
+class Mortal(StoredJournal):
+    """A journal whose process may die around each of its transactions, and within it, before its commit."""
+
+    within: tuple[str, str | None] = ("", None)
+
+    async def begin(self, draft: Draft, lease: float) -> Begun:
+        """Keep an intention."""
+        reached("asking", draft.reference)
+        self.within = "writing", draft.reference
+        begun = await super().begin(draft, lease)
+        reached("kept", draft.reference)
+        return begun
+
+    async def settle(self, intent: Intent, state: State, **facts: Any) -> bool:
+        """Keep a verdict."""
+        reached("judged", intent.reference)
+        self.within = "settling", intent.reference
+        held = await super().settle(intent, state, **facts)
+        reached("settled", intent.reference)
+        return held
+
+    async def _run(self, work: Callable[[datetime], Transaction[T]]) -> T:
+        def mortal(now: datetime) -> Transaction[T]:
+            result = yield from work(now)
+            reached(*self.within)
+            return result
+
+        return await super()._run(mortal)  # type: ignore[safe-super] # one of the journals below
+
+
+class MortalSqlite(Mortal, SqliteJournal):
+    """In a file."""
+
+
+class MortalPostgres(Mortal, PostgresJournal):
+    """In a database."""
+
+
+async def around(call: Call, send: Send) -> Reply:
+    """Let an attempt be fatal before it leaves, and after its answer."""
+    reached("leaving", call.reference)
+    reply = await send(call)
+    reached("answered", call.reference)
+    return reply
+
+
+async def refund(pay: Session, number: str, timeout: float | None = None) -> None:
+    """Make a refund, and tell what became of it."""
+    try:
+        answer = await pay.refunds.create(
+            out_trade_no="T1", out_refund_no=number, total_amt=45_000, refund_amt=100, timeout=timeout
+        )
+    except PayasyncError as error:
+        tell(number, type(error).__name__)
+    else:
+        tell(number, "done", answer.attempts)
+
+
+async def one_by_one(pay: Session, _: str) -> None:
+    """Make three refunds, one after the other."""
+    for number in NUMBERS:
+        await refund(pay, number)
+
+
+async def many(pay: Session, count: str) -> None:
+    """Make many refunds, one after the other."""
+    for number in range(int(count)):
+        await refund(pay, f"R{number}")
+
+
+async def at_once(pay: Session, count: str) -> None:
+    """Make many refunds at once, as soon as there is something to read."""
+    tell("ready")
+    sys.stdin.readline()
+    await asyncio.gather(*(refund(pay, f"R{number}") for number in range(int(count))))
+
+
+async def stopped(pay: Session, _: str) -> None:
+    """Make a refund that has little time, and be stopped on its way."""
+    await refund(pay, DYING, BRIEF)
+
+
+async def main(what: str, path: str, argument: str) -> None:
+    """Do it."""
+    async with (MortalPostgres if mode == "postgres" else MortalSqlite)(path) as journal:
+        pay = Session.from_env(journal=journal, middleware=[around], retry=RetryPolicy(attempts=1))
+        async with pay:
+            await {"one_by_one": one_by_one, "many": many, "at_once": at_once, "stopped": stopped}[what](pay, argument)
+
+
+if __name__ == "__main__":
+    what, mode, path, argument = sys.argv[1:]
+    fatal = argument
+    blow = signal.SIGSTOP if what == "stopped" else blow
+    if mode == "wal":
+        sqlite_opening.WAL_SINCE = (3, 0, 0)  # type: ignore[misc] # as if SQLite were new enough
+    asyncio.run(main(what, path, argument))

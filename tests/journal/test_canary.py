@@ -1,0 +1,127 @@
+"""What must never stand in a journal's file: keys, nonces, signatures, and who the customer is."""
+
+import itertools
+from datetime import date
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from payasync import Credentials, InvalidArgumentError, OutcomeUnknownError, RetryPolicy, ServiceError, Session
+from payasync.documents import dumps
+from payasync.journal import SqliteJournal
+from payasync.middleware import nonce
+from payasync.resources.subscriptions import CreateSubscription
+from payasync.sandbox import Sandbox
+from payasync.shapes import AnswerShape
+from payasync.signing import SortedPairs
+from tests.building import PROFILE, codec
+from tests.foreign.recorder import Recorder, answer
+from tests.journal.building import refund
+
+CUSTOMER: Final = {
+    "email": "canary-mail@example.com",
+    "name": "Canary Name",
+    "address": {"street": "12 Canary Row"},
+    "phone": 49151123456,
+}
+DETAILS: Final = ("canary-mail", "Canary Name", "Canary Row", "49151123456")
+
+
+def written(folder: Path) -> bytes:
+    """Return all that stands in the files of a folder."""
+    return b"".join(file.read_bytes() for file in folder.iterdir())
+
+
+def credentials_of(pay: Any) -> Credentials:
+    """Return whose session it is."""
+    found: Credentials = pay._setup.credentials
+    return found
+
+
+def secrets_of(credentials: Credentials) -> list[str]:
+    """Return the texts of a merchant's keys."""
+    given = (credentials.secret_key, credentials.public_key, credentials.signing_key)
+    keys = (*given, *credentials.service_keys, *credentials.notification_keys)
+    return [key.reveal() for key in keys if key]
+
+
+async def all_writes(pay: Any) -> None:
+    """Do all that a journal keeps, well and badly."""
+    await pay.payments.create(amount=1, currency="USD", description="canary-visible")
+    await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T2", extra={"email": CUSTOMER["email"]})
+    await pay.orders.close("T2")
+    await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
+    made = await pay.subscriptions.create(
+        frequency="monthly", amount=900, start_date=date(2999, 1, 1), customer=CUSTOMER
+    )
+    await pay.subscriptions.update(str(made.subscription_id), customer=CUSTOMER)
+    with pytest.raises(ServiceError):
+        await pay.subscriptions.update("none", customer=CUSTOMER, intent="a")
+    with pytest.raises(OutcomeUnknownError):
+        await pay.subscriptions.cancel(str(made.subscription_id))
+
+
+async def test_file_holds_no_secret(journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After every write there is, none of what must not be kept is in the file, or in what stands beside it."""
+    numbers, signatures = itertools.count(), list[str]()
+    sign = SortedPairs.sign
+
+    def signed(self: SortedPairs, *args: Any, **given: Any) -> str:
+        signatures.append(sign(self, *args, **given))
+        return signatures[-1]
+
+    monkeypatch.setattr(nonce, "secrets", SimpleNamespace(token_hex=lambda _: f"canarynonce{next(numbers)}"))
+    monkeypatch.setattr(SortedPairs, "sign", signed)
+    async with Sandbox(clock="frozen") as sandbox:
+        await sandbox.given.paid_order(out_trade_no="T1")
+        sandbox.faults.reset_after_commit("subscriptions.cancel")
+        async with sandbox.session(journal=journal, retry=RetryPolicy(attempts=1)) as pay:
+            await all_writes(pay)
+            keys = secrets_of(credentials_of(pay))
+    found = written(path.parent)
+
+    assert 8 == len(await journal.list())
+    assert keys
+    assert signatures
+    assert b"canary-visible" in found
+    forbidden = [*keys, *signatures, *DETAILS, "canarynonce", "nonceStr", '"sign"', "Bearer"]
+    assert [] == [text for text in forbidden if text.encode() in found]
+
+
+async def test_service_that_repeats_everything_gives_nothing_away(journal: SqliteJournal, path: Path) -> None:
+    """A service may answer with what it was told, and refuse in words that quote it."""
+    request = CreateSubscription(frequency="monthly", amount=900, start_date=date(2027, 1, 31), customer=CUSTOMER)
+    fields = dict(codec().call(request).fields) | {"nonceStr": "canarynonce", "sign": "canarysign"}
+    echo = {"request": fields, "to": CUSTOMER["email"], "said": f"welcome, {CUSTOMER['name']}", "call": 49151123456}
+    refused = {"message": f"{CUSTOMER['email']} of {CUSTOMER['name']} is unknown"}
+    profile = evolve(PROFILE, answer=AnswerShape(message="message"))
+    with Recorder([answer(200, dumps(echo)), answer(400, dumps(refused))]) as service:
+        keys = Credentials("M1", secret_key="sk_canary", signing_key="k_canary")
+        async with Session(service.url, credentials=keys, profile=profile, journal=journal) as pay:
+            await pay.send(request)
+            with pytest.raises(ServiceError, match="canary-mail"):
+                await pay.send(request)
+    found = written(path.parent)
+
+    assert [] == [text for text in (*DETAILS, "canarynonce", "canarysign", "_canary") if text.encode() in found]
+    assert ["succeeded", "rejected"] == [each.state for each in await journal.list()]
+
+
+async def test_customer_is_queued_only_where_that_is_said(path: Path) -> None:
+    """A merchant who opts in keeps the details, for the worker to send them; nobody else does."""
+    request = CreateSubscription(frequency="monthly", amount=900, start_date=date(2999, 1, 1), customer=CUSTOMER)
+    async with SqliteJournal(path) as journal:
+        with pytest.raises(InvalidArgumentError, match="customer is not"):
+            await journal.add(request, merchant="M1")
+        await journal.add(refund(), merchant="M1")
+    before = written(path.parent)
+    async with SqliteJournal(path, keep=lambda _, given: given) as journal:
+        await journal.add(request, merchant="M1")
+    after = written(path.parent)
+
+    assert b"R1" in before
+    assert b"canary" not in before.lower()
+    assert b"canary-mail@example.com" in after

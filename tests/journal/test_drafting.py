@@ -1,0 +1,200 @@
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from payasync.calls import Call
+from payasync.errors import ConfigurationError, InvalidArgumentError
+from payasync.journal.drafting import WRITES, Keep, of_call, of_request, request_of, without_customer
+from payasync.journal.intents import Draft, Intent
+from payasync.operations import custom
+from payasync.requests import Request
+from payasync.resources.orders import PlaceOrder
+from payasync.resources.subscriptions import CancelSubscription, CreateSubscription
+from payasync.responses import Response
+from tests.building import CREDENTIALS, FULL, PROFILE, codec
+from tests.journal.building import PAYMENT, START, draft, refund
+
+WRITTEN: Final = {name: request for name, request in FULL.items() if name in WRITES}
+"""One request for each write, with every argument that it takes."""
+
+
+def whole(operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Keep all."""
+    del operation
+    return arguments
+
+
+def called(request: Request[Response], **facts: Any) -> Call:
+    """Return the call of a request."""
+    return codec().call(request, **facts)
+
+
+def queued(request: Request[Any], keep: Keep = whole) -> Intent:
+    """Return a request as a journal has it."""
+    made = of_request(request, "M1", None, keep)
+    facts = {name: getattr(made, name) for name in ("operation", "merchant", "hash", "request", "queued")}
+    return Intent(**facts, id=1, state="new", created=START, updated=START)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_call_and_request_are_drafted_alike(name: str) -> None:
+    """Queued or sent at once, and whatever wire names the profile gives: a request is the same under its key."""
+    of_wire = of_call(called(WRITTEN[name], intent="a"), "M1", without_customer)
+    of_arguments = of_request(WRITTEN[name], "M1", "a", whole)
+
+    assert evolve(of_arguments, request=of_wire.request, queued=False) == of_wire
+
+
+def test_draft_says_what_the_call_is_about() -> None:
+    """A row is found by its operation and number, and shows what was asked for."""
+    expected = Draft(
+        operation="refunds.create",
+        merchant="M1",
+        reference="R1",
+        number="refunds.create:R1",
+        intent="complaint-7",
+        hash=draft().hash,
+        request={"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 200},
+    )
+
+    assert expected == of_call(called(refund(), intent="complaint-7"), "M1", without_customer)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("payments.create", None),
+        ("orders.place", "orders.place:T1"),
+        ("orders.close", "orders.close:T1"),
+        ("refunds.create", "refunds.create:R1"),
+        ("subscriptions.create", None),
+        ("subscriptions.update", None),
+        ("subscriptions.cancel", None),
+    ],
+)
+def test_numbers_are_those_that_name_one_write(name: str, expected: str | None) -> None:
+    """A merchant's own number names one placing, one closing, one refund; a subscription is changed many times."""
+    assert expected == of_call(called(WRITTEN[name]), "M1", without_customer).number
+
+
+def test_order_without_a_number_has_none() -> None:
+    """What nothing names is a row of its own each time."""
+    made = of_call(called(PlaceOrder(total_amt=1, currency="CAD")), "M1", without_customer)
+
+    assert (None, None) == (made.reference, made.number)
+
+
+def test_nothing_is_kept_beyond_the_documents_fields() -> None:
+    """Who the customer is, what the caller adds in `extra`, nonces and constants stay out of the journal."""
+    request = CreateSubscription(
+        frequency="monthly",
+        amount=900,
+        start_date=date(2027, 1, 31),
+        customer={"email": "canary@example.com"},
+        extra={"phone": "canary"},
+    )
+    call = called(request).with_fields(nonceStr="canary", sign="canary", deviceNo="canary")
+
+    assert {"frequency": "monthly", "amount": 900, "start_date": "31.01.2027"} == (
+        of_call(call, "M1", without_customer).request
+    )
+
+
+def test_unknown_endpoints_fields_are_not_kept() -> None:
+    """Of an endpoint that the document does not show, nobody knows which field is a customer's."""
+    call = codec().custom(custom("POST", "/payment/transfer", read=False), {"customer": "c"}, bearer=False, signed=True)
+    made = of_call(call, "M1", without_customer)
+
+    assert ({}, None) == (made.request, made.number)
+
+
+def test_keep_decides_on_a_call() -> None:
+    """Who may keep more, or less, says so in a function of the operation and its arguments."""
+    asked = list[str]()
+
+    def keep(operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked.append(operation)
+        return {name: arguments[name] for name in ("customer", "amount")}
+
+    made = of_call(called(WRITTEN["subscriptions.create"]), "M1", keep)
+
+    assert {"customer": {"email": "a@example.com"}, "amount": 900} == made.request
+    assert ["subscriptions.create"] == asked
+
+
+@pytest.mark.parametrize("wrong", [None, ["amount"], {"amount": object()}, {1: 2}])
+def test_keep_is_held_to_its_promise(wrong: Any) -> None:
+    """What cannot be written down is the configuration's fault, before anything is sent."""
+    with pytest.raises(ConfigurationError, match="keep must return a mapping of names to JSON values") as caught:
+        of_call(called(PAYMENT), "M1", lambda *_: wrong)
+
+    assert "keep" == caught.value.field
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_queued_request_comes_out_as_it_went_in(name: str) -> None:
+    """A worker sends what was queued: every argument, with the type that it had."""
+    assert WRITTEN[name] == request_of(queued(WRITTEN[name]))
+
+
+def test_queued_request_keeps_extra() -> None:
+    """What is sent from the journal is sent whole."""
+    request = refund(extra={"deviceNo": "7", "nested": {"a": [1, None]}})
+
+    assert request == request_of(queued(request, without_customer))
+
+
+def test_queued_moment_stays_a_moment() -> None:
+    """A start that is given to the second is not rounded to its day, since the profile may write the hour."""
+    start = datetime(2027, 1, 31, 12, 30, tzinfo=UTC)
+    request = CreateSubscription(frequency="monthly", amount=900, start_date=start, customer={})
+
+    assert request == request_of(queued(request))
+
+
+@pytest.mark.parametrize(
+    ("keep", "reason"),
+    [
+        (without_customer, "customer is not"),
+        (lambda _, given: {**given, "customer": {}}, "what `keep` changes is not"),
+    ],
+)
+def test_what_is_not_kept_whole_is_not_queued(keep: Keep, reason: str) -> None:
+    """A request that would be sent with something missing is refused as it is queued, not days later."""
+    with pytest.raises(InvalidArgumentError, match=reason) as caught:
+        of_request(WRITTEN["subscriptions.create"], "M1", None, keep)
+
+    assert ("request", "subscriptions.create") == (caught.value.field, caught.value.operation)
+
+
+@pytest.mark.parametrize("wrong", [FULL["orders.query"], None, "refunds.create", CancelSubscription])
+def test_only_writes_are_queued(wrong: Any) -> None:
+    """A read has no outcome that anybody waits for."""
+    with pytest.raises(InvalidArgumentError, match="request must be a write"):
+        of_request(wrong, "M1", None, whole)
+
+
+@pytest.mark.parametrize(
+    ("merchant", "intent", "field"), [("", None, "merchant"), (7, None, "merchant"), ("M1", " ", "intent")]
+)
+def test_keys_are_texts(merchant: Any, intent: Any, field: str) -> None:
+    """A key that is none is refused by its name."""
+    with pytest.raises(InvalidArgumentError, match=f"{field} must be a text that is not empty"):
+        of_request(refund(), merchant, intent, whole)
+
+
+def test_direct_call_is_not_sent_from_the_journal() -> None:
+    """Of a direct call too little is kept to send it; its caller makes it again, under the same key."""
+    with pytest.raises(InvalidArgumentError, match="1 was a direct call: make it again") as caught:
+        request_of(evolve(queued(refund()), queued=False))
+
+    assert "intent_id" == caught.value.field
+
+
+def test_profile_is_the_one_that_the_wire_names_come_from() -> None:
+    """These tests use wire names that are not the document's: else they would prove less."""
+    assert "customer" not in PROFILE.fields.values()
+    assert "M1" == CREDENTIALS.merchant_id

@@ -1,0 +1,156 @@
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from payasync.calls import Call, Progress
+from payasync.errors import (
+    AuthenticationError,
+    DuplicateError,
+    InvalidArgumentError,
+    InvalidSignatureError,
+    NoAnswerError,
+    NotConfiguredError,
+    NotSentError,
+    NotSentTimeoutError,
+    OutcomeUnknownError,
+    RateLimitedError,
+    ServiceError,
+    SessionClosedError,
+)
+from payasync.journal.endings import BY_STATE, of_answer, of_error
+from payasync.journal.intents import State
+from payasync.operations import custom
+from payasync.profile import Profile
+from payasync.shapes import ORDER_STATES, REFUND_STATES, AnswerShape, States
+from tests.building import PROFILE, call_for, codec, reply
+from tests.journal.building import START, kept
+
+TELLING: Final = evolve(
+    PROFILE,
+    answer=AnswerShape(payment_id="no", payment_status="s", order_status="s", refund_status="s"),
+    states=States(
+        order={each: (each,) for each in ORDER_STATES},
+        payment={each: (each,) for each in ORDER_STATES},
+        refund={each: (each,) for each in REFUND_STATES},
+    ),
+)
+"""Maps every state to itself."""
+
+PAID: Final = {
+    "pending": "accepted",
+    "paid": "succeeded",
+    "refunded": "succeeded",
+    "closed": "rejected",
+    "expired": "rejected",
+    "failed": "rejected",
+}
+
+
+@pytest.mark.parametrize("operation", ["orders.place", "payments.create"])
+@pytest.mark.parametrize("state", ORDER_STATES)
+def test_order_succeeds_when_it_is_paid(operation: str, state: str) -> None:
+    """Until then it is under way; one that will not be paid any more may be tried again."""
+    assert PAID[state] == of_answer(call_for(operation, TELLING), reply({"s": state, "no": "P1"}))
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"), [("processing", "accepted"), ("succeeded", "succeeded"), ("failed", "rejected")]
+)
+def test_refund_is_what_its_state_says(state: str, expected: State) -> None:
+    """That the service took it does not mean that the money went back."""
+    assert expected == of_answer(call_for("refunds.create", TELLING), reply({"s": state}))
+
+
+@pytest.mark.parametrize("document", [{}, {"s": "IN_REVIEW"}, {"s": None}])
+def test_state_that_is_not_mapped_is_no_end(document: Any) -> None:
+    """A word that the profile does not know may mean that it is still under way: it is asked about."""
+    assert "accepted" == of_answer(call_for("refunds.create", TELLING), reply(document))
+
+
+@pytest.mark.parametrize("operation", ["orders.close", "subscriptions.cancel"])
+def test_write_that_ends_with_its_answer_succeeds(operation: str) -> None:
+    """A closing or a change of a subscription is done when the service says so, whatever state it shows."""
+    assert "succeeded" == of_answer(call_for(operation), reply({"s": "pending"}))
+
+
+def test_unknown_endpoint_ends_with_its_answer() -> None:
+    """Nobody knows how to ask for more."""
+    call = codec(TELLING).custom(custom("POST", "/x", read=False), {}, bearer=False, signed=False)
+
+    assert "succeeded" == of_answer(call, reply({}))
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [evolve(TELLING, states=States()), evolve(TELLING, answer=AnswerShape())],
+    ids=["no states", "no paths"],
+)
+@pytest.mark.parametrize("operation", ["payments.create", "orders.place", "refunds.create"])
+def test_success_is_the_end_where_no_query_tells_more(operation: str, profile: Profile) -> None:
+    """With a profile that maps no states, asking again for ever would teach nothing."""
+    assert "succeeded" == of_answer(call_for(operation, profile), reply({"s": "pending", "no": "P1"}))
+
+
+def test_success_is_the_end_where_nothing_can_be_asked_about() -> None:
+    """An order without a number, or a payment whose number is not in its answer, cannot be asked about."""
+    order = evolve(call_for("orders.place", TELLING), reference=None)
+    ends = [
+        of_answer(order, reply({"s": "pending"})),
+        of_answer(call_for("payments.create", TELLING), reply({"s": "pending"})),
+        of_answer(
+            call_for("payments.create", evolve(TELLING, answer=evolve(TELLING.answer, payment_id=""))),
+            reply({"s": "pending"}),
+        ),
+    ]
+
+    assert ["succeeded"] * 3 == ends
+
+
+def test_every_state_of_ours_is_judged() -> None:
+    """A state that is added to ours is either an end here, or under way by decision."""
+    under_way = {"pending", "processing"}
+
+    assert set(ORDER_STATES) - under_way == set(BY_STATE["orders.place"]) == set(BY_STATE["orders.close"])
+    assert set(REFUND_STATES) - under_way == set(BY_STATE["refunds.create"])
+
+
+def begun(value: bool = True) -> Call:  # noqa: FBT001, FBT002 - the progress
+    """Return a call of which something has left."""
+    progress = Progress()
+    progress.begun = value
+    return call_for("refunds.create", progress=progress)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ServiceError("no"), "rejected"),
+        (AuthenticationError("no"), "rejected"),
+        (RateLimitedError("no"), "rejected"),
+        (NotSentError("no"), "rejected"),
+        (NotSentTimeoutError("no"), "rejected"),
+        (NotConfiguredError("no"), "rejected"),
+        (InvalidArgumentError("no"), "rejected"),
+        (OutcomeUnknownError("no"), "unknown"),
+        (OutcomeUnknownError("no", sent=False), "unknown"),
+        (NoAnswerError("no"), "unknown"),
+        (InvalidSignatureError("no"), "unknown"),
+        (SessionClosedError("no", sent=None), "unknown"),
+    ],
+)
+def test_error_is_a_refusal_only_where_it_proves_one(error: Exception, expected: State) -> None:
+    """The service's refusal and what never left are rejected; of all else nobody knows."""
+    assert expected == of_error(begun(), error, kept())
+
+
+@pytest.mark.parametrize(("sent_at", "expected"), [(None, "rejected"), (START, "unknown")])
+def test_number_that_was_used_may_be_our_own(sent_at: Any, expected: State) -> None:
+    """After an attempt that was in doubt, "used before" may mean that it arrived after all: it is asked about."""
+    assert expected == of_error(begun(), DuplicateError("used before"), kept(sent_at=sent_at))
+
+
+@pytest.mark.parametrize(("value", "expected"), [(True, "unknown"), (False, "rejected")])
+def test_foreign_error_says_nothing_of_what_was_sent(value: bool, expected: State) -> None:  # noqa: FBT001 - the progress
+    """Of what a layer of the user's raises, only that nothing had left proves that nothing was done."""
+    assert expected == of_error(begun(value), ValueError("no"), kept())

@@ -1,0 +1,695 @@
+"""What every journal promises, whichever place it keeps intentions in."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, Final, cast
+
+import pytest
+
+from payasync.errors import IntentConflictError, InvalidArgumentError
+from payasync.journal import Intent, Journal, Outcome, State
+from payasync.journal.intents import ENDS, STATES, TRANSITIONS, Begun, Draft, Step
+from payasync.journal.postgres_journal import PostgresJournal
+from payasync.journal.sqlite_journal import SqliteJournal
+from payasync.resources.payments import CreatePayment
+from tests.journal.building import LEASE, MERCHANT, PAYMENT, START, Clock, draft, refund
+
+OUTCOME: Final = Outcome(status=200, body=b'{"state":"DONE"}')
+OTHER: Final = Outcome(status=201, body=b"{}", verified=True)
+HALF_A_PAIR: Final = "\ud800"
+"""What JSON can hold and UTF-8 cannot."""
+NAIVE: Final = datetime(2027, 1, 1)  # noqa: DTZ001 - that is what is wrong with it
+
+
+@pytest.fixture(params=["rollback", "wal", "postgres"])
+async def journal(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, path: Path, clock: Clock
+) -> AsyncIterator[Journal]:
+    """An empty journal: in SQLite, with either way in which it makes a commit durable, or in PostgreSQL."""
+    monkeypatch.setattr("payasync.sqlite_opening.WAL_SINCE", (3,) if request.param == "wal" else (99,))
+    if request.param == "postgres":
+        made: Any = PostgresJournal(request.getfixturevalue("postgres_dsn"), clock=clock)
+    else:
+        made = SqliteJournal(path, clock=clock)
+    async with made as journal:
+        yield journal
+
+
+async def sending(journal: Journal, what: Draft | None = None) -> Intent:
+    """Begin to send, and return the intention."""
+    begun = await journal.begin(what or draft(), LEASE)
+    assert Step.SEND is begun.step
+    return begun.intent
+
+
+async def in_state(journal: Journal, state: State) -> Intent:
+    """Return an intention in a state, as it was when it was last claimed."""
+    if state == "new":
+        return await got(journal, await journal.add(refund(), merchant=MERCHANT))
+    intent = await sending(journal)
+    if state == "manual":
+        await journal.settle(intent, "unknown")
+        (intent,) = await journal.ask(1, LEASE)
+    if state != "sending":
+        await journal.settle(intent, state, reason="why")
+    return intent
+
+
+async def got(journal: Journal, intent_id: int) -> Intent:
+    """Return an intention that must be there."""
+    intent = await journal.get(intent_id)
+    assert intent is not None
+    return intent
+
+
+async def test_first_is_sent(journal: Journal) -> None:
+    """An intention that nobody has had before is kept as *sending*, and its sender holds it."""
+    begun = await journal.begin(draft(), LEASE)
+
+    expected = Intent(
+        id=1,
+        operation="refunds.create",
+        merchant=MERCHANT,
+        reference="R1",
+        number="refunds.create:R1",
+        hash=draft().hash,
+        request={"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 200},
+        queued=False,
+        state="sending",
+        attempts=1,
+        fence=1,
+        lease=START + timedelta(seconds=LEASE),
+        created=START,
+        updated=START,
+    )
+    assert (Step.SEND, expected.request) == (begun.step, begun.intent.request)
+    assert [begun.intent] == await journal.list()
+    assert {expected.state, expected.fence} == {begun.intent.state, begun.intent.fence}
+    assert (expected.lease, expected.created, expected.hash) == (
+        begun.intent.lease,
+        begun.intent.created,
+        begun.intent.hash,
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "step"),
+    [
+        ("new", Step.SEND),
+        ("sending", Step.WAIT),
+        ("accepted", Step.ANSWER),
+        ("succeeded", Step.ANSWER),
+        ("rejected", Step.SEND),
+        ("unknown", Step.ASK),
+        ("manual", Step.ASK),
+    ],
+)
+async def test_same_key_again(journal: Journal, state: State, step: Step) -> None:
+    """What was done is answered, what was not is sent, and what may have been is neither; nothing else changes."""
+    before = await got(journal, (await in_state(journal, state)).id)
+    begun = await journal.begin(draft(), LEASE)
+    after = await got(journal, before.id)
+
+    assert (step, after) == (begun.step, begun.intent)
+    assert (("sending", before.attempts + 1, before.fence + 1) if step is Step.SEND else None) == (
+        None if after == before else (after.state, after.attempts, after.fence)
+    )
+
+
+async def test_rejected_is_sent_anew(journal: Journal) -> None:
+    """What is tried again has no outcome and no reason of before, and is its new sender's alone."""
+    first = await sending(journal)
+    await journal.settle(first, "rejected", outcome=OUTCOME, reason="too late")
+    second = await sending(journal)
+
+    assert (None, "", 2, 2) == (second.outcome, second.reason, second.fence, second.attempts)
+    assert not await journal.settle(first, "succeeded")
+    assert await journal.settle(second, "succeeded")
+
+
+async def test_same_key_after_a_crash_is_asked_about(journal: Journal, clock: Clock) -> None:
+    """Who died while it was sending tells nobody what became of it: nothing is sent."""
+    await sending(journal)
+    clock.advance(LEASE)
+
+    assert Step.ASK == (await journal.begin(draft(), LEASE)).step
+
+
+async def test_same_key_at_once_is_sent_once(journal: Journal) -> None:
+    """Of many that come at the same moment one sends."""
+    begun = await asyncio.gather(*(journal.begin(draft(), LEASE) for _ in range(50)))
+
+    assert [Step.SEND] + [Step.WAIT] * 49 == sorted((each.step for each in begun), key=lambda step: step.value)
+    assert 1 == len(await journal.list())
+
+
+@pytest.mark.parametrize("state", STATES)
+async def test_other_request_under_a_key_is_a_conflict(journal: Journal, state: State) -> None:
+    """A number stands for one request, whatever became of that."""
+    before = await got(journal, (await in_state(journal, state)).id)
+    begun = await journal.begin(draft(refund(refund_amt=201)), LEASE)
+
+    assert Begun(Step.CONFLICT, before) == begun
+    assert [before] == await journal.list()
+
+
+async def test_words_and_addresses_may_change(journal: Journal) -> None:
+    """A deployment may change what is said, and where notifications go: it is the same refund."""
+    await in_state(journal, "succeeded")
+    again = draft(refund(refund_desc="other", notify_url="https://new.example/notify"))
+
+    assert Step.ANSWER == (await journal.begin(again, LEASE)).step
+
+
+async def test_keys_are_one_merchants(journal: Journal) -> None:
+    """Two merchants may number alike, and give the same intents."""
+    for merchant in ("M1", "M2"):
+        await sending(journal, draft(merchant=merchant, intent="a"))
+    again = [await journal.begin(draft(merchant=merchant), LEASE) for merchant in ("M1", "M2")]
+
+    assert ["M1", "M2"] == [each.merchant for each in await journal.list()]
+    assert [(Step.WAIT, "M1"), (Step.WAIT, "M2")] == [(each.step, each.intent.merchant) for each in again]
+
+
+async def test_callers_own_key(journal: Journal) -> None:
+    """A word of the caller's names what the service gives no number to."""
+    first = await sending(journal, draft(PAYMENT, intent="invoice-42"))
+    await journal.settle(first, "succeeded", outcome=OUTCOME)
+    steps = [
+        (await journal.begin(draft(request, intent="invoice-42"), LEASE)).step
+        for request in (PAYMENT, CreatePayment(amount=1001, currency="USD"), refund())
+    ]
+
+    assert [Step.ANSWER, Step.CONFLICT, Step.CONFLICT] == steps
+
+
+async def test_without_a_key_each_is_its_own(journal: Journal) -> None:
+    """Two payments that read the same are two payments, unless the caller says otherwise."""
+    await journal.settle(await sending(journal, draft(PAYMENT)), "succeeded")
+    await sending(journal, draft(PAYMENT))
+
+    assert [(None, "succeeded"), (None, "sending")] == [(each.key, each.state) for each in await journal.list()]
+
+
+async def test_number_and_intent_name_the_same(journal: Journal) -> None:
+    """A refund that is unknown under its number is not sent under an intent either, which is its name from then on."""
+    await in_state(journal, "unknown")
+    steps = [
+        (await journal.begin(what, LEASE)).step
+        for what in (draft(intent="complaint-7"), draft(refund("R2"), intent="complaint-7"), draft(intent="other"))
+    ]
+    (intent,) = await journal.list()
+    begun = await journal.begin(draft(), LEASE)
+
+    assert [Step.ASK, Step.CONFLICT, Step.ASK] == steps
+    assert "intent:complaint-7" == intent.key
+    assert intent == begun.intent
+
+
+async def test_number_and_intent_of_two_are_a_conflict(journal: Journal) -> None:
+    """Who mixes up two of his intentions is told, and neither is touched."""
+    await sending(journal, draft(intent="a"))
+    await sending(journal, draft(refund("R2"), intent="b"))
+    before = await journal.list()
+    begun = await journal.begin(draft(intent="b"), LEASE)
+
+    assert Begun(Step.CONFLICT, before[1]) == begun
+    assert before == await journal.list()
+
+
+async def test_rolled_back_conflict_adopts_nothing(journal: Journal) -> None:
+    """A call that is refused gives no name to what it was mistaken for."""
+    await sending(journal)
+    await journal.begin(draft(refund(refund_amt=1), intent="a"), LEASE)
+    (intent,) = await journal.list()
+
+    assert intent.intent is None
+
+
+SETTLED: Final = [(before, after) for before in ("sending", "unknown", "accepted") for after in STATES]
+
+
+@pytest.mark.parametrize(("before", "after"), SETTLED)
+async def test_verdict_follows_the_table(journal: Journal, before: State, after: State) -> None:
+    """Who holds an intention can say what became of it, in so far as the design's table allows it."""
+    intent = await sending(journal)
+    if before != "sending":
+        await journal.settle(intent, before)
+        (intent,) = await journal.ask(1, LEASE)
+    allowed = after in TRANSITIONS[before] - {"sending"}
+    if allowed:
+        assert await journal.settle(intent, after, reason="why")
+    else:
+        with pytest.raises(InvalidArgumentError, match="state must be") as caught:
+            await journal.settle(intent, after)
+
+        assert "state" == caught.value.field
+    found = await got(journal, intent.id)
+
+    assert (after, "why", None) == (found.state, found.reason, found.lease) if allowed else intent == found
+
+
+async def test_verdict_keeps_what_the_service_said(journal: Journal, clock: Clock) -> None:
+    """The outcome, the reason and the moment of the verdict; a later verdict without an answer keeps the former."""
+    intent = await sending(journal)
+    now = clock.advance(1)
+    await journal.settle(intent, "accepted", outcome=OUTCOME, reason=f"on\nits {HALF_A_PAIR} way")
+    accepted = await got(journal, 1)
+    (asked,) = await journal.ask(1, LEASE)
+    await journal.settle(asked, "succeeded")
+    succeeded = await got(journal, 1)
+
+    assert (OUTCOME, "on its \\ud800 way", now, START) == (
+        accepted.outcome,
+        accepted.reason,
+        accepted.updated,
+        accepted.created,
+    )
+    assert (OUTCOME, "") == (succeeded.outcome, succeeded.reason)
+
+
+async def test_later_answer_counts(journal: Journal) -> None:
+    """What a query told replaces what was said first."""
+    intent = await sending(journal)
+    await journal.settle(intent, "accepted", outcome=OUTCOME)
+    (asked,) = await journal.ask(1, LEASE)
+    await journal.settle(asked, "succeeded", outcome=OTHER)
+
+    assert OTHER == (await got(journal, 1)).outcome
+
+
+@pytest.mark.parametrize("state", sorted(TRANSITIONS["sending"]))
+async def test_claim_ends_with_its_verdict(journal: Journal, state: State) -> None:
+    """Who has said what became of it has no further say."""
+    intent = await in_state(journal, state)
+    told = [
+        await journal.settle(intent, "succeeded"),
+        await journal.extend(intent, LEASE),
+        await journal.postpone(intent, START),
+    ]
+
+    assert [False] * 3 == told
+    assert state == (await got(journal, intent.id)).state
+
+
+async def test_claim_that_was_taken_over_is_lost(journal: Journal, clock: Clock) -> None:
+    """Who slept past its lease, and was overtaken, changes nothing."""
+    late = await sending(journal)
+    clock.advance(LEASE)
+    (now,) = await journal.ask(1, LEASE)
+    told = [
+        await journal.extend(late, LEASE),
+        await journal.settle(late, "rejected"),
+        await journal.postpone(late, START),
+    ]
+
+    assert [False] * 3 == told
+    assert now == await got(journal, now.id)
+
+
+async def test_claim_that_ended_unnoticed_is_still_held(journal: Journal, clock: Clock) -> None:
+    """Who is late, but was not overtaken, knows what became of it: that counts."""
+    intent = await sending(journal)
+    clock.advance(10 * LEASE)
+
+    assert await journal.settle(intent, "succeeded")
+
+
+async def test_lease_is_extended_from_now(journal: Journal, clock: Clock) -> None:
+    """As long as its holder says so, an intention stays its own."""
+    intent = await sending(journal)
+    clock.advance(LEASE - 1)
+    extended = await journal.extend(intent, LEASE)
+    clock.advance(LEASE - 1)
+    before = await journal.ask(1, LEASE)
+    clock.advance(1)
+
+    assert (True, []) == (extended, before)
+    assert 1 == len(await journal.ask(1, LEASE))
+
+
+async def test_interrupted_is_asked_about_when_its_lease_is_over(journal: Journal, clock: Clock) -> None:
+    """What was being sent is unknown then; something of it may have been sent until the lease was over."""
+    await sending(journal)
+    over = START + timedelta(seconds=LEASE)
+    before = (await journal.ask(1, LEASE), await journal.next_due())
+    now = clock.advance(10 * LEASE)
+    (asked,) = await journal.ask(1, LEASE)
+
+    assert ([], over) == before
+    assert ("unknown", over, 1, 2, 1) == (asked.state, asked.sent_at, asked.asked, asked.fence, asked.attempts)
+    assert ("whoever was sending it was interrupted", now) == (asked.reason, asked.updated)
+    assert now + timedelta(seconds=LEASE) == asked.lease == await journal.next_due()
+    assert [] == await journal.ask(1, LEASE)
+
+
+@pytest.mark.parametrize("state", ["unknown", "accepted"])
+async def test_open_ones_are_asked_about_when_they_are_due(journal: Journal, clock: Clock, state: State) -> None:
+    """At once, where no moment was given; from then on, where one was; each question is counted."""
+    first, second = await sending(journal), await sending(journal, draft(refund("R2")))
+    due = START + timedelta(seconds=5)
+    await journal.settle(first, state, due=due)
+    await journal.settle(second, state)
+    now = [each.id for each in await journal.ask(9, LEASE)]
+    clock.advance(5)
+    (later,) = await journal.ask(9, LEASE)
+
+    assert ([2], 1) == (now, later.id)
+    assert (state, 1, None) == (later.state, later.asked, later.due)
+    assert (START if state == "unknown" else None) == later.sent_at
+
+
+async def test_question_without_news_is_postponed(journal: Journal, clock: Clock) -> None:
+    """Who learns nothing gives it back until later, with its state; how often it was asked stays counted."""
+    await in_state(journal, "unknown")
+    (asked,) = await journal.ask(1, LEASE)
+    due = (START + timedelta(seconds=5)).astimezone(timezone(timedelta(hours=5)))
+    postponed = await journal.postpone(asked, due, "HTTP 503")
+    found, next_due = await got(journal, asked.id), await journal.next_due()
+    before = await journal.ask(1, LEASE)
+    clock.advance(5)
+    (again,) = await journal.ask(1, LEASE)
+
+    assert (True, "unknown", "HTTP 503", None) == (postponed, found.state, found.reason, found.lease)
+    assert due == found.due == next_due
+    assert ([], 2, START) == (before, again.asked, again.updated)
+
+
+async def test_sender_cannot_postpone(journal: Journal) -> None:
+    """What is being sent has an end, or is unknown."""
+    intent = await sending(journal)
+
+    assert not await journal.postpone(intent, START)
+    assert intent == await got(journal, intent.id)
+
+
+async def test_longest_due_is_asked_about_first(journal: Journal, clock: Clock) -> None:
+    """Nobody waits behind those who came later; at most so many are claimed as were asked for."""
+    for number in "abc":
+        await journal.settle(await sending(journal, draft(refund(number))), "unknown")
+        clock.advance(1)
+    found = [[each.reference for each in await journal.ask(2, LEASE)] for _ in range(3)]
+
+    assert [["a", "b"], ["c"], []] == found
+
+
+async def test_one_merchant_s_are_asked_about(journal: Journal) -> None:
+    """With one's keys nothing can be asked about another's; and their moments are not each other's."""
+    for merchant in ("M1", "M2"):
+        await journal.settle(await sending(journal, draft(refund(), merchant=merchant)), "unknown")
+    nobody = await journal.ask(9, LEASE, merchant="M3"), await journal.next_due("M3")
+    (asked,) = await journal.ask(9, LEASE, merchant="M2")
+
+    assert ([], None) == nobody
+    assert "M2" == asked.merchant
+    assert (asked.lease, START) == (await journal.next_due("M2"), await journal.next_due("M1"))
+
+
+async def test_what_comes_due_later_can_be_left_out(journal: Journal, clock: Clock) -> None:
+    """A run that asks about what was due at its start comes to an end."""
+    await journal.settle(await sending(journal), "unknown")
+    later = clock.advance(5)
+    await journal.settle(await sending(journal, draft(refund("R2"))), "unknown")
+    early = await journal.ask(9, LEASE, before=START - timedelta(seconds=1))
+    first = await journal.ask(9, LEASE, before=later - timedelta(seconds=1))
+    rest = await journal.ask(9, LEASE, before=later + timedelta(days=1))
+
+    assert [[], ["R1"], ["R2"]] == [[each.reference for each in found] for found in (early, first, rest)]
+
+
+@pytest.mark.parametrize("state", sorted(ENDS | {"new", "manual"}))
+async def test_only_open_ones_are_asked_about(journal: Journal, clock: Clock, state: State) -> None:
+    """What has ended, waits for a worker or for a person is nobody's question."""
+    await in_state(journal, state)
+    clock.advance(10 * LEASE)
+
+    assert ([], None) == (await journal.ask(1, LEASE), await journal.next_due())
+
+
+async def test_two_askers_share_the_work(journal: Journal) -> None:
+    """An intention is claimed by one of those who ask at the same moment."""
+    for number in range(20):
+        await journal.settle(await sending(journal, draft(refund(str(number)))), "unknown")
+    claims = await asyncio.gather(*(journal.ask(3, LEASE) for _ in range(10)))
+
+    assert sorted(range(1, 21)) == sorted(each.id for claim in claims for each in claim)
+
+
+@pytest.mark.parametrize(
+    ("state", "step"),
+    [
+        ("new", Step.SEND),
+        ("sending", Step.WAIT),
+        ("accepted", Step.ANSWER),
+        ("succeeded", Step.ANSWER),
+        ("rejected", Step.SEND),
+        ("unknown", Step.ASK),
+        ("manual", Step.ASK),
+    ],
+)
+async def test_claim_is_the_same_as_the_same_key(journal: Journal, state: State, step: Step) -> None:
+    """A worker that has an intention's number may do what a caller that has its key may."""
+    intent_id = (await in_state(journal, state)).id
+    begun = await journal.claim(intent_id, LEASE)
+
+    assert (step, await got(journal, intent_id)) == (begun.step, begun.intent)
+    assert ("sending" if step in {Step.SEND, Step.WAIT} else state) == begun.intent.state
+
+
+async def test_holder_sends_the_unknown_again(journal: Journal) -> None:
+    """Who has found out that it was never done sends it again, in one step; nobody else does."""
+    await in_state(journal, "unknown")
+    (asked,) = await journal.ask(1, LEASE)
+    steps = [(await journal.claim(asked.id, LEASE, fence=fence)).step for fence in (asked.fence - 1, asked.fence)]
+    again = await got(journal, asked.id)
+    steps.append((await journal.claim(asked.id, LEASE, fence=asked.fence)).step)
+
+    assert [Step.WAIT, Step.SEND, Step.WAIT] == steps
+    assert ("sending", 2, 0, START) == (again.state, again.attempts, again.asked, again.sent_at)
+    assert again.fence > asked.fence
+
+
+async def test_claim_of_nothing_is_refused(journal: Journal) -> None:
+    """A number that the journal does not know is a mistake, or was pruned."""
+    with pytest.raises(
+        InvalidArgumentError, match="intent_id must be the number of an intention in the journal, not 7"
+    ):
+        await journal.claim(7, LEASE)
+
+
+async def test_added_is_new(journal: Journal) -> None:
+    """What is queued waits, with all that is needed to send it."""
+    intent_id = await journal.add(refund(extra={"deviceNo": "7"}), merchant=MERCHANT, intent="a")
+    found = await got(journal, intent_id)
+
+    assert ("new", True, 0, 0, None, "a") == (
+        found.state,
+        found.queued,
+        found.attempts,
+        found.fence,
+        found.lease,
+        found.intent,
+    )
+    assert {"deviceNo": "7"} == found.request["extra"]
+
+
+@pytest.mark.parametrize("state", STATES)
+async def test_added_again_is_the_same(journal: Journal, state: State) -> None:
+    """Who queues an intention twice has queued it once, whatever became of it; from then on it is queued."""
+    before = await got(journal, (await in_state(journal, state)).id)
+    again = await journal.add(refund(), merchant=MERCHANT, intent="a")
+    after = await got(journal, again)
+
+    assert (before.id, before.state, True, "a") == (again, after.state, after.queued, after.intent)
+
+
+async def test_other_request_cannot_be_added_under_a_key(journal: Journal) -> None:
+    """A conflict is found as it is queued, and changes nothing."""
+    await journal.add(refund(), merchant=MERCHANT)
+    with pytest.raises(IntentConflictError, match="number R1 stands for another request: intention 1") as caught:
+        await journal.add(refund(refund_amt=1), merchant=MERCHANT, intent="a")
+
+    assert 1 == caught.value.intent_id
+    assert [None] == [each.intent for each in await journal.list()]
+
+
+async def test_without_a_key_each_added_is_its_own(journal: Journal) -> None:
+    """Two payments that read the same are two payments, queued or not."""
+    assert [1, 2] == [await journal.add(PAYMENT, merchant=MERCHANT) for _ in range(2)]
+
+
+@pytest.mark.parametrize("as_", sorted(ENDS))
+@pytest.mark.parametrize("state", ["manual", "unknown"])
+async def test_person_ends_what_nobody_knows(journal: Journal, clock: Clock, state: State, as_: State) -> None:
+    """A person who has looked says how it ended, and how that is known."""
+    intent = await in_state(journal, state)
+    now = clock.advance(1)
+    resolved = await journal.resolve(intent.id, as_=as_, reason="seen in\nthe back office")
+
+    assert (as_, "seen in the back office", now, None) == (
+        resolved.state,
+        resolved.reason,
+        resolved.updated,
+        resolved.due,
+    )
+    assert resolved == await got(journal, intent.id)
+
+
+async def test_person_ends_what_was_interrupted(journal: Journal, clock: Clock) -> None:
+    """What was being sent when its lease ended is unknown, whether or not somebody has asked."""
+    await sending(journal)
+    clock.advance(LEASE)
+    resolved = await journal.resolve(1, as_="rejected", reason="not in the back office")
+
+    assert ("rejected", START + timedelta(seconds=LEASE)) == (resolved.state, resolved.sent_at)
+
+
+async def test_persons_word_goes_before_the_askers(journal: Journal) -> None:
+    """Who was asking when a person ended it changes nothing any more."""
+    await in_state(journal, "unknown")
+    (asked,) = await journal.ask(1, LEASE)
+    resolved = await journal.resolve(asked.id, as_="succeeded", reason="seen")
+
+    assert resolved.fence > asked.fence
+    assert not await journal.settle(asked, "rejected")
+    assert "succeeded" == (await got(journal, asked.id)).state
+
+
+@pytest.mark.parametrize("state", ["new", "sending", "accepted", "succeeded", "rejected"])
+async def test_person_ends_nothing_else(journal: Journal, state: State) -> None:
+    """What is known, or will be, is not a person's to say."""
+    intent = await in_state(journal, state)
+    with pytest.raises(InvalidArgumentError, match=f"manual or unknown, which this one, {state}, is not"):
+        await journal.resolve(intent.id, as_="succeeded", reason="seen")
+
+    assert state == (await got(journal, intent.id)).state
+
+
+@pytest.mark.parametrize("as_", [*sorted(set(STATES) - ENDS), "lost", None])
+async def test_person_says_an_end(journal: Journal, as_: Any) -> None:
+    """A person says that it was done or that it was not; nothing else helps."""
+    intent = await in_state(journal, "manual")
+    with pytest.raises(InvalidArgumentError, match="as_ must be one of rejected, succeeded") as caught:
+        await journal.resolve(intent.id, as_=as_, reason="seen")
+
+    assert "as_" == caught.value.field
+
+
+@pytest.mark.parametrize("reason", ["", " \n", None, 7])
+async def test_person_says_why(journal: Journal, reason: Any) -> None:
+    """Who reads the journal later wants to know how it was known."""
+    intent = await in_state(journal, "manual")
+    with pytest.raises(InvalidArgumentError, match="reason must be a text that says how you know"):
+        await journal.resolve(intent.id, as_="succeeded", reason=reason)
+
+
+async def test_persons_rejection_is_sent_again(journal: Journal) -> None:
+    """What a person knows was not done may be tried again under its key; it stays known that it was in doubt."""
+    intent = await in_state(journal, "manual")
+    await journal.resolve(intent.id, as_="rejected", reason="not in the back office")
+    again = await sending(journal)
+
+    assert (intent.id, 2, START) == (again.id, again.attempts, again.sent_at)
+
+
+async def test_only_ends_are_pruned(journal: Journal, clock: Clock) -> None:
+    """What may still cost somebody money stays for ever, until it has an end."""
+    for number, state in enumerate(sorted(set(STATES) - {"new"})):
+        intent = await sending(journal, draft(refund(str(number))))
+        if state == "manual":
+            await journal.settle(intent, "unknown")
+            (intent,) = await journal.ask(1, LEASE)
+        if state != "sending":
+            await journal.settle(intent, state, due=START + timedelta(days=1))
+    await journal.add(refund("new"), merchant=MERCHANT)
+    now = clock.advance(1)
+    pruned = [await journal.prune(START), await journal.prune(now), await journal.prune(now)]
+
+    assert [0, 2, 0] == pruned
+    assert set(STATES) - ENDS == {each.state for each in await journal.list()}
+
+
+async def test_pruning_counts_from_the_end(journal: Journal, clock: Clock) -> None:
+    """What took weeks to end did not end weeks ago: it may come again yet."""
+    intent = await sending(journal)
+    now = clock.advance(10**6)
+    await journal.settle(intent, "succeeded")
+
+    assert 0 == await journal.prune(now)
+
+
+async def test_numbers_are_never_used_again(journal: Journal, clock: Clock) -> None:
+    """A number that an engine has kept never means another intention."""
+    await journal.settle(await sending(journal), "succeeded")
+    await journal.prune(clock.advance(1))
+    again = await sending(journal)
+
+    assert (2, None) == (again.id, await journal.get(1))
+
+
+async def test_found_by_what_it_is_about(journal: Journal) -> None:
+    """People look for an order or a refund; several merchants may have one of the same number."""
+    for merchant, number in (("M1", "R1"), ("M1", "R2"), ("M2", "R1")):
+        await sending(journal, draft(refund(number), merchant=merchant))
+    found = [
+        await journal.find("refunds.create", "R1"),
+        await journal.find("refunds.create", "R1", merchant="M2"),
+        await journal.find("orders.place", "R1"),
+    ]
+
+    assert [[1, 3], [3], []] == [[each.id for each in some] for some in found]
+
+
+async def test_listing_goes_page_by_page(journal: Journal) -> None:
+    """A long list is read in parts, each beginning behind the last; those of one state or all."""
+    for number in range(5):
+        intent = await sending(journal, draft(refund(str(number))))
+        await journal.settle(intent, "rejected" if number % 2 else "unknown")
+    pages = [await journal.list(limit=2), await journal.list(limit=2, after=2), await journal.list(limit=2, after=4)]
+    some = [await journal.list("rejected", limit=1), await journal.list("rejected", after=2)]
+
+    assert [[1, 2], [3, 4], [5]] == [[each.id for each in page] for page in pages]
+    assert [[2], [4]] == [[each.id for each in page] for page in some]
+    assert [] == await journal.list("manual")
+
+
+@pytest.mark.parametrize("wrong", [-1, True, 1.0, "1", None, 2**63])
+async def test_numbers_are_checked(journal: Journal, wrong: Any) -> None:
+    """A number that is none is refused by its name, and not by the database."""
+    for field, asking in (
+        ("intent_id", journal.get(wrong)),
+        ("intent_id", journal.claim(wrong, LEASE)),
+        ("intent_id", journal.resolve(wrong, as_="rejected", reason="seen")),
+        ("limit", journal.ask(wrong, LEASE)),
+        ("limit", journal.list(limit=wrong)),
+        ("after", journal.list(after=wrong)),
+    ):
+        with pytest.raises(InvalidArgumentError, match="must be an integer of 0 or more") as caught:
+            await asking
+
+        assert field == caught.value.field
+
+
+async def test_states_are_checked(journal: Journal) -> None:
+    """A state that does not exist is refused by its name."""
+    intent, lost = await sending(journal), cast("Any", "lost")
+    for asking in (journal.list(lost), journal.settle(intent, lost)):
+        with pytest.raises(InvalidArgumentError, match=r"state must be one of new, sending, .*, not 'lost'"):
+            await asking
+
+
+@pytest.mark.parametrize("wrong", [NAIVE, 1.0, "2027-01-01"])
+async def test_moments_are_aware(journal: Journal, wrong: Any) -> None:
+    """A moment without its zone means another moment elsewhere: it is refused."""
+    intent = await sending(journal)
+    for field, asking in (
+        ("due", journal.settle(intent, "unknown", due=wrong)),
+        ("due", journal.postpone(intent, wrong)),
+        ("before", journal.prune(wrong)),
+    ):
+        with pytest.raises(InvalidArgumentError, match="a moment with its offset from UTC") as caught:
+            await asking
+
+        assert field == caught.value.field

@@ -1,0 +1,121 @@
+from datetime import date
+from typing import Any, Final
+
+import orjson
+import pytest
+from attrs import evolve
+
+from payasync.calls import Call
+from payasync.journal.intents import Outcome
+from payasync.journal.keeping import OWN, outcome, words
+from payasync.profile import Profile
+from payasync.resources.subscriptions import CreateSubscription
+from payasync.shapes import AnswerShape
+from tests.building import ENVELOPE, PROFILE, call_for, codec, reply
+
+SIGNED: Final = evolve(PROFILE, answer=evolve(ENVELOPE, signature="result.proof"))
+
+CUSTOMER: Final = {
+    "email": "anna@example.com",
+    "name": "Ann",
+    "address": {"lines": ["12 Canary Row", ""], "country": "CA"},
+    "phone": 49151123456,
+    "age": 42,
+}
+
+
+def subscribing(profile: Profile = PROFILE, customer: Any = CUSTOMER) -> Call:
+    """Return the call that starts a subscription."""
+    request = CreateSubscription(frequency="monthly", amount=900, start_date=date(2027, 1, 31), customer=customer)
+    return codec(profile).call(request)
+
+
+def kept(call: Call, document: Any) -> Any:
+    """Return the document that is kept of an answer."""
+    return orjson.loads(outcome(call, reply(document)).body)
+
+
+def test_answer_is_kept_as_it_came() -> None:
+    """What a later call under the same key gets is what the service said: values, types and order."""
+    document = {"z": 1, "a": [True, None, 1.5, {"b": ""}], "e": "é", "big": 2**64 - 1}
+
+    assert orjson.dumps(document) == outcome(call_for("refunds.create"), reply(document)).body
+
+
+def test_facts_of_an_answer_are_kept() -> None:
+    """Its status, whether it was verified, and whether it was a query's."""
+    came = evolve(reply({}, status=201), verified=True, recovered=True, attempts=3)
+
+    assert Outcome(status=201, body=b"{}", verified=True, recovered=True) == outcome(call_for("refunds.create"), came)
+
+
+@pytest.mark.parametrize(
+    ("request_id", "expected"),
+    [("header:X-Request-Id", {"X-Request-Id": "7"}), ("header:X-Other", {}), ("id", {}), ("", {})],
+)
+def test_only_the_requests_number_is_kept_of_headers(request_id: str, expected: dict[str, str]) -> None:
+    """Cookies and the like stay out; the number that a merchant gives to the service's support does not."""
+    profile = Profile(answer=AnswerShape(request_id=request_id))
+    came = reply({}, headers={"x-request-id": "7", "Set-Cookie": "canary"})
+
+    assert expected == outcome(call_for("orders.close", profile), came).headers
+
+
+def test_nonces_and_signatures_are_left_out() -> None:
+    """Wherever they stand, whether the profile knows of them or the service repeats ours."""
+    document = {
+        "sign": "1",
+        "echo": [{"nonceStr": "2", "sign": "3", "a": 1}],
+        "result": {"proof": "4", "state": "DONE"},
+    }
+
+    assert {"echo": [{"a": 1}], "result": {"state": "DONE"}} == kept(call_for("refunds.create", SIGNED), document)
+
+
+def test_customer_is_left_out_under_its_name() -> None:
+    """An answer that repeats the customer, under our name or the service's, loses it."""
+    document = {"customer": {"email": "canary"}, "payer": "canary", "price": 900}
+
+    assert {"price": 900} == kept(subscribing(), document)
+
+
+def test_customers_details_are_hidden_wherever_they_stand() -> None:
+    """Services repeat details under other names, and in sentences."""
+    document = {
+        "to": "anna@example.com",
+        "said": "Hello Ann, we wrote to anna@example.com",
+        "who": ["Ann", "CA", 49151123456],
+        "12 Canary Row": "12 Canary Row, Toronto",
+    }
+
+    assert {
+        "to": "***",
+        "said": "Hello Ann, we wrote to ***",
+        "who": ["***", "***", "***"],
+        "***": "***, Toronto",
+    } == kept(subscribing(), document)
+
+
+def test_amounts_and_empty_texts_are_no_details() -> None:
+    """What stands there by chance stays: small numbers, and what is empty."""
+    assert {"price": 42, "note": "", "ok": True} == kept(subscribing(), {"price": 42, "note": "", "ok": True})
+
+
+@pytest.mark.parametrize("name", [*OWN, "code", "request_id"])
+def test_what_the_profile_locates_stays(name: str) -> None:
+    """A number or a state that looks like a detail of the customer's is the service's own all the same."""
+    profile = evolve(PROFILE, answer=AnswerShape(**{"ok": (0,), name: "x.y"}))  # type: ignore[arg-type] # by name
+    for own in ("active-1", 49151123456):
+        found = kept(subscribing(profile, {"a": own, "b": "active"}), {"x": {"y": own}, "other": "active"})
+
+        assert {"x": {"y": own}, "other": "***"} == found
+
+
+def test_error_is_kept_in_one_line_without_details() -> None:
+    """A refusal may quote what it refuses."""
+    assert "bad address ***, or ***" == words(subscribing(), "bad address\n  anna@example.com, or\t12 Canary Row")
+
+
+def test_calls_without_a_customer_hide_nothing() -> None:
+    """An order's answer has nothing of a customer's that we would know of."""
+    assert {"a": "T1 Coffee"} == kept(call_for("orders.place"), {"a": "T1 Coffee"})

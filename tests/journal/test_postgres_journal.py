@@ -1,0 +1,283 @@
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, Final
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from payasync.errors import ConfigurationError, IntentConflictError, StorageError
+from payasync.journal import PostgresJournal, statements
+from payasync.journal.intents import Begun, Step
+from payasync.journal.postgres_journal import as_postgres
+from payasync.journal.transactions import FOR_UPDATE, UNLESS_LOCKED
+from payasync.secret import Secret
+from tests.journal.building import LEASE, MERCHANT, START, Clock, draft, refund
+from tests.plans import Plan, dearer, plan
+from tests.postgres import database
+
+AT_ONCE: Final = 20
+
+
+@pytest.fixture
+async def journal(postgres_dsn: str, clock: Clock) -> AsyncGenerator[PostgresJournal]:
+    """An empty journal."""
+    async with PostgresJournal(postgres_dsn, clock=clock) as journal:
+        yield journal
+
+
+@asynccontextmanager
+async def several(dsn: str, clock: Clock) -> AsyncGenerator[list[PostgresJournal]]:
+    """Return journals on one database, as several workers have them."""
+    journals = [PostgresJournal(dsn, clock=clock) for _ in range(4)]
+    await asyncio.gather(*(journal.next_due() for journal in journals))
+    yield journals
+    await asyncio.gather(*(journal.aclose() for journal in journals))
+
+
+async def references(journal: PostgresJournal) -> list[str | None]:
+    """Return what the intentions are about."""
+    return [each.reference for each in await journal.list()]
+
+
+def test_journal_says_where_it_is_without_the_password() -> None:
+    """Who has several tells them apart; nothing is opened by that."""
+    dsn = "postgresql://shop:letmein@db.example/pay"
+    shown = "PostgresJournal('host=db.example dbname=pay user=shop')"
+
+    assert [shown, shown] == [repr(PostgresJournal(dsn)), repr(PostgresJournal(Secret(dsn)))]
+
+
+async def test_same_at_once_is_sent_once(postgres_dsn: str, clock: Clock) -> None:
+    """Of workers that want to send one refund at the same moment, one does; the others wait for its outcome."""
+    async with several(postgres_dsn, clock) as journals:
+        begun = await asyncio.gather(*(each.begin(draft(), LEASE) for each in journals * AT_ONCE))
+        kept = await references(journals[0])
+
+    steps = [each.step for each in begun]
+    assert (1, 4 * AT_ONCE - 1) == (steps.count(Step.SEND), steps.count(Step.WAIT))
+    assert ["R1"] == kept
+
+
+async def test_keys_that_cross_at_once_are_one_intention(postgres_dsn: str, clock: Clock) -> None:
+    """By its number, by the caller's key, or by both: whichever comes first, it is sent once."""
+    async with several(postgres_dsn, clock) as journals:
+        for number in range(AT_ONCE):
+            one = refund(f"R{number}")
+            drafts = [draft(one), draft(one, intent="x" * number or None), draft(one, intent="x" * number or None)]
+            begun = await asyncio.gather(
+                *(each.begin(what, LEASE) for each, what in zip(journals, drafts, strict=False)),
+                journals[3].add(one, merchant=MERCHANT),
+            )
+            steps = [each.step for each in begun if isinstance(each, Begun)]
+            assert 1 == steps.count(Step.SEND)
+            assert {Step.SEND, Step.WAIT} >= set(steps)
+        kept = await journals[0].list()
+
+    assert AT_ONCE == len(kept)
+
+
+async def test_claimed_at_once_is_one_workers(postgres_dsn: str, clock: Clock) -> None:
+    """A queue may deliver an intention to several workers at the same moment: one of them sends it."""
+    async with several(postgres_dsn, clock) as journals:
+        intent_id = await journals[0].add(refund(), merchant=MERCHANT)
+        begun = await asyncio.gather(*(each.claim(intent_id, LEASE) for each in journals * AT_ONCE))
+
+    steps = [each.step for each in begun]
+    assert (1, 4 * AT_ONCE - 1) == (steps.count(Step.SEND), steps.count(Step.WAIT))
+
+
+async def test_asked_at_once_is_asked_by_one(postgres_dsn: str, clock: Clock) -> None:
+    """Reconcilers that begin at once share what is due, without waiting for each other."""
+    async with several(postgres_dsn, clock) as journals:
+        for number in range(AT_ONCE):
+            begun = await journals[0].begin(draft(refund(f"R{number}")), LEASE)
+            await journals[0].settle(begun.intent, "unknown")
+        shares = await asyncio.gather(*(each.ask(3, LEASE) for each in journals * AT_ONCE))
+
+    asked = [each.reference for share in shares for each in share]
+    assert sorted(f"R{number}" for number in range(AT_ONCE)) == sorted(map(str, asked))
+
+
+async def test_asking_does_not_wait_for_who_is_at_it(journal: PostgresJournal, postgres_dsn: str) -> None:
+    """What another transaction holds is passed over."""
+    for number in ("R1", "R2"):
+        begun = await journal.begin(draft(refund(number)), LEASE)
+        await journal.settle(begun.intent, "unknown")
+    with psycopg.connect(postgres_dsn) as other:
+        other.execute("SELECT * FROM payasync_intents WHERE reference = 'R1' FOR UPDATE")
+        asked = await journal.ask(10, LEASE)
+
+    assert ["R2"] == [each.reference for each in asked]
+
+
+async def test_lease_is_the_servers_time(postgres_dsn: str) -> None:
+    """Workers whose clocks differ hold a claim equally long: the server's clock counts, unless one is given."""
+    async with PostgresJournal(postgres_dsn) as journal:
+        begun = await journal.begin(draft(), LEASE)
+        with psycopg.connect(postgres_dsn) as other:
+            (row,) = other.execute("SELECT lease - clock_timestamp() FROM payasync_intents").fetchall()
+
+    assert timedelta(0) < row[0] <= timedelta(seconds=LEASE)
+    assert begun.intent.lease is not None
+    assert "UTC" == begun.intent.lease.tzname()
+
+
+@pytest.mark.parametrize("autocommit", [False, True])
+async def test_added_within_the_callers_transaction(
+    journal: PostgresJournal, postgres_dsn: str, *, autocommit: bool
+) -> None:
+    """An invoice and the intention to pay it back commit together, or neither is there."""
+    async with await psycopg.AsyncConnection.connect(postgres_dsn, autocommit=autocommit) as connection:
+        await connection.execute("CREATE TABLE invoices (number text)")
+        async with connection.transaction():
+            await connection.execute("INSERT INTO invoices VALUES ('1')")
+            kept = await journal.add(refund("R1"), merchant=MERCHANT, connection=connection)
+            again = await journal.add(refund("R1"), merchant=MERCHANT, connection=connection)
+            unseen = await references(journal)
+        async with connection.transaction(force_rollback=True):
+            await journal.add(refund("R2"), merchant=MERCHANT, connection=connection)
+
+    found = await journal.list()
+    assert (kept, []) == (again, unseen if autocommit else [])
+    assert [(kept, "R1", "new")] == [(each.id, each.reference, each.state) for each in found]
+
+
+async def test_nothing_is_committed_for_the_caller(journal: PostgresJournal, postgres_dsn: str) -> None:
+    """The first statement of a connection begins its transaction; it is the caller who ends it."""
+    connection = await psycopg.AsyncConnection.connect(postgres_dsn)
+    await journal.add(refund("R1"), merchant=MERCHANT, connection=connection)
+    await connection.rollback()
+    await journal.add(refund("R2"), merchant=MERCHANT, connection=connection)
+    await connection.commit()
+    await connection.close()
+
+    assert ["R2"] == await references(journal)
+
+
+async def test_conflict_leaves_the_transaction_usable(journal: PostgresJournal, postgres_dsn: str) -> None:
+    """A key that stands for another request is refused, and the caller may go on in the same transaction."""
+    await journal.add(refund(), merchant=MERCHANT)
+    async with await psycopg.AsyncConnection.connect(postgres_dsn) as connection:
+        with pytest.raises(IntentConflictError):
+            await journal.add(refund(refund_amt=1), merchant=MERCHANT, connection=connection)
+        await journal.add(refund("R2"), merchant=MERCHANT, connection=connection)
+
+    assert ["R1", "R2"] == await references(journal)
+
+
+async def test_transaction_that_has_failed_is_told(journal: PostgresJournal, postgres_dsn: str) -> None:
+    """In a transaction that PostgreSQL has given up, nothing can be kept any more: an error of ours says so."""
+    async with await psycopg.AsyncConnection.connect(postgres_dsn) as connection:
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            await connection.execute("SELECT * FROM nowhere")
+        with pytest.raises(StorageError, match="current transaction is aborted") as caught:
+            await journal.add(refund(), merchant=MERCHANT, connection=connection)
+
+    assert (None, None) == (caught.value.__cause__, caught.value.__context__)
+
+
+async def test_connection_must_be_in_a_transaction(journal: PostgresJournal, postgres_dsn: str) -> None:
+    """One that commits each statement by itself would keep the intention whatever becomes of the rest."""
+    async with await psycopg.AsyncConnection.connect(postgres_dsn, autocommit=True) as connection:
+        with pytest.raises(ConfigurationError, match="connection must be in a transaction") as caught:
+            await journal.add(refund(), merchant=MERCHANT, connection=connection)
+
+    assert "connection" == caught.value.field
+    assert [] == await journal.list()
+
+
+async def test_connection_must_be_psycopgs(journal: PostgresJournal) -> None:
+    """What is no connection, or another driver's, is refused by name."""
+    with pytest.raises(ConfigurationError, match="connection must be psycopg's AsyncConnection, not int"):
+        await journal.add(refund(), merchant=MERCHANT, connection=1)
+
+
+async def test_connection_must_lead_to_the_journal(journal: PostgresJournal, postgres_dsn: str) -> None:
+    """An intention that is kept where no worker looks would be lost, even if a journal's table stands there."""
+    with database(postgres_dsn, "elsewhere") as other:
+        async with PostgresJournal(other) as another:
+            await another.next_due()
+        for dsn in (other, make_conninfo(postgres_dsn, options="-c search_path=pg_temp")):
+            async with await psycopg.AsyncConnection.connect(dsn) as connection:
+                with pytest.raises(ConfigurationError, match="one to the journal's own database"):
+                    await journal.add(refund(), merchant=MERCHANT, connection=connection)
+
+    assert [] == await journal.list()
+
+
+async def test_columns_of_a_later_payasync_do_no_harm(journal: PostgresJournal, postgres_dsn: str) -> None:
+    """While workers are replaced by newer ones, who is still at it brings what it has begun to its end."""
+    begun = await journal.begin(draft(), LEASE)
+    with psycopg.connect(postgres_dsn) as other:
+        other.execute("ALTER TABLE payasync_intents ADD COLUMN later text NOT NULL DEFAULT 'x'")
+    settled = await journal.settle(begun.intent, "succeeded")
+
+    assert settled
+    assert ["succeeded"] == [each.state for each in await journal.list()]
+
+
+async def test_zeros_are_kept_as_escapes(journal: PostgresJournal) -> None:
+    """PostgreSQL takes no zero in a text, and a service's answer may have one: the verdict is kept all the same."""
+    begun = await journal.begin(draft(), LEASE)
+    await journal.settle(begun.intent, "rejected", reason="no\0")
+    (kept,) = await journal.list()
+
+    assert "no\\x00" == kept.reason
+
+
+FILL: Final = """
+INSERT INTO payasync_intents
+    (operation, merchant, reference, number, intent, hash, request, queued, state, due, created, updated)
+SELECT 'refunds.create', 'M1', 'R' || n, 'refunds.create:R' || n, 'intent ' || n, 'h', '{}', false,
+    CASE n %% 10 WHEN 0 THEN 'unknown' ELSE 'succeeded' END, CASE n %% 10 WHEN 0 THEN %(due)s END, %(due)s, %(due)s
+FROM generate_series(%(first)s::int, %(last)s::int) AS n"""
+VALUES: Final[dict[str, Any]] = {
+    "merchant": "M1",
+    "number": "refunds.create:R10",
+    "intent": "intent 10",
+    "id": 10,
+    "fence": 0,
+    "by": START,
+    "now": START,
+    "until": START,
+    "before": START + timedelta(seconds=1),
+    "due": START,
+    "limit": 10,
+    "after": 100,
+    "state": "unknown",
+    "reference": "R10",
+    "operation": "refunds.create",
+    "sent_at": None,
+    "outcome": None,
+    "reason": "",
+    "interrupted": "",
+    "request": "{}",
+}
+LOCKS: Final = {"MATCHING": FOR_UPDATE, "HELD": FOR_UPDATE, "DUE": UNLESS_LOCKED}
+SELECTING: Final = [name for name in vars(statements) if name.isupper() and name != "ADD"]
+
+
+async def plans(connection: "psycopg.AsyncConnection[Any]") -> dict[str, Plan]:
+    """Return how PostgreSQL finds what each statement asks for."""
+    found = dict[str, Plan]()
+    for name in SELECTING:
+        values = VALUES | ({"state": "succeeded"} if name == "RESOLVE" else {})
+        found[name] = await plan(connection, as_postgres(getattr(statements, name), LOCKS.get(name, "")), values)
+    return found
+
+
+@pytest.mark.slow
+async def test_size_costs_nothing(journal: PostgresJournal, postgres_dsn: str) -> None:
+    """However many intentions are kept, each statement finds its own by an index, reading hardly more than before."""
+    await journal.next_due()
+    found = list[dict[str, Plan]]()
+    async with await psycopg.AsyncConnection.connect(postgres_dsn, autocommit=True) as connection:
+        for first, last in ((1, 1000), (1001, 50_000)):
+            await connection.execute(FILL, {"first": first, "last": last, "due": START})
+            await connection.execute("VACUUM ANALYZE payasync_intents")
+            found.append(await plans(connection))
+
+    assert {} == dearer(*found)

@@ -1,0 +1,781 @@
+"""The reconciler on the real sandbox, whose ledger is the truth, with clocks that the tests move."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from payasync import (
+    ConfigurationError,
+    Credentials,
+    OutcomeUnknownError,
+    RetryPolicy,
+    Session,
+    StorageError,
+)
+from payasync.calls import Call, Reply, Send
+from payasync.journal import (
+    Intent,
+    Journal,
+    Patience,
+    PostgresJournal,
+    Reconciler,
+    Report,
+    Result,
+    SqliteJournal,
+    State,
+)
+from payasync.journal import reconciler as module
+from payasync.middleware.retry import Pace
+from payasync.resources.refunds import CreateRefund
+from payasync.sandbox import PROFILE, Sandbox
+from payasync.shapes import Accept, Recovery
+from tests.inside import turns, until
+from tests.journal.building import Clock
+
+QUARANTINE: Final = 60.0
+ONCE: Final = RetryPolicy(attempts=1, quota=0)
+"""A call ends with its first attempt, and asks nothing afterwards: that is the reconciler's."""
+SLOW: Final = evolve(PROFILE, recovery=Recovery(quarantine=QUARANTINE))
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    """A sandbox whose service says that it may take a minute to do what it has received."""
+    async with Sandbox(SLOW, clock="frozen") as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def another(request: pytest.FixtureRequest, path: Path, clock: Clock) -> Callable[[], Journal]:
+    """Open the journal, once more."""
+    if request.param == "sqlite":
+        return partial(SqliteJournal, path, clock=clock)
+    return partial(PostgresJournal, request.getfixturevalue("postgres_dsn"), clock=clock)
+
+
+@pytest.fixture
+async def journal(another: Callable[[], Journal]) -> AsyncIterator[Journal]:
+    """An empty journal."""
+    journal = another()
+    yield journal
+    await journal.aclose()
+
+
+@pytest.fixture
+async def pay(sandbox: Sandbox, journal: Journal) -> AsyncIterator[Session]:
+    """A session that leaves what is unknown to the reconciler."""
+    async with sandbox.session(journal=journal, retry=ONCE) as pay:
+        yield pay
+
+
+@pytest.fixture
+def reconciler(pay: Session, journal: Journal, clock: Clock) -> Reconciler:
+    """A reconciler with the journal's clock."""
+    return reconciling(pay, journal, clock)
+
+
+def reconciling(pay: Session, journal: Journal, clock: Clock, **settings: Any) -> Reconciler:
+    """Return a reconciler with the journal's clock, whose waits are that clock's, and always the longest."""
+
+    async def sleep(seconds: float) -> None:
+        clock.advance(seconds)
+
+    return Reconciler(pay, journal, pace=Pace(clock=clock, sleep=sleep, jitter=lambda bound: bound), **settings)
+
+
+async def refund(sandbox: Sandbox, number: str = "R1", amount: int = 200) -> CreateRefund:
+    """Return a refund of an order that was paid."""
+    order = await sandbox.given.paid_order(total_amt=450)
+    return CreateRefund(out_trade_no=order, out_refund_no=number, total_amt=450, refund_amt=amount)
+
+
+async def lost(pay: Session, request: CreateRefund) -> None:
+    """Send a refund whose answer does not come."""
+    with pytest.raises(OutcomeUnknownError):
+        await pay.send(request)
+
+
+async def only(journal: Journal) -> Intent:
+    """Return the journal's only intention."""
+    (intent,) = await journal.list()
+    return intent
+
+
+def passed(clock: Clock, seconds: float = QUARANTINE) -> None:
+    """Let time pass, by default until an absent answer is final."""
+    clock.advance(seconds)
+
+
+async def test_what_was_done_is_found(sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler) -> None:
+    """A lost answer is asked for: what was done is known from then on, and the same call gets the answer."""
+    request = await refund(sandbox)
+    sandbox.faults.reset_after_commit("refunds.create")
+    await lost(pay, request)
+    report = await reconciler.run_once()
+    again = await pay.send(request)
+
+    assert Report(resolved=1) == report
+    assert "succeeded" == (await only(journal)).state
+    assert ("succeeded", True, 0) == (again.state, again.recovered, again.attempts)
+    assert 1 == sandbox.ledger.refunds()
+
+
+async def test_absent_answer_counts_when_the_quarantine_is_over(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
+) -> None:
+    """Until then what is absent may still arrive; afterwards it never did, and its caller may repeat it."""
+    request = await refund(sandbox)
+    sandbox.faults.reset_before("refunds.create")
+    await lost(pay, request)
+    reports = [await reconciler.run_once()]
+    waiting = await only(journal)
+    passed(clock, QUARANTINE - 0.001)
+    reports.append(await reconciler.run_once())
+    passed(clock, 0.001)
+    reports.append(await reconciler.run_once())
+    never = await only(journal)
+
+    assert [Report(waiting=1), Report(waiting=1), Report(resolved=1)] == reports
+    assert ("unknown", "the service does not know it yet, and it may still arrive") == (waiting.state, waiting.reason)
+    assert ("rejected", "never arrived: the service does not know it") == (never.state, never.reason)
+    assert "succeeded" == (await pay.send(request)).state
+    assert 1 == sandbox.ledger.refunds()
+
+
+async def test_quarantine_of_an_interrupted_call_counts_from_the_end_of_its_lease(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
+) -> None:
+    """Who was cut off while it sent may have sent until its lease was over; before that, nobody asks."""
+    request = await refund(sandbox)
+    hanging = sandbox.faults.hang("refunds.create", phase="before")
+    call = asyncio.ensure_future(pay.send(request))
+    await until(lambda: hanging.fired)
+    call.cancel()
+    await asyncio.wait({call})
+    sending = await only(journal)
+    reports = [await reconciler.run_once()]
+    assert sending.lease
+    passed(clock, (sending.lease - clock.now).total_seconds() + QUARANTINE - 1)
+    reports.append(await reconciler.run_once())
+    passed(clock, 1)
+    reports.append(await reconciler.run_once())
+
+    assert "sending" == sending.state
+    assert [Report(), Report(waiting=1), Report(resolved=1)] == reports
+    assert "rejected" == (await only(journal)).state
+
+
+async def test_what_was_queued_is_sent_again(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
+) -> None:
+    """What never arrived, and that is final, is sent again under its number, once."""
+    number = await queued(sandbox, pay, journal)
+    sandbox.faults.reset_before("refunds.create")
+    await executed(pay, number)
+    reports = [await reconciler.run_once()]
+    passed(clock)
+    reports += [await reconciler.run_once(), await reconciler.run_once()]
+    done = await only(journal)
+
+    assert [Report(waiting=1), Report(sent=1), Report()] == reports
+    assert ("succeeded", 2) == (done.state, done.attempts)
+    assert 200 == sandbox.ledger.refunded(str(done.request["out_trade_no"]))
+
+
+async def test_what_arrives_late_is_not_sent_again(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
+) -> None:
+    """A service that takes its time has done it when the quarantine is over: it is found, and there is one refund."""
+    request = await refund(sandbox)
+    number = await journal.add(request, merchant=pay.merchant_id)
+    sandbox.faults.reset_before("refunds.create")
+    await executed(pay, number)
+    reports = [await reconciler.run_once()]
+    async with sandbox.session() as late:
+        await late.send(request)
+    passed(clock)
+    reports.append(await reconciler.run_once())
+
+    assert [Report(waiting=1), Report(resolved=1)] == reports
+    assert ("succeeded", 1) == ((await only(journal)).state, (await only(journal)).attempts)
+    assert 1 == len(sandbox.ledger.calls("refunds.create"))
+
+
+async def test_what_never_arrives_is_given_to_a_person(
+    sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock
+) -> None:
+    """A queued write is sent so often, each time after its quarantine; then a person is told."""
+    reconciler = reconciling(pay, journal, clock, patience=Patience(sends=3))
+    number = await queued(sandbox, pay, journal)
+    cut = sandbox.faults.reset_before("refunds.create", times=None)
+    await executed(pay, number)
+    ends: list[str] = []
+    for _ in range(4):
+        passed(clock)
+        await reconciler.run_once(lambda result: ends.append(result.end))
+    (manual,) = await reconciler.manual()
+
+    # On a clock that stands, what was sent again is due in the same run.
+    assert ["sent", "waiting", "sent", "waiting", "manual"] == ends
+    assert 3 == cut.fired == manual.attempts
+    assert "sent 3 times, and never arrived: the service does not know it" == manual.reason
+    assert 0 == sandbox.ledger.refunds()
+
+
+async def test_second_send_that_never_left_is_not_lost(sandbox: Sandbox, journal: Journal, clock: Clock) -> None:
+    """Who queued it has gone home: where nothing could be sent again, it stays open, and is sent later."""
+
+    async def gone(call: Call, send: Send) -> Reply:
+        if call.operation.name == "refunds.create" and cut.fired:
+            sandbox.faults.refuse()
+        return await send(call)
+
+    cut = sandbox.faults.reset_before("refunds.create")
+    async with sandbox.session(journal=journal, retry=ONCE, middleware=[gone]) as pay:
+        await executed(pay, await queued(sandbox, pay, journal))
+        passed(clock)
+        reports = [await reconciling(pay, journal, clock).run_once()]
+    unsent = await only(journal)
+    sandbox.faults.clear()
+    async with sandbox.session(journal=journal) as pay:
+        passed(clock)
+        reports.append(await reconciling(pay, journal, clock).run_once())
+
+    # On a clock that stands, what was sent again is due in the same run: nobody answers.
+    assert [Report(sent=1, waiting=1), Report(sent=1)] == reports
+    assert ("unknown", "succeeded") == (unsent.state, (await only(journal)).state)
+    assert 1 == sandbox.ledger.refunds()
+
+
+async def test_second_send_that_is_refused_has_ended(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
+) -> None:
+    """The service's refusal is final: of an order of 450, 200 were given back meanwhile, and 300 cannot be."""
+    order = await sandbox.given.paid_order(total_amt=450)
+    request = CreateRefund(out_trade_no=order, out_refund_no="R1", total_amt=450, refund_amt=300)
+    number = await journal.add(request, merchant=pay.merchant_id)
+    sandbox.faults.reset_before("refunds.create")
+    await executed(pay, number)
+    async with sandbox.session() as another:
+        await another.send(evolve(request, out_refund_no="R2", refund_amt=200))
+    passed(clock)
+    report = await reconciler.run_once()
+    rejected = await only(journal)
+
+    assert (Report(sent=1), "rejected") == (report, rejected.state)
+    assert 200 == sandbox.ledger.refunded(order)
+
+
+async def test_accepted_is_asked_about_until_it_ends(journal: Journal, clock: Clock) -> None:
+    """A refund that the service has taken waits, with growing pauses, until that has ended it."""
+    async with (
+        Sandbox(SLOW, clock="frozen", refunds="by hand") as sandbox,
+        sandbox.session(journal=journal, retry=ONCE) as pay,
+    ):
+        reconciler = reconciling(pay, journal, clock)
+        request = await refund(sandbox)
+        sandbox.faults.reset_after_commit("refunds.create")
+        await lost(pay, request)
+        reports, pauses = [await reconciler.run_once()], [await pause(journal, clock)]
+        for _ in range(3):
+            passed(clock, pauses[-1])
+            reports.append(await reconciler.run_once())
+            pauses.append(await pause(journal, clock))
+        accepted = await only(journal)
+        await sandbox.bank.settle_refund("R1", "failed")
+        passed(clock, pauses[-1])
+        reports.append(await reconciler.run_once())
+
+    assert [Report(resolved=1), *[Report(waiting=1)] * 3, Report(resolved=1)] == reports
+    assert [2.0, 4.0, 8.0, 16.0] == pauses
+    assert "accepted" == accepted.state
+    assert ("rejected", "the refund's state is failed") == ((await only(journal)).state, (await only(journal)).reason)
+
+
+async def test_what_nothing_names_needs_a_person(sandbox: Sandbox, pay: Session, reconciler: Reconciler) -> None:
+    """The service cannot be asked about a payment of endpoint 1 whose answer was lost: that is said at once."""
+    sandbox.faults.reset_after_commit("payments.create")
+    with pytest.raises(OutcomeUnknownError):
+        await pay.payments.create(amount=1000, currency="USD", intent="invoice-42")
+    report = await reconciler.run_once()
+    (manual,) = await reconciler.manual()
+
+    assert Report(manual=1) == report
+    assert "nothing names it: the service cannot be asked what became of it" == manual.reason
+    assert [] == sandbox.ledger.calls("payments.status")
+
+
+async def test_accepted_payment_is_asked_about_by_the_service_s_number(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler
+) -> None:
+    """A payment that was answered is known by the number of its answer (spec: Endpoints, rule 6)."""
+    payment = await pay.payments.create(amount=1000, currency="USD")
+    before = await only(journal)
+    await sandbox.customer.authorize(payment)
+
+    assert ("accepted", Report(resolved=1)) == (before.state, await reconciler.run_once())
+    assert "succeeded" == (await only(journal)).state
+
+
+@pytest.mark.parametrize(("closed", "expected"), [(True, "succeeded"), (False, "rejected")])
+async def test_lost_close(
+    sandbox: Sandbox,
+    pay: Session,
+    journal: Journal,
+    reconciler: Reconciler,
+    *,
+    clock: Clock,
+    closed: bool,
+    expected: State,
+) -> None:
+    """An order that is closed was; one that is still pending after the quarantine was not."""
+    order = await sandbox.given.pending_order()
+    if closed:
+        sandbox.faults.reset_after_commit("orders.close")
+    else:
+        sandbox.faults.reset_before("orders.close")
+    with pytest.raises(OutcomeUnknownError):
+        await pay.orders.close(order)
+    await reconciler.run_once()
+    passed(clock)
+    await reconciler.run_once()
+    intent = await only(journal)
+
+    assert expected == intent.state
+    assert ("the order's state is closed" if closed else "never arrived: the order's state is pending") == intent.reason
+
+
+async def test_absent_is_never_final_without_a_quarantine(sandbox: Sandbox, journal: Journal, clock: Clock) -> None:
+    """Where nobody says how long the service may take, a person decides, after some questions."""
+    profile = evolve(PROFILE, recovery=Recovery())
+    async with sandbox.session(journal=journal, profile=profile, retry=ONCE) as pay:
+        await lost_before(sandbox, pay)
+        reconciler = reconciling(pay, journal, clock, patience=Patience(questions=3))
+        ends = [await later(reconciler, clock) for _ in range(3)]
+        given = reconciling(pay, journal, clock, quarantine=QUARANTINE)
+        await pay.send(await refund(sandbox, "R2"))
+
+    assert [Report(waiting=1), Report(waiting=1), Report(manual=1)] == ends
+    assert (await journal.list())[0].reason.startswith(
+        "asked 3 times: the service does not know it; the profile has no"
+    )
+    assert isinstance(given, Reconciler)
+
+
+async def test_quarantine_that_is_given(sandbox: Sandbox, journal: Journal, clock: Clock) -> None:
+    """It goes before the profile's."""
+    async with sandbox.session(journal=journal, retry=ONCE) as pay:
+        await lost_before(sandbox, pay)
+        reconciler = reconciling(pay, journal, clock, quarantine=2 * QUARANTINE)
+        reports = [await later(reconciler, clock), await later(reconciler, clock)]
+
+    assert [Report(waiting=1), Report(resolved=1)] == reports
+
+
+async def test_answers_that_say_nothing_end_with_a_person(
+    sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock
+) -> None:
+    """A query that is refused again and again, for whatever reason, is a person's affair."""
+    await lost_before(sandbox, pay)
+    sandbox.faults.redirect("refunds.status", times=None)
+    reconciler = reconciling(pay, journal, clock, patience=Patience(questions=3))
+    reports = [await later(reconciler, clock) for _ in range(3)]
+
+    assert [Report(waiting=1), Report(waiting=1), Report(manual=1)] == reports
+    assert "asked 3 times: HTTP 302, a redirect, which is never followed" == (await only(journal)).reason
+
+
+async def test_silence_is_borne_for_a_day(sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock) -> None:
+    """A service that is down says nothing of any write: each is asked about on, and a person called after a day."""
+    await lost_before(sandbox, pay)
+    sandbox.faults.server_error("refunds.status", times=None)
+    reconciler = reconciling(pay, journal, clock, patience=Patience(questions=3))
+    reports = [await later(reconciler, clock, 8 * 3600) for _ in range(3)]
+
+    assert [Report(waiting=1), Report(waiting=1), Report(manual=1)] == reports
+
+
+async def test_retry_after_is_heeded(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
+) -> None:
+    """The service is not asked again before it wants to be."""
+    await lost_before(sandbox, pay)
+    sandbox.faults.rate_limited("refunds.status", retry_after=300)
+    await reconciler.run_once()
+
+    assert 300.0 == await pause(journal, clock)
+
+
+async def test_one_question_is_one_request(sandbox: Sandbox, journal: Journal, clock: Clock) -> None:
+    """The pauses are the journal's: a service in trouble gets no more than one request for each write."""
+    async with sandbox.session(journal=journal) as pay:
+        await lost_before(sandbox, pay.with_options(retry=ONCE))
+        failing = sandbox.faults.server_error("refunds.status", times=None)
+        await reconciling(pay, journal, clock).run_once()
+
+    assert 1 == failing.fired
+
+
+async def test_silent_service_is_left_in_peace(sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock) -> None:
+    """After some questions without any answer a run ends, and the others stay due."""
+    await lost_ones(sandbox, pay, module.SILENT + 10)
+    failing = sandbox.faults.server_error("refunds.status", times=None)
+    reconciler = reconciling(pay, journal, clock, concurrency=1)
+    report = await reconciler.run_once()
+
+    assert Report(waiting=module.SILENT, silent=True) == report
+    assert module.SILENT == failing.fired
+    assert 10 == len(await reconciler.due())
+
+
+async def test_only_its_own_merchant_is_asked_about(sandbox: Sandbox, journal: Journal, reconciler: Reconciler) -> None:
+    """With another merchant's keys the service would know nothing of a write, and that would be a second one."""
+    request = await refund(sandbox)
+    number = await journal.add(request, merchant="another")
+    claimed = (await journal.claim(number, 0.0)).intent
+    await journal.settle(claimed, "unknown")
+
+    assert (Report(), [], []) == (await reconciler.run_once(), await reconciler.due(), await reconciler.manual())
+    assert [] == sandbox.ledger.calls("refunds.status")
+    assert "unknown" == (await only(journal)).state
+
+
+async def test_several_share_the_work(
+    sandbox: Sandbox, pay: Session, another: Callable[[], Journal], clock: Clock
+) -> None:
+    """Three reconcilers at once, on journals of their own, ask about each write once."""
+    await lost_ones(sandbox, pay, 30)
+    journals = [another() for _ in range(3)]
+    reports = await asyncio.gather(*(reconciling(pay, each, clock).run_once() for each in journals))
+    for each in journals:
+        await each.aclose()
+
+    assert 30 == sum(report.waiting for report in reports)
+    assert 30 == len(sandbox.ledger.calls("refunds.status"))
+
+
+async def test_no_more_at_once_than_it_may(sandbox: Sandbox, journal: Journal, clock: Clock) -> None:
+    """`concurrency` bounds the questions that wait for an answer."""
+    waiting, most, all_there = 0, 0, asyncio.Event()
+
+    async def counted(call: Call, send: Send) -> Reply:
+        nonlocal waiting, most
+        if not call.read:
+            return await send(call)
+        waiting += 1
+        most = max(most, waiting)
+        if waiting == 3:
+            await turns(1000)
+            all_there.set()
+        await all_there.wait()
+        try:
+            return await send(call)
+        finally:
+            waiting -= 1
+
+    async with sandbox.session(journal=journal, retry=ONCE, middleware=[counted]) as pay:
+        await lost_ones(sandbox, pay, 12)
+        await reconciling(pay, journal, clock, concurrency=3).run_once()
+
+    assert 3 == most
+
+
+@pytest.mark.parametrize("queues", [False, True])
+async def test_who_is_overtaken_changes_nothing(
+    sandbox: Sandbox, journal: Journal, clock: Clock, *, queues: bool
+) -> None:
+    """A person's word, given while the service is asked, stands; and what it says is not sent again."""
+
+    async def resolving(call: Call, send: Send) -> Reply:
+        if call.read:
+            await journal.resolve(1, as_="succeeded", reason="seen in the back office")
+        return await send(call)
+
+    cut = sandbox.faults.reset_before("refunds.create")
+    async with sandbox.session(journal=journal, retry=ONCE, middleware=[resolving]) as pay:
+        if queues:
+            await executed(pay, await queued(sandbox, pay, journal))
+        else:
+            await lost(pay, await refund(sandbox))
+        passed(clock)
+        report = await reconciling(pay, journal, clock).run_once()
+    intent = await only(journal)
+
+    assert cut.fired
+    assert Report(lost=1) == report
+    assert ("succeeded", "seen in the back office") == (intent.state, intent.reason)
+    assert 0 == sandbox.ledger.refunds()
+
+
+async def test_interrupted_run_gives_back_what_it_holds(sandbox: Sandbox, pay: Session, reconciler: Reconciler) -> None:
+    """Who is cancelled while it asks leaves nothing behind: the next run asks at once."""
+    request = await refund(sandbox)
+    sandbox.faults.reset_after_commit("refunds.create")
+    await lost(pay, request)
+    hanging = sandbox.faults.hang("refunds.status")
+    run = asyncio.ensure_future(reconciler.run_once())
+    await until(lambda: hanging.fired)
+    run.cancel()
+    await asyncio.wait({run})
+
+    assert run.cancelled()
+    assert Report(resolved=1) == await reconciler.run_once()
+
+
+async def test_interrupted_second_send_is_asked_about(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
+) -> None:
+    """Who is cancelled while it sends again leaves *sending*: that is asked about when its lease is over."""
+    number = await queued(sandbox, pay, journal)
+    sandbox.faults.reset_before("refunds.create")
+    await executed(pay, number)
+    passed(clock)
+    hanging = sandbox.faults.hang("refunds.create", phase="after")
+    run = asyncio.ensure_future(reconciler.run_once())
+    await until(lambda: hanging.fired)
+    run.cancel()
+    await asyncio.wait({run})
+    sending = (await only(journal)).state
+    passed(clock, 3600)
+
+    assert "sending" == sending
+    assert Report(resolved=1) == await reconciler.run_once()
+    assert ("succeeded", 1) == ((await only(journal)).state, sandbox.ledger.refunds())
+
+
+async def test_journal_that_fails_ends_the_run(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler
+) -> None:
+    """Nothing is asked of the service that could not be kept: the error is ours, and is alone."""
+    await lost_before(sandbox, pay)
+    await journal.aclose()
+    with pytest.raises(StorageError):
+        await reconciler.run_once()
+
+    assert [] == sandbox.ledger.calls("refunds.status")
+
+
+async def test_journal_that_fails_before_a_second_send(
+    sandbox: Sandbox,
+    pay: Session,
+    journal: Journal,
+    *,
+    reconciler: Reconciler,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What cannot be kept as *sending* is not sent: the run ends, and the next one sends it."""
+
+    async def full(*_: Any, **__: Any) -> None:
+        raise StorageError("the journal is full")
+
+    number = await queued(sandbox, pay, journal)
+    sandbox.faults.reset_before("refunds.create")
+    await executed(pay, number)
+    passed(clock)
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "claim", full)
+        with pytest.raises(StorageError):
+            await reconciler.run_once()
+    before = sandbox.ledger.refunds()
+
+    assert (0, Report(sent=1), 1) == (before, await reconciler.run_once(), sandbox.ledger.refunds())
+
+
+async def test_session_that_cannot_ask_ends_the_run(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
+) -> None:
+    """Where a key is missing, nothing is learnt of any write: it is said, and all stays as it was, and due."""
+    await lost_before(sandbox, pay)
+    keyless = Credentials(pay.merchant_id)
+    async with sandbox.session(journal=journal, credentials=keyless) as session:
+        with pytest.raises(ConfigurationError):
+            await reconciling(session, journal, clock).run_once()
+
+    assert "unknown" == (await only(journal)).state
+    assert 1 == len(await reconciler.due())
+
+
+async def test_unmapped_question_needs_a_person(sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock) -> None:
+    """Where the profile does not say how endpoint 7 is asked, nobody can: a person must."""
+    await lost_before(sandbox, pay)
+    async with sandbox.session(journal=journal, profile=evolve(SLOW, refund_status=None)) as session:
+        report = await reconciling(session, journal, clock).run_once()
+
+    assert Report(manual=1) == report
+    assert "refund_status" in (await only(journal)).reason
+
+
+async def test_session_without_the_journal(sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock) -> None:
+    """What is sent again is kept where it was asked about, whether or not the session has that journal."""
+    number = await queued(sandbox, pay, journal)
+    sandbox.faults.reset_before("refunds.create")
+    await executed(pay, number)
+    passed(clock)
+    async with sandbox.session() as session:
+        report = await reconciling(session, journal, clock).run_once()
+
+    assert (Report(sent=1), "succeeded") == (report, (await only(journal)).state)
+
+
+async def test_queued_one_that_the_profile_refuses_now(
+    sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock
+) -> None:
+    """A request that cannot be sent any more stops no other: after some tries a person is told."""
+    number = await queued(sandbox, pay, journal)
+    sandbox.faults.reset_before("refunds.create")
+    await executed(pay, number)
+    passed(clock)
+    strict = evolve(SLOW, accept=Accept(required={"refunds.create": ("refund_desc",)}))
+    async with sandbox.session(journal=journal, profile=strict) as session:
+        reconciler = reconciling(session, journal, clock, patience=Patience(questions=2))
+        reports = [await later(reconciler, clock), await later(reconciler, clock)]
+
+    assert [Report(waiting=1), Report(manual=1)] == reports
+    assert "cannot be sent again" in (await only(journal)).reason
+
+
+async def test_run_ends_though_time_passes(sandbox: Sandbox, journal: Journal, clock: Clock) -> None:
+    """It asks once about each: what comes due again meanwhile is the next run's."""
+
+    async def slow(call: Call, send: Send) -> Reply:
+        clock.advance(10)
+        return await send(call)
+
+    async with sandbox.session(journal=journal, retry=ONCE, middleware=[slow]) as pay:
+        await lost_ones(sandbox, pay, 2)
+        report = await reconciling(pay, journal, clock, concurrency=1).run_once()
+
+    assert Report(waiting=2) == report
+    assert 2 == len(sandbox.ledger.calls("refunds.status"))
+
+
+async def test_each_result_is_told(sandbox: Sandbox, pay: Session, reconciler: Reconciler) -> None:
+    """`on_result` hears of each, as it was before and as it is now."""
+    await lost_before(sandbox, pay)
+    results: list[Result] = []
+    await reconciler.run_once(results.append)
+    (result,) = results
+
+    assert ("waiting", "unknown", "R1") == (result.end, result.state, result.intent.reference)
+
+
+async def test_due_changes_nothing(sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler) -> None:
+    """What a run would ask about can be seen beforehand."""
+    await lost_before(sandbox, pay)
+    before = await journal.list()
+    due = await reconciler.due()
+
+    assert before == due == await journal.list()
+    assert [] == sandbox.ledger.calls("refunds.status")
+
+
+async def test_due_and_manual_know_all(
+    sandbox: Sandbox, pay: Session, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many pages of the journal that takes."""
+    monkeypatch.setattr(module, "PAGE", 2)
+    await lost_ones(sandbox, pay, 5)
+
+    assert [1, 2, 3, 4, 5] == [each.id for each in await reconciler.due()]
+
+
+async def test_watch_runs_when_something_is_due(
+    sandbox: Sandbox, pay: Session, reconciler: Reconciler, clock: Clock
+) -> None:
+    """It waits as long as the journal says, and never for long: others may add something."""
+    await lost_before(sandbox, pay)
+    started = clock.now
+    reports: list[tuple[float, Report]] = []
+    async with aclosing(reconciler.watch()) as watched:
+        async for report in watched:
+            reports.append(((clock.now - started).total_seconds(), report))
+            if clock.now - started > timedelta(seconds=QUARANTINE):
+                break
+    waiting, times = Report(waiting=1), [moment for moment, _ in reports]
+
+    # The pauses double: 2, 4, 8, 16, 32 s; the last is cut off where an absent answer is final.
+    assert [*((moment, waiting) for moment in (0, 2, 6, 14, 30)), (60, Report(resolved=1))] == [
+        each for each in reports if each[1].asked
+    ]
+    assert module.LONGEST == max(after - before for before, after in pairwise(times))
+
+
+async def test_watch_never_spins(pay: Session, journal: Journal, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the journal says, there is a second between two runs."""
+
+    async def always(_: str) -> datetime:
+        return clock.now
+
+    monkeypatch.setattr(journal, "next_due", always)
+    started = clock.now
+    async with aclosing(reconciling(pay, journal, clock).watch()) as watched:
+        await anext(watched)
+        await anext(watched)
+
+    assert timedelta(seconds=module.SHORTEST) == clock.now - started
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"quarantine": -1.0}, "quarantine"),
+        ({"quarantine": float("inf")}, "quarantine"),
+        ({"quarantine": True}, "quarantine"),
+        ({"concurrency": 0}, "concurrency"),
+        ({"concurrency": True}, "concurrency"),
+    ],
+)
+async def test_wrong_setting_is_named(pay: Session, journal: Journal, settings: dict[str, Any], field: str) -> None:
+    """What makes no sense is refused before anything is asked."""
+    with pytest.raises(ConfigurationError, match=f"^{field} must be") as caught:
+        Reconciler(pay, journal, **settings)
+
+    assert field == caught.value.field
+
+
+async def later(reconciler: Reconciler, clock: Clock, seconds: float = QUARANTINE) -> Report:
+    """Let time pass, and run."""
+    passed(clock, seconds)
+    return await reconciler.run_once()
+
+
+async def lost_before(sandbox: Sandbox, pay: Session) -> None:
+    """Send a refund that does not arrive."""
+    request = await refund(sandbox)
+    sandbox.faults.reset_before("refunds.create")
+    await lost(pay, request)
+
+
+async def lost_ones(sandbox: Sandbox, pay: Session, count: int) -> None:
+    """Send refunds that do not arrive."""
+    requests = [await refund(sandbox, f"R{number}") for number in range(count)]
+    sandbox.faults.reset_before("refunds.create", times=count)
+    for request in requests:
+        await lost(pay, request)
+
+
+async def pause(journal: Journal, clock: Clock) -> float:
+    """Return how long the journal's only open intention waits."""
+    due = await journal.next_due()
+    assert due
+    return (due - clock.now).total_seconds()
+
+
+async def queued(sandbox: Sandbox, pay: Session, journal: Journal) -> int:
+    """Queue a refund, and return its number in the journal."""
+    return await journal.add(await refund(sandbox), merchant=pay.merchant_id)
+
+
+async def executed(pay: Session, number: int) -> None:
+    """Do what a worker does, whose answer does not come."""
+    with pytest.raises(OutcomeUnknownError):
+        await pay.execute(number)

@@ -1,0 +1,40 @@
+"""What a run of the reconciler came to."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from payasync.journal import Report
+from payasync.journal.reconciling import is_due
+from tests.journal.building import START, kept
+
+LATER = START + timedelta(seconds=1)
+
+
+def test_report_counts() -> None:
+    """Each end has its number, and together they are all that was asked about."""
+    report = Report.of(["resolved", "waiting", "resolved", "manual", "sent", "lost"], silent=True)
+
+    assert Report(resolved=2, waiting=1, manual=1, sent=1, lost=1, silent=True) == report
+    assert 6 == report.asked
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"state": "unknown", "due": START}, True),
+        ({"state": "accepted", "due": START}, True),
+        ({"state": "unknown", "due": LATER}, False),
+        ({"state": "unknown", "lease": START}, True),
+        ({"state": "unknown", "lease": LATER}, False),
+        ({"state": "sending", "lease": START}, True),
+        ({"state": "sending", "lease": LATER}, False),
+        ({"state": "new"}, False),
+        ({"state": "manual"}, False),
+        ({"state": "succeeded"}, False),
+    ],
+)
+def test_what_is_due(facts: dict[str, Any], expected: bool) -> None:  # noqa: FBT001 - what is expected
+    """What is open, and nobody holds, from its moment on; what somebody holds, from the end of that."""
+    assert expected is is_due(kept(**facts), START)

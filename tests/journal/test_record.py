@@ -1,0 +1,379 @@
+import asyncio
+import logging
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from payasync.calls import Call, Entry, Reply
+from payasync.errors import (
+    DuplicateError,
+    IntentConflictError,
+    InvalidArgumentError,
+    NotSentError,
+    NotSentTimeoutError,
+    OutcomeUnknownError,
+    ServiceError,
+    StorageError,
+)
+from payasync.journal import Intent, SqliteJournal, State
+from payasync.journal.intents import Draft, Step
+from payasync.journal.record import MARGIN
+from payasync.journal.recorded import AT_IT
+from payasync.resources.orders import QueryOrder
+from payasync.settings import Timeouts
+from tests.building import PROFILE, Way, codec, reply, way
+from tests.inside import until
+from tests.journal.building import LEASE, MERCHANT, START, Clock, draft, refund
+
+UNKNOWN: Final = OutcomeUnknownError("HTTP 503, it failed; it may have been done", reason="the service failed")
+
+
+def call(**facts: Any) -> Call:
+    """Return the call of a refund, as it comes to the layer."""
+    loop = asyncio.get_running_loop()
+    given = {"timeouts": Timeouts(total=30), "deadline": loop.time() + 30, **facts}
+    return codec(PROFILE).call(refund()).derived(**given)
+
+
+async def sent(journal: SqliteJournal, leads: Way, **facts: Any) -> Reply:
+    """Send a refund through the layer."""
+    return await journal.recorder.layer(MERCHANT)(call(**facts), leads.send)
+
+
+async def only(journal: SqliteJournal) -> Intent:
+    """Return the journal's only intention."""
+    (intent,) = await journal.list()
+    return intent
+
+
+async def test_it_is_kept_before_it_is_sent(journal: SqliteJournal) -> None:
+    """When the first byte leaves, the journal says *sending*, until the call's time and a margin are over."""
+    seen = list[Intent]()
+
+    async def send(_: Call) -> Reply:
+        seen.append(await only(journal))
+        return reply({})
+
+    await journal.recorder.layer(MERCHANT)(call(intent="a"), send)
+    (intent,) = seen
+
+    assert ("sending", "R1", "a", MERCHANT) == (intent.state, intent.reference, intent.intent, intent.merchant)
+    assert intent.lease is not None
+    assert 30 + MARGIN == (intent.lease - START).total_seconds()
+
+
+async def test_answer_is_kept_and_given(journal: SqliteJournal) -> None:
+    """The caller gets the service's own reply, and the journal what may be kept of it."""
+    came = reply({"state": "DONE", "sign": "canary"})
+    given = await sent(journal, way(came))
+    intent = await only(journal)
+
+    assert came is given
+    assert intent.outcome is not None
+    assert ("succeeded", b'{"state":"DONE"}', None) == (intent.state, intent.outcome.body, intent.lease)
+
+
+async def test_same_again_is_answered_without_sending(journal: SqliteJournal) -> None:
+    """What was done is not done again: the answer is the one that was kept, after no attempt."""
+    leads = way(reply({"state": "DONE"}))
+    await sent(journal, leads)
+    again = await sent(journal, leads)
+
+    assert 1 == len(leads.calls)
+    assert ({"state": "DONE"}, 200, 0) == (again.document, again.status, again.attempts)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ServiceError("HTTP 400, refused", sent=True), "rejected"),
+        (NotSentError("connection refused"), "rejected"),
+        (ValueError("connection refused"), "rejected"),
+        (UNKNOWN, "unknown"),
+    ],
+)
+async def test_error_is_kept_and_raised(journal: SqliteJournal, error: Exception, expected: State) -> None:
+    """The caller hears of any end as without a journal, and the journal has its state and its reason."""
+    with pytest.raises(type(error)) as caught:
+        await sent(journal, way(error))
+    intent = await only(journal)
+    reasons = {
+        "rejected": {"HTTP 400, refused", "connection refused", "ValueError: connection refused"},
+        "unknown": {"the service failed"},
+    }
+
+    assert error is caught.value
+    assert expected == intent.state
+    assert intent.reason in reasons[expected]
+    assert (START if expected == "unknown" else None) == intent.sent_at
+
+
+async def test_unknown_names_its_intention(journal: SqliteJournal) -> None:
+    """Who must ask later knows by which number the journal has it."""
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await sent(journal, way(OutcomeUnknownError("no answer")))
+
+    assert (await only(journal)).id == caught.value.intent_id
+
+
+async def test_rejected_is_sent_again(journal: SqliteJournal) -> None:
+    """What was not done may be tried again under its number, and it is one intention."""
+    leads = way(ServiceError("no"), reply({}))
+    with pytest.raises(ServiceError):
+        await sent(journal, leads)
+    await sent(journal, leads)
+    intent = await only(journal)
+
+    assert (2, "succeeded", 2) == (len(leads.calls), intent.state, intent.attempts)
+
+
+async def test_unknown_is_not_sent_again(journal: SqliteJournal) -> None:
+    """What may have been done is asked about before anything is sent, whoever comes with its key."""
+    leads = way(UNKNOWN)
+    for _ in range(3):
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await sent(journal, leads)
+
+        assert (1, "the service failed") == (caught.value.intent_id, caught.value.reason)
+    assert 1 == len(leads.calls)
+
+
+async def test_other_request_under_the_key_is_not_sent(journal: SqliteJournal) -> None:
+    """A number that stands for another refund is refused before anything leaves."""
+    leads = way()
+    await journal.begin(draft(refund(refund_amt=1)), LEASE)
+    with pytest.raises(IntentConflictError) as caught:
+        await sent(journal, leads)
+
+    assert ([], "refunds.create", "R1", False) == (
+        leads.calls,
+        caught.value.operation,
+        caught.value.reference,
+        caught.value.sent,
+    )
+
+
+async def test_what_another_sends_is_not_sent(journal: SqliteJournal) -> None:
+    """While another process is at it, nobody knows what becomes of it."""
+    leads = way()
+    await journal.begin(draft(), LEASE)
+    with pytest.raises(OutcomeUnknownError, match=AT_IT):
+        await sent(journal, leads)
+
+    assert [] == leads.calls
+
+
+async def test_number_used_before_after_a_doubt_is_unknown(journal: SqliteJournal) -> None:
+    """An attempt that was given up as never arrived, and arrived after all, is asked about, not repeated."""
+    with pytest.raises(OutcomeUnknownError):
+        await sent(journal, way(UNKNOWN))
+    (asked,) = await journal.ask(1, LEASE)
+    await journal.settle(asked, "rejected", reason="never arrived")
+    with pytest.raises(DuplicateError):
+        await sent(journal, way(DuplicateError("used before", sent=True)))
+
+    assert ("unknown", "used before") == ((await only(journal)).state, (await only(journal)).reason)
+
+
+async def test_reads_are_not_kept(journal: SqliteJournal) -> None:
+    """A question moves no money."""
+    leads = way()
+    question = codec(PROFILE).call(QueryOrder(out_trade_no="T1"))
+    await journal.recorder.layer(MERCHANT)(question, leads.send)
+
+    assert ([question], []) == (leads.calls, await journal.list())
+
+
+async def test_nothing_is_sent_that_cannot_be_kept(journal: SqliteJournal) -> None:
+    """Where the journal cannot say *sending*, no byte leaves, and the error says so."""
+    leads = way()
+    await journal.aclose()
+    with pytest.raises(StorageError, match="the journal is closed") as caught:
+        await sent(journal, leads)
+
+    assert ([], "refunds.create", "R1", False) == (
+        leads.calls,
+        caught.value.operation,
+        caught.value.reference,
+        caught.value.sent,
+    )
+
+
+async def test_journal_has_no_longer_than_the_call(journal: SqliteJournal) -> None:
+    """Who waits for a journal waits within the call's time, and nothing is sent after it."""
+    leads, over = way(), asyncio.get_running_loop().time() - 1
+    with pytest.raises(NotSentTimeoutError, match="the journal took longer than the call had") as caught:
+        await sent(journal, leads, deadline=over)
+
+    assert ([], "refunds.create", "R1") == (leads.calls, caught.value.operation, caught.value.reference)
+
+
+@pytest.mark.parametrize("end", [reply({"state": "DONE"}), ServiceError("no"), UNKNOWN])
+async def test_verdict_that_cannot_be_kept_stops_nobody(
+    journal: SqliteJournal, path: Any, clock: Clock, caplog: pytest.LogCaptureFixture, end: Any
+) -> None:
+    """The caller hears what the service said; the intention stays *sending*, and is asked about in time."""
+
+    async def send(_: Call) -> Reply:
+        await journal.aclose()
+        if isinstance(end, Reply):
+            return end
+        raise end
+
+    with caplog.at_level(logging.WARNING, "payasync"):
+        found: Any
+        try:
+            found = await journal.recorder.layer(MERCHANT)(call(), send)
+        except (ServiceError, OutcomeUnknownError) as error:
+            found = error
+    async with SqliteJournal(path, clock=clock) as again:
+        intent = await only(again)
+
+    assert end is found
+    assert "sending" == intent.state
+    assert ["which the journal could not keep"] == [
+        record.getMessage().partition(", ")[2] for record in caplog.records if record.name == "payasync"
+    ]
+
+
+async def test_verdict_that_comes_too_late_is_told(
+    journal: SqliteJournal, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who was overtaken while it slept gets its answer, changes nothing, and says so."""
+
+    async def send(_: Call) -> Reply:
+        clock.advance(1000)
+        await journal.ask(1, LEASE)
+        return reply({"state": "DONE"})
+
+    with caplog.at_level(logging.WARNING, "payasync"):
+        given = await journal.recorder.layer(MERCHANT)(call(), send)
+
+    assert ("DONE", "unknown") == (given.document["state"], (await only(journal)).state)
+    assert "somebody took it" in caplog.text
+
+
+class Gated(SqliteJournal):
+    """A journal that waits for a gate before it keeps a verdict, or an intention."""
+
+    def __init__(self, path: Any, clock: Clock) -> None:
+        super().__init__(path, clock=clock)
+        self.reached, self.gate = asyncio.Event(), asyncio.Event()
+
+    async def settle(self, *args: Any, **given: Any) -> bool:
+        """Keep a verdict."""
+        self.reached.set()
+        await self.gate.wait()
+        return await super().settle(*args, **given)
+
+
+async def test_cancelled_while_it_is_kept_is_kept(path: Any, clock: Clock) -> None:
+    """What the service said is kept, though the caller, who had it almost, is gone."""
+    async with Gated(path, clock) as journal:
+        task = asyncio.ensure_future(sent(journal, way(reply({}))))
+        await journal.reached.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        journal.gate.set()
+        await until(lambda: not settling(journal))
+        state = (await only(journal)).state
+
+    assert task.cancelled()
+    assert "succeeded" == state
+
+
+async def test_answer_waits_for_the_journal_within_the_call_only(path: Any, clock: Clock) -> None:
+    """A slow journal keeps nobody from an answer longer than the call has time; it goes on behind."""
+    async with Gated(path, clock) as journal:
+        given = await sent(journal, way(reply({"a": 1})), deadline=asyncio.get_running_loop().time() + 0.2)
+        during = (await only(journal)).state
+        journal.gate.set()
+        await until(lambda: not settling(journal))
+        after = (await only(journal)).state
+
+    assert {"a": 1} == given.document
+    assert ("sending", "succeeded") == (during, after)
+
+
+def settling(journal: Any) -> int:
+    """Return how many verdicts are being kept."""
+    return len(journal.recorder._settling)
+
+
+async def test_cancelled_while_it_is_sent_stays_sending(journal: SqliteJournal) -> None:
+    """Who is cancelled after bytes may have left knows nothing: the journal says *sending*, which means ask."""
+    inside = asyncio.Event()
+
+    async def send(_: Call) -> Reply:
+        inside.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    task = asyncio.ensure_future(journal.recorder.layer(MERCHANT)(call(), send))
+    await inside.wait()
+    task.cancel()
+    await asyncio.wait([task])
+
+    assert task.cancelled()
+    assert "sending" == (await only(journal)).state
+
+
+async def test_queued_is_sent_by_its_number(journal: SqliteJournal) -> None:
+    """A worker that has the number sends what was queued, and it is the same intention."""
+    intent_id = await journal.add(refund(), merchant=MERCHANT)
+    leads = way(reply({}))
+    request = await journal.recorder.queued(intent_id, MERCHANT)
+    await sent(journal, leads, entry=Entry(intent_id))
+    again = await sent(journal, leads, entry=Entry(intent_id))
+    intent = await only(journal)
+
+    assert refund() == request
+    assert (1, 0, "succeeded") == (len(leads.calls), again.attempts, intent.state)
+
+
+async def test_unknown_is_sent_again_by_who_holds_it(journal: SqliteJournal) -> None:
+    """Who has found out that a queued intention never arrived sends it; any other is told that it is unknown."""
+    intent_id = await journal.add(refund(), merchant=MERCHANT)
+    with pytest.raises(OutcomeUnknownError):
+        await sent(journal, way(UNKNOWN), entry=Entry(intent_id))
+    (asked,) = await journal.ask(1, LEASE)
+    leads = way(reply({}))
+    for entry in (Entry(intent_id), Entry(intent_id, asked.fence - 1)):
+        with pytest.raises(OutcomeUnknownError):
+            await sent(journal, leads, entry=entry)
+    before = len(leads.calls)
+    await sent(journal, leads, entry=Entry(intent_id, asked.fence))
+
+    assert (0, 1, "succeeded") == (before, len(leads.calls), (await only(journal)).state)
+
+
+@pytest.mark.parametrize(
+    ("number", "merchant", "rule"),
+    [(7, MERCHANT, "the number of an intention"), (1, "M2", "of merchant 'M2', and not 'M1'")],
+)
+async def test_queued_is_ones_own(journal: SqliteJournal, number: int, merchant: str, rule: str) -> None:
+    """A worker sends for its own merchant, and only what is there."""
+    await journal.add(refund(), merchant=MERCHANT)
+    with pytest.raises(InvalidArgumentError, match=f"intent_id must be {rule}"):
+        await journal.recorder.queued(number, merchant)
+
+
+async def test_keep_is_asked_for_each_call(path: Any, clock: Clock) -> None:
+    """What may be kept is the merchant's to say."""
+    async with SqliteJournal(path, clock=clock, keep=lambda operation, _: {"what": operation}) as journal:
+        await sent(journal, way())
+        intent = await only(journal)
+
+    assert {"what": "refunds.create"} == intent.request
+
+
+async def test_draft_and_call_agree(journal: SqliteJournal) -> None:
+    """What is queued and what is called directly meet under one key."""
+    await journal.add(refund(), merchant=MERCHANT)
+    leads = way()
+    await sent(journal, leads)
+    made: Draft = await only(journal)
+
+    assert (1, True) == (len(leads.calls), made.queued)
+    assert Step.ANSWER == (await journal.begin(evolve(draft(), intent="a"), LEASE)).step

@@ -1,0 +1,88 @@
+import pytest
+from multidict import CIMultiDict
+
+from payasync.calls import Reply
+from payasync.errors import IntentConflictError, OutcomeUnknownError
+from payasync.journal.intents import Begun, Outcome, Step
+from payasync.journal.recorded import read, refusal, reply, written
+from tests.journal.building import kept
+
+OUTCOME = Outcome(status=201, body='{"é":1}'.encode(), headers={"X-Request-Id": "7"}, verified=True, recovered=True)
+
+
+@pytest.mark.parametrize("outcome", [OUTCOME, Outcome(status=204), Outcome(status=200, body=b"\xff", verified=False)])
+def test_outcome_comes_back_as_it_was_written(outcome: Outcome) -> None:
+    """What a journal gives today is what it was given years ago; bytes that are no text come as their escapes."""
+    expected = outcome.body.decode(errors="backslashreplace").encode()
+
+    assert (outcome.status, expected, outcome.headers, outcome.verified, outcome.recovered) == (
+        read(written(outcome)).status,
+        read(written(outcome)).body,
+        read(written(outcome)).headers,
+        read(written(outcome)).verified,
+        read(written(outcome)).recovered,
+    )
+
+
+def test_answer_is_the_services_own() -> None:
+    """The same call again gets the answer that it got, and `attempts` says that nothing was sent."""
+    expected = Reply(
+        status=201,
+        headers=CIMultiDict({"X-Request-Id": "7"}),
+        body='{"é":1}'.encode(),
+        attempts=0,
+        recovered=True,
+        verified=True,
+    )
+    found = reply(kept(state="succeeded", outcome=OUTCOME))
+
+    assert expected == found
+    assert "7" == found.headers["x-request-id"]
+
+
+def test_persons_word_has_no_body() -> None:
+    """What a person has ended is answered with a success that says nothing it does not know."""
+    found = reply(kept(state="succeeded"))
+
+    assert (204, b"", 0, True, None) == (found.status, found.body, found.attempts, found.recovered, found.verified)
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"intent": "a"}, "intent 'a' and number R1 stands for another request: intention 7 in the journal"),
+        ({"intent": "a", "number": None}, "intent 'a' stands for another request"),
+        ({}, "number R1 stands for another request"),
+    ],
+)
+def test_conflict_names_the_other(facts: dict[str, str | None], words: str) -> None:
+    """Who used a key twice is told for what it was used first."""
+    error = refusal(Begun(Step.CONFLICT, kept(id=7, **facts)))
+
+    assert isinstance(error, IntentConflictError)
+    assert words in str(error)
+    assert ("refunds.create", "R1", 7, False) == (error.operation, error.reference, error.intent_id, error.sent)
+
+
+@pytest.mark.parametrize(
+    ("step", "state", "reason", "expected"),
+    [
+        (Step.WAIT, "sending", "", "another process is at it"),
+        (Step.ASK, "unknown", "no answer", "no answer"),
+        (Step.ASK, "manual", "", "an earlier attempt has no recognised answer"),
+    ],
+)
+def test_unknown_says_what_to_ask_about(step: Step, state: str, reason: str, expected: str) -> None:
+    """What may have been done is not repeated: the error names it, in the service's words and in the journal's."""
+    error = refusal(Begun(step, kept(id=7, state=state, reason=reason)))
+
+    assert isinstance(error, OutcomeUnknownError)
+    assert (expected, "refunds.create", "R1", 7, None, 0) == (
+        error.reason,
+        error.operation,
+        error.reference,
+        error.intent_id,
+        error.sent,
+        error.attempts,
+    )
+    assert f"intention 7 in the journal is {state}: {expected}; it may have been done" in str(error)

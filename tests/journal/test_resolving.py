@@ -1,0 +1,352 @@
+"""What follows from what the service says of a write that nobody knows the end of."""
+
+from datetime import timedelta
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from payasync.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    InvalidArgumentError,
+    InvalidSignatureError,
+    NoAnswerError,
+    NotConfiguredError,
+    NotSentError,
+    PayasyncError,
+    RateLimitedError,
+    ServiceError,
+    SessionClosedError,
+    StorageError,
+)
+from payasync.journal import Intent, Outcome, Patience, State
+from payasync.journal.intents import TRANSITIONS
+from payasync.journal.resolving import (
+    LONGEST_RETRY_AFTER,
+    Decision,
+    Evidence,
+    Finding,
+    Move,
+    decide,
+    question,
+    refused,
+    told,
+)
+from payasync.profile import Profile
+from payasync.resources.orders import QueryOrder
+from payasync.resources.payments import QueryPayment
+from payasync.resources.refunds import QueryRefund
+from payasync.responses import OrderResponse, RefundResponse, Response
+from payasync.shapes import AnswerShape, States
+from tests.building import ENVELOPE, STATES, call_for, reply
+from tests.building import PROFILE as REQUESTS
+from tests.journal.building import START, kept
+
+QUARANTINE: Final = 60.0
+PROFILE: Final = evolve(REQUESTS, answer=ENVELOPE, states=STATES)
+PATIENCE: Final = Patience(first=2.0, longest=100.0, questions=4, give_up=1000.0, sends=3)
+SILENT: Final = Evidence(finding=Finding.SILENT, reason="connection refused", retry_after=None)
+UNCLEAR: Final = Evidence(finding=Finding.UNCLEAR, reason="HTTP 302")
+NOT_DONE: Final = Evidence(finding=Finding.NOT_DONE, reason="the service does not know it")
+UNASKABLE: Final = Evidence(finding=Finding.UNASKABLE, reason="nothing names it")
+
+
+def unknown(**facts: Any) -> Intent:
+    """Return a refund that may have been done at the start, and was asked about once."""
+    return kept(**{"state": "unknown", "attempts": 1, "asked": 1, "sent_at": START, **facts})
+
+
+def decided(intent: Intent, evidence: Evidence, after: float = 0.0, quarantine: float | None = QUARANTINE) -> Decision:
+    """Return what follows from a question so many seconds after the start, with all of the jitter."""
+    return decide(
+        intent,
+        evidence,
+        asked_at=START + timedelta(seconds=after),
+        quarantine=quarantine,
+        patience=PATIENCE,
+        jitter=lambda bound: bound,
+    )
+
+
+def said(state: State) -> Evidence:
+    """Return that the service told a state."""
+    return Evidence(finding=Finding.TOLD, state=state, reason="the refund is so")
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({}, QueryRefund(identifier="R1")),
+        ({"operation": "orders.place", "reference": "T1"}, QueryOrder(out_trade_no="T1")),
+        ({"operation": "orders.close", "reference": "T1"}, QueryOrder(out_trade_no="T1")),
+        ({"operation": "orders.place", "reference": None}, None),
+        ({"operation": "subscriptions.cancel", "reference": "S1"}, None),
+        ({"operation": "payments.create", "reference": None}, None),
+        ({"operation": "payments.create", "outcome": Outcome(status=200, body=b"{}")}, None),
+        (
+            {"operation": "payments.create", "outcome": Outcome(status=200, body=b'{"result":{"pay":{"no":7}}}')},
+            QueryPayment(identifier="7"),
+        ),
+    ],
+)
+def test_question(facts: dict[str, Any], expected: object) -> None:
+    """An order is asked about by endpoint 3, a refund by 7, and a payment by 6, with the number of its answer."""
+    assert expected == question(unknown(**facts), PROFILE)
+
+
+def test_payment_without_a_known_number_is_no_question() -> None:
+    """Where the profile does not say where a payment's number stands, nothing names it."""
+    payment = unknown(operation="payments.create", outcome=Outcome(status=200, body=b'{"pay":{"no":7}}'))
+
+    assert question(payment, Profile()) is None
+
+
+def answered(kind: type[Response], operation: str, state: object, profile: Profile = PROFILE) -> Response:
+    """Return an answer that tells a state."""
+    return kind.of(call_for(operation, profile), reply({"result": {"state": state}}))
+
+
+@pytest.mark.parametrize(
+    ("operation", "value", "expected"),
+    [
+        (
+            "refunds.create",
+            "DONE",
+            Evidence(finding=Finding.TOLD, state="succeeded", reason="the refund's state is succeeded"),
+        ),
+        (
+            "refunds.create",
+            "NEW WORD",
+            Evidence(finding=Finding.TOLD, state="accepted", reason="the service knows the refund"),
+        ),
+        (
+            "orders.place",
+            "SUCCESS",
+            Evidence(finding=Finding.TOLD, state="succeeded", reason="the order's state is paid"),
+        ),
+        ("orders.place", 3, Evidence(finding=Finding.TOLD, state="rejected", reason="the order's state is closed")),
+        ("orders.close", 3, Evidence(finding=Finding.TOLD, state="succeeded", reason="the order's state is closed")),
+        ("orders.close", 2, Evidence(finding=Finding.TOLD, state="rejected", reason="the order's state is paid")),
+        ("orders.close", "WAIT", Evidence(finding=Finding.NOT_DONE, reason="the order's state is pending")),
+        (
+            "orders.close",
+            "NEW WORD",
+            Evidence(finding=Finding.UNCLEAR, reason="the profile does not say what the order's state means"),
+        ),
+    ],
+)
+def test_what_a_state_says_of_a_write(operation: str, value: object, expected: Evidence) -> None:
+    """That a thing is there says that it was made; that an order is still pending, that it was not closed."""
+    profile = evolve(PROFILE, states=evolve(STATES, order={**STATES.order, "pending": ("WAIT",)}))
+    kind = RefundResponse if operation == "refunds.create" else OrderResponse
+
+    assert expected == told(unknown(operation=operation), answered(kind, operation, value, profile), profile)
+
+
+def test_what_has_no_states_is_done_when_it_is_there() -> None:
+    """Where the profile knows no states, no later answer could say more."""
+    profile = evolve(PROFILE, answer=AnswerShape(), states=States())
+    answer = answered(RefundResponse, "refunds.create", "DONE", profile)
+
+    assert "succeeded" == told(unknown(), answer, profile).state
+
+
+@pytest.mark.parametrize(
+    ("error", "finding"),
+    [
+        (ServiceError("HTTP 404, not found", absent=True), Finding.NOT_DONE),
+        (ServiceError("HTTP 404, not found", absent=False), Finding.UNCLEAR),
+        (ServiceError("HTTP 302"), Finding.UNCLEAR),
+        (AuthenticationError("HTTP 401"), Finding.SILENT),
+        (RateLimitedError("HTTP 429"), Finding.SILENT),
+        (NoAnswerError("HTTP 503"), Finding.SILENT),
+        (NotSentError("connection refused"), Finding.SILENT),
+        (InvalidSignatureError("forged"), Finding.SILENT),
+        (InvalidArgumentError("extra must be given"), Finding.UNASKABLE),
+        (NotConfiguredError("refund_status is open", field="refund_status"), Finding.UNASKABLE),
+        (NotConfiguredError("payment_status is open", field="payment_status"), Finding.UNASKABLE),
+    ],
+)
+def test_what_an_error_says(error: PayasyncError, finding: Finding) -> None:
+    """Only what the service says of this write counts: what is of the keys, the way or the hour is asked again."""
+    assert finding is refused(error).finding
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConfigurationError("signing_key is not set"),
+        NotConfiguredError("signature is open", field="signature.algorithm"),
+        SessionClosedError("closed"),
+        StorageError("full"),
+    ],
+)
+def test_what_is_wrong_here_says_nothing_of_any_write(error: PayasyncError) -> None:
+    """It ends the run, and no write is given to a person for it."""
+    with pytest.raises(type(error)) as caught:
+        refused(error)
+
+    assert error is caught.value
+
+
+def test_words_of_an_error() -> None:
+    """A person reads what the service did, without what a program may do next."""
+    error = NoAnswerError("HTTP 503, the service failed; repeating it is harmless", retry_after=7.0)
+    expected = Evidence(finding=Finding.SILENT, reason="HTTP 503, the service failed", retry_after=7.0)
+
+    assert expected == refused(error)
+
+
+@pytest.mark.parametrize("state", ["accepted", "succeeded", "rejected"])
+def test_what_is_told_is_kept(state: State) -> None:
+    """An accepted one is asked about again; an end is one."""
+    pause = 2.0 if state == "accepted" else None
+
+    assert Decision(move=Move.SETTLE, state=state, reason="the refund is so", pause=pause) == decided(
+        unknown(), said(state)
+    )
+
+
+@pytest.mark.parametrize("evidence", [said("accepted"), SILENT, UNCLEAR, NOT_DONE, UNASKABLE])
+def test_accepted_waits_whatever_is_said(evidence: Evidence) -> None:
+    """What the service took is neither sent again nor given up: it waits for its end, for as long as that takes."""
+    accepted = unknown(state="accepted", asked=50, queued=True)
+
+    assert Decision(move=Move.POSTPONE, state="accepted", reason=evidence.reason, pause=100.0) == decided(
+        accepted, evidence, after=10**6
+    )
+
+
+@pytest.mark.parametrize("state", ["succeeded", "rejected"])
+def test_accepted_ends(state: State) -> None:
+    """By the service's word."""
+    assert (Move.SETTLE, state) == moved(decided(unknown(state="accepted"), said(state)))
+
+
+@pytest.mark.parametrize(
+    ("after", "pause"),
+    [(0.0, 2.0), (57.9, 2.0), (58.5, 1.5), (59.999, 0.001)],
+)
+def test_absent_is_asked_again_until_it_is_final(after: float, pause: float) -> None:
+    """The last question comes exactly when the quarantine is over."""
+    decision = decided(unknown(queued=True), NOT_DONE, after)
+
+    assert (Move.POSTPONE, "unknown") == moved(decision)
+    assert pause == pytest.approx(decision.pause)
+
+
+def moved(decision: Decision) -> tuple[Move, State]:
+    """Return what is done, and the state that follows."""
+    return decision.move, decision.state
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({}, (Move.SETTLE, "rejected")),
+        ({"queued": True}, (Move.SEND, "sending")),
+        ({"queued": True, "attempts": 2}, (Move.SEND, "sending")),
+        ({"queued": True, "attempts": 3}, (Move.SETTLE, "manual")),
+        ({"attempts": 3}, (Move.SETTLE, "rejected")),
+    ],
+)
+def test_absent_for_good(facts: dict[str, Any], expected: tuple[Move, State]) -> None:
+    """A direct call never arrived, and its caller may repeat it; a queued one is sent again, a few times."""
+    assert expected == moved(decided(unknown(**facts), NOT_DONE, QUARANTINE))
+
+
+def test_quarantine_counts_from_the_last_moment_of_doubt() -> None:
+    """And not from when it was first sent, or kept."""
+    later = START + timedelta(seconds=30)
+
+    assert (Move.POSTPONE, "unknown") == moved(decided(unknown(sent_at=later), NOT_DONE, QUARANTINE + 29))
+    assert (Move.SETTLE, "rejected") == moved(decided(unknown(sent_at=later), NOT_DONE, QUARANTINE + 30))
+    assert (Move.POSTPONE, "unknown") == moved(decided(unknown(sent_at=None, updated=later), NOT_DONE, QUARANTINE))
+
+
+def test_without_a_quarantine_absent_is_never_final() -> None:
+    """It is asked about some times, however long ago it was, and then a person says."""
+    assert (Move.POSTPONE, "unknown") == moved(decided(unknown(asked=3), NOT_DONE, 10**6, None))
+    assert (Move.SETTLE, "manual") == moved(decided(unknown(asked=4), NOT_DONE, 0.0, None))
+
+
+@pytest.mark.parametrize(
+    ("evidence", "asked", "after", "expected"),
+    [
+        (UNASKABLE, 1, 0.0, "manual"),
+        (UNCLEAR, 3, 10**6, "unknown"),
+        (UNCLEAR, 4, 0.0, "manual"),
+        (SILENT, 3, 10**6, "unknown"),
+        (SILENT, 4, 999.0, "unknown"),
+        (SILENT, 4, 1000.0, "manual"),
+    ],
+)
+def test_who_is_asked_in_vain_gives_up(evidence: Evidence, asked: int, after: float, expected: State) -> None:
+    """Refusals count by their number; silence by its time as well, as it tells nothing of the write."""
+    decision = decided(unknown(asked=asked), evidence, after)
+
+    assert expected == decision.state
+    assert evidence.reason in decision.reason
+
+
+@pytest.mark.parametrize(("asked", "pause"), [(1, 2.0), (2, 4.0), (3, 8.0), (6, 64.0), (7, 100.0), (500, 100.0)])
+def test_pauses_double(asked: int, pause: float) -> None:
+    """Up to the longest."""
+    assert pause == decided(unknown(state="accepted", asked=asked), SILENT).pause
+
+
+def test_half_of_a_pause_is_chance() -> None:
+    """So that what was lost together is not asked about together again and again."""
+    bounds: list[float] = []
+
+    def none(bound: float) -> float:
+        bounds.append(bound)
+        return 0.0
+
+    decision = decide(unknown(asked=3), SILENT, asked_at=START, quarantine=None, patience=PATIENCE, jitter=none)
+
+    assert ([4.0], 4.0) == (bounds, decision.pause)
+
+
+@pytest.mark.parametrize(("asked_for", "pause"), [(1.0, 2.0), (500.0, 500.0), (1e300, LONGEST_RETRY_AFTER)])
+def test_retry_after_is_a_floor(asked_for: float, pause: float) -> None:
+    """The service is not asked earlier than it wants; who wants it never again is asked after a day."""
+    assert pause == decided(unknown(), evolve(SILENT, retry_after=asked_for)).pause
+
+
+@pytest.mark.parametrize("evidence", [said("accepted"), said("succeeded"), said("rejected"), SILENT, UNCLEAR, NOT_DONE])
+@pytest.mark.parametrize("state", ["unknown", "accepted"])
+@pytest.mark.parametrize("queued", [False, True])
+@pytest.mark.parametrize("asked", [1, 9])
+@pytest.mark.parametrize("after", [0.0, 10.0**6])
+def test_only_transitions_of_the_table(
+    evidence: Evidence, state: State, *, queued: bool, asked: int, after: float
+) -> None:
+    """Whatever is said, nothing follows that the design does not have; and what waits keeps its state."""
+    decision = decided(unknown(state=state, queued=queued, asked=asked), evidence, after)
+
+    if decision.move is Move.POSTPONE:
+        assert (state, True) == (decision.state, (decision.pause or 0) > 0)
+    else:
+        assert decision.state in TRANSITIONS[state]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("first", -1.0),
+        ("first", True),
+        ("longest", float("inf")),
+        ("give_up", "a day"),
+        ("questions", 0),
+        ("questions", True),
+        ("sends", 1.5),
+    ],
+)
+def test_wrong_patience_is_named(name: str, value: object) -> None:
+    """A value that makes no sense is refused at once."""
+    with pytest.raises(ConfigurationError, match=rf"^Patience\.{name} must be") as caught:
+        Patience(**{name: value})  # type: ignore[arg-type] # that is the test
+
+    assert f"Patience.{name}" == caught.value.field

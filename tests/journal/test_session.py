@@ -1,0 +1,410 @@
+"""A session with a journal, and a real service behind it whose ledger is the truth."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from payasync import (
+    ConfigurationError,
+    CreatePayment,
+    Credentials,
+    IntentConflictError,
+    InvalidArgumentError,
+    NotSentError,
+    OutcomeUnknownError,
+    RetryPolicy,
+    ServiceError,
+    Session,
+    SessionClosedError,
+    SortedPairs,
+    StorageError,
+    Timeouts,
+)
+from payasync.journal import Intent, SqliteJournal
+from payasync.sandbox import Sandbox
+from tests.inside import until
+from tests.journal.building import file_of, overwrite, refund
+
+ONE_TRY: Final = RetryPolicy(attempts=1)
+REFUND: Final[dict[str, Any]] = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 200}
+SECOND: Final[dict[str, Any]] = {**REFUND, "out_refund_no": "R2"}
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    """A service with a paid order."""
+    async with Sandbox(clock="frozen", refunds="by hand") as sandbox:
+        await sandbox.given.paid_order(out_trade_no="T1")
+        yield sandbox
+
+
+@pytest.fixture
+async def pay(sandbox: Sandbox, journal: SqliteJournal) -> AsyncIterator[Session]:
+    """A session with a journal."""
+    async with sandbox.session(journal=journal, retry=ONE_TRY) as pay:
+        yield pay
+
+
+def sent(sandbox: Sandbox, operation: str = "refunds.create") -> int:
+    """Return how many calls of an operation the service has answered."""
+    return len(sandbox.ledger.calls(operation))
+
+
+def merchant_of(pay: Any) -> str:
+    """Return whose session it is."""
+    return str(pay._setup.credentials.merchant_id)
+
+
+async def only(journal: SqliteJournal) -> Intent:
+    """Return the journal's only intention."""
+    (intent,) = await journal.list()
+    return intent
+
+
+async def test_refund_is_had_once(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
+    """The same refund again is answered from the journal, with what the service said."""
+    first, again = await pay.refunds.create(**REFUND), await pay.refunds.create(**REFUND)
+
+    assert (1, 1, 0) == (sent(sandbox), first.attempts, again.attempts)
+    assert (first.data, first.state) == (again.data, again.state)
+    assert ("accepted", merchant_of(pay)) == ((await only(journal)).state, (await only(journal)).merchant)
+
+
+async def test_every_write_is_kept_and_no_read(pay: Session, journal: SqliteJournal) -> None:
+    """Whatever may move money is in the journal, and each has its end or is under way."""
+    await pay.payments.create(amount=1000, currency="USD")
+    await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T2")
+    await pay.orders.query("T2")
+    await pay.orders.close("T2")
+    await pay.refunds.create(**REFUND)
+    await pay.refunds.status("R1")
+    made = await pay.subscriptions.create(
+        frequency="monthly", amount=900, start_date=date(2999, 1, 1), customer={"email": "a@example.com"}
+    )
+    await pay.subscriptions.update(str(made.subscription_id), amount=1000)
+    await pay.subscriptions.cancel(str(made.subscription_id))
+
+    assert [
+        ("payments.create", "accepted"),
+        ("orders.place", "accepted"),
+        ("orders.close", "succeeded"),
+        ("refunds.create", "accepted"),
+        ("subscriptions.create", "succeeded"),
+        ("subscriptions.update", "succeeded"),
+        ("subscriptions.cancel", "succeeded"),
+    ] == [(each.operation, each.state) for each in await journal.list()]
+
+
+async def test_redirect_is_given_again(sandbox: Sandbox, pay: Session) -> None:
+    """A customer who reloads the page goes to the same order."""
+    order: dict[str, Any] = {"total_amt": 450, "currency": "CAD", "out_trade_no": "T2"}
+    first, again = [await pay.orders.place(**order) for _ in range(2)]
+
+    assert first.redirect_url == again.redirect_url is not None
+    assert 1 == sent(sandbox, "orders.place")
+
+
+async def test_payment_with_an_intent_is_had_once(sandbox: Sandbox, pay: Session) -> None:
+    """The caller's own key stands where the service takes no number."""
+    payment: dict[str, Any] = {"amount": 1000, "currency": "USD", "intent": "invoice-42"}
+    first, again = [await pay.payments.create(**payment) for _ in range(2)]
+    with pytest.raises(IntentConflictError, match="intent 'invoice-42' stands for another request"):
+        await pay.payments.create(amount=1001, currency="USD", intent="invoice-42")
+
+    assert first.payment_id == again.payment_id
+    assert 1 == sandbox.ledger.payments()
+
+
+async def test_lost_answer_is_asked_about_within_the_call(sandbox: Sandbox, journal: SqliteJournal) -> None:
+    """What the call finds out by asking is its end, and what the journal keeps."""
+    sandbox.faults.reset_after_commit("refunds.create")
+    async with sandbox.session(journal=journal) as pay:
+        found = await pay.refunds.create(**REFUND)
+        again = await pay.refunds.create(**REFUND)
+
+    assert (True, True, 0) == (found.recovered, again.recovered, again.attempts)
+    assert (1, "accepted") == (sandbox.ledger.refunds(), (await only(journal)).state)
+
+
+async def test_lost_answer_that_stays_lost_is_unknown(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
+    """Nothing is sent again under the number, until somebody has found out what became of it."""
+    sandbox.faults.reset_after_commit("refunds.create")
+    sandbox.faults.hang("refunds.status")
+    with pytest.raises(OutcomeUnknownError):
+        await pay.refunds.create(**REFUND, timeout=1)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await pay.refunds.create(**REFUND)
+    intent = await only(journal)
+    found = await pay.reconcile(caught.value)
+
+    assert ("unknown", intent.id) == (intent.state, caught.value.intent_id)
+    assert (1, "processing") == (sandbox.ledger.refunds(), found.state)
+
+
+async def test_keyless_write_in_doubt_is_unknown(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
+    """A payment whose answer was lost is listed, with its own word for it where the caller gave one."""
+    sandbox.faults.reset_after_commit("payments.create")
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknownError):
+            await pay.payments.create(amount=1000, currency="USD", intent="invoice-42")
+
+    assert (1, "unknown") == (sandbox.ledger.payments(), (await only(journal)).state)
+
+
+async def test_refused_is_sent_again(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
+    """A refusal is no end of the intention: what stood in its way may be mended."""
+    order: dict[str, Any] = {**REFUND, "out_trade_no": "T9"}
+    with pytest.raises(ServiceError):
+        await pay.refunds.create(**order)
+    before = await only(journal)
+    await sandbox.given.paid_order(out_trade_no="T9")
+    await pay.refunds.create(**order)
+
+    assert ("rejected", "accepted") == (before.state, (await only(journal)).state)
+
+
+async def test_not_sent_is_sent_again(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
+    """What provably never left is rejected, with the reason."""
+    fault = sandbox.faults.refuse()
+    with pytest.raises(NotSentError):
+        await pay.refunds.create(**REFUND)
+    before = await only(journal)
+    fault.disarm()
+    await pay.refunds.create(**REFUND)
+
+    assert ("rejected", "accepted") == (before.state, (await only(journal)).state)
+    assert before.reason
+
+
+async def test_full_disk_stops_the_send(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
+    """Where *sending* cannot be written down, the service hears nothing; with room again, it does."""
+    await pay.refunds.create(**REFUND)
+    file = file_of(journal)
+    pages = await file.run(lambda db: db.execute("PRAGMA page_count").fetchone()[0])
+    await file.run(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").fetchone())
+    with pytest.raises(StorageError, match="database or disk is full"):
+        await pay.refunds.create(**SECOND, refund_desc="c" * 100_000)
+    before = sent(sandbox)
+    await file.run(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchone())
+    await pay.refunds.create(**SECOND)
+
+    assert (1, 2) == (before, sandbox.ledger.refunds())
+
+
+async def test_corrupt_journal_stops_the_send(sandbox: Sandbox, path: Any) -> None:
+    """A journal that cannot be read is no reason to send without one."""
+    overwrite(path, b"My passwords")
+    async with SqliteJournal(path) as journal, sandbox.session(journal=journal) as pay:
+        with pytest.raises(ConfigurationError, match=r"cannot use .* as the journal"):
+            await pay.refunds.create(**REFUND)
+
+    assert 0 == sent(sandbox)
+
+
+@pytest.mark.parametrize("algorithm", ["hmac-sha256", "ed25519"])
+async def test_what_cannot_be_signed_is_not_kept(sandbox: Sandbox, journal: SqliteJournal, algorithm: Any) -> None:
+    """A request that cannot be signed binds no number: it is refused with itself, before the journal."""
+    profile = evolve(sandbox.profile, name="p", signature=SortedPairs(algorithm=algorithm, encoding="hex"))
+    keys = Credentials("M1", secret_key="s", signing_key="k")
+    async with Session(sandbox.url, credentials=keys, profile=profile, journal=journal) as pay:
+        with pytest.raises(InvalidArgumentError, match="'deviceNo' cannot be signed") as caught:
+            await pay.refunds.create(**REFUND, extra={"deviceNo": "a&b=c"})
+
+    assert ("refunds.create", "R1", []) == (caught.value.operation, caught.value.reference, await journal.list())
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "field"),
+    [
+        ({"signature": None}, "k", "signature"),
+        ({"signature": SortedPairs()}, "k", "signature.algorithm"),
+        ({}, None, "credentials.signing_key"),
+    ],
+)
+async def test_what_is_not_configured_is_not_kept(
+    sandbox: Sandbox, journal: SqliteJournal, changes: Any, key: str | None, field: str
+) -> None:
+    """A profile or credentials that lack something send nothing, and the journal knows nothing of it."""
+    profile = evolve(sandbox.profile, name="p", answer=evolve(sandbox.profile.answer, signature=""), **changes)
+    keys = Credentials("M1", secret_key="s", signing_key=key)
+    async with Session(sandbox.url, credentials=keys, profile=profile, journal=journal) as pay:
+        with pytest.raises(ConfigurationError) as caught:
+            await pay.refunds.create(**REFUND)
+
+    assert (field, "refunds.create", []) == (caught.value.field, caught.value.operation, await journal.list())
+
+
+async def test_unsigned_writes_need_no_key(sandbox: Sandbox, journal: SqliteJournal) -> None:
+    """Endpoint 1 carries a Bearer token: a journal asks for no more than the call itself does."""
+    keys = Credentials(sandbox.credentials.merchant_id, secret_key=sandbox.credentials.secret_key)
+    async with Session(sandbox.url, credentials=keys, profile=sandbox.profile, journal=journal) as pay:
+        await pay.payments.create(amount=1, currency="USD")
+
+    assert 1 == len(await journal.list())
+
+
+async def test_merchants_share_a_journal(pay: Session, journal: SqliteJournal) -> None:
+    """A copy for another merchant keeps that one's intentions, under keys of its own."""
+    other = pay.for_merchant(Credentials("M2", secret_key="s", signing_key="k"))
+    await pay.refunds.create(**REFUND)
+    with pytest.raises(ServiceError):
+        await other.refunds.create(**REFUND)
+
+    assert [(merchant_of(pay), "accepted"), ("M2", "rejected")] == [
+        (each.merchant, each.state) for each in await journal.list()
+    ]
+
+
+async def test_copies_keep_the_journal(pay: Session, journal: SqliteJournal) -> None:
+    """Other times do not mean that nothing is kept."""
+    await pay.with_options(timeouts=Timeouts(total=5)).refunds.create(**REFUND)
+
+    assert 1 == len(await journal.list())
+
+
+async def test_copy_with_another_journal(sandbox: Sandbox, pay: Session, path: Path) -> None:
+    """What the copy sends is kept there, and what the session sends stays where it was."""
+    async with SqliteJournal(path.with_name("other.db")) as other:
+        await pay.with_options(journal=other).refunds.create(**REFUND)
+        kept = [each.reference for each in await other.list()]
+    with pytest.raises(ConfigurationError, match="journal"):
+        pay.with_options(journal="pay.db")  # type: ignore[arg-type] # that is the test
+
+    assert ["R1"] == kept
+    assert 1 == sent(sandbox)
+
+
+async def test_cancelled_refund_is_asked_about(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
+    """Who is cancelled after the service has it finds *sending*, and nothing is sent again."""
+    sandbox.faults.hang("refunds.create", phase="after")
+    task = asyncio.ensure_future(pay.refunds.create(**REFUND))
+    await until(sandbox.ledger.refunds)
+    task.cancel()
+    await asyncio.wait([task])
+    with pytest.raises(OutcomeUnknownError, match="another process is at it"):
+        await pay.refunds.create(**REFUND)
+
+    assert task.cancelled()
+    assert (1, "sending") == (sandbox.ledger.refunds(), (await only(journal)).state)
+
+
+async def test_shielded_refund_is_kept(sandbox: Sandbox, journal: SqliteJournal) -> None:
+    """A call that goes on without its caller is kept to its end."""
+    async with sandbox.session(journal=journal) as pay:
+        fault = sandbox.faults.latency("refunds.create", seconds=0.05, phase="before")
+        task = asyncio.ensure_future(pay.refunds.create(**REFUND, shield=True))
+        await until(lambda: not fault.armed)
+        task.cancel()
+        await asyncio.wait([task])
+        await pay.aclose(grace=30)
+
+    assert "accepted" == (await only(journal)).state
+
+
+async def test_own_endpoint_is_kept(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
+    """A write to an endpoint that the document does not show is one row each, or one by the caller's key."""
+    fields = {"amount": 1, "currency": "USD"}
+    for intent in ("a", "a", None):
+        await pay.request("POST", "/v1/payments", fields=fields, bearer=True, intent=intent)
+    with pytest.raises(IntentConflictError):
+        await pay.request("POST", "/v1/payments", fields={**fields, "description": "b"}, bearer=True, intent="a")
+
+    assert (2, ["a", None]) == (sandbox.ledger.payments(), [each.intent for each in await journal.list()])
+
+
+async def test_queued_request_is_executed_once(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
+    """A worker that gets an intention's number twice sends it once, and answers alike."""
+    intent_id = await journal.add(refund(extra={"deviceNo": "7"}), merchant=merchant_of(pay))
+    answers = [await pay.execute(intent_id) for _ in range(2)]
+
+    assert [1, 0] == [answer.attempts for answer in answers]
+    assert ["RefundResponse"] * 2 == [type(answer).__name__ for answer in answers]
+    assert (1, "accepted") == (sandbox.ledger.refunds(), (await only(journal)).state)
+
+
+async def test_queued_payment_without_a_key_is_executed_once(
+    sandbox: Sandbox, pay: Session, journal: SqliteJournal
+) -> None:
+    """The journal's number is key enough for what has none."""
+    payment = CreatePayment(amount=1000, currency="USD")
+    numbers = [await journal.add(payment, merchant=merchant_of(pay)) for _ in range(2)]
+    for number in numbers * 2:
+        await pay.execute(number)
+
+    assert 2 == sandbox.ledger.payments()
+
+
+async def test_workers_at_once_send_once(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
+    """An engine that delivers a number to many workers at the same moment has one refund."""
+    intent_id = await journal.add(refund(), merchant=merchant_of(pay))
+    ends = await asyncio.gather(*(pay.execute(intent_id) for _ in range(20)), return_exceptions=True)
+
+    assert 1 == sent(sandbox)
+    assert {"RefundResponse", "OutcomeUnknownError"} >= {type(end).__name__ for end in ends}
+
+
+async def test_executing_needs_a_journal(sandbox: Sandbox) -> None:
+    """A number means nothing without the journal that gave it."""
+    async with sandbox.session() as pay:
+        with pytest.raises(ConfigurationError, match="journal is not set") as caught:
+            await pay.execute(1)
+
+    assert "journal" == caught.value.field
+
+
+async def test_executing_needs_an_open_session(pay: Session) -> None:
+    """A session that is closed sends nothing, queued or not."""
+    await pay.aclose()
+    with pytest.raises(SessionClosedError):
+        await pay.execute(1)
+
+
+async def test_direct_call_is_not_executed(pay: Session) -> None:
+    """Of a direct call too little is kept to send it again."""
+    await pay.refunds.create(**REFUND)
+    with pytest.raises(InvalidArgumentError, match="was a direct call"):
+        await pay.execute(1)
+
+
+async def test_person_has_the_last_word(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
+    """What a person has found to be done is not done again."""
+    sandbox.faults.reset_after_commit("payments.create")
+    payment: dict[str, Any] = {"amount": 1000, "currency": "USD", "intent": "invoice-42"}
+    with pytest.raises(OutcomeUnknownError):
+        await pay.payments.create(**payment)
+    await journal.resolve(1, as_="succeeded", reason="seen in the back office")
+    found = await pay.payments.create(**payment)
+
+    assert (204, None, 0, 1) == (found.http_status, found.document, found.attempts, sandbox.ledger.payments())
+    assert (None, None) == (found.payment_id, found.state)
+
+
+async def test_journal_is_left_open(sandbox: Sandbox, journal: SqliteJournal) -> None:
+    """Who made a journal closes it: other sessions, or a reconciler, may use it."""
+    async with sandbox.session(journal=journal) as pay:
+        await pay.refunds.create(**REFUND)
+
+    assert 1 == len(await journal.list())
+
+
+def test_one_journal_serves_loops_one_after_the_other(path: Any) -> None:
+    """A task worker that calls `asyncio.run` for each job keeps its session and its journal."""
+    journal = SqliteJournal(path)
+
+    async def once(intent: str) -> None:
+        async with Sandbox(clock="frozen") as sandbox, sandbox.session(journal=journal) as pay:
+            await pay.payments.create(amount=1, currency="USD", intent=intent)
+
+    for intent in "abc":
+        asyncio.run(once(intent))
+
+    async def states() -> list[str]:
+        async with journal:
+            return [each.state for each in await journal.list()]
+
+    assert ["accepted"] * 3 == asyncio.run(states())

@@ -1,0 +1,245 @@
+import asyncio
+import sqlite3
+from contextlib import closing
+from functools import partial
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import aiosqlite
+import pytest
+
+from payasync.errors import ConfigurationError, IntentConflictError, StorageError
+from payasync.journal import statements
+from payasync.journal.sqlite_journal import SCHEMA, SqliteJournal
+from payasync.journal.stored import PRUNED_AT_ONCE
+from payasync.journal.transactions import add
+from payasync.sqlite import SqliteFile
+from payasync.sqlite_opening import Schema
+from payasync.sqlite_values import rows
+from tests.journal.building import LEASE, MERCHANT, START, Clock, content, draft, file_of, overwrite, refund
+
+
+async def references(path: Path) -> list[str | None]:
+    """Return what the intentions of a journal's file are about."""
+    async with SqliteJournal(path) as journal:
+        return [each.reference for each in await journal.list()]
+
+
+async def test_nothing_is_opened_at_construction(path: Path) -> None:
+    """Who only makes a journal, such as a program that then asks for help, leaves no file behind."""
+    journal = SqliteJournal(path)
+    await journal.aclose()
+
+    assert content(path) is None
+    assert f"SqliteJournal('{path}')" == repr(journal)
+
+
+async def test_file_is_its_owners_alone(journal: SqliteJournal, path: Path) -> None:
+    """Amounts and numbers are nobody else's business; what stands beside the file is as closed."""
+    await journal.begin(draft(), LEASE)
+
+    assert {0o600} == {file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
+
+
+async def test_another_programs_file_is_refused(path: Path, journal: SqliteJournal) -> None:
+    """A wrong path is the configuration's fault, whatever is asked first, and the file stays as it is."""
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE orders (a)")
+    before = content(path)
+    with pytest.raises(ConfigurationError, match=r"cannot use .* as the journal: it is the file of another program"):
+        await journal.begin(draft(), LEASE)
+
+    assert before == content(path)
+
+
+async def test_inbox_is_no_journal(path: Path, journal: SqliteJournal) -> None:
+    """A journal and an inbox in one file would be two truths in one place."""
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript("PRAGMA application_id = 0x50617969; CREATE TABLE events (a)")
+
+    with pytest.raises(ConfigurationError, match="another program"):
+        await journal.list()
+
+
+@pytest.mark.parametrize("damage", [b"My passwords", b"SQLite format 3\0" + b"\xff" * 4080])
+async def test_corrupt_file_is_left_untouched(path: Path, journal: SqliteJournal, damage: bytes) -> None:
+    """What may be all that is left of a journal is not written over; nothing can be sent by it."""
+    overwrite(path, damage)
+    with pytest.raises(ConfigurationError, match=r"cannot use .* as the journal: ") as caught:
+        await journal.begin(draft(), LEASE)
+
+    assert ("path", damage) == (caught.value.field, content(path))
+
+
+async def test_page_that_is_damaged_later_stops_what_needs_it(path: Path, journal: SqliteJournal) -> None:
+    """A journal whose pages were overwritten raises an error of ours, and nothing is sent by it."""
+    for number in range(200):
+        await journal.begin(draft(refund(str(number))), LEASE)
+    await journal.aclose()
+    overwrite(path, b"\xff" * 100_000, start=4096)
+    async with SqliteJournal(path) as again:
+        with pytest.raises((StorageError, ConfigurationError)):
+            await again.begin(draft(refund("1")), LEASE)
+
+
+async def test_journal_of_an_older_schema_is_brought_up_to_date(
+    path: Path, journal: SqliteJournal, clock: Clock
+) -> None:
+    """A later payasync goes on with the intentions of this one; this one refuses a file of the later one."""
+    await journal.begin(draft(), LEASE)
+    await journal.aclose()
+    step = "ALTER TABLE payasync_intents ADD COLUMN later TEXT NOT NULL DEFAULT 'x';\n"
+    later = Schema(name="journal", application=SCHEMA.application, steps=(*SCHEMA.steps, step))
+    file = SqliteFile(path, later)
+    found = await file.run(lambda db: db.execute("SELECT reference, state, later FROM payasync_intents").fetchall())
+    await file.aclose()
+    before = content(path)
+    async with SqliteJournal(path, clock=clock) as old:
+        with pytest.raises(ConfigurationError, match="a newer payasync made it"):
+            await old.begin(draft(), LEASE)
+
+    assert [("R1", "sending", "x")] == found
+    assert before == content(path)
+
+
+def test_every_migration_is_a_step() -> None:
+    """The steps are the numbered files, in their order; none is forgotten when a wheel is made."""
+    names = sorted(file.name for file in resources.files("payasync.journal").joinpath("sql/sqlite").iterdir())
+
+    assert [f"{number:04}.sql" for number in range(1, len(names) + 1)] == names
+    assert len(names) == len(SCHEMA.steps)
+
+
+async def test_full_disk_sends_nothing(path: Path, journal: SqliteJournal) -> None:
+    """What cannot be kept is not begun; what was begun is kept as soon as there is room again."""
+    intent = (await journal.begin(draft(), LEASE)).intent
+    file = file_of(journal)
+    pages = await file.run(lambda db: db.execute("PRAGMA page_count").fetchone()[0])
+    await file.run(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").fetchone())
+    with pytest.raises(StorageError, match=f"the journal '{path}' is unavailable: database or disk is full"):
+        await journal.begin(draft(refund("R2", refund_desc="c" * 100_000)), LEASE)
+
+    assert await journal.settle(intent, "succeeded")
+    assert ["R1"] == [each.reference for each in await journal.list()]
+
+
+async def test_closed_journal_takes_nothing(path: Path) -> None:
+    """What cannot be kept any more is not sent."""
+    journal = SqliteJournal(path)
+    await journal.begin(draft(), LEASE)
+    await journal.aclose()
+    with pytest.raises(StorageError, match="the journal is closed"):
+        await journal.begin(draft(refund("R2")), LEASE)
+
+    assert ["R1"] == await references(path)
+
+
+async def test_two_journals_on_one_file_are_one(path: Path, journal: SqliteJournal, clock: Clock) -> None:
+    """Whoever opened the file, one of those who come with a key sends."""
+    async with SqliteJournal(path, clock=clock) as other:
+        begun = await asyncio.gather(*(each.begin(draft(), LEASE) for each in (journal, other) * 10))
+
+    assert 1 == len({each.intent.id for each in begun})
+    assert 1 == sum(each.step.name == "SEND" for each in begun)
+
+
+async def test_pruning_much_goes_in_parts(journal: SqliteJournal, clock: Clock) -> None:
+    """A month's intentions are pruned, however many there are."""
+    many = PRUNED_AT_ONCE + 1
+    begun = await asyncio.gather(*(journal.begin(draft(refund(str(number))), LEASE) for number in range(many)))
+    await asyncio.gather(*(journal.settle(each.intent, "succeeded") for each in begun))
+
+    assert many == await journal.prune(clock.advance(1))
+
+
+async def test_what_is_due_is_found_by_an_index(journal: SqliteJournal) -> None:
+    """A journal of years is asked what is due, and for a key, without reading all of it."""
+    names = ("now", "by", "limit", "merchant", "number", "intent", "reference", "operation", "before")
+    values: dict[str, Any] = dict.fromkeys(names, 1)
+    found = list[Any]()
+    for statement in (statements.DUE, statements.MATCHING, statements.FIND, statements.PRUNE):
+        plan = partial(rows, statement=f"EXPLAIN QUERY PLAN {statement}", values=values)
+        found += await file_of(journal).run(plan)
+
+    assert 4 < len(found)
+    assert not [row for row in found if row["detail"].startswith("SCAN payasync_intents")]
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+async def test_added_with_the_callers_own_transaction(path: Path, journal: SqliteJournal, end: str) -> None:
+    """What the caller did and what is to be sent for it commit together, or neither does."""
+    await journal.list()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE orders (number TEXT)")
+        db.execute("INSERT INTO orders VALUES ('T1')")
+        intent_id = await journal.add(refund(), merchant=MERCHANT, connection=db)
+        getattr(db, end)()
+        orders = db.execute("SELECT count(*) FROM orders").fetchone()[0]
+    after = await journal.get(intent_id)
+
+    assert (1, "new") == (orders, after.state) if end == "commit" and after else (0, None) == (orders, after)
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+async def test_added_with_a_connection_of_aiosqlite(path: Path, journal: SqliteJournal, end: str) -> None:
+    """Who awaits the database has the same."""
+    async with aiosqlite.connect(path) as db:
+        db.row_factory = aiosqlite.Row
+        intent_id = await journal.add(refund(), merchant=MERCHANT, connection=db)
+        await getattr(db, end)()
+
+    assert ([intent_id] if end == "commit" else []) == [each.id for each in await journal.list()]
+
+
+async def test_added_twice_by_connections_is_once(path: Path, journal: SqliteJournal) -> None:
+    """A key is one intention's, whichever transaction kept it; another request under it is a conflict."""
+    with closing(sqlite3.connect(path)) as db:
+        first = await journal.add(refund(), merchant=MERCHANT, connection=db)
+        again = await journal.add(refund(), merchant=MERCHANT, intent="a", connection=db)
+        with pytest.raises(IntentConflictError):
+            await journal.add(refund(refund_amt=1), merchant=MERCHANT, connection=db)
+        db.commit()
+    (intent,) = await journal.list()
+
+    assert (first, first, "a") == (again, intent.id, intent.intent)
+
+
+async def test_add_writes_before_it_reads() -> None:
+    """Between looking for a key and keeping it nobody else may write: a transaction that has written is alone."""
+    asked = next(add(draft(), START))
+
+    assert statements.ADD == asked.statement
+
+
+async def test_connection_must_be_to_the_journal(path: Path, journal: SqliteJournal, tmp_path: Path) -> None:
+    """A connection to another file would promise a common transaction that is none."""
+    for name in (":memory:", str(tmp_path / "other.db")):
+        with closing(sqlite3.connect(name)) as db:
+            with pytest.raises(ConfigurationError, match=f"to the journal's own file, '{path}', not ") as caught:
+                await journal.add(refund(), merchant=MERCHANT, connection=db)
+
+            assert "connection" == caught.value.field
+
+
+@pytest.mark.parametrize("wrong", [object(), "pay.db", 7])
+async def test_connection_must_be_one(journal: SqliteJournal, wrong: Any) -> None:
+    """What executes nothing is no connection."""
+    with pytest.raises(ConfigurationError, match="connection must be one of sqlite3 or aiosqlite"):
+        await journal.add(refund(), merchant=MERCHANT, connection=wrong)
+
+
+async def test_connection_that_is_locked_keeps_nothing(path: Path, journal: SqliteJournal) -> None:
+    """SQLite's own errors are not the caller's to know."""
+    await journal.list()
+    with closing(sqlite3.connect(path)) as other, closing(sqlite3.connect(path, timeout=0)) as db:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StorageError, match=f"the journal '{path}' is unavailable: database is locked"):
+            await journal.add(refund(), merchant=MERCHANT, connection=db)
+
+
+@pytest.mark.parametrize("path", ["", ":memory:", None, 7])
+def test_path_is_checked(path: Any) -> None:
+    """A journal in memory would lose what it promises to keep."""
+    with pytest.raises(ConfigurationError, match="path must be that of the journal's file"):
+        SqliteJournal(path)

@@ -1,0 +1,21 @@
+"""Transactions, statement by statement, without a database."""
+
+from payasync.journal import statements
+from payasync.journal.intents import Intents, Step
+from payasync.journal.transactions import Asked, begin, run
+from tests.journal.building import LEASE, START, draft, kept
+
+
+async def test_key_that_is_deleted_at_that_moment() -> None:
+    """A key that was there as its row was written, and is gone as it is read, is written once more."""
+    found: list[Intents] = [[], [], [kept()]]
+    asked: list[str] = []
+
+    async def answer(one: Asked) -> Intents:
+        asked.append(one.statement)
+        return found[len(asked) - 1]
+
+    begun = await run(begin(draft(), START, LEASE), answer)
+
+    assert begun.step is Step.SEND
+    assert [statements.ADD, statements.MATCHING, statements.ADD] == asked

@@ -1,0 +1,384 @@
+"""`pay.bulk`: many requests, a few at a time, over a real service whose ledger is the truth."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing
+from typing import Any, Final
+
+import pytest
+
+import payasync
+from payasync import (
+    Call,
+    CloseOrder,
+    CreatePayment,
+    CreateRefund,
+    Done,
+    InvalidArgumentError,
+    NoAnswerError,
+    NotConfiguredError,
+    NotSentError,
+    OutcomeUnknownError,
+    Profile,
+    QueryRefund,
+    Refused,
+    Reply,
+    Request,
+    Response,
+    RetryPolicy,
+    Send,
+    ServiceError,
+    Session,
+    SessionClosedError,
+    bulk,
+)
+from payasync.journal import SqliteJournal
+from payasync.sandbox import Sandbox
+from tests.inside import until
+
+ONE_TRY: Final = RetryPolicy(attempts=1, quota=0)
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    """A service with a paid order."""
+    async with Sandbox(clock="frozen") as sandbox:
+        await sandbox.given.paid_order(out_trade_no="T1", total_amt=45_000)
+        yield sandbox
+
+
+@pytest.fixture
+async def pay(sandbox: Sandbox) -> AsyncIterator[Session]:
+    """A session that tries once."""
+    async with sandbox.session(retry=ONE_TRY) as pay:
+        yield pay
+
+
+def refund(number: str = "R1", **given: Any) -> CreateRefund:
+    """Return a refund of 100."""
+    facts: dict[str, Any] = {"out_trade_no": "T1", "total_amt": 45_000, "refund_amt": 100, **given}
+    return CreateRefund(out_refund_no=number, **facts)
+
+
+def refunds(count: int) -> list[CreateRefund]:
+    """Return so many refunds."""
+    return [refund(f"R{number}") for number in range(count)]
+
+
+class Gate:
+    """A layer that holds calls back until they are let through, and counts how many there are at once."""
+
+    def __init__(self, *free: str) -> None:
+        self.open = asyncio.Event()
+        self._free = free
+        self.held = 0
+        self.most = 0
+        self.begun: list[str | None] = []
+
+    async def __call__(self, call: Call, send: Send) -> Reply:
+        """Hold a call."""
+        self.begun.append(call.reference)
+        self.held += 1
+        self.most = max(self.most, self.held)
+        try:
+            if call.reference not in self._free:
+                await self.open.wait()
+            return await send(call)
+        finally:
+            self.held -= 1
+
+
+def others() -> set[asyncio.Task[Any]]:
+    """Return the tasks that a bulk has begun and that have not ended."""
+    return {task for task in asyncio.all_tasks() if "result" in getattr(task.get_coro(), "__qualname__", "")}
+
+
+async def test_each_request_has_one_result(sandbox: Sandbox, pay: Session) -> None:
+    """Whatever becomes of a request, there is one result of it, and it names the request."""
+    given: list[Request[Response]] = [*refunds(30)]
+    found = [result async for result in pay.bulk(given)]
+
+    assert [Done] * 30 == [type(result) for result in found]
+    assert given == sorted((result.request for result in found), key=given.index)
+    assert {"succeeded"} == {result.response.state for result in found if isinstance(result, Done)}
+    assert (30, 3_000) == (sandbox.ledger.refunds(), sandbox.ledger.refunded("T1"))
+
+
+async def test_refused_is_told_with_its_error(sandbox: Sandbox, pay: Session) -> None:
+    """What the service refuses stops nothing else."""
+    missing = refund("R2", out_trade_no="T9")
+    found = {result.request.reference: result async for result in pay.bulk([refund(), missing, refund("R3")])}
+    refused = found["R2"]
+
+    assert isinstance(refused, Refused)
+    assert isinstance(refused.error, ServiceError)
+    assert [Done, Done] == [type(found[number]) for number in ("R1", "R3")]
+    assert 2 == sandbox.ledger.refunds()
+
+
+async def forgetful(call: Call, send: Send) -> Reply:
+    """Lose every answer."""
+    await send(call)
+    raise NoAnswerError("lost")
+
+
+async def test_unknown_is_told_with_its_error(sandbox: Sandbox, pay: Session) -> None:
+    """What may have been done is no refusal: it has the error that `reconcile` takes."""
+    async with sandbox.session(retry=ONE_TRY, middleware=[forgetful]) as forgetting:
+        (result,) = [result async for result in forgetting.bulk([refund()])]
+
+    assert isinstance(result, bulk.Unknown)
+    assert isinstance(result.error, OutcomeUnknownError)
+    assert "succeeded" == (await pay.reconcile(result.error)).state
+
+
+def test_unknown_is_the_event_of_that_name() -> None:
+    """`payasync.Unknown` stands for both: what `on_event` hears, and the result with its request."""
+    error = OutcomeUnknownError("it may have been done", reason="no answer")
+    result = bulk.Unknown(refund(), error)
+
+    assert isinstance(result, payasync.Unknown)
+    assert ("refunds.create", "R1", "no answer") == (result.operation, result.reference, result.reason)
+    assert "it may have been done" == bulk.Unknown(refund(), OutcomeUnknownError("it may have been done")).reason
+
+
+async def test_not_sent_is_refused(sandbox: Sandbox) -> None:
+    """What provably never left this machine was not done, and its error says that it may be repeated."""
+    settings: dict[str, Any] = {"credentials": sandbox.credentials, "profile": sandbox.profile, "retry": ONE_TRY}
+    async with Session("http://127.0.0.1:1", **settings) as pay:
+        found = [result async for result in pay.bulk(refunds(3))]
+
+    assert [(NotSentError, False)] * 3 == [
+        (type(result.error), result.error.sent) for result in found if isinstance(result, Refused)
+    ]
+    assert 0 == sandbox.ledger.refunds()
+
+
+async def test_read_without_an_answer_is_refused(sandbox: Sandbox, pay: Session) -> None:
+    """A read leaves nothing in doubt: without an answer it may be repeated."""
+    sandbox.faults.reset_before("refunds.status")
+    (result,) = [result async for result in pay.bulk([QueryRefund(identifier="R1")])]
+
+    assert isinstance(result, Refused)
+    assert isinstance(result.error, NoAnswerError)
+
+
+@pytest.mark.parametrize("limit", [1, 3, 20])
+async def test_no_more_than_the_limit_are_under_way(sandbox: Sandbox, limit: int) -> None:
+    """At most `limit` calls are under way, and as many as that."""
+    gate = Gate()
+    async with sandbox.session(middleware=[gate]) as pay:
+        results = asyncio.ensure_future(_all(pay.bulk(refunds(25), limit=limit)))
+        await until(lambda: gate.held == limit)
+        gate.open.set()
+        found = await results
+
+    assert limit == gate.most
+    assert 25 == len(found)
+
+
+async def _all(results: AsyncIterator[Any]) -> list[Any]:
+    return [result async for result in results]
+
+
+async def test_results_that_nobody_looks_at_hold_the_others_back(sandbox: Sandbox) -> None:
+    """Who stops at a result knows that at most `limit` others were begun, however long it took to look."""
+    gate = Gate()
+    gate.open.set()
+    async with sandbox.session(middleware=[gate]) as pay, aclosing(pay.bulk(refunds(25), limit=3)) as results:
+        await anext(results)
+        await until(lambda: sandbox.ledger.refunds() == 3)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        begun = list(gate.begun)
+
+    assert ["R0", "R1", "R2"] == begun
+
+
+async def test_progress_counts_what_has_ended(pay: Session) -> None:
+    """`on_progress` hears of each result before it is yielded."""
+    heard: list[tuple[int, int]] = []
+    seen = [len(heard) async for _ in pay.bulk(refunds(5), limit=2, on_progress=lambda *counts: heard.append(counts))]
+
+    assert [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)] == heard
+    assert [1, 2, 3, 4, 5] == seen
+
+
+async def test_nothing_to_send_is_nothing(pay: Session) -> None:
+    """No requests give no results."""
+    assert [] == await _all(pay.bulk([]))
+
+
+def twice() -> Iterator[CreateRefund]:
+    """Yield two refunds of one number."""
+    yield from (refund("R1"), refund("R2"), refund("R1", refund_amt=1))
+
+
+BAD: Final[dict[str, tuple[Any, str, str]]] = {
+    "no iterable": (refund(), "requests", "iterable of request objects"),
+    "a text": ("R1", "requests", "iterable of request objects"),
+    "no request": ([refund(), "R2"], "requests[1]", "a request object"),
+    "a class": ([CreateRefund], "requests[0]", "a request object"),
+    "refused by the profile": ([refund(), refund("R 2")], "requests[1].out_refund_no", "identifier"),
+    "refused by the codec": ([refund(extra={"sign": "x"})], "requests[0].extra", "sign"),
+    "one number twice": (twice(), "requests[2].out_refund_no", "requests[0] has 'R1' already"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+async def test_all_is_checked_before_the_first_is_sent(sandbox: Sandbox, pay: Session, name: str) -> None:
+    """What is wrong with one is told by its position, and nothing at all is sent."""
+    requests, field, words = BAD[name]
+
+    with pytest.raises(InvalidArgumentError) as caught:
+        pay.bulk(requests)
+
+    assert field == caught.value.field
+    assert words in str(caught.value)
+    assert field.partition(".")[0] in str(caught.value)
+    assert [] == sandbox.ledger.calls()
+
+
+async def test_one_number_for_two_things_is_no_contradiction(pay: Session) -> None:
+    """An order's number names it in several requests, a read is free, and what has no number is never the same."""
+    same = [refund("T1"), CloseOrder(out_trade_no="T1"), *[QueryRefund(identifier="T1")] * 2]
+    payments: list[Request[Any]] = [CreatePayment(amount=1, currency="CAD")] * 2
+
+    assert 6 == len([result async for result in pay.bulk([*same, *payments])])
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, 1.5, "3", None])
+async def test_limit_is_a_count(pay: Session, limit: Any) -> None:
+    """A limit that is none is refused before anything is sent."""
+    with pytest.raises(InvalidArgumentError, match="limit must be an int of 1 or more"):
+        pay.bulk([refund()], limit=limit)
+
+
+async def _waiting(done: int, total: int) -> None:
+    del done, total
+
+
+@pytest.mark.parametrize("on_progress", [3, _waiting])
+async def test_listener_is_a_plain_function(pay: Session, on_progress: Any) -> None:
+    """Nobody would await it."""
+    with pytest.raises(InvalidArgumentError, match="on_progress must be a plain function"):
+        pay.bulk([refund()], on_progress=on_progress)
+
+
+async def test_point_that_the_profile_leaves_open_is_told_before_the_first_is_sent(sandbox: Sandbox) -> None:
+    """No half of a list is sent with a profile that cannot send the other half."""
+    settings: dict[str, Any] = {"credentials": sandbox.credentials, "profile": Profile()}
+    async with Session(sandbox.url, **settings) as pay:
+        with pytest.raises(NotConfiguredError, match="refund_status"):
+            pay.bulk([CreatePayment(amount=1, currency="CAD"), QueryRefund(identifier="R1")])
+
+    assert [] == sandbox.ledger.calls()
+
+
+async def test_time_is_for_each(pay: Session) -> None:
+    """`timeout=` is checked at once, as that of any call."""
+    with pytest.raises(InvalidArgumentError, match="timeout"):
+        pay.bulk([refund()], timeout=0)
+
+
+async def broken_off(pay: Session, requests: list[CreateRefund]) -> None:
+    """Leave the loop at the first result."""
+    async for _ in pay.bulk(requests, limit=3):
+        break
+
+
+async def closed(pay: Session, requests: list[CreateRefund]) -> None:
+    """Close the iterator at the first result."""
+    async with aclosing(pay.bulk(requests, limit=3)) as results:
+        await anext(results)
+
+
+async def raised(pay: Session, requests: list[CreateRefund]) -> None:
+    """Have the listener raise."""
+
+    def listener(done: int, total: int) -> None:
+        raise ZeroDivisionError(done, total)
+
+    with pytest.raises(ZeroDivisionError):
+        await _all(pay.bulk(requests, limit=3, on_progress=listener))
+
+
+@pytest.mark.parametrize("leave", [broken_off, closed, raised])
+async def test_leaving_leaves_no_task(
+    sandbox: Sandbox, leave: Callable[[Session, list[CreateRefund]], Awaitable[None]]
+) -> None:
+    """However a caller leaves the loop, what was under way is cut off, and nothing further begins."""
+    gate = Gate("R0")
+    async with sandbox.session(middleware=[gate]) as pay:
+        await leave(pay, refunds(10))
+        await until(lambda: not others())
+
+    assert 0 == gate.held
+    assert ["R0", "R1", "R2"] == gate.begun
+    assert 1 == sandbox.ledger.refunds()
+
+
+async def test_cancelling_leaves_no_task(sandbox: Sandbox) -> None:
+    """A caller that is cancelled is cancelled, and what was under way with it."""
+    gate = Gate()
+    async with sandbox.session(middleware=[gate]) as pay:
+        caller = asyncio.ensure_future(_all(pay.bulk(refunds(10), limit=3)))
+        await until(lambda: gate.held == 3)
+        caller.cancel()
+        await asyncio.wait({caller})
+
+    assert caller.cancelled()
+    assert (set(), 0) == (others(), gate.held)
+    assert 0 == sandbox.ledger.refunds()
+
+
+async def test_session_that_closes_refuses_what_has_not_begun(sandbox: Sandbox) -> None:
+    """Who closes the session has a result of each: those under way come to their end, and no other begins."""
+    gate = Gate()
+    async with sandbox.session(middleware=[gate]) as pay:
+        results = asyncio.ensure_future(_all(pay.bulk(refunds(10), limit=3)))
+        await until(lambda: gate.held == 3)
+        closing = asyncio.ensure_future(pay.aclose(grace=30))
+        await asyncio.sleep(0)
+        gate.open.set()
+        found = await results
+        await closing
+        with pytest.raises(SessionClosedError):
+            pay.bulk([refund()])
+    refused = [result for result in found if isinstance(result, Refused)]
+
+    assert (10, 7, 3) == (len(found), len(refused), sandbox.ledger.refunds())
+    assert {(SessionClosedError, False)} == {(type(each.error), each.error.sent) for each in refused}
+
+
+async def test_error_that_is_not_ours_begins_nothing_further(sandbox: Sandbox) -> None:
+    """A layer of the user's that breaks is a defect: those under way come to their end, and then it is raised."""
+
+    async def breaking(call: Call, send: Send) -> Reply:
+        if call.reference == "R0":
+            raise ZeroDivisionError
+        return await send(call)
+
+    found: list[bulk.Result[Any]] = []
+
+    async def gather(pay: Session) -> None:
+        async for result in pay.bulk(refunds(10), limit=3):
+            found.append(result)  # noqa: PERF401 - it raises in the middle
+
+    async with sandbox.session(middleware=[breaking]) as pay:
+        with pytest.raises(ZeroDivisionError):
+            await gather(pay)
+
+    assert ["R1", "R2"] == sorted(str(result.request.reference) for result in found)
+    assert 2 == sandbox.ledger.refunds()
+
+
+async def test_journal_answers_what_was_done(sandbox: Sandbox, tmp_path: Any) -> None:
+    """The same requests again: what the journal has is not sent, and each has its result all the same."""
+    async with SqliteJournal(tmp_path / "pay.db") as journal, sandbox.session(journal=journal) as pay:
+        first = await _all(pay.bulk(refunds(5)))
+        again = await _all(pay.bulk(refunds(7)))
+
+    assert [Done] * 12 == [type(result) for result in [*first, *again]]
+    assert 5 == sum(result.response.attempts == 0 for result in again)
+    assert 7 == len(sandbox.ledger.calls("refunds.create"))
