@@ -13,7 +13,7 @@ nox.options.error_on_missing_interpreters = True
 PYPROJECT: Final[dict[str, Any]] = nox.project.load_toml("pyproject.toml")
 DECIDES_WITHOUT_IO: Final = ",".join(PYPROJECT["tool"]["payasync"]["decides-without-io"])
 PARALLEL: Final = ("--numprocesses=auto", "--maxprocesses=4")
-CHECKED: Final = ("payasync", "pytest_payasync.py", "tests", "benchmarks", "noxfile.py")
+CHECKED: Final = ("payasync", "pytest_payasync.py", "tests", "benchmarks", "chaos", "noxfile.py")
 
 
 @nox.session
@@ -66,9 +66,18 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure what a call costs beside aiohttp written by hand, in one run."""
+    """Measure what a call costs beside aiohttp written by hand, and how fast notifications are received."""
     session.install(".")
     session.run("python", "-m", "benchmarks", *session.posargs)
+    if not session.posargs:
+        session.run("python", "-m", "benchmarks", "receive")
+
+
+@nox.session
+def chaos(session: nox.Session) -> None:
+    """Kill processes that make refunds under faults, at length; `-- --operations 5000 --kills 40` does less."""
+    session.install(".[cli,postgres]", *_group("test"))
+    session.run("python", "-m", "chaos", *session.posargs)
 
 
 def _group(name: str) -> tuple[str, ...]:

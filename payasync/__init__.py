@@ -4,6 +4,7 @@ A `Profile` says what the service does, `Credentials` who the merchant is, and a
 """
 
 from payasync.absent import ABSENT
+from payasync.bulk import Done, Refused
 from payasync.calls import Call, Layer, Reply, Send
 from payasync.credentials import Credentials
 from payasync.errors import (
@@ -23,6 +24,7 @@ from payasync.errors import (
     RateLimitedError,
     ServiceError,
     SessionClosedError,
+    StorageError,
     WaitTimeoutError,
 )
 from payasync.events import Attempted, Event, Retrying, Unknown
@@ -65,6 +67,7 @@ __all__ = [
     "CreateRefund",
     "CreateSubscription",
     "Credentials",
+    "Done",
     "DuplicateError",
     "Event",
     "HttpCodes",
@@ -92,6 +95,7 @@ __all__ = [
     "RateLimitedError",
     "Recovery",
     "RefundResponse",
+    "Refused",
     "Reply",
     "Request",
     "Response",
@@ -106,6 +110,7 @@ __all__ = [
     "SignatureScheme",
     "SortedPairs",
     "States",
+    "StorageError",
     "SubscriptionResponse",
     "Timeouts",
     "Unknown",

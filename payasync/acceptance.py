@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Final, cast
+from typing import Final
 
 from attrs import fields_dict
 
@@ -24,7 +24,8 @@ def check(request: Request[Response], profile: Profile) -> None:
     Raises:
         InvalidArgumentError: The field, the rule and the value.
     """
-    for name, matches in _identifiers(cast("type", type(request)), profile.identifier):
+    kind: type = type(request)
+    for name, matches in _identifiers(kind, profile.identifier):
         value = getattr(request, name)
         if value is not ABSENT and not matches(value):
             raise invalid(name, f"an identifier that matches {profile.identifier} (the profile's `identifier`)", value)
@@ -39,7 +40,7 @@ def _identifiers(kind: type, pattern: str) -> tuple[tuple[str, Callable[[str], o
 
 def _check_accepted(request: Request[Response], accept: Accept) -> None:
     for name in accept.required.get(request.operation.name, ()):
-        is_argument = name in fields_dict(cast("type", type(request)))
+        is_argument = name in fields_dict(type(request))
         if (getattr(request, name) if is_argument else request.extra.get(name, ABSENT)) is ABSENT:
             where = "" if is_argument else " in extra"
             raise InvalidArgumentError(

@@ -29,6 +29,19 @@ class Progress:
         self.begun = False
 
 
+@frozen
+class Entry:
+    """Where the session's journal has a write already.
+
+    Attributes:
+        id: Its number there.
+        fence: Of who holds it and knows that it was never done, though something of it may have been sent.
+    """
+
+    id: int
+    fence: int | None = None
+
+
 @frozen(kw_only=True, slots=False)
 class Call:
     """One call; never changed, each layer that adds to it derives another.
@@ -46,6 +59,7 @@ class Call:
         deadline: When it must end, on the event loop's clock.
         attempt: 1 for the first.
         intent: The caller's own name of what a write is for.
+        entry: Where the journal has it, if it was queued there.
         progress: How far this attempt has come; the one thing in it that changes.
     """
 
@@ -61,14 +75,15 @@ class Call:
     deadline: float = float("inf")
     attempt: int = 1
     intent: str | None = None
+    entry: Entry | None = None
     progress: Progress = field(default=Factory(Progress), eq=False, repr=False)
 
     def derived(self, /, **changes: Any) -> Self:
         """Return the call with other values under the names of its attributes."""
-        # Not `attrs.evolve`, which takes four times as long: each call derives four or five others.
+        # Not `attrs.evolve`, which takes four times as long: each call derives three others.
         other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        other.__dict__.update(changes)
+        attributes = other.__dict__
+        attributes |= {**self.__dict__, **changes}
         return other
 
     def with_fields(self, /, **fields: Any) -> Self:
@@ -105,7 +120,7 @@ class Call:
         return self.operation.read
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(slots=False)
 class Reply:
     """What came back: bytes, not yet judged.
 

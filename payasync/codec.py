@@ -45,14 +45,17 @@ class Form:
             InvalidArgumentError: `extra` holds what is not its to say.
             NotConfiguredError: The profile does not answer the wire name of an argument that was given.
         """
-        given = self.writer.fields(request, self.blank.profile)
+        given = self.writer.fields(request)
+        if self.blank.parameter:
+            given = {self.blank.parameter.name: given["identifier"]}
         if request.extra is not NOTHING:
             _check_unused("extra", request.extra, self.writer.names.values(), "is an argument: give it as such")
             _check_unused("extra", request.extra, self.reserved, "is set by payasync itself")
-        if self.blank.parameter:
-            given = {self.blank.parameter.name: given["identifier"]}
+            given |= request.extra
         always = documents.plain(self.blank.fields) if self.nested else self.blank.fields
-        return {**always, **given, **request.extra}
+        for name, value in always.items():
+            given.setdefault(name, value)
+        return given
 
 
 class Codec:
@@ -77,7 +80,6 @@ class Codec:
     def call(
         self,
         request: Request[Response],
-        *,
         timeouts: Timeouts = Timeouts(),
         deadline: float = inf,
         intent: str | None = None,
@@ -130,7 +132,7 @@ class Codec:
             parameter=self._parameter(operation),
             bearer=operation.name in profile.bearer,
             signed=operation.name in profile.signed,
-        )
+        ).derived()  # CPython reads the attributes of a derived call in a quarter of the time
         reserved = {*self._own(operation), *(SIGNING if blank.signed else ())}
         if blank.parameter:
             reserved.add(blank.parameter.name)

@@ -1,5 +1,6 @@
 """JSON in and out, and paths into it: strict where money could be misread."""
 
+import json
 import math
 from collections.abc import Mapping
 from functools import lru_cache
@@ -14,7 +15,7 @@ MAX_DEPTH: Final = 32
 
 def dumps(value: object) -> bytes:
     """Return compact JSON in a buffer of its own length; orjson's result keeps 4 KiB, however short it is."""
-    return bytes(memoryview(orjson.dumps(value)))
+    return b"%b" % orjson.dumps(value)
 
 
 def loads(raw: bytes) -> object:
@@ -25,6 +26,26 @@ def loads(raw: bytes) -> object:
         return ABSENT
     suspicious = raw.count(b"{") + raw.count(b"[") > MAX_DEPTH
     return ABSENT if suspicious and _too_deep(document, MAX_DEPTH) else document
+
+
+def exactly(raw: bytes) -> object:
+    """Return a JSON document whose integers are exact, or `ABSENT` as `loads`, and where one name stands twice.
+
+    Readers differ in which of two fields of one name they take.
+    """
+    if loads(raw) is ABSENT:
+        return ABSENT
+    try:
+        return json.loads(raw.decode(), object_pairs_hook=_distinct)
+    except ValueError:
+        return ABSENT
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = dict(pairs)
+    if len(names) != len(pairs):
+        raise ValueError("a name stands twice")
+    return names
 
 
 def _too_deep(value: object, left: int) -> bool:
@@ -41,6 +62,8 @@ def _steps(path: str) -> tuple[str, ...]:
 
 def at(document: object, path: str, default: object = ABSENT) -> Any:
     """Return what stands at a dotted path; a number steps into a list; the empty path is the document."""
+    if type(document) is dict and path.isidentifier():  # one step, as most paths are
+        return document.get(path, default)
     here = document
     for step in _steps(path):
         if isinstance(here, dict) and step in here:

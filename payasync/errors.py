@@ -14,6 +14,7 @@ PayasyncError                 the one root; every class pickles, none carries a 
 │   └── RateLimitedError
 ├── InvalidSignatureError     an answer or a notification is not from the service
 ├── IntentConflictError       the same key was used before for a different request
+├── StorageError              the inbox or journal cannot be read or written now: repeat it later
 └── SessionClosedError
 
 `OutcomeUnknownError` is never a `TimeoutError`, nor an `OSError`: what retries on those must not
@@ -131,9 +132,14 @@ class NotSentTimeoutError(NotSentError, TimeoutError):
 
 
 class OutcomeUnknownError(PayasyncError):
-    """A write may have been done, and no recognised answer says whether: query, never repeat."""
+    """A write may have been done, and no recognised answer says whether: query, never repeat.
+
+    Attributes:
+        intent_id: Its number in the session's journal, where there is one.
+    """
 
     sent: bool | None = None
+    intent_id: int | None = None
 
 
 class NoAnswerError(PayasyncError):
@@ -157,11 +163,14 @@ class ServiceError(PayasyncError):
         code: The service's result code, where the profile says where it stands.
         message: The service's words, where the profile says where they stand.
         http_status: The status of the answer.
+        absent: It says that there is no such thing, in the words that the profile lists, and signed by the service
+            where answers are.
     """
 
     code: str | int | None = None
     message: str | None = None
     http_status: int | None = None
+    absent: bool = False
     sent: bool | None = True
 
 
@@ -178,13 +187,28 @@ class RateLimitedError(ServiceError):
 
 
 class InvalidSignatureError(PayasyncError):
-    """An answer or a notification is not signed by the service."""
+    """An answer or a notification is not signed by the service.
 
+    Attributes:
+        field: What is wrong with it: a header, or a path inside the document, where it is known.
+    """
+
+    field: str | None = None
     sent: bool | None = None
 
 
 class IntentConflictError(PayasyncError):
-    """The same key was used before for a different request."""
+    """The same key was used before for a different request; nothing was sent.
+
+    Attributes:
+        intent_id: The number of the other one in the session's journal.
+    """
+
+    intent_id: int | None = None
+
+
+class StorageError(PayasyncError):
+    """A file cannot be read or written now: it is locked, full or closed. Nothing of it counts as done: repeat it."""
 
 
 class SessionClosedError(PayasyncError):

@@ -14,38 +14,27 @@ LANDING: Final = 0.5
 """Seconds that a call which was cut off has for its last word; only a layer of the user's takes so long."""
 
 
-class Flight:
-    """One call in flight, while `with` holds it."""
-
-    __slots__ = ("_flying", "landed", "task")
-
-    def __init__(self, flying: "set[Flight]") -> None:
-        self._flying = flying
-        self.task = asyncio.current_task()
-        self.landed: asyncio.Future[None] | None = None
-
-    def __enter__(self) -> None:
-        self._flying.add(self)
-
-    def __exit__(self, *_: object) -> None:
-        self._flying.discard(self)
-        if self.landed is not None and not self.landed.done():
-            self.landed.set_result(None)
-
-
 class Flights:
     """The calls in flight of a session and its copies, and whether further ones may start."""
 
     def __init__(self) -> None:
         self.closed = False
         self._cut = False
-        self._flying: set[Flight] = set()
+        self._flying: dict[object, asyncio.Task[Any] | None] = {}
+        self._landings: dict[object, asyncio.Future[None]] = {}
         self._shielded: set[asyncio.Task[Any]] = set()
         self._pauses: set[asyncio.Future[bool]] = set()
 
-    def begin(self) -> Flight:
-        """Return a call's flight: `with` it the call begins and ends."""
-        return Flight(self._flying)
+    def begin(self, call: object) -> None:
+        """Note that a call begins, in the task that runs: `call` is anything that is its own."""
+        self._flying[call] = asyncio.current_task()
+
+    def end(self, call: object) -> None:
+        """Note that a call has ended, and tell whoever waits for that."""
+        del self._flying[call]
+        landing = self._landings.pop(call, None)
+        if landing is not None and not landing.done():
+            landing.set_result(None)
 
     async def pause(self, seconds: float) -> bool:
         """Sleep between two attempts of a call; `False` where the call is cut off instead."""
@@ -83,10 +72,11 @@ class Flights:
     async def drain(self, grace: float) -> None:
         """Wait for the calls of this loop, but not for those that wait for us in turn."""
         here, me = asyncio.get_running_loop(), asyncio.current_task()
-        flying = tuple(self._flying)
-        others = [each for each in flying if each.task and each.task is not me and each.task.get_loop() is here]
+        flying = tuple(self._flying.items())
+        others = [call for call, task in flying if task and task is not me and task.get_loop() is here]
         if others and grace > 0:
-            await asyncio.wait([_landing(flight, here) for flight in others], timeout=grace)
+            landings = [self._landings.setdefault(call, here.create_future()) for call in others]
+            await asyncio.wait(landings, timeout=grace)
 
     def cut(self) -> None:
         """Let no call try again: those that pause go on to their last word."""
@@ -107,13 +97,6 @@ class Flights:
             task.cancel()
         if stuck:
             await asyncio.wait(stuck, timeout=LANDING)
-
-
-def _landing(flight: Flight, loop: asyncio.AbstractEventLoop) -> "asyncio.Future[None]":
-    """Return the future of a flight's end; most flights end before anybody asks for one."""
-    if flight.landed is None:
-        flight.landed = loop.create_future()
-    return flight.landed
 
 
 def _end(pause: "asyncio.Future[bool]", whole: bool) -> None:  # noqa: FBT001 - the result

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
-from attrs import frozen
+from attrs import define
 
 from payasync import documents
 from payasync.calls import Call
@@ -15,7 +15,7 @@ from payasync.requests import invalid
 _NOTHING: Final[Mapping[str, str]] = {}
 
 
-@frozen(slots=False)
+@define
 class Outgoing:
     """What goes to the transport.
 

@@ -4,6 +4,7 @@ import re
 import reprlib
 from collections.abc import Mapping
 from datetime import date
+from functools import lru_cache
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from attrs import Attribute, field, frozen
@@ -80,9 +81,15 @@ def word(name: str, value: object, operation: Operation) -> str:
     return value
 
 
+@lru_cache(maxsize=256)
+def _is_url(text: str) -> bool:
+    """A merchant has few addresses, and gives them with every order."""
+    return bool(_URL.fullmatch(text)) and encodable(text)
+
+
 def a_url(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check an absolute http(s) URL."""
-    if not isinstance(value, str) or not _URL.fullmatch(value) or not (value.isascii() or encodable(value)):
+    if not isinstance(value, str) or not _is_url(value):
         _refuse(request, attribute, "an absolute http or https URL", value)
 
 

@@ -8,10 +8,9 @@ from attrs import field, frozen
 from payasync.absent import ABSENT
 from payasync.calls import Call, Reply
 from payasync.documents import at
-from payasync.errors import InvalidArgumentError
 from payasync.profile import not_configured
 from payasync.shapes import AnswerShape, States
-from payasync.structuring import STRICT, complaints
+from payasync.structuring import fitted
 
 T = TypeVar("T")
 
@@ -102,12 +101,7 @@ class Response:
         Raises:
             InvalidArgumentError: The data does not fit the class; the message says where.
         """
-        try:
-            return STRICT.structure(self.data, kind)
-        except Exception as error:  # noqa: BLE001 - whatever a hook of the class raises, it does not fit
-            why = complaints(error, "data")
-        name = getattr(kind, "__name__", str(kind))
-        raise InvalidArgumentError(f"the answer does not fit {name}: {why}", field=name, rule="fits the answer's data")
+        return fitted(self.data, kind, "the answer")
 
     @property
     def state(self) -> str | None:
@@ -119,15 +113,15 @@ class Response:
         path = getattr(self._shape, name)
         if not path:
             raise not_configured(f"answer.{name}", f"the path, inside the answer's data, of its {name}")
-        found = at(self.data, path, None)
+        found = at(payload(self._shape, self._reply.document), path, None)
         return found if isinstance(found, str) or type(found) is int else None
 
 
 def payload(shape: AnswerShape, document: Any) -> Any:
     """Return the payload inside the profile's envelope, else the document, else `None`."""
-    data = at(document, shape.data) if shape.data else document
-    found = document if data is ABSENT else data
-    return None if found is ABSENT else found
+    if shape.data and (inner := at(document, shape.data)) is not ABSENT:
+        return inner
+    return None if document is ABSENT else document
 
 
 def _request_id(shape: AnswerShape, reply: Reply) -> str | int | None:

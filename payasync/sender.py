@@ -1,14 +1,16 @@
 """What a session sends: request objects, calls to endpoints that the document does not show, and questions."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from attrs import evolve
 
-from payasync.calls import Call, Send
+from payasync import bulk
+from payasync.calls import Call, Entry, Reply, Send
 from payasync.codec import Codec
-from payasync.errors import PayasyncError, SessionClosedError
+from payasync.errors import ConfigurationError, PayasyncError, SessionClosedError
 from payasync.flights import Flights
 from payasync.operations import custom
 from payasync.recovery import about
@@ -42,7 +44,7 @@ class Sender:
         Args:
             request: Such as `CreateRefund(...)`.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what a write is for; it travels with the call, and not on the wire.
+            intent: Your own name of what a write is for: its key in the session's journal, and not on the wire.
             shield: Let the call go on to its end where its caller is cancelled; `aclose(grace=)` waits for it.
 
         Raises:
@@ -55,11 +57,73 @@ class Sender:
         usual = timeout is None and intent is None and not self._closed and not self._flights.closed
         timeouts = self._setup.timeouts if usual else self._times(request, timeout, intent)
         deadline = asyncio.get_running_loop().time() + timeouts.total
-        call = self._codec.call(request, timeouts=timeouts, deadline=deadline, intent=intent)
-        with self._flights.begin():
+        call = self._codec.call(request, timeouts, deadline, intent)
+        self._flights.begin(call.progress)
+        try:
             reply = await self._way(call)
+        finally:
+            self._flights.end(call.progress)
         answer: R = request.answer.of(call, reply)  # type: ignore[assignment] # its own
         return answer
+
+    def bulk(
+        self,
+        requests: Iterable[Request[R]],
+        *,
+        limit: int = 20,
+        on_progress: bulk.Progress | None = None,
+        timeout: float | None = None,
+    ) -> AsyncGenerator[bulk.Result[R]]:
+        """Send many requests, a few at a time, and yield what each comes to, as they end: one result for each.
+
+        All are checked before the first is sent. Who leaves the loop, or is cancelled, cuts off those under way: they
+        may have been done, and a journal knows which. `contextlib.aclosing` has it done before the next line runs.
+        Where the session is closed meanwhile, what had not begun is `Refused`, with a `SessionClosedError`.
+
+        Args:
+            requests: Request objects, such as `CreateRefund(...)`; no two writes with one number.
+            limit: At most so many are under way, or ended and not looked at; more than the session's `max_connections`
+                wait for each other.
+            on_progress: A plain function, called with how many have ended, and how many there are.
+            timeout: Seconds for each, in place of `Timeouts.total`.
+
+        Raises:
+            InvalidArgumentError: An argument is wrong, and nothing was sent; of a request its position from 0 on is
+                named.
+            NotConfiguredError: A request needs a point that the profile leaves open; nothing was sent.
+            SessionClosedError: The session is closed.
+        """
+        self._check_open()
+        self._setup.times(timeout)
+        bulk.check_settings(limit, on_progress)
+        sendable = bulk.checked(requests, self._codec.call)
+        return bulk.results(sendable, partial(self.send, timeout=timeout), limit=limit, on_progress=on_progress)
+
+    async def execute(self, intent_id: int, *, timeout: float | None = None, fence: int | None = None) -> Response:
+        """Send what `journal.add` has kept; what was done already is answered from the journal, and not sent.
+
+        Args:
+            intent_id: Its number in the session's journal.
+            timeout: Seconds for this call, in place of `Timeouts.total`.
+            fence: Of who holds it by `journal.ask` and has found out that it was never done: it is sent again then.
+
+        Raises:
+            ConfigurationError: The session has no journal.
+            InvalidArgumentError: There is no such intention, it is another merchant's, or it was a direct call.
+            OutcomeUnknownError: It may have been done, or another process is at it.
+            PayasyncError: As the method of the request's own name says.
+        """
+        self._check_open()
+        journal = self._setup.journal
+        if journal is None:
+            raise ConfigurationError(
+                'journal is not set: give the session one, such as SqliteJournal("pay.db")', field="journal"
+            )
+        request = await journal.recorder.queued(intent_id, self._setup.credentials.merchant_id)
+        timeouts = self._times(request, timeout, None)
+        deadline = asyncio.get_running_loop().time() + timeouts.total
+        call = self._codec.call(request, timeouts, deadline, None).derived(entry=Entry(intent_id, fence))
+        return request.answer.of(call, await self._reply(call))
 
     async def request(
         self,
@@ -85,7 +149,7 @@ class Sender:
             read: Asking again changes nothing. Without it the call is a write that nothing names, and is never
                 sent twice.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what a write is for; it travels with the call, and not on the wire.
+            intent: Your own name of what a write is for: its key in the session's journal, and not on the wire.
             shield: Let the call go on to its end where its caller is cancelled.
 
         Raises:
@@ -102,8 +166,14 @@ class Sender:
         return await (self._flights.shielded(answer) if shield else answer)
 
     async def _answer(self, call: Call) -> Response:
-        with self._flights.begin():
-            return Response.of(call, await self._way(call))
+        return Response.of(call, await self._reply(call))
+
+    async def _reply(self, call: Call) -> Reply:
+        self._flights.begin(call.progress)
+        try:
+            return await self._way(call)
+        finally:
+            self._flights.end(call.progress)
 
     def _times(self, about: Call | Request[Any], seconds: float | None, intent: str | None) -> Timeouts:
         """Return the times of one call that may begin."""
@@ -134,6 +204,21 @@ class Sender:
         """
         question = about(error)
         return await self.send(evolve(question, extra=extra) if extra else question, timeout=timeout)
+
+    async def inquire(self, question: Request[Response], *, timeout: float | None = None) -> tuple[Call, Reply]:
+        """Send a query, and return it as it was sent, with the answer as it came: for who keeps both.
+
+        Args:
+            question: Such as `QueryRefund(...)`.
+            timeout: Seconds for this call, in place of `Timeouts.total`.
+
+        Raises:
+            PayasyncError: As for any other call.
+        """
+        timeouts = self._times(question, timeout, None)
+        deadline = asyncio.get_running_loop().time() + timeouts.total
+        call = self._codec.call(question, timeouts, deadline)
+        return call, await self._reply(call)
 
     def _check_open(self) -> None:
         if self._closed or self._flights.closed:

@@ -12,7 +12,6 @@ from attrs import evolve
 from payasync.calls import Layer
 from payasync.codec import Codec
 from payasync.credentials import Credentials, Environment
-from payasync.errors import ConfigurationError
 from payasync.events import Event
 from payasync.flights import Flights
 from payasync.middleware.quota import Quota
@@ -26,7 +25,7 @@ from payasync.resources.refunds import Refunds
 from payasync.resources.subscriptions import Subscriptions
 from payasync.sender import Sender
 from payasync.settings import RetryPolicy, Timeouts
-from payasync.wiring import Setup, from_environment, transport
+from payasync.wiring import Recording, Setup, from_environment, transport
 
 if TYPE_CHECKING:
     import aiohttp
@@ -48,7 +47,10 @@ class Session(Sender):
         middleware: Your own layers, outermost first, each an `async def layer(call, send)` that returns what
             `await send(call)` returns; it sees every attempt, before that is signed.
         on_event: Called with each `Attempted`, `Retrying` and `Unknown`; it must not block.
-        journal: There is none yet: only `None`.
+        journal: Keeps each write, durably, before its first byte leaves, such as `SqliteJournal("pay.db")` of
+            `payasync.journal`; one that cannot is a `StorageError`, and nothing is sent. Under the same number or
+            `intent` nothing is done twice, and another request is an `IntentConflictError`. It is left open, and
+            others may use it, too.
         http: An `aiohttp.ClientSession` to use in place of our own pools. It is left open, and belongs to one
             event loop; its proxies and idle connections are its own affair.
         tls: An `ssl.SSLContext` that verifies, for a CA bundle or a client certificate of your own.
@@ -76,7 +78,7 @@ class Session(Sender):
         retry: RetryPolicy = RetryPolicy(),
         middleware: Iterable[Layer] = (),
         on_event: Callable[[Event], None] | None = None,
-        journal: None = None,
+        journal: Recording | None = None,
         http: "aiohttp.ClientSession | None" = None,
         tls: ssl.SSLContext | None = None,
         proxy: str | None = None,
@@ -90,6 +92,7 @@ class Session(Sender):
             retry=retry,
             middleware=middleware,
             on_event=on_event,
+            journal=journal,
         )
         way_out = transport(
             base_url,
@@ -100,8 +103,6 @@ class Session(Sender):
             max_connections=max_connections,
             max_response_bytes=max_response_bytes,
         )
-        if journal is not None:
-            raise ConfigurationError("journal must be None: this version keeps none", field="journal")
         self._flights = Flights()
         self._transport = way_out
         self._owner = True
@@ -118,6 +119,16 @@ class Session(Sender):
         self.orders = Orders(self.send, setup.profile)
         self.refunds = Refunds(self.send, setup.profile)
         self.subscriptions = Subscriptions(self.send, setup.profile)
+
+    @property
+    def merchant_id(self) -> str:
+        """The merchant's number."""
+        return self._setup.credentials.merchant_id
+
+    @property
+    def profile(self) -> Profile:
+        """What the service does."""
+        return self._setup.profile
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **settings: Any) -> Self:
@@ -138,8 +149,14 @@ class Session(Sender):
         del environ  # a traceback may show what is local: from here on only masked values are
         return cls(**from_environment(read, settings))
 
-    def with_options(self, *, timeouts: Timeouts | None = None, retry: RetryPolicy | None = None) -> Self:
-        """Return a copy with other times or retries, on the same connections; closing it does not close them.
+    def with_options(
+        self,
+        *,
+        timeouts: Timeouts | None = None,
+        retry: RetryPolicy | None = None,
+        journal: Recording | None = None,
+    ) -> Self:
+        """Return a copy with other times or retries, or another journal; closing it does not close the connections.
 
         Raises:
             ConfigurationError: A value of another type.
@@ -148,6 +165,7 @@ class Session(Sender):
             self._setup,
             timeouts=self._setup.timeouts if timeouts is None else timeouts,
             retry=self._setup.retry if retry is None else retry,
+            journal=self._setup.journal if journal is None else journal,
         )
         same = setup.retry.quota == self._setup.retry.quota
         return self._copy(setup, self._codec, self._quota if same else Quota(setup.retry.quota))

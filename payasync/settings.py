@@ -17,12 +17,15 @@ def _seconds(instance: object, attribute: "Attribute[Any]", value: Any) -> None:
         raise _wrong(instance, attribute, "a number of seconds above 0", value)
 
 
-def _wait(instance: object, attribute: "Attribute[Any]", value: Any) -> None:
+def a_wait(instance: object, attribute: "Attribute[Any]", value: Any) -> None:
+    """Check a number of seconds, 0 or more."""
     if not _is_number(value) or not 0 <= value <= sys.float_info.max:
         raise _wrong(instance, attribute, "a number of seconds, 0 or more", value)
 
 
-def _count(least: int) -> Any:
+def a_count(least: int) -> Any:
+    """Return the check of an integer of so many or more."""
+
     def check(instance: object, attribute: "Attribute[Any]", value: object) -> None:
         if type(value) is not int or value < least:
             raise _wrong(instance, attribute, f"an integer of {least} or more", value)
@@ -69,7 +72,7 @@ class RetryPolicy:
         ConfigurationError: A value of another type, or below what makes sense.
     """
 
-    attempts: int = field(default=3, validator=_count(1))
-    base_delay: float = field(default=0.5, validator=_wait)
-    max_delay: float = field(default=8.0, validator=_wait)
-    quota: int = field(default=500, validator=_count(0))
+    attempts: int = field(default=3, validator=a_count(1))
+    base_delay: float = field(default=0.5, validator=a_wait)
+    max_delay: float = field(default=8.0, validator=a_wait)
+    quota: int = field(default=500, validator=a_count(0))

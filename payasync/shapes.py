@@ -219,7 +219,7 @@ class NotificationShape:
         out_trade_no: Relative to `data`, as the next two: what a confirmation asks about.
         out_refund_no: The refund's number.
         subscription_id: The subscription's number.
-        volatile: Fields that a redelivery may change.
+        volatile: Fields that a redelivery may change: a name, wherever it stands, or a dotted path.
         ack_status: The HTTP status that acknowledges.
         ack_body: The body that acknowledges.
         nack_status: The HTTP status that refuses.

@@ -3,12 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from datetime import date, datetime
-from typing import Any, Final, get_args, get_origin
+from typing import Any, Final, TypeVar, get_args, get_origin
 
 from attrs import has
 from cattrs import Converter, transform_error
 from cattrs.cols import list_structure_factory
 from cattrs.strategies import configure_union_passthrough
+
+from payasync.errors import InvalidArgumentError
+
+T = TypeVar("T")
 
 
 def _exactly(kind: type) -> Any:
@@ -91,6 +95,26 @@ STRICT: Final = _strict_converter()
 def complaints(error: Exception, path: str) -> str:
     """Return what does not fit, and where, in the words of the hooks above."""
     return "; ".join(transform_error(error, path=path, format_exception=_words))
+
+
+def fitted(data: Any, kind: type[T], whose: str) -> T:
+    """Return data as an attrs class, strictly.
+
+    Args:
+        data: As JSON has it.
+        kind: The class.
+        whose: Where the data comes from, for the error.
+
+    Raises:
+        InvalidArgumentError: The data does not fit the class; the message says where.
+    """
+    try:
+        return STRICT.structure(data, kind)
+    except Exception as error:  # noqa: BLE001 - whatever a hook of the class raises, it does not fit
+        why = complaints(error, "data")
+    name = getattr(kind, "__name__", str(kind))
+    rule = f"fits {whose}'s data"
+    raise InvalidArgumentError(f"{whose} does not fit {name}: {why}", field=name, rule=rule)
 
 
 def _words(error: BaseException, _: type | None) -> str:

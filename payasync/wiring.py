@@ -3,7 +3,7 @@
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from attrs import evolve, field, frozen
 from yarl import URL
@@ -19,10 +19,11 @@ from payasync.middleware.nonce import nonce
 from payasync.middleware.observe import Teller, observe
 from payasync.middleware.quota import Quota
 from payasync.middleware.retry import Ask, Pace, Rules, retry
-from payasync.middleware.sign import sign
+from payasync.middleware.sign import sign, signable
 from payasync.middleware.verify import verify
 from payasync.profile import Profile
-from payasync.requests import invalid
+from payasync.requests import Request, invalid
+from payasync.responses import Response
 from payasync.sandbox_profile import PROFILE as SANDBOX
 from payasync.secret import Secret
 from payasync.settings import RetryPolicy, Timeouts
@@ -34,6 +35,27 @@ if TYPE_CHECKING:
 PROFILE_PATH: Final = "PAYASYNC_PROFILE"
 ENVIRONMENT: Final = "environment"
 """The `proxy` that asks for the one in the environment."""
+
+
+class Recorder(Protocol):
+    """What a session uses of its journal."""
+
+    def layer(self, merchant: str) -> Layer:
+        """Return the layer that keeps one merchant's writes."""
+        ...
+
+    async def queued(self, intent_id: int, merchant: str) -> Request[Response]:
+        """Return a request that was queued."""
+        ...
+
+
+class Recording(Protocol):
+    """A journal, as a session sees it."""
+
+    @property
+    def recorder(self) -> Recorder:
+        """What keeps the writes."""
+        ...
 
 
 def _layers(given: Iterable[Layer]) -> tuple[Layer, ...]:
@@ -58,6 +80,7 @@ class Setup:
     retry: RetryPolicy
     middleware: tuple[Layer, ...] = field(converter=_layers)
     on_event: Callable[[Event], None] | None = field(repr=False)
+    journal: Recording | None = None
 
     def __attrs_post_init__(self) -> None:
         kinds = {"credentials": Credentials, "profile": Profile, "timeouts": Timeouts, "retry": RetryPolicy}
@@ -67,12 +90,17 @@ class Setup:
                 raise ConfigurationError(f"{name} must be a {kind.__name__}, not {value!r}", field=name)
         if self.on_event is not None and (not callable(self.on_event) or iscoroutinefunction(self.on_event)):
             raise ConfigurationError(f"on_event must be a plain function, not {self.on_event!r}", field="on_event")
+        if self.journal is not None and not hasattr(getattr(self.journal, "recorder", None), "layer"):
+            raise ConfigurationError(
+                f'journal must be a journal, such as SqliteJournal("pay.db"), not {self.journal!r}', field="journal"
+            )
 
     def way(self, quota: Quota, ask: Ask, pace: Pace, transport: Send) -> Send:
         """Return the way of a call: each layer wraps those below it."""
         tell = Teller(self.on_event)
         return chain(
             [
+                *self._recording(),
                 retry(Rules(policy=self.retry, quota=quota, tell=tell, ask=ask, pace=pace)),
                 *([verify(self.credentials)] if self.profile.answer.signature else []),
                 *map(held, self.middleware),
@@ -83,6 +111,12 @@ class Setup:
             ],
             transport,
         )
+
+    def _recording(self) -> list[Layer]:
+        """Return the layers of a session with a journal: what cannot be signed is not kept there."""
+        if self.journal is None:
+            return []
+        return [signable(self.credentials.signing_key), self.journal.recorder.layer(self.credentials.merchant_id)]
 
     def times(self, seconds: float | None) -> Timeouts:
         """Return the times of one call, whose own total goes before the session's.
@@ -127,15 +161,17 @@ def transport(
             raise ConfigurationError(f"{name} must be an integer of 1 or more, not {value!r}", field=name)
     if http is not None and not (tls is None and proxy is None):
         raise ConfigurationError("http has its own tls and proxy: give them to it, not beside it", field="http")
+    via = _proxy(url, proxy)
     return Transport(
         url,
         pools=PoolSettings(
             tls=None if tls is None else verifying(tls),
             max_connections=max_connections,
+            secure=url.scheme == "https" or (via is not None and URL(via.reveal()).scheme == "https"),
             http=http,
         ),
         headers=profile.headers,
-        proxy=_proxy(url, proxy),
+        proxy=via,
         max_response_bytes=max_response_bytes,
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import date
+from functools import partial
 from typing import Any, Final, get_args
 
 from attrs import Attribute, fields, frozen
@@ -9,7 +10,6 @@ from cattrs import Converter
 from cattrs.fns import identity
 from cattrs.gen import make_dict_unstructure_fn, override
 
-from payasync.absent import ABSENT
 from payasync.errors import ConfigurationError
 from payasync.profile import Profile, not_configured
 from payasync.requests import Request
@@ -31,24 +31,12 @@ class Writer:
 
     Attributes:
         names: By argument, its wire name; the identifier of endpoints 6 and 7 keeps its own.
-        open_points: By argument, the key in the profile's `fields` that does not answer it.
-        write: Returns the arguments that were given, under their wire names.
+        fields: Returns the arguments of a request that were given, under their wire names; it raises
+            `NotConfiguredError` where the profile does not answer the name of one, or how a date is written.
     """
 
     names: Mapping[str, str]
-    open_points: Mapping[str, str]
-    write: Callable[[Any], dict[str, Any]]
-
-    def fields(self, request: Request[Response], profile: Profile) -> dict[str, Any]:
-        """Return the arguments that were given, under their wire names.
-
-        Raises:
-            NotConfiguredError: The profile does not answer the wire name of one, or how a date is written.
-        """
-        for argument, point in self.open_points.items():
-            if getattr(request, argument) is not ABSENT:
-                profile.wire_name(point)
-        return self.write(request)
+    fields: Callable[[Request[Response]], dict[str, Any]]
 
 
 def writer(kind: type[Request[Response]], profile: Profile) -> Writer:
@@ -65,14 +53,17 @@ def writer(kind: type[Request[Response]], profile: Profile) -> Writer:
         if each.name != "extra"
     }
     _check_distinct(names, points)
-    renames: dict[str, Any] = {argument: override(rename=name) for argument, name in names.items()}
-    return Writer(
-        names,
-        {argument: point for argument, point in points.items() if not profile.fields.get(point)},
-        make_dict_unstructure_fn(
-            kind, _converter(profile), _cattrs_omit_if_default=True, extra=override(omit=True), **renames
-        ),
-    )
+    overrides: dict[str, Any] = {argument: override(rename=name) for argument, name in names.items()}
+    for argument, point in points.items():
+        if not profile.fields.get(point):
+            overrides[argument] = override(unstruct_hook=partial(_without_name, profile, point))
+    overrides["extra"] = override(omit=True)
+    return Writer(names, make_dict_unstructure_fn(kind, _converter(profile), _cattrs_omit_if_default=True, **overrides))
+
+
+def _without_name(profile: Profile, point: str, _: object) -> str:
+    """Refuse an argument that was given, and that the profile gives no name."""
+    return profile.wire_name(point)
 
 
 def _check_distinct(names: Mapping[str, str], points: Mapping[str, str]) -> None:

@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import os
 import sys
 from collections.abc import Generator
@@ -9,24 +10,42 @@ from typing import Final, TypeVar
 import pytest
 from hypothesis import settings
 
-# Behind all else: an installed payasync comes first, and `tests.` and `benchmarks.` are found.
+# Behind all else: an installed payasync comes first, and `tests.`, `benchmarks.` and `chaos.` are found.
 sys.path.append(str(Path(__file__).parents[1]))
+
+# No test trusts whom the machine trusts; reading its authorities took longer than most tests, once for each session.
+os.environ |= {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
+
+# What collecting makes lasts as long as the run: `gc.collect` need not walk through thousands of tests each time.
+gc.disable()
 
 # A busy machine makes an example slow, not wrong.
 settings.register_profile("payasync", deadline=None)
 settings.load_profile("payasync")
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
-SCENARIOS: Final = ("test_scenarios_", "test_cancelling", "test_cuts")
+SCENARIOS: Final = ("test_scenarios_", "test_cancelling", "test_cuts", "test_story_faults", "test_sqlite_inbox_model")
 NO_SKIP: Final = "PAYASYNC_NO_SKIP"
 """Where this is set, everything that a test needs is there: a test that is skipped has failed."""
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Find the PostgreSQL that tests of all folders share."""
+    config.pluginmanager.import_plugin("tests.postgres")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Count the scenarios among the slow tests, and what runs a second time, with a scrambled profile."""
+    """Count among the slow tests the scenarios, and what runs once more with a scrambled profile or on PostgreSQL."""
     for item in items:
-        if "scrambled" in item.name or item.path.name.startswith(SCENARIOS):
+        again = "scrambled" in item.name or "postgres" in item.nodeid
+        if again or item.path.name.startswith(SCENARIOS):
             item.add_marker("slow")
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage again, that of the tests alone."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

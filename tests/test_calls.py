@@ -9,7 +9,7 @@ from attrs.exceptions import FrozenInstanceError
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from payasync.absent import ABSENT
-from payasync.calls import Call, Progress, Reply
+from payasync.calls import Call, Entry, Progress, Reply
 from payasync.errors import InvalidArgumentError
 from payasync.operations import CREATE_REFUND, OPERATIONS, QUERY_ORDER, Kind, Operation
 from payasync.profile import Profile
@@ -154,6 +154,7 @@ FACTS: Final[dict[str, Any]] = {
     "deadline": 7.0,
     "attempt": 7,
     "intent": "i",
+    "entry": Entry(7, 2),
     "progress": Progress(),
 }
 

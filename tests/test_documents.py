@@ -1,4 +1,5 @@
 import enum
+import json
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payasync.absent import ABSENT
-from payasync.documents import MAX_DEPTH, at, dumps, encodable, flaw, loads, plain
+from payasync.documents import MAX_DEPTH, at, dumps, encodable, exactly, flaw, loads, plain
 
 JSON: Final = st.recursive(
     st.none()
@@ -75,6 +76,36 @@ def test_what_is_no_json_is_absent(raw: bytes) -> None:
 def test_null_is_a_document() -> None:
     """JSON's `null` is an answer: it is not absent."""
     assert loads(b"null") is None
+
+
+@given(value=st.integers() | st.dictionaries(st.text(), st.integers()))
+def test_exact_integers(value: object) -> None:
+    """However many digits one has, none is rounded."""
+    assert value == exactly(json.dumps(value).encode())
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b"1e999",
+        b'{"a":1,"a":1}',
+        b'[{"b":{"a":1,"\\u0061":2}}]',
+        b"9" * 5000,
+        b"[" * 33 + b"]" * 33,
+    ],
+    ids=len,
+)
+def test_what_two_readers_could_take_for_two(raw: bytes) -> None:
+    """Absent is what is no JSON, and also a name that stands twice in one object."""
+    assert exactly(raw) is ABSENT
+
+
+def test_one_name_in_two_objects() -> None:
+    """Each object has names of its own."""
+    assert [{"a": {"a": 1}}, {"a": None}] == exactly(b'[{"a":{"a":1}},{"a":null}]')
 
 
 @pytest.mark.parametrize("kind", [dict, list])

@@ -23,6 +23,7 @@ from payasync.errors import (
     RateLimitedError,
     ServiceError,
     SessionClosedError,
+    StorageError,
     WaitTimeoutError,
 )
 from payasync.secret import Secret
@@ -45,6 +46,7 @@ TREE: Final[dict[type[PayasyncError], tuple[type[BaseException], ...]]] = {
     InvalidSignatureError: (PayasyncError,),
     IntentConflictError: (PayasyncError,),
     SessionClosedError: (PayasyncError,),
+    StorageError: (PayasyncError,),
 }
 TIMEOUTS: Final[set[type[PayasyncError]]] = {NotSentTimeoutError, NoAnswerTimeoutError, WaitTimeoutError}
 SENT: Final[dict[type[PayasyncError], bool | None]] = {
@@ -65,6 +67,7 @@ SENT: Final[dict[type[PayasyncError], bool | None]] = {
     InvalidSignatureError: None,
     IntentConflictError: False,
     SessionClosedError: False,
+    StorageError: False,
 }
 COMMON: Final = {
     "operation": "refunds.create",
@@ -77,6 +80,7 @@ COMMON: Final = {
 OWN: Final[dict[type[PayasyncError], dict[str, Any]]] = {
     ConfigurationError: {"field": "signature.algorithm", "line": 7},
     InvalidArgumentError: {"field": "total_amt", "rule": "an integer", "value": 1.5},
+    InvalidSignatureError: {"field": "webhook-signature"},
     NotSentError: {"permanent": True},
     ServiceError: {"code": "BUSY", "message": "later", "http_status": 429},
 }

@@ -1,6 +1,8 @@
 import asyncio
 import gc
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -11,9 +13,20 @@ PATIENCE = 30.0
 """Seconds after which what should have ended will not."""
 
 
+@contextmanager
+def flight(flights: Flights) -> Generator[None]:
+    """Be a call in flight, which ends whatever becomes of it."""
+    call = object()
+    flights.begin(call)
+    try:
+        yield
+    finally:
+        flights.end(call)
+
+
 async def until(go: asyncio.Event, flights: Flights) -> str:
     """Be a call that ends when it may."""
-    with flights.begin():
+    with flight(flights):
         await go.wait()
         return "landed"
 
@@ -25,10 +38,12 @@ def test_flights_are_open_at_first() -> None:
 
 @pytest.mark.parametrize("grace", [0, PATIENCE])
 async def test_nothing_in_flight(grace: float) -> None:
-    """Where nothing flies there is nothing to wait for."""
-    flights = Flights()
-    with flights.begin():
+    """Where nothing flies any more there is nothing to wait for, whichever task it was in."""
+    flights, go = Flights(), asyncio.Event()
+    go.set()
+    with flight(flights):
         pass
+    await asyncio.create_task(until(go, flights))
     async with asyncio.timeout(PATIENCE / 2):
         await flights.drain(grace)
 
@@ -78,7 +93,7 @@ async def test_grace_that_is_over_does_not_end_a_flight_twice() -> None:
 async def test_whoever_drains_does_not_wait_for_itself() -> None:
     """A call may close its own session."""
     flights = Flights()
-    with flights.begin():
+    with flight(flights):
         async with asyncio.timeout(PATIENCE / 2):
             await flights.drain(PATIENCE)
 
@@ -107,7 +122,7 @@ async def test_calls_of_other_loops_are_theirs() -> None:
     flights, flying, land = Flights(), threading.Event(), threading.Event()
 
     async def elsewhere() -> None:
-        with flights.begin():
+        with flight(flights):
             flying.set()
             await asyncio.to_thread(land.wait, PATIENCE)
 

@@ -84,10 +84,12 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
 @pytest.mark.parametrize(
     ("mark", "options"),
     [
-        pytest.param("@pytest.mark.asyncio", (*ASYNCIO, "-o", "asyncio_mode=strict"), id="asyncio strict"),
         pytest.param("", (*ASYNCIO, "-o", "asyncio_mode=auto"), id="asyncio auto"),
-        pytest.param("@pytest.mark.anyio", ANYIO, id="anyio"),
-        pytest.param("@pytest.mark.asyncio", (*ASYNCIO, *XDIST), id="xdist"),
+        pytest.param(
+            "@pytest.mark.asyncio", (*ASYNCIO, "-o", "asyncio_mode=strict"), id="asyncio strict", marks=pytest.mark.slow
+        ),
+        pytest.param("@pytest.mark.anyio", ANYIO, id="anyio", marks=pytest.mark.slow),
+        pytest.param("@pytest.mark.asyncio", (*ASYNCIO, *XDIST), id="xdist", marks=pytest.mark.slow),
     ],
 )
 def test_serves_asynchronous_suites(mark: str, options: tuple[str, ...], run: Run) -> None:
@@ -117,7 +119,9 @@ def test_without():
 """
 
 
-@pytest.mark.parametrize("options", [(), XDIST], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    "options", [pytest.param((), id="alone"), pytest.param(XDIST, id="xdist", marks=pytest.mark.slow)]
+)
 def test_failure_shows_the_timeline(options: tuple[str, ...], run: Run) -> None:
     """A test that fails shows what its sandbox saw; one that passes, or has none, does not."""
     result = run(FAILING, *options)
@@ -142,6 +146,7 @@ def test_failing(order):
 """
 
 
+@pytest.mark.slow
 def test_failed_setup_shows_the_timeline(run: Run) -> None:
     """Where a fixture on top of the sandbox fails, the timeline is there, too."""
     result = run(FAILING_SETUP)
@@ -167,6 +172,7 @@ def test_profile(payasync_sandbox, payasync_session):
 """
 
 
+@pytest.mark.slow
 def test_speaks_the_profile_of_the_suite(run: Run) -> None:
     """A suite that overrides `payasync_profile` has a sandbox, and a session, of its own service's dialect."""
     result = run(OWN_PROFILE)
@@ -222,6 +228,7 @@ def test_has_no_chance(broken):
 """
 
 
+@pytest.mark.slow
 def test_fault_is_missed_where_the_test_passed_alone(run: Run) -> None:
     """A test that came to no end of its own had no chance to provoke its fault: it is told once what it is."""
     result = run(NOT_PROVOKED)
@@ -245,6 +252,7 @@ def test_broken(payasync_sandbox):
 """
 
 
+@pytest.mark.slow
 def test_closed_sandbox_shows_its_timeline(run: Run) -> None:
     """A test may close its sandbox: the report shows what it saw, and one that cannot be told ends no run."""
     result = run(CLOSED)
@@ -271,6 +279,7 @@ def test_shares(shared, count):
 """
 
 
+@pytest.mark.slow
 def test_sandbox_of_a_module(run: Run) -> None:
     """What the fixture's docstring says: a module's own fixture makes a sandbox that its tests share."""
     result = run(SHARED)
@@ -310,6 +319,7 @@ def test_forged(payasync_receiver):
 """
 
 
+@pytest.mark.slow
 def test_receiver(run: Run) -> None:
     """The receiver takes what the account hears of, answers badly on demand, and believes nothing forged."""
     result = run(RECEIVING)
@@ -317,6 +327,7 @@ def test_receiver(run: Run) -> None:
     result.assert_outcomes(passed=4)
 
 
+@pytest.mark.slow
 def test_fixtures_are_described(run: Run) -> None:
     """`pytest --fixtures` lists each with a line of what it is."""
     shown = run("", "--fixtures").stdout.str()

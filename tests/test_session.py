@@ -408,6 +408,30 @@ async def test_copies_share_the_connections() -> None:
     ]
 
 
+def test_whose_session_it_is() -> None:
+    """It says which merchant's, and what it knows of the service; a copy for another says so, too."""
+    with recorder() as service:
+        pay = pay_with(service)
+
+    assert ("M1", PROFILE) == (pay.merchant_id, pay.profile)
+    assert "M2" == pay.for_merchant(Credentials("M2")).merchant_id
+
+
+async def test_inquiry_gives_the_call_and_the_answer_as_it_came() -> None:
+    """For who keeps both; it has a time of its own, and an error is as of any call."""
+    with recorder(OK, answer(400, b"{}")) as service:
+        async with pay_with(service, retry=ONE_TRY) as pay:
+            call, came = await pay.inquire(QueryOrder(out_trade_no="T1"), timeout=7.0)
+            with pytest.raises(ServiceError):
+                await pay.inquire(QueryOrder(out_trade_no="T1"))
+            with pytest.raises(InvalidArgumentError, match="timeout"):
+                await pay.inquire(QueryOrder(out_trade_no="T1"), timeout=0)
+
+    assert ("orders.query", "T1", 7.0) == (call.operation.name, call.reference, call.timeouts.total)
+    assert (200, OK_BODY) == (came.status, came.body)
+    assert 2 == len(service.requests)
+
+
 REFUSED_AGAIN: Final[dict[str, tuple[Callable[[Session], Session], int]]] = {
     "itself": (lambda pay: pay, 1),
     "other times": (lambda pay: pay.with_options(timeouts=Timeouts(total=9)), 1),
@@ -778,6 +802,7 @@ async def test_request_is_a_write_unless_it_says_otherwise(error: type[PayasyncE
     assert 1 == len(service.requests)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("times", "own"),
     [({"read": SOON}, {}), ({"total": SOON}, {}), ({}, {"timeout": SOON})],
@@ -804,6 +829,7 @@ async def test_times_out(
     assert 1 == len(service.connections)
 
 
+@pytest.mark.slow
 async def test_connecting_times_out() -> None:
     """A handshake that does not end within `Timeouts.connect` was provably not sent, and is tried again."""
     with recorder() as silent:

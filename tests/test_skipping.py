@@ -22,13 +22,15 @@ def test_three(): raise AssertionError
 def test_four(): pass
 """
 WHOLE: Final = 'import pytest\npytest.importorskip("no_such_package")\n'
-PLUGINS: Final = ("-p", "no:randomly", "-p", "no:cacheprovider", "-ra")
+OPTIONS: Final = ("-p", "no:cacheprovider", "-ra")
 
 
 @pytest.fixture
 def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A suite with what all our tests share."""
     monkeypatch.delenv("PAYASYNC_NO_SKIP", raising=False)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))  # where `tests.` is found
     pytester.makeconftest(CONFTEST)
     return pytester
 
@@ -36,7 +38,7 @@ def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest
 def test_skips_are_told(folder: pytest.Pytester) -> None:
     """A developer's machine may lack something: what is skipped says why."""
     folder.makepyfile(SKIPPING)
-    ran = folder.runpytest_subprocess(*PLUGINS)
+    ran = folder.runpytest_subprocess(*OPTIONS)
 
     ran.assert_outcomes(passed=1, skipped=2, xfailed=1)
     ran.stdout.fnmatch_lines(["*no browser", "*not today"])
@@ -46,7 +48,7 @@ def test_no_test_may_be_skipped(folder: pytest.Pytester, monkeypatch: pytest.Mon
     """Where all is there, a test that is skipped has failed; one that is expected to fail has not."""
     monkeypatch.setenv("PAYASYNC_NO_SKIP", "1")
     folder.makepyfile(SKIPPING)
-    ran = folder.runpytest_subprocess(*PLUGINS)
+    ran = folder.runpytest_subprocess(*OPTIONS)
     counted = ran.parseoutcomes()
 
     assert (1, 1, 0) == (counted["passed"], counted["xfailed"], counted.get("skipped", 0))
@@ -57,6 +59,6 @@ def test_no_module_may_be_skipped(folder: pytest.Pytester, monkeypatch: pytest.M
     """Nor may a module that needs a package."""
     monkeypatch.setenv("PAYASYNC_NO_SKIP", "1")
     folder.makepyfile(WHOLE)
-    ran = folder.runpytest_subprocess(*PLUGINS)
+    ran = folder.runpytest_subprocess(*OPTIONS)
 
     assert 1 == ran.parseoutcomes()["errors"]

@@ -7,7 +7,8 @@ from typing import Any, Final, Generic, Literal, TypeVar
 import pytest
 from attrs import field, frozen
 
-from payasync.structuring import STRICT, complaints
+from payasync.errors import InvalidArgumentError
+from payasync.structuring import STRICT, complaints, fitted
 
 T = TypeVar("T")
 
@@ -167,3 +168,12 @@ def test_complaints_name_the_place(value: object, expected: str) -> None:
 def test_complaint_without_words_names_its_class() -> None:
     """An error that says nothing is still told apart."""
     assert "LookupError @ data" == complaints(LookupError(), "data")
+
+
+def test_fitted_data() -> None:
+    """Data that fits is of its class; what does not is our error, which says whose it is, and where."""
+    assert Inner(paid=True) == fitted({"paid": True}, Inner, "the answer")
+    with pytest.raises(InvalidArgumentError, match=r"the notification does not fit Inner: .* @ data\.paid") as refused:
+        fitted({"paid": 1}, Inner, "the notification")
+
+    assert ("Inner", "fits the notification's data") == (refused.value.field, refused.value.rule)

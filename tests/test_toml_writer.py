@@ -23,7 +23,9 @@ from payasync import (
     SortedPairs,
     States,
 )
+from payasync.arguments import ARGUMENTS
 from payasync.operations import OPERATIONS
+from payasync.profile import RESERVED
 from payasync.sandbox_profile import PROFILE
 from payasync.secret import Secret
 
@@ -384,9 +386,8 @@ JSON: Final[st.SearchStrategy[Any]] = st.recursive(
 )
 OPERATION_LISTS: Final = st.lists(st.sampled_from(NAMES), max_size=3)
 ALGORITHMS: Final = st.sampled_from(["", "hmac-sha256", "rsa-sha512", "ed25519"])
-CONSTANTS: Final = st.dictionaries(TEXTS, JSON, max_size=3).filter(
-    lambda table: not {"merchantId", "nonceStr", "sign"}.intersection(table)
-)
+TAKEN: Final = RESERVED | {argument.wire for arguments in ARGUMENTS.values() for argument in arguments}
+CONSTANTS: Final = st.dictionaries(TEXTS, JSON, max_size=3).filter(TAKEN.isdisjoint)
 
 
 @st.composite

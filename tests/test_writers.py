@@ -82,7 +82,7 @@ def test_writer_writes_what_was_given(name: str) -> None:
     identifier = {"payments.status": {"identifier": "T1"}, "refunds.status": {"identifier": "R1"}}
     expected = {key: value for key, value in WIRE[name].items() if key != "merchantId"}
 
-    assert identifier.get(name, expected) == writer(type(request), PROFILE).fields(request, PROFILE)
+    assert identifier.get(name, expected) == writer(type(request), PROFILE).fields(request)
 
 
 def test_writer_leaves_extra_alone() -> None:
@@ -90,17 +90,18 @@ def test_writer_leaves_extra_alone() -> None:
     request = PlaceOrder(total_amt=450, currency="CAD", extra={"deviceNo": "7"})
     made = writer(PlaceOrder, PROFILE)
 
-    assert {"totalAmt": 450, "currency": "CAD"} == made.fields(request, PROFILE)
+    assert {"totalAmt": 450, "currency": "CAD"} == made.fields(request)
     assert "extra" not in made.names
 
 
 def test_writer_knows_what_is_open() -> None:
     """An open name is no hindrance until its argument is given; until then it has none but the argument's own."""
-    made = writer(PlaceOrder, Profile())
+    made, few = writer(PlaceOrder, Profile()), PlaceOrder(total_amt=450, currency="CAD")
 
-    assert {"return_url": "return_url"} == dict(made.open_points)
+    assert {"totalAmt": 450, "currency": "CAD"} == made.fields(few)
     assert "return_url" == made.names["return_url"]
-    assert {} == writer(PlaceOrder, PROFILE).open_points
+    with pytest.raises(NotConfiguredError, match=r"fields\.return_url is open"):
+        made.fields(FULL["orders.place"])
 
 
 @pytest.mark.parametrize(

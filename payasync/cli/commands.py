@@ -1,17 +1,33 @@
 """The commands, as click shows them; what each does is in a module of its own."""
 
 import asyncio
+import os
 import sys
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
 from payasync.cli import demo as demo_story
+from payasync.cli import doctor as doctor_looks
+from payasync.cli import listen as listener
 from payasync.cli import sandbox as sandbox_process
+from payasync.cli.doctor_screen import DoctorScreen
+from payasync.cli.folders import in_a_folder
+from payasync.cli.http_message import HttpMessage
+from payasync.cli.journal import journal
+from payasync.cli.listen_screen import ListenScreen
+from payasync.cli.reconcile import reconcile
+from payasync.cli.refund import refund
 from payasync.cli.sandbox_screen import SandboxScreen
 from payasync.cli.show import Screen
+from payasync.cli.verify_notification import EXIT_CODES, examine
+from payasync.cli.verify_notification_screen import VerificationScreen
+from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError, PayasyncError
+from payasync.notifications.reading import KINDS
+from payasync.notifications.timestamps import seconds
 from payasync.version import VERSION
 
 
@@ -21,17 +37,11 @@ def payasync() -> None:
     """Pay, refund and subscribe: the client of a payment service, and its sandbox."""
 
 
-def _in_a_folder(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
-    if path is not None and not path.parent.is_dir():
-        raise click.BadParameter(f"there is no folder {str(path.parent)!r}: make it first")
-    return path
-
-
 @payasync.command(short_help="Run the whole story on a sandbox of its own.")
 @click.option(
     "--save",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    callback=_in_a_folder,
+    callback=in_a_folder,
     help="Also save what is shown as an SVG picture.",
 )
 def demo(save: Path | None) -> None:
@@ -48,6 +58,31 @@ def demo(save: Path | None) -> None:
     if save is not None:
         screen.save(save, title="payasync demo")
     sys.exit(0 if holds else 1)
+
+
+@payasync.command(short_help="Tell what is configured, what is open, and whether the service can be reached.")
+@click.option(
+    "--profile", metavar="FILE", help="The TOML file of the service; without it, what PAYASYNC_PROFILE names."
+)
+@click.option("--base-url", metavar="URL", help="The service's address; without it, PAYASYNC_BASE_URL.")
+def doctor(profile: str | None, base_url: str | None) -> None:
+    """Tell what is configured, which points of the service's document are still open, and whether it can be reached.
+
+    Nothing is sent to the service but the start of a connection. The exit code is 0 where nothing is wrong, whatever
+    is still open or missing; 1 where a key is refused or the service cannot be reached; 2 where the profile is none.
+    """
+    screen = DoctorScreen()
+    try:
+        chosen, source = doctor_looks.profile_named(profile)
+    except ConfigurationError as error:
+        click.echo(f"payasync doctor: {error}", err=True)
+        sys.exit(2)
+    screen.profile(chosen.name, source, chosen.audit())
+    keys = tuple(doctor_looks.credentials(chosen, os.environ))
+    screen.findings("Credentials", keys)
+    reached = asyncio.run(doctor_looks.connection(base_url or os.environ.get("PAYASYNC_BASE_URL")))
+    screen.findings("Service", [reached])
+    sys.exit(1 if "wrong" in {each.verdict for each in (*keys, reached)} else 0)
 
 
 @payasync.command(short_help="Serve the whole service on this machine.")
@@ -77,3 +112,87 @@ def sandbox(profile: Path | None, *, quiet: bool, json: bool, **settings: Any) -
     except ConfigurationError as error:
         click.echo(f"payasync sandbox: {' '.join(str(error).split())}", err=True)
         sys.exit(2)
+
+
+@payasync.command(short_help="Receive notifications on this machine, and show them.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
+@click.option("--port", default=8403, show_default=True, help="Where it listens; 0: a free port.")
+@click.option(
+    "--inbox",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=in_a_folder,
+    default="payasync-inbox.db",
+    show_default=True,
+    metavar="FILE",
+    help="Keeps what comes: nothing that was acknowledged is lost.",
+)
+@click.option(
+    "--profile", metavar="FILE", help="The TOML file of the service; without it, what PAYASYNC_PROFILE names."
+)
+@click.option(
+    "--save",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Also write each as a file that verify-notification reads, what is refused included.",
+)
+@click.option("--json", is_flag=True, help="Show lines of JSON: one at the start, and one for each notification.")
+def listen(*, json: bool, **options: Any) -> None:
+    """Receive notifications on this machine, and show them, until Ctrl-C or SIGTERM: for development.
+
+    Each is verified as the profile says, kept in the inbox, and answered as your receiver would answer it; none is
+    handled, until a Receiver opens the same inbox. The keys are those that `Credentials.from_env` reads. The exit
+    code is 0 after either signal, and 2 where it cannot start.
+    """
+    try:
+        asyncio.run(listener.run(listener.Options(**options), ListenScreen(json=json)))
+    except PayasyncError as error:
+        click.echo(f"payasync listen: {' '.join(str(error).split())}", err=True)
+        sys.exit(2)
+
+
+def _moment(_context: click.Context, _option: click.Parameter, text: str | None) -> float:
+    moment = time.time() if text is None else seconds(text)
+    if moment is None:
+        raise click.BadParameter(
+            "it must be ISO 8601 with an offset, such as 2027-01-31T00:00:00Z, or seconds since 1970"
+        )
+    return moment
+
+
+def _headers(_context: click.Context, _option: click.Parameter, lines: tuple[str, ...]) -> dict[str, str]:
+    pairs = [line.partition(":") for line in lines]
+    if not all(colon for _, colon, _ in pairs):
+        raise click.BadParameter("it must be a name and a value, with a colon between them")
+    return {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+
+@payasync.command("verify-notification", short_help="Tell whether a notification in a file is from the service.")
+@click.argument("file", type=click.File("rb"))
+@click.option("-H", "--header", "headers", multiple=True, callback=_headers, metavar="NAME:VALUE", help="A header.")
+@click.option(
+    "--profile", metavar="FILE", help="The TOML file of the service; without it, what PAYASYNC_PROFILE names."
+)
+@click.option("--kind", type=click.Choice(KINDS), help="What the address that it arrived at is for.")
+@click.option("--at", "now", callback=_moment, metavar="TIME", help="Look at it as if it had arrived then.")
+def verify_notification(
+    file: BinaryIO, headers: dict[str, str], profile: str | None, kind: str | None, now: float
+) -> None:
+    """Tell whether a notification in FILE is from the service; "-" reads standard input.
+
+    FILE holds the body as it was received, or the whole HTTP message. The keys are those that `Credentials.from_env`
+    reads. The exit code is 0 where it is genuine, 1 where it is not, and 2 where nobody can tell.
+    """
+    try:
+        message = HttpMessage.read(file.read()).with_headers(headers)
+        chosen, _ = doctor_looks.profile_named(profile)
+        finding = examine(message, chosen, Credentials.from_env(), kind=kind, now=now)
+    except PayasyncError as error:
+        click.echo(f"payasync verify-notification: cannot tell: {error}", err=True)
+        sys.exit(2)
+    VerificationScreen().found(finding)
+    sys.exit(EXIT_CODES[finding.verdict])
+
+
+payasync.add_command(journal)
+payasync.add_command(reconcile)
+payasync.add_command(refund)

@@ -1,16 +1,14 @@
 """`payasync sandbox`: the whole service, in a process of its own."""
 
-import asyncio
 import logging
-import signal
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 from attrs import frozen
 
 from payasync.cli.sandbox_screen import SandboxScreen
 from payasync.cli.sandbox_welcome import Welcome
+from payasync.cli.stopping import stopped_by_signals
 from payasync.profile import Profile
 from payasync.sandbox import PROFILE, Sandbox
 
@@ -44,7 +42,7 @@ async def run(options: Options, screen: SandboxScreen) -> None:
         ConfigurationError: An option is wrong, the port is taken, or the database cannot be used.
     """
     profile = PROFILE if options.profile is None else Profile.from_file(options.profile)
-    stop = _stopped_by_signals()
+    stop = stopped_by_signals()
     async with Sandbox(profile, **options.settings) as sandbox:
         screen.opened(Welcome.of(sandbox, options.profile, **options.settings))
         watching = None if options.quiet else _Watching(screen)
@@ -53,19 +51,6 @@ async def run(options: Options, screen: SandboxScreen) -> None:
             watching.end()
         sandbox.faults.clear()  # one that still waits is no failure here: no test armed it
     screen.closed()
-
-
-def _stopped_by_signals() -> asyncio.Event:
-    """Return an event that the first SIGINT or SIGTERM sets; a second one ends the process at once."""
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-
-    def ask(number: int, _frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        loop.call_soon_threadsafe(stop.set)
-
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, ask)
-    return stop
 
 
 class _Watching(logging.Handler):

@@ -12,4 +12,4 @@ def nonce(call: Call, send: Send) -> Awaitable[Reply]:
 
     It is drawn here and never kept: a buffer of random bytes would repeat itself after a fork.
     """
-    return send(call.with_fields(**{NONCE: secrets.token_hex(16)}) if call.signed else call)
+    return send(call.derived(fields={**call.fields, NONCE: secrets.token_hex(16)}) if call.signed else call)

@@ -12,14 +12,14 @@ import backoff
 from attrs import evolve, frozen
 
 from payasync.calls import Call, Layer, Progress, Reply, Send
-from payasync.errors import NoAnswerError, OutcomeUnknownError, PayasyncError
+from payasync.errors import NoAnswerError, OutcomeUnknownError, PayasyncError, ServiceError
 from payasync.events import Retrying, Unknown
 from payasync.matrix import Action, decide, decide_afresh, leaves_doubt, proves_absence
 from payasync.middleware.observe import Teller
 from payasync.middleware.quota import RETRY_COST, TIMEOUT_COST, Quota
 from payasync.retry_after import retry_after
 from payasync.settings import RetryPolicy
-from payasync.verdicts import Row, last_word, row
+from payasync.verdicts import SUCCESS, Row, last_word, row
 
 LEAST_TIME: Final = 2.0
 """No retry starts with fewer seconds left, or less than a tenth of the call's total."""
@@ -75,7 +75,7 @@ def retry(rules: Rules) -> Layer:
         ended: Reply | BaseException
         try:
             reply = ended = await send(call)
-            if reply.attempts == 1 and row(call, reply) is Row.SUCCESS:
+            if reply.attempts == 1 and row(call, reply) is SUCCESS:
                 rules.quota.pay_back(0)
                 return reply
         except BaseException as error:  # noqa: BLE001 - judged below
@@ -213,6 +213,8 @@ class Course:
     def _last_word(self, found: Row, outcome: Reply | PayasyncError) -> PayasyncError:
         error = last_word(self._call, found, outcome, doubt=self._doubt is not None)
         error.add(operation=self._call.operation.name, reference=self._call.reference, attempts=self._attempts)
+        if isinstance(error, ServiceError):
+            error.add(absent=proves_absence(self._call, outcome))
         left = self._not_before - self._clock()
         if error.retry_after is None and left > 0:
             error.add(retry_after=left)

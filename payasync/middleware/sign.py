@@ -26,19 +26,52 @@ def sign(key: Secret | None) -> Layer:
         if not call.signed:
             return send(call)
         scheme = call.profile.signature
-        if scheme is None:
-            raise not_configured("signature", "the signature scheme of the service, such as SortedPairs(...)")
-        if key is None:
-            raise ConfigurationError(
-                f"credentials.signing_key is not set (PAYASYNC_SIGNING_KEY in the environment): {call.operation.name} "
-                "is signed with it",
-                field="credentials.signing_key",
-            )
+        if scheme is None or key is None:
+            raise _missing(call)
         if type(scheme) is SortedPairs and not scheme.blocking:
-            return send(call.with_fields(**{SIGN: scheme.sign(call.fields, path=call.operation.path, key=key)}))
+            signature = scheme.sign(call.fields, path=call.operation.path, key=key)
+            return send(call.derived(fields={**call.fields, SIGN: signature}))
         return _signed_in_time(scheme, key, call, send)
 
     return layer
+
+
+def signable(key: Secret | None) -> Layer:
+    """Return the layer that refuses what cannot be signed, before the layers behind it do anything.
+
+    A scheme of the merchant's own says only as it signs what it refuses.
+    """
+
+    def layer(call: Call, send: Send) -> Awaitable[Reply]:
+        try:
+            if call.signed:
+                _check(call, key)
+        except PayasyncError as error:
+            error.add(operation=call.operation.name, reference=call.reference)
+            raise
+        return send(call)
+
+    return layer
+
+
+def _check(call: Call, key: Secret | None) -> None:
+    scheme = call.profile.signature
+    if scheme is None or key is None:
+        raise _missing(call)
+    if isinstance(scheme, SortedPairs):
+        # The text costs nothing; a signature that is no work tells whether the scheme is complete, too.
+        make = scheme.text if scheme.blocking else partial(scheme.sign, key=key)
+        make(call.fields, path=call.operation.path)
+
+
+def _missing(call: Call) -> ConfigurationError:
+    if call.profile.signature is None:
+        return not_configured("signature", "the signature scheme of the service, such as SortedPairs(...)")
+    return ConfigurationError(
+        f"credentials.signing_key is not set (PAYASYNC_SIGNING_KEY in the environment): {call.operation.name} "
+        "is signed with it",
+        field="credentials.signing_key",
+    )
 
 
 async def _signed_in_time(scheme: SignatureScheme, key: Secret, call: Call, send: Send) -> Reply:

@@ -115,7 +115,7 @@ class Orders(Namespace):
             out_trade_no: The merchant's own number. Give it: without it a lost answer cannot be asked about.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for; it travels with the call, and not on the wire.
+            intent: Your own name of what it is for: its key in the session's journal, and not on the wire.
             shield: Let the call go on to its end where its caller is cancelled.
 
         Raises:
@@ -173,7 +173,7 @@ class Orders(Namespace):
             out_trade_no: The merchant's own number of the order.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for; it travels with the call, and not on the wire.
+            intent: Your own name of what it is for: its key in the session's journal, and not on the wire.
             shield: Let the call go on to its end where its caller is cancelled.
 
         Raises:

@@ -89,7 +89,7 @@ class Refunds(Namespace):
             notify_url: Receives the refund notification.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for; it travels with the call, and not on the wire.
+            intent: Your own name of what it is for: its key in the session's journal, and not on the wire.
             shield: Let the call go on to its end where its caller is cancelled.
 
         Raises:

@@ -114,7 +114,7 @@ class Subscriptions(Namespace):
             customer: The customer's details, as a mapping of JSON values.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for; it travels with the call, and not on the wire.
+            intent: Your own name of what it is for: its key in the session's journal, and not on the wire.
             shield: Let the call go on to its end where its caller is cancelled.
 
         Raises:
@@ -152,7 +152,7 @@ class Subscriptions(Namespace):
             customer: The customer's details, as a mapping of JSON values.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for; it travels with the call, and not on the wire.
+            intent: Your own name of what it is for: its key in the session's journal, and not on the wire.
             shield: Let the call go on to its end where its caller is cancelled.
 
         Raises:
@@ -187,7 +187,7 @@ class Subscriptions(Namespace):
             subscription_id: The service's number of the subscription.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for; it travels with the call, and not on the wire.
+            intent: Your own name of what it is for: its key in the session's journal, and not on the wire.
             shield: Let the call go on to its end where its caller is cancelled.
 
         Raises:

@@ -99,20 +99,30 @@ class Api:
         request[FACTS] = Facts(name=operation.name)
         received, numbers = await self._received(operation, request)
         return await self._wire.answer(
-            request, operation.name, numbers, lambda: self._answered(operation, request, received)
+            request,
+            operation.name,
+            numbers,
+            commit=lambda: self._answered(operation, request, received),
+            fail=lambda status: self._failed(status, request),
         )
+
+    async def _failed(self, status: int, request: web.Request) -> web.Response:
+        return await self._refused(RefusedError("busy", f"{status}: a fault of the sandbox", status=status), request)
 
     async def _received(self, operation: Operation, request: web.Request) -> tuple[Received, frozenset[str]]:
         try:
             fields = await self._fields(operation, request)
-            named = self._dialect.numbers(operation, fields)
-            return fields, named.union(*(self._behind(operation, number) for number in named))
+            named = self._dialect.named(operation, fields)
+            # Also of what a fault ends before it is read.
+            note(request, reference=reference(named))
+            numbers = frozenset(named.values())
+            return fields, numbers.union(*(self._behind(operation, number) for number in numbers))
         except RefusedError as refused:
             return refused, frozenset()
 
     def _behind(self, operation: Operation, number: str) -> set[str]:
         """Return the number of the order that a query of a payment or a refund is about."""
-        if operation not in {QUERY_PAYMENT, QUERY_REFUND} or not encodable(number):
+        if operation not in {QUERY_PAYMENT, QUERY_REFUND}:
             return set()
         store = self._store
         about = store.order_named(number) if operation is QUERY_PAYMENT else store.refund(number)
@@ -124,7 +134,6 @@ class Api:
             if isinstance(received, RefusedError):
                 raise received
             incoming = self._dialect.read(operation, received, request.headers)
-            note(request, reference=reference(incoming.arguments))
             self._admission.check(incoming, request.headers.get("Authorization", ""))
             payload = self._execute(incoming)
             note(request, reference=reference(incoming.arguments) or self._dialect.payloads.number(payload))

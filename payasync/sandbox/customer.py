@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 import aiohttp
 from yarl import URL
 
-from payasync.errors import InvalidArgumentError
+from payasync.errors import InvalidArgumentError, NoAnswerError
 from payasync.sandbox.numbers import Named, Numbers
 from payasync.sandbox.values import Decision
 
@@ -28,7 +28,8 @@ class Customer:
 
     Each method takes an answer about an order or a payment, the address in it, or the number of either. It returns
     the address that the customer is sent back to, or `None` where they stay at the gateway: there is no
-    return URL, or the page does not offer the button, since the order is no longer pending.
+    return URL, or the page does not offer the button, since the order is no longer pending. Where a fault keeps
+    the gateway from answering, that is a `NoAnswerError`: whether it was done, the ledger tells.
 
     Args:
         http: The browser.
@@ -71,6 +72,13 @@ class Customer:
 
     async def _press(self, order: Paying, decision: Decision) -> str | None:
         page_url = self._page(order)
+        try:
+            return await self._pressed(order, page_url, decision)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            why = str(error) or type(error).__name__
+        raise NoAnswerError(f"the gateway does not answer: {why}")
+
+    async def _pressed(self, order: Paying, page_url: URL, decision: Decision) -> str | None:
         async with self._http.get(page_url, allow_redirects=False) as page:
             if page.status != 200:  # noqa: PLR2004 - the page is there, or it is not
                 raise _unknown(order)

@@ -12,7 +12,7 @@ from payasync.sandbox.admin_actions import MOST_DIGITS, UNITS
 from payasync.sandbox.dashboard_tables import Lists, remarks
 from payasync.sandbox.faults.aim import CALLS, EVENTS
 from payasync.sandbox.faults.effects import KINDS
-from payasync.sandbox.markup import TIMELINE, instant, moment, options, press
+from payasync.sandbox.markup import TIMELINE, instant, moment, number, options, press
 from payasync.sandbox.overview import Overview
 from payasync.sandbox.page import Page, look, page
 from payasync.sandbox.timeline import Entry, ended
@@ -147,14 +147,15 @@ def _armed(armed: Sequence[str]) -> str:
 def _search() -> str:
     return f"""<section id="search" aria-labelledby="search-title"><h2 id="search-title">Find a number</h2>
 <form method="get" action="{TIMELINE}" class="search">
-<label>Order, refund or subscription <input name="about" required autocomplete="off" spellcheck="false"></label>
+<label>Order, payment, refund or subscription
+<input name="about" required autocomplete="off" spellcheck="false"></label>
 <button>Show</button>
 </form></section>"""
 
 
 def history(about: str, entries: Sequence[Entry]) -> Page:
     """Return the page of all that happened to one order, refund or subscription, oldest first."""
-    lines = "".join(_line(entry) for entry in entries)
+    lines = "".join(_line(entry, about) for entry in entries)
     content = (
         f'<ol class="lines">{lines}</ol>' if entries else '<div class="nothing"><p>Nothing is known of it.</p></div>'
     )
@@ -165,8 +166,9 @@ def history(about: str, entries: Sequence[Entry]) -> Page:
     return page(_STILL, about, body, form_action="'self'", referrer="same-origin")
 
 
-def _line(entry: Entry) -> str:
-    what = f"<code>{escape(entry.name)}</code> <strong>{escape(ended(entry))}</strong>"
+def _line(entry: Entry, about: str) -> str:
+    other = number(entry.reference) if entry.reference != about else ""
+    what = f"<code>{escape(entry.name)}</code> {other} <strong>{escape(ended(entry))}</strong>"
     return f"<li>{instant(entry.at)} <span class='dim'>{entry.kind}</span> <div>{what} {remarks(entry)}</div></li>"
 
 

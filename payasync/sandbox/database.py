@@ -128,6 +128,18 @@ class Database:
         return closing(self._db.execute(statement, {name: written(value) for name, value in values.items()}))
 
 
+def location(db: object) -> str:
+    """Return where a database is, as a text.
+
+    Raises:
+        ConfigurationError: It is neither a path nor `:memory:`.
+    """
+    path = os.fspath(db) if isinstance(db, os.PathLike) else db
+    if isinstance(path, str):
+        return path
+    raise ConfigurationError(f"db must be the path of a file, or {MEMORY!r}, not {db!r}", field="db")
+
+
 def written(value: Any) -> Any:
     """Return a value as the database keeps it: moments as microseconds, days as ISO 8601.
 

@@ -6,7 +6,7 @@ With its vocabulary and its payloads it alone knows a wire name, a code, or wher
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, TypeGuard, get_args
 
 from attrs import frozen
 
@@ -185,14 +185,24 @@ class Dialect:
             raise RefusedError("invalid", f"{name} is missing", field=name)
         return taken
 
-    def numbers(self, operation: Operation, fields: Mapping[str, Any]) -> frozenset[str]:
-        """Return the numbers by which a request names orders, refunds and subscriptions."""
-        names = (
-            self._words.argument_name(operation, argument)
+    def named(self, operation: Operation, fields: Mapping[str, Any]) -> dict[str, str]:
+        """Return the numbers by which a request names orders, refunds and subscriptions, by our names for them.
+
+        What is no number is left out.
+        """
+        found = {
+            argument.name: fields.get(self._words.argument_name(operation, argument))
             for argument in ARGUMENTS[operation]
             if argument.name in _NUMBERS
-        )
-        return frozenset(str(fields[name]) for name in names if name in fields)
+        }
+        return {name: number for name, number in found.items() if self._is_number(number)}
+
+    def _is_number(self, value: object) -> TypeGuard[str]:
+        try:
+            self._checks["identifier"](value)
+        except ValueError:
+            return False
+        return True
 
     def _identity(self, operation: Operation) -> tuple[str, ...]:
         profile = self._words.profile

@@ -1,5 +1,6 @@
-"""Where the sandbox listens: on this machine alone."""
+"""Where something listens: on this machine alone."""
 
+import asyncio
 import errno
 import ipaddress
 import socket
@@ -8,19 +9,21 @@ from typing import Final
 from payasync.errors import ConfigurationError
 
 _MOST: Final = 0xFFFF
+_KEYS: Final = "the sandbox's keys are for everybody who can reach it"
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, *, because: str = _KEYS) -> socket.socket:
     """Return a socket that listens.
 
     Args:
         host: A loopback address: `localhost` (which is 127.0.0.1), one in 127.0.0.0/8, or `::1`.
         port: 0: a free one.
+        because: Why nobody else may reach it.
 
     Raises:
         ConfigurationError: The host is not this machine alone, or the port cannot be had.
     """
-    address = loopback(host)
+    address = loopback(host, because)
     if type(port) is not int or not 0 <= port <= _MOST:
         raise ConfigurationError(f"port: cannot listen on {port!r}: it must be 0 to {_MOST}", field="port")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -37,7 +40,13 @@ def url_of(listening: socket.socket) -> str:
     return f"http://{_netloc(host, port)}"
 
 
-def loopback(host: str) -> str:
+async def turns() -> None:
+    """Let the loop finish what it has begun: a connection that it has just accepted, or is closing."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+def loopback(host: str, because: str = _KEYS) -> str:
     """Return the address of a host that is this machine alone.
 
     Raises:
@@ -52,7 +61,7 @@ def loopback(host: str) -> str:
     if address is None or str(address) != host or not (address.is_loopback and _plain(address)):
         raise ConfigurationError(
             f"host must be this machine alone: 127.0.0.1, another of 127.0.0.0/8, ::1 or localhost, not {host!r}; "
-            "the sandbox's keys are for everybody who can reach it",
+            f"{because}",
             field="host",
         )
     return host

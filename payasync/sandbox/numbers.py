@@ -1,15 +1,23 @@
 """Numbers that the sandbox gives, and things that a number must name."""
 
+import re
 import secrets
-from collections.abc import Mapping
-from typing import Any, Protocol, TypeAlias, TypeVar
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from payasync.errors import InvalidArgumentError
+from payasync.profile import Profile
 from payasync.sandbox import paths
 from payasync.sandbox.strict import encodable
 from payasync.sandbox.values import RefusedError
 
 T = TypeVar("T")
+_COMING_BACK: Final = ("out_trade_no", "identifier", "subscription_id")
+"""The arguments by which a merchant names what the sandbox has numbered."""
+_SIZES: Final = (*range(21, 1, -1), *range(22, 65))
+"""Characters of a number, the most welcome first: where it may be long, none is drawn twice by chance."""
+_TRIES: Final = 100
 
 
 class Telling(Protocol):
@@ -72,6 +80,45 @@ def known(found: T | None, thing: str, argument: str) -> T:
     return found
 
 
-def new_number(kind: str) -> str:
-    """Return a number that names nothing yet; capitals and digits only: profiles narrow what a number may be."""
-    return f"{kind}{secrets.randbelow(10**20):020}"
+class Numbering:
+    """Gives numbers that a profile's merchants may send back: of its form, and not too long.
+
+    Args:
+        profile: The service's.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        lengths = profile.accept.length
+        self._pattern: Final = re.compile(profile.identifier)
+        self._most: Final = min((lengths[name] for name in _COMING_BACK if name in lengths), default=max(_SIZES))
+
+    def new(self, kind: str, taken: Callable[[str], object]) -> str:
+        """Return a number that names nothing yet; where none of the profile's is found, it is of our own form.
+
+        Args:
+            kind: The capital that it begins with, where the profile allows that.
+            taken: Says whether a number names something.
+        """
+        drawn = (number for _ in range(_TRIES) for number in _drawn(kind))
+        return next((number for number in drawn if self._fits(number) and not taken(number)), _plain(kind))
+
+    def _fits(self, number: str) -> bool:
+        return len(number) <= self._most and self._pattern.fullmatch(number) is not None
+
+
+def _drawn(kind: str) -> Iterator[str]:
+    yield _plain(kind)
+    yield str(uuid.uuid4())
+    for size in _SIZES:
+        digits = _digits(size - 1)
+        yield from (kind + digits, kind.lower() + digits, _digits(size))
+
+
+def _plain(kind: str) -> str:
+    return kind + _digits(_SIZES[0] - 1)
+
+
+def _digits(size: int) -> str:
+    # None begins with 0: a profile may mean numbers that are counted.
+    least = 10 ** (size - 1)
+    return str(least + secrets.randbelow(9 * least))

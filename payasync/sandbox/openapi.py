@@ -40,8 +40,6 @@ _REASONS: Final[Mapping[int, str]] = {
 }
 _MARKED: Final[Mapping[str, Any]] = {MARK: {"required": True, "schema": {"const": "1"}}}
 _PLAIN: Final[Mapping[str, Any]] = {"text/plain": {"schema": TEXT}}
-_AS_A_PROXY: Final = frozenset({429, 500, 503})
-"""What faults answer, as something before the service would."""
 _CODES: Final[Mapping[int, tuple[Why, ...]]] = {
     **{status: tuple(why for why, usual in STATUSES.items() if usual == status) for status in _REASONS},
     **dict.fromkeys((400, 413, 414, 415), ("invalid",)),
@@ -160,10 +158,7 @@ def _response(words: Vocabulary, description: str, schema: Schema, status: int) 
     headers = dict[str, Any](_MARKED)
     if words.answer.request_id.startswith("header:"):
         name = words.answer.request_id.removeprefix("header:")
-        headers[name] = {"required": status not in _AS_A_PROXY, "schema": TEXT}
+        headers[name] = {"required": True, "schema": TEXT}
     if status == 401:  # noqa: PLR2004 - the one status with a challenge
         headers["WWW-Authenticate"] = {"required": True, "schema": TEXT}
-    content: dict[str, Any] = {"application/json": {"schema": schema}}
-    if status in _AS_A_PROXY:
-        content |= _PLAIN
-    return {"description": description, "headers": headers, "content": content}
+    return {"description": description, "headers": headers, "content": {"application/json": {"schema": schema}}}

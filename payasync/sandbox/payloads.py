@@ -78,12 +78,15 @@ class Payloads:
         """Return the number of what a payload tells: an order's, a payment's or a subscription's."""
         return str(payload.get(camel("out_trade_no")) or found(payload, self._words.answer.subscription_id) or "")
 
-    def notification(self, event: Event, now: datetime) -> str:
-        """Return the body of a notification (spec: Events, 4)."""
+    def notification(self, event: Event, now: datetime) -> str | None:
+        """Return the body of a notification (spec: Events, 4); `None` where the service does not tell this event."""
         shape, document = self._words.notification, dict[str, Any]()
         put(document, shape.data, self._told(event))
         if shape.kind:
-            put(document, shape.kind, self._words.event(event.kind, event.name))
+            name = self._words.event(event.kind, event.name)
+            if name is None:
+                return None
+            put(document, shape.kind, name)
         if shape.time:
             put(document, shape.time, written(now))
         return json.dumps(document, separators=(",", ":"), ensure_ascii=False)

@@ -1,5 +1,6 @@
 """The sandbox as its users see it: lifetime, and a door to each part."""
 
+from os import PathLike
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -10,7 +11,7 @@ from payasync.sandbox import checks
 from payasync.sandbox.bank import Bank
 from payasync.sandbox.clock import Clock
 from payasync.sandbox.customer import Customer
-from payasync.sandbox.database import MEMORY
+from payasync.sandbox.database import MEMORY, location
 from payasync.sandbox.dialect import Failures, checked_failures
 from payasync.sandbox.faults.arming import Faults
 from payasync.sandbox.given import Given
@@ -33,7 +34,9 @@ class Sandbox:
     the sandbox's own `PROFILE`. Use it with `async with`, or with `start` and `close`.
 
     Args:
-        profile: What the service does; the sandbox speaks it, and checks what it is sent by it.
+        profile: What the service does; the sandbox speaks it, and checks what it is sent by it. The names of
+            `notification.kinds` it takes in the order paid, failed, closed, expired; succeeded, failed; renewed, past
+            due, cancelled, started. An end of an order that has no name is not told.
         host: Where it listens: 127.0.0.1, another loopback address, `::1`, or `localhost` (which is 127.0.0.1).
         port: Where it listens; 0: a free port.
         db: The SQLite database's file, which keeps everything; `:memory:` keeps nothing.
@@ -65,7 +68,7 @@ class Sandbox:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
-        db: str = ":memory:",
+        db: str | PathLike[str] = MEMORY,
         webhook_url: str | None = None,
         allow_remote: bool = False,
         clock: ClockSetting = "real",
@@ -73,14 +76,14 @@ class Sandbox:
         repeated_refunds: RepeatedSetting = "same",
         failures: Failures = "",
     ) -> None:
-        self.profile: Final = profile
+        self.profile: Final = _checked_profile(profile)
         self._failures: Failures = checked_failures(failures)
         self._pace = pace(clock)
         self._terms = refund_terms(refunds, repeated_refunds)
-        self._keys: Keys | None = keys_of(profile) if db == MEMORY else None
+        self._db = location(db)
+        self._keys: Keys | None = keys_of(profile) if self._db == MEMORY else None
         self._host = host
         self._port = port
-        self._db = db
         self._webhook_url = _checked_webhook(webhook_url)
         self._allow_remote = allow_remote
         self.faults: Final = Faults(profile.http)
@@ -272,6 +275,14 @@ class Sandbox:
         if self._running is None:
             raise ConfigurationError(f"the sandbox does not run: {name} is there between start and close")
         return self._running
+
+
+def _checked_profile(profile: object) -> Profile:
+    if isinstance(profile, Profile):
+        return profile
+    raise ConfigurationError(
+        f"profile must be a Profile, such as Profile.from_file gives, not {profile!r}", field="profile"
+    )
 
 
 def _checked_webhook(url: str | None) -> str | None:

@@ -9,7 +9,7 @@ from datetime import date, datetime
 from typing import Any, Final, Literal
 
 from payasync.sandbox import rules
-from payasync.sandbox.numbers import known, new_number
+from payasync.sandbox.numbers import Numbering, known
 from payasync.sandbox.outbox import Outbox
 from payasync.sandbox.store import Store
 from payasync.sandbox.subscriptions import Subscriptions
@@ -25,8 +25,9 @@ class Service:
     Args:
         store: Where they are kept.
         now: The sandbox's time.
-        written: Writes the body of a notification.
+        written: Writes the body of a notification; `None` where the service does not tell of that.
         webhook_url: Where notifications go of what has no address of its own.
+        numbering: Gives the numbers that the merchant does not.
         terms: How refunds end.
 
     Attributes:
@@ -39,16 +40,18 @@ class Service:
         store: Store,
         *,
         now: Callable[[], datetime],
-        written: Callable[[Event, datetime], str],
+        written: Callable[[Event, datetime], str | None],
         webhook_url: str | None,
+        numbering: Numbering,
         terms: RefundTerms = AT_ONCE,
     ) -> None:
         self._store = store
         self._now = now
         self._terms = terms
+        self._numbering = numbering
         self._timers = Timers(store)
         self.telling: Final = Telling(Outbox(store), now=now, written=written, webhook_url=webhook_url)
-        self.subscriptions: Final = Subscriptions(store, self._timers, self.telling, now=now)
+        self.subscriptions: Final = Subscriptions(store, self._timers, self.telling, now=now, numbering=numbering)
 
     @property
     def falling(self) -> dict[TimerKind, Falling]:
@@ -68,7 +71,7 @@ class Service:
     ) -> Order:
         """Make a payment with numbers of its own (spec: endpoint 1)."""
         given = {"total_amt": amount, "currency": currency, "subject": description, "return_url": return_url}
-        order = _new_order("payment", created=self._now(), **given)
+        order = self._new_order("payment", **given)
         self._add(order)
         return order
 
@@ -78,10 +81,16 @@ class Service:
         Raises:
             RefusedError: Its number was used before.
         """
-        order = _new_order("order", created=self._now(), **given)
+        order = self._new_order("order", **given)
         if not self._add(order):
             raise RefusedError("duplicate", "the number names another order", argument="out_trade_no")
         return order
+
+    def _new_order(self, origin: Literal["order", "payment"], **given: Any) -> Order:
+        payment_id, token = self._numbering.new("P", self._store.order_named), secrets.token_urlsafe(24)
+        if "out_trade_no" not in given:
+            given["out_trade_no"] = self._numbering.new("T", self._store.order_named)
+        return Order(origin=origin, payment_id=payment_id, token=token, created=self._now(), **given)
 
     def _add(self, order: Order) -> bool:
         added = self._store.add_order(order)
@@ -188,8 +197,3 @@ class Service:
             RefusedError: There is none.
         """
         return known(self._store.refund(out_refund_no), "refund", "identifier")
-
-
-def _new_order(origin: Literal["order", "payment"], **given: Any) -> Order:
-    given.setdefault("out_trade_no", new_number("T"))
-    return Order(origin=origin, payment_id=new_number("P"), token=secrets.token_urlsafe(24), **given)

@@ -31,6 +31,7 @@ REFUND: Final = "SELECT * FROM refunds WHERE out_refund_no = :key"
 MOVE_REFUND: Final = "UPDATE refunds SET state = :state WHERE out_refund_no = :out_refund_no AND state = :was"
 REFUNDED: Final = """
 SELECT coalesce(sum(refund_amt), 0) FROM refunds WHERE out_trade_no = :out_trade_no AND state = 'succeeded'"""
+REFUNDS_OF: Final = "SELECT * FROM refunds WHERE out_trade_no = :out_trade_no"
 ALL_REFUNDS: Final = "SELECT count(*) FROM refunds"
 
 ADD_SUBSCRIPTION: Final = """

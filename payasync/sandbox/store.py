@@ -74,6 +74,10 @@ class Store(Database):
         """Sum up what of an order was given back."""
         return self.number(statements.REFUNDED, out_trade_no=out_trade_no)
 
+    def refunds_of(self, out_trade_no: str) -> list[Refund]:
+        """Return an order's refunds, in no order."""
+        return self.read(Refund, statements.REFUNDS_OF, out_trade_no=out_trade_no)
+
     def count_refunds(self) -> int:
         """Count all refunds."""
         return self.number(statements.ALL_REFUNDS)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from payasync.sandbox import periods, rules
-from payasync.sandbox.numbers import known, new_number
+from payasync.sandbox.numbers import Numbering, known
 from payasync.sandbox.store import Store
 from payasync.sandbox.telling import Telling
 from payasync.sandbox.timers import Timers
@@ -23,17 +23,22 @@ class Subscriptions:
         timers: Where their periods are set.
         telling: Tells the merchant.
         now: The sandbox's time.
+        numbering: Gives their numbers.
     """
 
-    def __init__(self, store: Store, timers: Timers, telling: Telling, *, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, store: Store, timers: Timers, telling: Telling, *, now: Callable[[], datetime], numbering: Numbering
+    ) -> None:
         self._store = store
         self._timers = timers
         self._telling = telling
         self._now = now
+        self._numbering = numbering
 
     def create(self, **given: Any) -> Subscription:
         """Make a subscription, which begins on its start date (spec: endpoint 8)."""
-        planned = Subscription(subscription_id=new_number("S"), created=self._now(), **given)
+        number = self._numbering.new("S", self._store.subscription)
+        planned = Subscription(subscription_id=number, created=self._now(), **given)
         subscription = rules.begin(planned, self._now().date())
         self._store.add_subscription(subscription)
         self._bill(planned, subscription)

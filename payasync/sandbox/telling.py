@@ -17,7 +17,7 @@ class Telling:
     Args:
         outbox: Holds them.
         now: The sandbox's time.
-        written: Writes the body of a notification.
+        written: Writes the body of a notification; `None` where the service does not tell of that.
         webhook_url: Where notifications go of what has no address of its own.
     """
 
@@ -26,7 +26,7 @@ class Telling:
         outbox: Outbox,
         *,
         now: Callable[[], datetime],
-        written: Callable[[Event, datetime], str],
+        written: Callable[[Event, datetime], str | None],
         webhook_url: str | None,
     ) -> None:
         self._outbox = outbox
@@ -35,10 +35,10 @@ class Telling:
         self.webhook_url = webhook_url
 
     def tell(self, event: Event | None) -> None:
-        """Tell an event, where there is one, and an address for it."""
-        url = event and (event.url or self.webhook_url)
-        if event and url:
-            self._outbox.add(self._notification(event, url))
+        """Tell an event, where there is one, an address for it, and the service tells of it."""
+        url, now = event and (event.url or self.webhook_url), self._now()
+        if event and url and (body := self._written(event, now)) is not None:
+            self._outbox.add(_notification(event, url, body, now))
 
     def resend(self, notification_id: str) -> Notification:
         """Put a notification into the outbox once more, whatever became of it, with all its redeliveries.
@@ -51,17 +51,17 @@ class Telling:
         self._outbox.move(again)
         return again
 
-    def _notification(self, event: Event, url: str) -> Notification:
-        now = self._now()
-        return Notification(
-            notification_id=f"msg_{secrets.token_hex(12)}",
-            event=f"{event.kind}.{event.name}",
-            reference=number(event.subject),
-            url=url,
-            body=self._written(event, now),
-            created=now,
-            due=now,
-        )
+
+def _notification(event: Event, url: str, body: str, now: datetime) -> Notification:
+    return Notification(
+        notification_id=f"msg_{secrets.token_hex(12)}",
+        event=f"{event.kind}.{event.name}",
+        reference=number(event.subject),
+        url=url,
+        body=body,
+        created=now,
+        due=now,
+    )
 
 
 def number(subject: object) -> str:

@@ -6,6 +6,8 @@ was to be signed, with the key masked.
 """
 
 from contextlib import suppress
+from itertools import chain
+from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias
 
 from attrs import asdict, frozen
@@ -82,11 +84,23 @@ class Timeline:
         """Return the entries, oldest first.
 
         Args:
-            reference: Only those about this order, refund or subscription.
+            reference: Only those about this order, refund or subscription; an order's number or its payment's
+                names both, and its refunds.
         """
         if reference is None:
             return self._store.read(Entry, statements.ALL_ENTRIES)
-        return self._store.read(Entry, statements.ENTRIES_ABOUT, reference=reference)
+        told = (
+            self._store.read(Entry, statements.ENTRIES_ABOUT, reference=number) for number in self._together(reference)
+        )
+        return sorted(chain.from_iterable(told), key=attrgetter("seq"))
+
+    def _together(self, reference: str) -> set[str]:
+        """Return the numbers of what belongs together with this one: those of an order, and of its refunds."""
+        order = self._store.order_named(reference)
+        if order is None:
+            return {reference}
+        refunds = (refund.out_refund_no for refund in self._store.refunds_of(order.out_trade_no))
+        return {reference, order.out_trade_no, order.payment_id, *refunds}
 
     def requests(self, limit: int) -> list[Entry]:
         """Return the newest requests, newest first.

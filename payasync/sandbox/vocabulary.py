@@ -89,14 +89,23 @@ class Vocabulary:
         answer, meaning = self.profile.answer, _OTHERS.get(refused.why, "not_executed")
         if answer.message and not answer.code and getattr(self.profile.codes, meaning):
             return str(self.code(refused.why))
-        return refused.message
+        # What it is, none but the merchant may read.
+        hint = "; the sandbox's dashboard shows the text to sign" if refused.expected else ""
+        return f"{refused.message}{hint}"
 
-    def event(self, kind: Kind, name: str) -> str:
-        """Return the service's name of an event."""
+    def event(self, kind: Kind, name: str) -> str | None:
+        """Return the service's name of an event; `None` where it has no such event.
+
+        The profile's names are taken in the order of the sandbox's own, and the last stands for the rest; but of
+        orders and payments only what has a name is told: `trade.paid` must not stand for one that has expired.
+        """
         own = PROFILE.notification.kinds[kind]
         names = self.notification.kinds.get(kind) or own
         told = f"{kind}.{name}" if len(names) >= len(own) else f"{kind}.{_LIKE.get(name, name)}"
-        return names[min(own.index(told), len(names) - 1)]
+        position = own.index(told)
+        if kind == "payment" and position >= len(names):
+            return None
+        return names[min(position, len(names) - 1)]
 
     def _codes(self, meaning: str) -> tuple[Code, ...]:
         codes: tuple[Code, ...] = getattr(self.profile.codes, meaning) or getattr(PROFILE.codes, meaning)

@@ -1,6 +1,5 @@
 """The parts of a sandbox that runs: what each is given, and in which order they end."""
 
-import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
@@ -29,8 +28,9 @@ from payasync.sandbox.given import Given
 from payasync.sandbox.keeping import keep, resumed
 from payasync.sandbox.keys import Keys, keys_of
 from payasync.sandbox.ledger import Ledger
-from payasync.sandbox.listening import listen, url_of
+from payasync.sandbox.listening import listen, turns, url_of
 from payasync.sandbox.notifier import Acknowledgement, Notifier, outgoing_client
+from payasync.sandbox.numbers import Numbering
 from payasync.sandbox.openapi import MARK
 from payasync.sandbox.outbox import Outbox
 from payasync.sandbox.pace import Pace
@@ -184,6 +184,7 @@ def _core(settings: Settings, keys: Keys | None, stack: AsyncExitStack) -> _Core
         now=timepiece.now,
         written=dialect.payloads.notification,
         webhook_url=settings.webhook_url,
+        numbering=Numbering(settings.profile),
         terms=settings.terms,
     )
     seal = Seal(dialect.words, keys.service)
@@ -250,7 +251,7 @@ async def _serve(application: web.Application, door: Door, stack: AsyncExitStack
         max_line_size=receiving.MOST_READ,
         logger=receiving.logger,
     )
-    stack.push_async_callback(_turns)
+    stack.push_async_callback(turns)
     stack.push_async_callback(runner.cleanup)
     application.middlewares.insert(0, door.note)
     await runner.setup()
@@ -263,13 +264,7 @@ async def _serve(application: web.Application, door: Door, stack: AsyncExitStack
 async def _last_accepted(door: Door) -> None:
     # A connection that asyncio accepts in the very turn in which its server closes is left open, with a warning.
     door.rest()
-    await _turns()
-
-
-async def _turns() -> None:
-    """Let the loop finish what it has begun: a connection that it has just accepted, or is closing."""
-    for _ in range(3):
-        await asyncio.sleep(0)
+    await turns()
 
 
 async def _mark(_request: web.Request, response: web.StreamResponse) -> None:

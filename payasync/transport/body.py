@@ -16,30 +16,30 @@ if TYPE_CHECKING:
 class OneShotBody(Payload):
     """The only proof of whether anything left this machine: a body that marks the start of its own write.
 
-    aiohttp writes the head together with the body, so before `write` no byte is handed to a socket. Once begun
-    it reports itself as consumed, and aiohttp sends a consumed body to no second connection: that stops its own
-    re-send of GET, PUT and DELETE after a dropped connection, which has no public switch.
+    aiohttp writes the head together with the body, so before `write` no byte is handed to a socket. It reports
+    itself as consumed, and aiohttp sends a consumed body to no second connection: that stops its own re-send of
+    GET, PUT and DELETE after a dropped connection, which has no public switch.
 
     Args:
-        content: The bytes.
-        has_content: Without it the request has no body, as a GET: then there are no bytes and no Content-Type.
+        content: The bytes; without any the request has no body, as a GET, and no Content-Type.
     """
 
-    def __init__(self, content: bytes, *, has_content: bool = True) -> None:
+    begun = False
+    on_start: "Callable[[], None] | None" = None
+    _transport: "WriteTransport | None" = None
+
+    def __init__(self, content: bytes) -> None:
         super().__init__(content, content_type="application/json")
-        if not has_content:
+        if not content:
             self.headers.clear()
             self.headers["Accept"] = "application/json"  # aiohttp wants a payload to have a header
         self._content = content
         self._size = len(content)
-        self.begun = False
-        self.on_start: Callable[[], None] | None = None
-        self._transport: WriteTransport | None = None
 
     @property
     def consumed(self) -> bool:
-        """Whether it was begun."""
-        return self.begun
+        """Always: another connection is another attempt, with a nonce of its own, and aiohttp would take one."""
+        return True
 
     @property
     def autoclose(self) -> bool:
@@ -50,20 +50,26 @@ class OneShotBody(Payload):
         """Return the body as text."""
         return self._content.decode(encoding, errors)
 
-    async def write(self, writer: "AbstractStreamWriter") -> None:
+    async def write(
+        self,
+        writer: "AbstractStreamWriter",
+        content_length: int | None = None,  # noqa: ARG002 - aiohttp gives the length of what is here
+    ) -> None:
         """Mark the start, then write; but not where an answer stands already, which is none to this request.
 
         Raises:
             ConnectionResetError: The connection holds what nobody asked for.
         """
         wire: Any = writer
-        if stray(wire):
+        if stray(wire.protocol):
             raise ConnectionResetError("the connection holds what nobody asked for")
         self._transport = wire.transport
         self.begun = True
         if self.on_start is not None:
             self.on_start()
         await writer.write(self._content)
+
+    write_with_length = write
 
     def abort(self) -> None:
         """Write no more: closing a transport, as aiohttp does, lets it send what it still holds."""

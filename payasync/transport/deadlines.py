@@ -4,31 +4,46 @@ import asyncio
 from types import TracebackType
 from typing import Final, Self
 
+from payasync.calls import Call
+
 GRAIN: Final = 0.05
 """Seconds between two looks at the deadlines: the most by which one is overshot."""
 
 
 class Deadline:
-    """Bounds what is done within it: `with deadlines.until(when) as deadline`, in a task.
+    """Bounds one attempt of a call: `with Deadline(deadlines, call) as deadline`, in a task.
 
     As with `asyncio.timeout`, the task is cancelled when the time is over, and `TimeoutError` is raised in its
     place; a cancellation by anybody else stays one.
+
+    Args:
+        deadlines: Those of the loop.
+        call: It says when it must end, and how long its answer may take.
+
+    Attributes:
+        when: A time of the loop's clock.
 
     Raises:
         TimeoutError: The time was over.
     """
 
-    __slots__ = ("_before", "_deadlines", "_expired", "_task", "when")
+    __slots__ = ("_before", "_call", "_deadlines", "_expired", "_task", "when")
 
-    def __init__(self, deadlines: "Deadlines", when: float) -> None:
+    def __init__(self, deadlines: "Deadlines", call: Call) -> None:
         self._deadlines = deadlines
+        self._call = call
         self._expired = False
-        self.when = when
+        self.when = call.deadline
 
     @property
     def mine(self) -> bool:
         """Whether it bounds the task that runs."""
         return self._task is asyncio.current_task()
+
+    def begin(self) -> None:
+        """Note that the write begins: from here to the whole answer it is `Timeouts.read`, within the call's time."""
+        self._call.progress.begun = True
+        self.when = min(self.when, self._deadlines.time() + self._call.timeouts.read)
 
     def expire(self) -> None:
         """End what is done within it: the time is over."""
@@ -36,15 +51,15 @@ class Deadline:
         self._task.cancel()
 
     def __enter__(self) -> Self:
-        self._task = running_task()
-        self._before = self._task.cancelling()
-        self._deadlines.add(self)
+        self._task = task = running_task()
+        self._before = task.cancelling()
+        self._deadlines.watch(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._deadlines.discard(self)
+        self._deadlines.running.discard(self)
         if not self._expired:
             return
         asked_by_others = self._task.uncancel() > self._before
@@ -60,45 +75,43 @@ def running_task() -> "asyncio.Task[object]":
 
 
 class Deadlines:
-    """The deadlines of one loop, looked at every `GRAIN` seconds while there are any."""
+    """The deadlines of one loop, looked at every `GRAIN` seconds while there are any.
+
+    Attributes:
+        time: The loop's clock.
+        running: Those that are watched.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._running: set[Deadline] = set()
+        self.time = loop.time
+        self.running: set[Deadline] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def until(self, when: float) -> Deadline:
-        """Return a deadline at a time of the loop's clock; its `when` may be moved later on."""
-        return Deadline(self, when)
-
-    def add(self, deadline: Deadline) -> None:
+    def watch(self, deadline: Deadline) -> None:
         """Watch a deadline.
 
         Raises:
             TimeoutError: It is over already.
         """
-        if deadline.when <= self._loop.time():
+        if deadline.when <= self.time():
             raise TimeoutError
-        self._running.add(deadline)
+        self.running.add(deadline)
         if self._timer is None:
             self._timer = self._loop.call_later(GRAIN, self._look)
 
-    def discard(self, deadline: Deadline) -> None:
-        """Watch it no more."""
-        self._running.discard(deadline)
-
     def _look(self) -> None:
-        now = self._loop.time()
-        for deadline in [each for each in self._running if each.when <= now]:
-            self._running.discard(deadline)
+        now = self.time()
+        for deadline in [each for each in self.running if each.when <= now]:
+            self.running.discard(deadline)
             deadline.expire()
-        self._timer = self._loop.call_later(GRAIN, self._look) if self._running else None
+        self._timer = self._loop.call_later(GRAIN, self._look) if self.running else None
 
     def close(self) -> None:
         """Stop the timer, and end what is done within the deadlines, as if their time was over."""
         if self._timer is not None:
             self._timer.cancel()
-        for deadline in tuple(self._running):
+        for deadline in tuple(self.running):
             if not deadline.mine:
-                self._running.discard(deadline)
+                self.running.discard(deadline)
                 deadline.expire()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Final
 
 import aiohttp
@@ -19,14 +19,7 @@ from payasync.transport.body import OneShotBody
 from payasync.transport.deadlines import Deadline, running_task
 from payasync.transport.failures import AnswerTooLargeError, failure
 from payasync.transport.pools import Pool, Pools, PoolSettings
-from payasync.version import VERSION
 
-ALWAYS: Final = {
-    "Accept": "application/json",
-    "Accept-Encoding": "identity",
-    "User-Agent": f"payasync/{VERSION}",
-}
-"""Identity: 194 kB of gzip can inflate to 200 MB."""
 PATHS: Final = frozenset(operation.path for operation in OPERATIONS)
 """Of these there are ten, so that their URLs can be kept; an identifier in a path makes any number of others."""
 
@@ -52,7 +45,7 @@ class Transport:
         max_response_bytes: int,
     ) -> None:
         self.base = str(base_url).rstrip("/")
-        self._pools = Pools(evolve(pools, headers={**ALWAYS, **headers}))
+        self._pools = Pools(evolve(pools, headers=headers))
         self._proxy = proxy
         self._urls: dict[str, URL] = {}
         self._max_response_bytes = max_response_bytes
@@ -70,16 +63,20 @@ class Transport:
         if self.closed:
             raise SessionClosedError("the session is closed: make another")
         pool = self._pools.current()
-        body = OneShotBody(outgoing.body, has_content=call.operation.has_body)
+        body = OneShotBody(outgoing.body)
         response = None
         try:
-            with pool.deadlines.until(call.deadline) as deadline:
-                body.on_start = partial(_begin, deadline, call)
+            with Deadline(pool.deadlines, call) as deadline:
+                body.on_start = deadline.begin
                 response = await self._exchange(pool, call, outgoing, body)
-                _check_asked(body, response)
+                if not body.begun:
+                    raise _unasked(response)  # noqa: TRY301 - a function around it would cost more than the check
                 content = response.content
                 whole = content.read_nowait() if content.is_eof() else await self._rest(response)
-                return self._reply(call, response, whole)
+                if len(whole) > self._max_response_bytes:
+                    raise AnswerTooLargeError  # noqa: TRY301 - as above
+            elapsed = pool.deadlines.time() - call.deadline + call.timeouts.total
+            return Reply(response.status, response.headers, whole, elapsed, call.attempt)
         except asyncio.CancelledError as cancelled:
             _give_up(body, response)
             if not self.closed or running_task().cancelling():
@@ -97,7 +94,7 @@ class Transport:
     def _exchange(
         self, pool: Pool, call: Call, outgoing: Outgoing, body: OneShotBody
     ) -> Awaitable[aiohttp.ClientResponse]:
-        return (pool.reads if call.read else pool.writes).request(
+        return (pool.reads if call.operation.read else pool.writes).request(
             call.operation.method,
             self._url(outgoing),
             data=body,
@@ -113,23 +110,9 @@ class Transport:
         parts = bytearray()
         while part := await response.content.readany():
             parts += part
-            self._check_length(parts)
+            if len(parts) > self._max_response_bytes:
+                raise AnswerTooLargeError
         return bytes(parts)
-
-    def _reply(self, call: Call, response: aiohttp.ClientResponse, content: bytes) -> Reply:
-        self._check_length(content)
-        started = call.deadline - call.timeouts.total
-        return Reply(
-            status=response.status,
-            headers=response.headers,
-            body=content,
-            attempts=call.attempt,
-            elapsed=asyncio.get_running_loop().time() - started,
-        )
-
-    def _check_length(self, read: bytes | bytearray) -> None:
-        if len(read) > self._max_response_bytes:
-            raise AnswerTooLargeError(self._max_response_bytes)
 
     def _url(self, outgoing: Outgoing) -> URL:
         url = self._urls.get(outgoing.path)
@@ -145,11 +128,10 @@ class Transport:
         await self._pools.aclose()
 
 
-def _check_asked(body: OneShotBody, response: aiohttp.ClientResponse) -> None:
+def _unasked(response: aiohttp.ClientResponse) -> aiohttp.ServerDisconnectedError:
     """Refuse an answer that stood there before its request had begun: it is none to it."""
-    if not body.begun:
-        response.close()
-        raise aiohttp.ServerDisconnectedError("an answer that nobody asked for")
+    response.close()
+    return aiohttp.ServerDisconnectedError("an answer that nobody asked for")
 
 
 def _give_up(body: OneShotBody, response: aiohttp.ClientResponse | None) -> None:
@@ -159,12 +141,6 @@ def _give_up(body: OneShotBody, response: aiohttp.ClientResponse | None) -> None
     elif response.connection is not None:
         body.abort()
         response.close()
-
-
-def _begin(deadline: Deadline, call: Call) -> None:
-    """From the start of the write to the whole answer: `Timeouts.read`, within the call's deadline."""
-    call.progress.begun = True
-    deadline.when = min(call.deadline, asyncio.get_running_loop().time() + call.timeouts.read)
 
 
 def _headers(pool: Pool, call: Call, outgoing: Outgoing) -> CIMultiDict[str]:

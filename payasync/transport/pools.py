@@ -16,14 +16,29 @@ from typing import Any, Final
 
 import aiohttp
 from attrs import Factory, field, frozen
+from multidict import istr
 
 from payasync.errors import ConfigurationError
 from payasync.headers import is_own
 from payasync.transport.deadlines import Deadlines
+from payasync.version import VERSION
 
 WRITE_IDLE: Final = 2.0
 """Seconds after which a write takes a new connection: a server that closes an idle one makes a write ambiguous."""
 READ_IDLE: Final = 15.0
+
+ALWAYS: Final = {
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",
+    "User-Agent": f"payasync/{VERSION}",
+}
+"""Identity: 194 kB of gzip can inflate to 200 MB."""
+
+
+class _Request(aiohttp.ClientRequest):
+    """A request of our own sessions: it has our headers where aiohttp would add its own."""
+
+    DEFAULT_HEADERS = {istr(name): value for name, value in ALWAYS.items()}  # noqa: RUF012 - aiohttp's own name
 
 
 @frozen(kw_only=True)
@@ -36,6 +51,8 @@ class PoolSettings:
 
     tls: ssl.SSLContext | None
     max_connections: int
+    secure: bool = True
+    """Something of the way to the service is https."""
     http: aiohttp.ClientSession | None = None
     """Used in place of our own, and never closed."""
     headers: Mapping[str, str] = field(default=Factory(dict), repr=False)
@@ -68,6 +85,7 @@ class Pool:
     Attributes:
         headers: Those that each request must bring itself, since an injected session does not.
         options: The same of its options.
+        closed: Whether its loop has closed it.
     """
 
     def __init__(self, settings: PoolSettings) -> None:
@@ -77,15 +95,17 @@ class Pool:
             self._own: tuple[aiohttp.ClientSession, ...] = ()
             self.writes = self.reads = settings.http
         else:
-            tls = settings.tls or _default_tls()
-            self._own = self._http(settings, tls, WRITE_IDLE), self._http(settings, tls, READ_IDLE)
+            # Reading the machine's authorities takes 20 ms; nobody needs them for plain http.
+            tls = settings.tls or (_default_tls() if settings.secure else True)
+            self._own = self._http(settings, WRITE_IDLE, tls=tls), self._http(settings, READ_IDLE, tls=tls)
             self.writes, self.reads = self._own
-        self.headers: Mapping[str, str] = {} if self._own else settings.headers
+        self.headers: Mapping[str, str] = {} if self._own else {**ALWAYS, **settings.headers}
         self.options: dict[str, Any] = {} if self._own else {**_PLAINLY, "middlewares": ()}
+        self.closed = False
         self._guard = self._closing()
         _finish(anext(self._guard))
 
-    def _http(self, settings: PoolSettings, tls: ssl.SSLContext, idle: float) -> aiohttp.ClientSession:
+    def _http(self, settings: PoolSettings, idle: float, *, tls: ssl.SSLContext | bool) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
             ssl=tls,
             limit=settings.max_connections,
@@ -94,7 +114,11 @@ class Pool:
             resolver=aiohttp.ThreadedResolver(),
         )
         return aiohttp.ClientSession(
-            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), headers=settings.headers, **_PLAINLY
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=settings.headers,
+            request_class=_Request,
+            **_PLAINLY,
         )
 
     def _socket(self, address: Any) -> socket.socket:
@@ -108,6 +132,7 @@ class Pool:
         try:
             yield
         finally:
+            self.closed = bool(self._own)
             self.deadlines.close()
             try:
                 for http in self._own:
@@ -116,11 +141,6 @@ class Pool:
                 for http in self._own:
                     _finish(http.close())
                 raise
-
-    @property
-    def closed(self) -> bool:
-        """Whether its loop has closed it."""
-        return bool(self._own) and self.writes.closed
 
     async def aclose(self) -> None:
         """Close, from within the pool's own loop."""

@@ -6,31 +6,36 @@ taken for answered, or be lost without anybody knowing. Seen before the first by
 
 import select
 import weakref
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
-_used: Final["weakref.WeakSet[Any]"] = weakref.WeakSet()
-"""TLS connections that carried a request; on a fresh one the service's session tickets may wait to be read."""
+_readable: Final["weakref.WeakKeyDictionary[Any, Callable[[], object]]"] = weakref.WeakKeyDictionary()
+"""By connection that carried a request: whether the kernel holds anything of it to read."""
 
 
-def stray(writer: Any) -> bool:
+def stray(protocol: Any) -> bool:
     """Return whether a connection holds anything to read, in its parser or still in the kernel.
 
     Args:
-        writer: aiohttp's `StreamWriter` of the request that is about to begin.
+        protocol: aiohttp's, of the connection on which a request is about to begin.
     """
-    protocol, transport = writer.protocol, writer.transport
-    if transport is None or protocol.should_close:
+    if protocol.should_close or protocol.transport is None:
         return True
-    if transport.get_extra_info("ssl_object") is not None and protocol not in _used:
-        _used.add(protocol)
-        return False
+    readable = _readable.get(protocol)
+    if readable is None:
+        readable = _readable[protocol] = _looking(protocol.transport)
+        if protocol.transport.get_extra_info("ssl_object") is not None:
+            return False  # on a fresh TLS connection the service's session tickets may wait to be read
+    return bool(readable())
+
+
+def _looking(transport: Any) -> Callable[[], object]:
     connection = transport.get_extra_info("socket")
-    return connection is not None and _readable(connection.fileno())
-
-
-def _readable(descriptor: int) -> bool:
-    if hasattr(select, "poll"):
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        return bool(poll.poll(0))
-    return bool(select.select([descriptor], [], [], 0)[0])
+    if connection is None:
+        return bool
+    if not hasattr(select, "poll"):
+        return lambda: select.select([connection.fileno()], [], [], 0)[0]
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return partial(poll.poll, 0)

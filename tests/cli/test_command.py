@@ -1,5 +1,6 @@
 """The `payasync` command itself."""
 
+import re
 import subprocess
 import sys
 
@@ -30,6 +31,26 @@ def test_without_the_extra_it_says_how_to_get_it(missing: str) -> None:
     ] == ended.stderr.splitlines()
 
 
+def test_it_needs_no_other_extra() -> None:
+    """With `[cli]` alone the command is there; what needs more says so when it is asked for."""
+    program = """
+import sys
+for missing in ("psycopg", "procrastinate", "cryptography", "pytest"):
+    sys.modules[missing] = None
+from payasync.cli import main
+sys.argv = ["payasync", *sys.argv[1:]]
+main()
+"""
+    command = [sys.executable, "-c", program]
+    helped = subprocess.run([*command, "-h"], capture_output=True, text=True, timeout=30, check=False)
+    lists = [*command, "journal", "list", "--journal", "postgresql://127.0.0.1/pay"]
+    listed = subprocess.run(lists, capture_output=True, text=True, timeout=30, check=False)
+
+    assert (0, "") == (helped.returncode, helped.stderr)
+    assert 2 == listed.returncode
+    assert 'python -m pip install "payasync[postgres]"' in listed.stderr
+
+
 def test_a_defect_of_our_own_is_not_called_a_missing_extra() -> None:
     """A module of ours that is missing is an error as it stands."""
     program = WITHOUT.format(missing="payasync.cli.show")
@@ -52,5 +73,10 @@ def test_help_lists_the_commands() -> None:
     result = CliRunner().invoke(payasync, ["-h"])
 
     assert 0 == result.exit_code
-    assert "demo     Run the whole story on a sandbox of its own" in result.output
-    assert "sandbox  Serve the whole service on this machine" in result.output
+    assert re.search("demo +Run the whole story on a sandbox of its own", result.output)
+    assert re.search("doctor +Tell what is configured", result.output)
+    assert re.search("sandbox +Serve the whole service on this machine", result.output)
+    assert re.search("journal +See what a journal keeps", result.output)
+    assert re.search("reconcile +Ask the service what became of unknown writes", result.output)
+    assert re.search("refund +Refund many orders from a file", result.output)
+    assert re.search("listen +Receive notifications on this machine", result.output)

@@ -53,10 +53,25 @@ def rsa_sha256_verifies(text: str, signature: bytes, public_key: Path, scratch: 
     return subprocess.run(command, input=text.encode(), capture_output=True, check=False).returncode == 0
 
 
+def rsa_sha256(text: str, private_key: Path) -> bytes:
+    """Return the signature of a text by a private key in a PEM file."""
+    command = [OPENSSL, "dgst", "-sha256", "-sign", str(private_key)]
+    return subprocess.run(command, input=text.encode(), capture_output=True, check=True).stdout
+
+
 def rsa_keys(folder: Path, bits: int = 2048) -> tuple[Path, Path]:
     """Return PEM files of a new private key (PKCS #8) and its public one."""
+    return _pair(folder, "RSA", "-pkeyopt", f"rsa_keygen_bits:{bits}")
+
+
+def ed25519_keys(folder: Path) -> tuple[Path, Path]:
+    """Return PEM files of a new private key (PKCS #8) and its public one."""
+    return _pair(folder, "ED25519")
+
+
+def _pair(folder: Path, *algorithm: str) -> tuple[Path, Path]:
     private, public = folder / "private.pem", folder / "public.pem"
-    _run("genpkey", "-quiet", "-algorithm", "RSA", "-pkeyopt", f"rsa_keygen_bits:{bits}", "-out", str(private))
+    _run("genpkey", "-quiet", "-algorithm", *algorithm, "-out", str(private))
     _run("pkey", "-in", str(private), "-pubout", "-out", str(public))
     return private, public
 

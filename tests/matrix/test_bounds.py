@@ -20,6 +20,7 @@ from payasync import (
     Unknown,
 )
 from tests.foreign.recorder import SILENT, Answer, Recorder, answer
+from tests.inside import turns
 from tests.matrix.cells import OK_BODY, session
 
 OK: Final = answer(200, OK_BODY)
@@ -76,12 +77,6 @@ async def test_drip_ends_each_attempt_in_time() -> None:
             found = await pay.orders.query("T1")
 
     assert 2 == found.attempts
-
-
-async def turns(count: int) -> None:
-    """Let the loop turn so many times."""
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 CALLS: Final[tuple[Callable[[Session, int], Awaitable[Response]], ...]] = (

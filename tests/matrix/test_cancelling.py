@@ -5,7 +5,7 @@ import gc
 import random
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from payasync import (
     Event,
     Layer,
     OutcomeUnknownError,
+    PaymentResponse,
     Reply,
     Response,
     Retrying,
@@ -32,14 +33,12 @@ from payasync import (
 from tests.foreign import signatures
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import PATIENCE, RESET, SILENT, Answer, Connection, Recorder, answer
-from tests.inside import busy
+from tests.inside import busy, turns, until
 from tests.matrix.cells import KEYS, OK_BODY, REFUND_QUERY, UNSURE, session
 
 MANY: Final = 1000
 TURNS: Final = 40
 """Of the loop: more than a call takes that nothing holds up."""
-PATIENT: Final = 1_000_000
-"""Turns after which what should have happened will not: a mistake in the test."""
 SLOW: Final = RetryPolicy(base_delay=30, max_delay=30, quota=10**6)
 """Its waits are still going on when the test has long ended."""
 QUICK: Final = RetryPolicy(base_delay=0.001, max_delay=0.002, quota=10**6)
@@ -224,21 +223,6 @@ async def staged(phase: Phase) -> AsyncGenerator[Stage]:
         await asyncio.to_thread(service.wait_for_ends)
 
 
-async def turns(count: int) -> None:
-    """Let the loop turn so many times."""
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
-async def until(there: Callable[[], bool]) -> None:
-    """Let the loop turn until something is there."""
-    for _ in range(PATIENT):
-        if there():
-            return
-        await asyncio.sleep(0)
-    raise TimeoutError("it is not there")
-
-
 @frozen
 class Trial:
     """One cancellation.
@@ -339,29 +323,46 @@ async def test_session_that_closes_under_a_request_that_is_being_written() -> No
     assert "the connection was closed before the answer" == caught.value.reason
 
 
+Meanwhile = Callable[[Deaf, Session, "asyncio.Task[PaymentResponse]"], Awaitable[None]]
+
+
+async def given_up(
+    service: Deaf, ends: str, extra: Mapping[str, str], meanwhile: Meanwhile | None = None
+) -> list[socket.socket]:
+    """Begin a payment, give it up, close its session, and return the sockets that this had."""
+    calls: list[Call] = []
+    times = Timeouts(read=0.05 if ends == "too late" else 20)
+    async with session(service, timeouts=times, middleware=[noting(calls)]) as pay:
+        task = asyncio.ensure_future(pay.payments.create(amount=1, currency="USD", extra=extra))
+        await until(lambda: bool(calls) and calls[0].progress.begun)
+        if meanwhile:
+            await meanwhile(service, pay, task)
+        await turns(TURNS)
+        if ends == "cancelled":
+            task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        ours = sockets_of(pay)
+    await turns(TURNS)
+    return ours
+
+
+async def half_an_answer(service: Deaf, pay: Session, task: "asyncio.Task[PaymentResponse]") -> None:
+    """Answer, though the request was not read, until the client has seen it."""
+    await until(lambda: service.connections)
+    (held,) = busy(pay)
+    service.connections[0].stream.sendall(HALF.raw)
+    await until(lambda: task.done() or held._payload is not None)
+
+
 @pytest.mark.parametrize("ends", ["cancelled", "too late"])
 async def test_attempt_that_is_given_up_within_its_answer(ends: str) -> None:
     """Though the service has begun to answer before it read the request, the rest of that never leaves."""
-    calls: list[Call] = []
-    times = Timeouts(read=0.05 if ends == "too late" else 20)
     with Deaf() as service:
-        async with session(service, timeouts=times, middleware=[noting(calls)]) as pay:
-            task = asyncio.ensure_future(pay.payments.create(amount=1, currency="USD", extra=LARGE))
-            await until(lambda: bool(calls) and calls[0].progress.begun and bool(service.connections))
-            (held,) = busy(pay)
-            service.connections[0].stream.sendall(HALF.raw)
-            await until(lambda: task.done() or held._payload is not None)
-            await turns(TURNS)
-            if ends == "cancelled":
-                task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            ours = sockets_of(pay)
-        await turns(TURNS)
-        still_open = [each for each in ours if each.fileno() >= 0]
+        ours = await given_up(service, ends, LARGE, half_an_answer)
+        still_open = [each.fileno() >= 0 for each in ours]
         await asyncio.to_thread(service.wait_for_ends)
 
-    assert 1 == len(ours)
-    assert [] == still_open
+    assert [False] == still_open
     assert len(service.received) < LENGTH
 
 
@@ -369,23 +370,12 @@ async def test_attempt_that_is_given_up_within_its_answer(ends: str) -> None:
 @pytest.mark.parametrize(
     ("secure", "extra"), [(False, LARGE), (True, LARGE), (True, {})], ids=["http", "https", "https, written whole"]
 )
-async def test_attempt_that_is_given_up(ends: str, secure: bool, extra: dict[str, Any]) -> None:  # noqa: FBT001 - pytest gives it by name
+async def test_attempt_that_is_given_up(ends: str, secure: bool, extra: dict[str, str]) -> None:  # noqa: FBT001 - pytest gives it by name
     """What has not left this machine by then never does, and no socket waits for a service that does not read."""
-    calls: list[Call] = []
-    times = Timeouts(read=0.05 if ends == "too late" else 20)
     with Deaf(tls=server_tls() if secure else None) as service:
-        async with session(service, timeouts=times, middleware=[noting(calls)]) as pay:
-            task = asyncio.ensure_future(pay.payments.create(amount=1, currency="USD", extra=extra))
-            await until(lambda: bool(calls) and calls[0].progress.begun)
-            await turns(TURNS)
-            if ends == "cancelled":
-                task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            ours = sockets_of(pay)
-        await turns(TURNS)
-        still_open = [each for each in ours if each.fileno() >= 0]
+        ours = await given_up(service, ends, extra)
+        still_open = [each.fileno() >= 0 for each in ours]
         await asyncio.to_thread(service.wait_for_ends)
 
-    assert 1 == len(ours)
-    assert [] == still_open
+    assert [False] == still_open
     assert not extra or len(service.received) < LENGTH

@@ -193,6 +193,7 @@ async def test_bad_certificate(column: Column) -> None:
     assert b"" == service.received
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.number)
 async def test_no_connection_in_time(column: Column) -> None:
     """A handshake that never ends is provably nothing sent; the error is a time-out, which is harmless to repeat."""
@@ -207,6 +208,7 @@ async def test_no_connection_in_time(column: Column) -> None:
     assert 3 == result.attempts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.number)
 async def test_no_answer_in_time(column: Column) -> None:
     """A service that is silent: a write is unknown or asked about, and its error is never a time-out."""

@@ -163,10 +163,8 @@ def called(operation: Operation, service: Service, said: Profile, attempts: int)
     return drive(retry(rules)(call, service.send))  # type: ignore[arg-type] # a coroutine
 
 
-SCRIPTS: Final = st.lists(FATES, max_size=8)
 UNNAMED: Final = [operation for operation in OPERATIONS if operation.kind is Kind.UNKEYED]
 NAMED: Final = [PLACE_ORDER, CREATE_REFUND]
-SHARES: Final = st.sampled_from([0.0, 0.3, 1.0])
 
 
 def check_unnamed(
@@ -212,67 +210,30 @@ def check_truth(service: Service, result: Reply | PayasyncError) -> None:
     assert len(service.log) == getattr(result, "attempts", None)
 
 
-ATTEMPTS: Final = st.integers(1, 5)
+FACTS: Final[dict[str, st.SearchStrategy[Any]]] = {
+    "script": st.lists(FATES, max_size=8),
+    "attempts": st.integers(1, 5),
+    "share": st.sampled_from([0.0, 0.3, 1.0]),
+    "distinct": st.booleans(),
+}
 QUARANTINES: Final = st.sampled_from([None, LATEST, LATEST + 3.0, 60.0])
-BOOLEANS: Final = st.booleans()
+COUNTS: Final = [300, pytest.param(10_000, marks=pytest.mark.slow)]
 
 
-@given(st.sampled_from(UNNAMED), SCRIPTS, ATTEMPTS, SHARES, BOOLEANS, BOOLEANS)
-@settings(max_examples=300)
-def test_unnamed_write(  # noqa: PLR0917 - Hypothesis gives them by position
-    operation: Operation,
-    script: list[Fate],
-    attempts: int,
-    share: float,
-    sure: bool,  # noqa: FBT001 - as above
-    distinct: bool,  # noqa: FBT001 - as above
-) -> None:
+@pytest.mark.parametrize("count", COUNTS)
+def test_unnamed_write(count: int) -> None:
     """A write that nothing names is never sent a second time after it may have left."""
-    check_unnamed(operation, script, attempts, share, sure=sure, distinct=distinct)
+    checked = given(operation=st.sampled_from(UNNAMED), sure=st.booleans(), **FACTS)(check_unnamed)
+
+    settings(max_examples=count)(checked)()
 
 
-@given(st.sampled_from(NAMED), SCRIPTS, ATTEMPTS, SHARES, QUARANTINES, BOOLEANS)
-@settings(max_examples=300)
-def test_named_write(  # noqa: PLR0917 - Hypothesis gives them by position
-    operation: Operation,
-    script: list[Fate],
-    attempts: int,
-    share: float,
-    quarantine: float | None,
-    distinct: bool,  # noqa: FBT001 - as above
-) -> None:
+@pytest.mark.parametrize("count", COUNTS)
+def test_named_write(count: int) -> None:
     """A refund is done once at most, also by a service that would do it twice, and that does it late."""
-    check_named(operation, script, attempts, share, quarantine, distinct=distinct)
+    checked = given(operation=st.sampled_from(NAMED), quarantine=QUARANTINES, **FACTS)(check_named)
 
-
-@pytest.mark.slow
-@given(st.sampled_from(UNNAMED), SCRIPTS, ATTEMPTS, SHARES, BOOLEANS, BOOLEANS)
-@settings(max_examples=10_000)
-def test_unnamed_write_at_length(  # noqa: PLR0917 - Hypothesis gives them by position
-    operation: Operation,
-    script: list[Fate],
-    attempts: int,
-    share: float,
-    sure: bool,  # noqa: FBT001 - as above
-    distinct: bool,  # noqa: FBT001 - as above
-) -> None:
-    """As `test_unnamed_write`, 10,000 times."""
-    check_unnamed(operation, script, attempts, share, sure=sure, distinct=distinct)
-
-
-@pytest.mark.slow
-@given(st.sampled_from(NAMED), SCRIPTS, ATTEMPTS, SHARES, QUARANTINES, BOOLEANS)
-@settings(max_examples=10_000)
-def test_named_write_at_length(  # noqa: PLR0917 - Hypothesis gives them by position
-    operation: Operation,
-    script: list[Fate],
-    attempts: int,
-    share: float,
-    quarantine: float | None,
-    distinct: bool,  # noqa: FBT001 - as above
-) -> None:
-    """As `test_named_write`, 10,000 times."""
-    check_named(operation, script, attempts, share, quarantine, distinct=distinct)
+    settings(max_examples=count)(checked)()
 
 
 def test_without_a_quarantine_a_late_service_would_do_it_twice() -> None:

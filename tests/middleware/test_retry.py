@@ -676,6 +676,29 @@ async def test_anything_else_is_not_absent(said: Reply) -> None:
     assert ("cut", 2) == (caught.value.reason, caught.value.attempts)
 
 
+SIGNING: Final = evolve(QUARANTINED, answer=evolve(QUARANTINED.answer, signature="sign"))
+"""A service that signs its answers."""
+
+
+@pytest.mark.parametrize(
+    ("profile", "said", "expected"),
+    [
+        (QUARANTINED, NONE, True),
+        (UNQUARANTINED, NONE, True),
+        (QUARANTINED, PARAM, False),
+        (QUARANTINED, reply({}, 404), False),
+        (SIGNING, evolve(NONE, verified=True), True),
+        (SIGNING, NONE, False),
+    ],
+)
+async def test_error_of_a_query_says_whether_absence_is_proven(profile: Profile, said: Reply, expected: bool) -> None:  # noqa: FBT001 - the fact
+    """It is, in the words that the profile lists, and where answers are signed by the service's signature alone."""
+    with pytest.raises(ServiceError) as caught:
+        await layer()(asking(questioned(profile)), way(said).send)
+
+    assert expected is caught.value.absent
+
+
 @pytest.mark.parametrize("lost", [CUT, BUSY, reply([]), unsent(), reply({}, 429)], ids=repr)
 async def test_questions_have_a_small_budget_of_their_own(lost: Reply | PayasyncError) -> None:
     """A query is asked three times at most, also where the policy allows one attempt only."""

@@ -12,7 +12,7 @@ from payasync.calls import Call
 from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError, NotSentError
 from payasync.middleware.chain import chain
 from payasync.middleware.nonce import nonce
-from payasync.middleware.sign import sign
+from payasync.middleware.sign import sign, signable
 from payasync.operations import CREATE_PAYMENT, CREATE_REFUND
 from payasync.profile import Profile
 from payasync.secret import Secret
@@ -258,3 +258,15 @@ async def test_each_attempt_is_signed_anew() -> None:
     assert 10 == len({sent.fields["nonceStr"] for sent in end.calls})
     assert 10 == len({sent.fields["sign"] for sent in end.calls})
     assert {"a": 1} == call.fields
+
+
+async def test_a_scheme_of_the_merchants_own_is_not_asked_beforehand() -> None:
+    """What cannot be signed is refused before anything is kept of it; one's own scheme says that as it signs."""
+    end, scheme = way(), Scheme()
+    await signable(KEY)(signed(scheme, a=1), end.send)
+    with pytest.raises(InvalidArgumentError) as caught:
+        await signable(KEY)(signed(SortedPairs(algorithm="hmac-sha256", encoding="hex"), a=1.5), end.send)
+
+    assert [] == scheme.seen
+    assert 1 == len(end.calls)
+    assert "refunds.create" == caught.value.operation

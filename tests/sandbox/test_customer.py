@@ -2,7 +2,7 @@
 
 import pytest
 
-from payasync.errors import InvalidArgumentError
+from payasync.errors import InvalidArgumentError, NoAnswerError
 from payasync.sandbox import Sandbox
 from tests.sandbox.foreign import CLOSE, Foreign
 
@@ -63,3 +63,15 @@ async def test_what_names_no_order(sandbox: Sandbox, order: str | Placed) -> Non
     """A customer goes to no page but those of this sandbox, and says so."""
     with pytest.raises(InvalidArgumentError, match="order must be"):
         await sandbox.customer.authorize(order.format(url=sandbox.url) if isinstance(order, str) else order)
+
+
+async def test_gateway_that_refuses_connections(sandbox: Sandbox) -> None:
+    """Where nobody listens, the customer cannot pay, and is told so in our words; later they can."""
+    number = await sandbox.given.pending_order()
+    fault = sandbox.faults.refuse()
+    with pytest.raises(NoAnswerError, match="the gateway does not answer: Cannot connect"):
+        await sandbox.customer.authorize(number)
+    fault.disarm()
+    await sandbox.customer.authorize(number)
+
+    assert "paid" == sandbox.ledger.order_state(number)

@@ -14,9 +14,10 @@ from payasync.sandbox import Sandbox
 from payasync.sandbox.overview import MOST
 from payasync.shapes import States
 from tests.sandbox.admin import Operator
-from tests.sandbox.foreign import Receiver
+from tests.sandbox.foreign import REFUND, Receiver
 
 EVIL: Final = "\"><script>alert(1)</script>&amp;'onload="
+LATER: Final = ("refund", "refunds.create", "payments.status")
 MONTHLY: Final = {"billingFrequency": "monthly", "amount": 900, "startDate": "2999-01-01", "customer": {"name": "A"}}
 
 
@@ -222,3 +223,22 @@ async def test_history_of_one_number(operator: Operator) -> None:
     ]
     assert "T2" not in page
     assert "Nothing is known of it." in nothing
+
+
+@pytest.mark.parametrize("named_by", ["outTradeNo", "paymentId"])
+async def test_history_of_an_order_has_its_refunds(operator: Operator, named_by: str) -> None:
+    """An order's page tells of its refunds, and of what was asked by its payment's number, whichever it is found by."""
+    await operator.foreign.place("T2")
+    await operator.sandbox.customer.authorize("T2")
+    await operator.foreign.post(REFUND, outTradeNo="T2", outRefundNo="R2", totalAmt=450, refundAmt=1)
+    order = await operator.foreign.place("T1")
+    await operator.sandbox.customer.authorize("T1")
+    await operator.foreign.post(REFUND, outTradeNo="T1", outRefundNo="R1", totalAmt=450, refundAmt=1)
+    await operator.foreign.send("GET", f"/payment/status?outTradeNo={order.document['paymentId']}")
+    page = (await operator.get(f"/timeline?about={order.document[named_by]}")).document
+    told = re.findall(r"<div><code>([\w.]+)</code>", page)
+
+    # Deliveries come when they come.
+    assert ["refund", "refund", "refunds.create", "payments.status"] == [name for name in told if name in LATER]
+    assert "<code>R1</code></a> <strong>200 SBX_OK" in page
+    assert "R2" not in page

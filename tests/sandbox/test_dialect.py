@@ -193,6 +193,18 @@ async def test_notification(other: Other, receiver: Receiver) -> None:
     assert [False] == [attempt.acknowledged for attempt in other.sandbox.ledger.deliveries()]
 
 
+async def test_end_of_an_order_that_has_no_name(other: Other, receiver: Receiver) -> None:
+    """A service with a name for paid orders only tells of no other end: not even an order that was closed is `paid`."""
+    await other.sandbox.given.pending_order(out_trade_no="T1")
+    await other.tell("/payment/closeorder", {"outTradeNo": "T1"})
+    await other.sandbox.given.paid_order(out_trade_no="T2")
+    await other.sandbox.settle()
+
+    assert [({"name": "trade.paid"}, {"no": "T2"})] == [
+        (told.document["event"], told.document["order"]) for told in receiver.received
+    ]
+
+
 def test_points_left_open_are_the_sandboxs_own() -> None:
     """Where a profile says nothing, the sandbox answers as its own profile does."""
     answer = Dialect(Profile()).answer({"a": 1}, "r")
@@ -218,11 +230,12 @@ def test_time_of_an_event_is_written_in_utc() -> None:
     )
     event = Event(kind="subscription", name="cancelled", subject=subscription, url=None)
     body = Dialect(Profile()).payloads.notification(event, datetime(2027, 2, 3, 4, 5, 6, tzinfo=UTC))
+    told = json.loads(body or "")
 
     assert ("2027-02-03T04:05:06.000Z", "subscription.cancelled", "S1") == (
-        json.loads(body)["timestamp"],
-        json.loads(body)["type"],
-        json.loads(body)["data"]["subscriptionId"],
+        told["timestamp"],
+        told["type"],
+        told["data"]["subscriptionId"],
     )
 
 

@@ -28,6 +28,12 @@ class Opened(Door):
         self.port = int(listening.getsockname()[1])
         self.arrived = asyncio.Event()
         self.let = asyncio.Event()
+        self.let_go = list[object]()
+
+    def reopen(self, by: object = None) -> None:
+        """Reopen it, and note for whom."""
+        super().reopen(by)
+        self.let_go.append(by)
 
     async def serve(self, _request: web.Request) -> web.Response:
         """Answer."""
@@ -113,9 +119,11 @@ async def test_opening_by_hand_ends_the_wait(door: Opened) -> None:
     door.reopen()
     door.shut()
     # Timers run in their order: by then the first one would have opened it.
-    await asyncio.sleep(0.02)
+    door.shut(0.01, by="later")
+    await until(lambda: "later" in door.let_go)
 
     assert refused(door)
+    assert [None, "later"] == door.let_go
 
 
 async def test_opens_when_all_have_let_go(door: Opened) -> None:
@@ -134,8 +142,7 @@ async def test_time_of_one_does_not_open_it_for_another(door: Opened) -> None:
     """Where the time of one has passed, the other still holds it."""
     door.shut(0.01, by="one")
     door.shut(by="two")
-    # Timers run in their order: by then the first one would have opened it.
-    await asyncio.sleep(0.02)
+    await until(lambda: door.let_go)
     during = refused(door)
     door.reopen("two")
 

@@ -83,7 +83,9 @@ async def test_late_and_odd_answers_are_answers(
     assert (1, 100) == (fault.fired, sandbox.ledger.refunded(order))
 
 
-@pytest.mark.parametrize("retry_after", ["absent", "0", "date", "past", "nonsense", "huge"])
+@pytest.mark.parametrize(
+    "retry_after", ["absent", "0", pytest.param("date", marks=pytest.mark.slow), "past", "nonsense", "huge"]
+)
 async def test_rate_limit_is_waited_for(sandbox: Sandbox, retry_after: str) -> None:
     """429 before anything was done is tried again, as the order's query shows; nonsense does no harm."""
     order = await sandbox.given.paid_order()

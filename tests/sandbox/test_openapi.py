@@ -92,6 +92,9 @@ async def answers(world: World) -> list[tuple[str, Told]]:
             told.append((name, await world.tell(request, body=b"{}")))
             told.append((name, await world.tell(request, headers={"Content-Type": "text/plain"})))
             told.append((name, await world.tell(request, body=b" " * 70_000)))
+    for kind in ("server_error", "rate_limited"):
+        world.sandbox.faults.arm(kind)
+        told.append(("orders.query", await world.tell(SAMPLES["orders.query"])))
     return told
 
 
@@ -101,7 +104,9 @@ async def test_every_answer_is_as_documented(world: World) -> None:
     told = await answers(world)
 
     assert [] == [(name, each.status, lie) for name, each in told for lie in lies(found, name, each)]
-    assert {"done", "invalid", "bad_signature", "absent", "duplicate", "wrong_state"} <= {each.why for _, each in told}
+    assert {"done", "invalid", "bad_signature", "absent", "duplicate", "wrong_state", "busy"} <= {
+        each.why for _, each in told
+    }
 
 
 def deceived(profile: Profile) -> Iterator[Any]:

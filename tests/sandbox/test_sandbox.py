@@ -5,7 +5,7 @@ import re
 import socket
 from datetime import date
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -100,6 +100,26 @@ async def test_database_that_cannot_be_used(tmp_path: Path) -> None:
     """A wrong path is told in our words."""
     with pytest.raises(ConfigurationError, match="db: cannot use"):
         await Sandbox(db=str(tmp_path)).start()
+
+
+async def test_database_is_named_by_any_path(tmp_path: Path) -> None:
+    """A path is as good as its text; what is none is refused before anything starts."""
+    nowhere: Any = 5
+    async with Sandbox(db=tmp_path / "sandbox.db") as sandbox:
+        number = await sandbox.given.paid_order()
+    async with Sandbox(db=str(tmp_path / "sandbox.db")) as sandbox:
+        assert 450 == sandbox.ledger.paid(number)
+    with pytest.raises(ConfigurationError, match="db must be the path of a file, or ':memory:', not 5") as refused:
+        Sandbox(db=nowhere)
+
+    assert "db" == refused.value.field
+
+
+@pytest.mark.parametrize("profile", ["service.toml", None])
+def test_profile_that_is_none(profile: Any) -> None:
+    """A file's name is no profile; the error says what makes one of it."""
+    with pytest.raises(ConfigurationError, match=r"profile must be a Profile, such as Profile\.from_file gives"):
+        Sandbox(profile)
 
 
 async def test_file_keeps_orders(tmp_path: Path) -> None:

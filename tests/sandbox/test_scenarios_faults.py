@@ -34,6 +34,15 @@ async def test_payment_without_a_number_is_never_sent_twice(world: World, phase:
     assert (int(phase == "after"), 1) == (world.sandbox.ledger.payments(), fault.seen)
 
 
+@pytest.mark.parametrize(("kind", "status"), [("server_error", 503), ("rate_limited", 429)])
+async def test_failure_is_told_in_the_profiles_words(world: World, kind: str, status: int) -> None:
+    """A 5xx and a 429 have the shape of all refusals, and the profile's code for what may be tried again."""
+    world.sandbox.faults.arm(kind)
+    told = await world.tell(SAMPLES["orders.query"])
+
+    assert (status, "busy") == (told.status, told.why)
+
+
 async def test_refund_whose_answer_was_lost_is_found_again(world: World) -> None:
     """Done, and the connection reset: the client asks, and gives back once."""
     await world.sandbox.given.paid_order(out_trade_no="T1")

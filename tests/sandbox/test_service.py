@@ -10,6 +10,7 @@ from attrs import evolve
 
 from payasync.sandbox import PROFILE
 from payasync.sandbox.dialect import Dialect
+from payasync.sandbox.numbers import Numbering
 from payasync.sandbox.outbox import Outbox
 from payasync.sandbox.rules import EXPIRY
 from payasync.sandbox.service import Service
@@ -33,7 +34,9 @@ def store() -> Iterator[Store]:
 def service(store: Store) -> Service:
     """The service at noon of 31 January 2027."""
     written = Dialect(PROFILE).payloads.notification
-    return Service(store, now=lambda: NOW, written=written, webhook_url="http://127.0.0.1/")
+    return Service(
+        store, now=lambda: NOW, written=written, webhook_url="http://127.0.0.1/", numbering=Numbering(PROFILE)
+    )
 
 
 def told(store: Store) -> str | None:

@@ -125,12 +125,12 @@ async def test_customers_details_are_not_in_the_text_to_sign(http: aiohttp.Clien
 
 
 async def test_fault_is_named(sandbox: Sandbox, foreign: Foreign) -> None:
-    """A request that met a fault says which, even where it got no answer."""
+    """A request that met a fault says which, and what it was about, even where it was not read, and got no answer."""
     sandbox.faults.reset_before("orders.query")
     with pytest.raises(aiohttp.ClientError):
         await foreign.post(QUERY, outTradeNo="T1")
 
-    assert ["request  orders.query -> no answer [fault: reset_before on orders.query]"] == told(sandbox.timeline())
+    assert ["request  orders.query T1 -> no answer [fault: reset_before on orders.query]"] == told(sandbox.timeline())
 
 
 async def test_delivery_that_fails_says_why() -> None:

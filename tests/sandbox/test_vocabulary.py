@@ -82,6 +82,25 @@ def test_codes_that_stand_in_messages() -> None:
     assert "there is no such order" == words(codes=codes).said(gone)
 
 
+def test_names_of_events() -> None:
+    """Names are taken in the order of the sandbox's own, and the last stands for the rest, but for orders."""
+    kinds = {"payment": ["p1", "p2"], "refund": ["r1"], "subscription": ["s1", "s2", "s3"]}
+    told = words(notification=NotificationShape(verification="none", kind="k", kinds=kinds))
+    ends = [told.event("payment", name) for name in ("paid", "failed", "closed", "expired")]
+    steps = [told.event("subscription", name) for name in ("renewed", "past_due", "cancelled", "started")]
+
+    assert ["p1", "p2", None, None] == ends
+    assert ["r1", "r1"] == [told.event("refund", name) for name in ("succeeded", "failed")]
+    assert ["s1", "s2", "s3", "s1"] == steps
+
+
+def test_wrong_signature_leads_to_the_dashboard() -> None:
+    """The text that was to be signed is told to nobody by an answer, which says where it stands."""
+    refused = RefusedError("bad_signature", "it is wrong", expected="totalAmt=1")
+
+    assert "it is wrong; the sandbox's dashboard shows the text to sign" == words().said(refused)
+
+
 def test_title_says_who_checks_signatures() -> None:
     """A scheme of the merchant's own is checked by itself alone: people are told."""
 

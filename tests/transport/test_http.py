@@ -114,7 +114,7 @@ async def test_an_answer_in_many_parts_is_read_whole() -> None:
 async def test_reading_is_bounded_from_the_start_of_the_request() -> None:
     """A service that takes the request and says nothing is left after `Timeouts.read`."""
     with Recorder([Answer(after=(never := threading.Event()))]) as service:
-        async with transport(service.url) as way:
+        async with transport(service.url) as way, asyncio.timeout(15):  # the call itself has twice as long
             with pytest.raises(NoAnswerTimeoutError) as caught:
                 await way.send(call(timeouts=Timeouts(read=0.05)))
         never.set()

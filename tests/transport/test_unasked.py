@@ -106,6 +106,8 @@ async def test_what_the_loop_has_not_read_yet(
             third = await ask(pay, "N3")
 
     assert "second" == third["for"]
+    assert sum(isinstance(event, Retrying) for event in told) == third.attempts - 1
+    assert not unasked or third.attempts == 2
     assert [1, 1, 2] == [request.connection for request in service.requests]
     assert not [event for event in told if isinstance(event, Unknown)]
 

@@ -66,33 +66,34 @@ def unknown(told: list[Event]) -> list[tuple[str, str | None]]:
     return [(event.operation, event.reference) for event in told if isinstance(event, Unknown)]
 
 
+async def doubts_of_cancelled(service: Recorder, one: TenCall) -> list[str]:
+    """Cancel a call once the service has read it, and return which writes were said to be in doubt."""
+    told: list[Event] = []
+    async with session(service, on_event=told.append) as pay:
+        call = await begun(service, one.call(pay))
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+    return [operation for operation, _ in unknown(told)]
+
+
 @pytest.mark.parametrize("one", WRITES, ids=lambda one: one.name)
 async def test_write_that_is_cancelled_after_the_service_read_it(one: TenCall) -> None:
     """Cancelling does not take a payment back: the caller gets its cancellation, and `on_event` hears of the doubt."""
-    told: list[Event] = []
     with Recorder(otherwise=SILENT) as service:
-        async with session(service, on_event=told.append) as pay:
-            call = await begun(service, one.call(pay))
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
+        doubts = await doubts_of_cancelled(service, one)
 
-    assert [one.name] == [operation for operation, _ in unknown(told)]
+    assert [one.name] == doubts
     assert 1 == len(service.requests)
 
 
 @pytest.mark.parametrize("one", READS, ids=lambda one: one.name)
 async def test_read_that_is_cancelled(one: TenCall) -> None:
     """Nothing is in doubt after a read."""
-    told: list[Event] = []
     with Recorder(otherwise=SILENT) as service:
-        async with session(service, on_event=told.append) as pay:
-            call = await begun(service, one.call(pay))
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
+        doubts = await doubts_of_cancelled(service, one)
 
-    assert [] == unknown(told)
+    assert [] == doubts
 
 
 @pytest.mark.parametrize("turns", [0, 1, 3])
@@ -117,6 +118,7 @@ async def test_write_that_is_cancelled_before_it_was_sent(turns: int) -> None:
     assert [TEN[0].path] == [request.path for request in service.requests]
 
 
+@pytest.mark.slow
 async def test_wait_for_around_a_write() -> None:
     """`asyncio.wait_for` is the caller's own clock: its `TimeoutError` is the caller's, the doubt is ours to tell."""
     told: list[Event] = []
@@ -240,6 +242,7 @@ async def test_layer_that_hangs_before_it_sends() -> None:
     assert [] == service.connections
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("one", "kind"), [(WRITE, OutcomeUnknownError), (READ, NoAnswerTimeoutError)], ids=["write", "read"]
 )

@@ -29,7 +29,7 @@ from tests.wire.ten import CREDENTIALS, DOCUMENTED, TEN, TenCall
 
 Ask = Callable[[Session], Awaitable[Response]]
 
-ONE_TRY: Final = RetryPolicy(attempts=1)
+ONE_TRY: Final = RetryPolicy(attempts=1, base_delay=0.001)
 GOOD: Final = b'{"code":"SBX_OK"}'
 BAD: Final = b'{"code":"SBX_INVALID","message":"no such currency"}'
 ODD: Final = b'{"code":"SBX_WHO_KNOWS"}'

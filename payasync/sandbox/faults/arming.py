@@ -72,11 +72,11 @@ class Faults:
         return self._arm(effects.Hang(), operation, aim)
 
     def server_error(self, operation: str = ANY, *, status: int = 503, **aim: Unpack[Options]) -> Fault:
-        """Answer 5xx, before or after the commit."""
+        """Answer 5xx in the shape of all refusals, before or after the commit."""
         return self._arm(effects.ServerError(status=status), operation, aim)
 
     def rate_limited(self, operation: str = ANY, *, retry_after: RetryAfter = None, **aim: Unpack[Options]) -> Fault:
-        """Answer 429, before or after the commit.
+        """Answer 429 in the shape of all refusals, before or after the commit.
 
         Before it only, where the profile says `http.rate_limit_precedes_execution`: a client that goes by that
         rightly sends again, and a fault after the commit would have it pay twice.

@@ -45,7 +45,7 @@ class Hang(Effect):
 
 @frozen(kw_only=True)
 class ServerError(Effect):
-    """An answer of 5xx, as a proxy gives it."""
+    """An answer of 5xx."""
 
     kind: ClassVar[str] = "server_error"
     status: int = field(default=503, validator=checking.ERROR)

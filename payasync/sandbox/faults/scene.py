@@ -37,6 +37,7 @@ class Scene:
         fault: What happens.
         phase: Before or after the commit.
         commit: Does what is asked, and gives the answer.
+        fail: Gives an answer of a status that says that the service failed, in the words of the profile.
         ending: Set when the sandbox closes.
         door: Where it listens.
         told: Returns when the notifications that are due have been attempted.
@@ -46,6 +47,7 @@ class Scene:
     fault: Fault
     phase: Phase
     commit: Callable[[], Awaitable[web.Response]]
+    fail: Callable[[int], Awaitable[web.Response]]
     ending: asyncio.Event
     door: Door
     told: Callable[[], Awaitable[None]]

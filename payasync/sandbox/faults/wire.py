@@ -48,7 +48,9 @@ class Wire:
         request: web.Request,
         operation: str,
         numbers: AbstractSet[str],
+        *,
         commit: Callable[[], Awaitable[web.Response]],
+        fail: Callable[[int], Awaitable[web.Response]],
     ) -> web.StreamResponse:
         """Return the answer to a call, or what a fault makes of it.
 
@@ -57,6 +59,7 @@ class Wire:
             operation: Which.
             numbers: Those that it names.
             commit: Does what is asked, and gives the answer.
+            fail: Gives an answer of a status that says that the service failed.
         """
         fault = self._armoury.for_call(operation, numbers, reused=self._reused(request))
         if fault is None or fault.aim.phase is None:
@@ -67,6 +70,7 @@ class Wire:
             fault=fault,
             phase=fault.aim.phase,
             commit=commit,
+            fail=fail,
             ending=self._ending,
             door=self._door,
             told=self._told,
@@ -107,14 +111,15 @@ async def _hang(_: effects.Hang, scene: Scene) -> web.StreamResponse:
 
 async def _server_error(effect: effects.ServerError, scene: Scene) -> web.StreamResponse:
     await scene.in_phase()
-    return web.Response(status=effect.status, text=f"{effect.status}: a fault of the sandbox\n")
+    return await scene.fail(effect.status)
 
 
 async def _rate_limited(effect: effects.RateLimited, scene: Scene) -> web.StreamResponse:
     await scene.in_phase()
-    wait = header(effect.retry_after, datetime.now(UTC))
-    headers = {} if wait is None else {"Retry-After": wait}
-    return web.Response(status=429, headers=headers, text="429: a fault of the sandbox\n")
+    answer = await scene.fail(429)
+    if (wait := header(effect.retry_after, datetime.now(UTC))) is not None:
+        answer.headers["Retry-After"] = wait
+    return answer
 
 
 def header(retry_after: checking.RetryAfter, now: datetime) -> str | None:

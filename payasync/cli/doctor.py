@@ -1,0 +1,147 @@
+"""`payasync doctor`: what is configured, what is still open, and whether the service can be reached."""
+
+import asyncio
+import os
+import ssl
+import time
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Final, Literal
+
+from attrs import frozen
+from yarl import URL
+
+from payasync.addresses import base_url, environment_proxy
+from payasync.audit import Point
+from payasync.credentials import Credentials, Environment
+from payasync.errors import ConfigurationError
+from payasync.operations import OPERATIONS
+from payasync.profile import Profile
+from payasync.transport.failures import phrase
+
+Verdict = Literal["fine", "missing", "wrong"]
+CONNECT_SECONDS: Final = 5.0
+MERCHANT_ID: Final = "PAYASYNC_MERCHANT_ID"
+
+_ALL: Final = frozenset(operation.name for operation in OPERATIONS)
+
+
+@frozen
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        name: What it is.
+        verdict: `fine`, `missing` where something cannot be done without it, or `wrong`.
+        words: What was found.
+    """
+
+    name: str
+    verdict: Verdict
+    words: str
+
+
+def credentials(profile: Profile, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield which of the keys that this profile needs are in the environment; no key is shown.
+
+    Args:
+        profile: Says what needs which key.
+        environ: Holds the variables that `Credentials.from_env` reads.
+    """
+    try:
+        held = Credentials.from_env(environ)
+    except ConfigurationError as error:
+        unset = not any(name.startswith(MERCHANT_ID) for name in environ)
+        yield Finding(str(error.field or "credentials"), "missing" if unset else "wrong", str(error))
+        return
+    yield Finding(MERCHANT_ID, "fine", held.merchant_id)
+    for name, needed_by in _keys_needed(profile):
+        if getattr(held, name):
+            yield Finding(f"PAYASYNC_{name.upper()}", "fine", "set")
+        elif needed_by:
+            yield Finding(f"PAYASYNC_{name.upper()}", "missing", f"not set: needed by {needed_by}")
+
+
+def _keys_needed(profile: Profile) -> Iterator[tuple[str, str]]:
+    symmetric = getattr(profile.signature, "symmetric", False)
+    believed = [*(["answers"] if profile.answer.signature else [])]
+    if profile.notification.verification == "body":
+        believed.append("notifications")
+    yield "secret_key", _listed(profile.bearer)
+    yield "signing_key", _listed(profile.signed) or (" and ".join(believed) if symmetric else "")
+    yield "service_keys", "" if symmetric else " and ".join(believed)
+    yield "notification_keys", "notifications" if profile.notification.verification == "standard-webhooks" else ""
+
+
+def needed_by(point: Point) -> str:
+    """Return which methods need a point, in as few words as that takes."""
+    return _listed(point.needed_by) or "notifications"
+
+
+def _listed(methods: tuple[str, ...]) -> str:
+    """Return methods by their namespaces: `orders.place, .query`."""
+    if set(methods) >= _ALL:
+        return "all methods"
+    spaces = groupby(methods, lambda name: name.partition(".")[0])
+    return ", ".join(space + ", ".join(name.removeprefix(space) for name in names) for space, names in spaces)
+
+
+async def connection(address: str | None, *, seconds: float = CONNECT_SECONDS) -> Finding:
+    """Return whether the service's host takes a connection; nothing is sent over it.
+
+    Args:
+        address: The base URL; `None` where nobody gave one.
+        seconds: How long it may take.
+    """
+    if address is None:
+        return Finding("Connection", "missing", "no address: give --base-url, or set PAYASYNC_BASE_URL")
+    try:
+        url = base_url(address)
+    except ConfigurationError as error:
+        return Finding("Connection", "wrong", str(error))
+    via = " (a proxy stands in the environment; a session uses it only where it is told to)"
+    aside = via if environment_proxy(url) else ""
+    started = time.perf_counter()
+    try:
+        async with asyncio.timeout(seconds):
+            secured = await _connected(url)
+    except TimeoutError:
+        return Finding("Connection", "wrong", f"{url.origin()}: no connection within {seconds:g} s{aside}")
+    except OSError as error:
+        return Finding("Connection", "wrong", f"{url.origin()}: {phrase(error)}{aside}")
+    took = (time.perf_counter() - started) * 1000
+    return Finding("Connection", "fine", f"{url.origin()} took one in {took:.0f} ms, {secured}{aside}")
+
+
+async def _connected(url: URL) -> str:
+    """Connect, and hang up; return how the connection was secured."""
+    context = None
+    if url.scheme == "https":
+        context = ssl.create_default_context()
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _, writer = await asyncio.open_connection(url.host, url.port, ssl=context)
+    try:
+        secured = writer.get_extra_info("ssl_object")
+        return f"{secured.version()}, with a certificate that holds" if secured else "plain, on this machine alone"
+    finally:
+        writer.transport.abort()
+
+
+def profile_named(path: str | None, environ: Mapping[str, str] = os.environ) -> tuple[Profile, str]:
+    """Return the profile that a session would have, and where it comes from.
+
+    Args:
+        path: A TOML file; `None`: what `PAYASYNC_PROFILE` names.
+        environ: The environment.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or is no profile.
+    """
+    named = path or Environment(environ).optional("PAYASYNC_PROFILE")
+    if named is None:
+        return Profile(), "none given: what the service's document states, and nothing else"
+    if named.strip() == "sandbox" and path is None:
+        from payasync.sandbox_profile import PROFILE  # noqa: PLC0415 - few look at it
+
+        return PROFILE, "the sandbox's own"
+    return Profile.from_file(named.strip()), named.strip()

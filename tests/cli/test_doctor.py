@@ -1,0 +1,205 @@
+"""`payasync doctor`: what is configured, what is open, and whether the service can be reached."""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import trustme
+from click.testing import CliRunner, Result
+
+from payasync.cli import doctor
+from payasync.cli.commands import payasync
+from payasync.profile import Profile
+from payasync.sandbox import PROFILE, Sandbox, ThreadedSandbox
+from payasync.shapes import NotificationShape
+
+CANARY: Final = "canary-of-a-key-that-is-long"
+KEYS: Final = {
+    "PAYASYNC_MERCHANT_ID": "M1",
+    "PAYASYNC_SECRET_KEY": CANARY,
+    "PAYASYNC_SIGNING_KEY": CANARY,
+    "PAYASYNC_NOTIFICATION_KEYS": "whsec_Y2FuYXJ5Y2FuYXJ5Y2FuYXJ5",
+}
+TOML: Final = """
+name = "my-gateway"
+[signature]
+algorithm = "hmac-sha256"
+encoding = "HEX"
+"""
+
+
+def run(*arguments: str, environ: Mapping[str, str] = {}, columns: int = 200) -> Result:
+    """Run the command in an environment of its own."""
+    unset = dict.fromkeys(("PAYASYNC_PROFILE", "PAYASYNC_BASE_URL", *KEYS))
+    return CliRunner().invoke(payasync, ["doctor", *arguments], env={**unset, **environ, "COLUMNS": str(columns)})
+
+
+@pytest.fixture
+def toml(tmp_path: Path) -> str:
+    """Return the path of a merchant's profile."""
+    path = tmp_path / "service.toml"
+    path.write_text(TOML)
+    return str(path)
+
+
+def test_it_shows_every_point(toml: str) -> None:
+    """Each point of the audit has a line that says where it stands (profile: audit)."""
+    shown = run("--profile", toml).output
+
+    for point in Profile.from_file(toml).audit():
+        assert [line for line in shown.splitlines() if line.startswith(point.status) and point.name in line]
+    assert "my-gateway" in shown
+    assert "answered  signature.encoding" in shown
+    assert "orders.place, .query, .close, refunds.create" in shown
+
+
+def test_open_points_are_no_failure(toml: str) -> None:
+    """What is open or missing is told, and the exit code is 0: a profile grows point by point."""
+    result = run("--profile", toml)
+
+    assert 0 == result.exit_code
+    assert "missing  PAYASYNC_MERCHANT_ID" in result.output
+    assert "missing  Connection" in result.output
+
+
+def test_profile_of_the_environment(toml: str) -> None:
+    """Without `--profile` it looks at what `Session.from_env` would take."""
+    assert "my-gateway" in run(environ={"PAYASYNC_PROFILE": toml}).output
+    assert PROFILE.name in run(environ={"PAYASYNC_PROFILE": "sandbox"}).output
+    assert "unnamed" in run().output
+
+
+def test_profile_that_is_none(tmp_path: Path) -> None:
+    """A file with an unknown key ends with exit code 2, and one line that names the key and its line."""
+    path = tmp_path / "wrong.toml"
+    path.write_text('name = "x"\nsignatur = 1\n')
+
+    result = run("--profile", str(path))
+
+    assert 2 == result.exit_code
+    assert "signatur" in result.stderr
+    assert "line 2" in result.stderr
+
+
+def test_no_key_is_shown() -> None:
+    """Whether a key is set is told, and nothing of the key."""
+    result = run(environ={**KEYS, "PAYASYNC_PROFILE": "sandbox"})
+
+    assert "ok  PAYASYNC_SIGNING_KEY" in result.output
+    assert "ok  PAYASYNC_NOTIFICATION_KEYS" in result.output
+    assert "canary" not in result.output
+    assert "Y2FuYXJ5" not in result.output
+
+
+def test_key_that_is_none() -> None:
+    """A variable that is set and wrong is a failure."""
+    result = run(environ={**KEYS, "PAYASYNC_SIGNING_KEY": " "})
+
+    assert 1 == result.exit_code
+    assert "wrong  PAYASYNC_SIGNING_KEY" in result.output
+
+
+@pytest.mark.parametrize(
+    ("facts", "missing"),
+    [
+        ({}, {"PAYASYNC_SECRET_KEY", "PAYASYNC_SIGNING_KEY"}),
+        ({"bearer": (), "signed": ()}, set()),
+        (
+            {"bearer": (), "signed": (), "notification": NotificationShape(verification="standard-webhooks")},
+            {"PAYASYNC_NOTIFICATION_KEYS"},
+        ),
+    ],
+    ids=["the document's", "nothing is authenticated", "notifications are signed"],
+)
+def test_which_keys_are_missing(facts: dict[str, Any], missing: set[str]) -> None:
+    """A key is missing only where something of this profile needs it."""
+    found = list(doctor.credentials(Profile(**facts), {"PAYASYNC_MERCHANT_ID": "M1"}))
+
+    assert missing == {each.name for each in found if each.verdict == "missing"}
+
+
+def test_service_that_can_be_reached() -> None:
+    """A host that takes a connection is fine, and no request was sent to it."""
+    with ThreadedSandbox() as sandbox:
+        result = run("--base-url", sandbox.url, environ={**KEYS, "PAYASYNC_PROFILE": "sandbox"})
+        seen = sandbox.timeline()
+
+    assert 0 == result.exit_code
+    assert "took one in" in result.output
+    assert [] == list(seen)
+
+
+def test_service_that_refuses_the_connection() -> None:
+    """A host that cannot be reached is exit code 1, and says why."""
+    result = run("--base-url", "http://127.0.0.1:1")
+
+    assert 1 == result.exit_code
+    assert "wrong  Connection  http://127.0.0.1:1: connection refused" in result.output
+
+
+def test_address_that_is_none() -> None:
+    """An address that a session would refuse is refused in the same words."""
+    result = run("--base-url", "http://pay.example.com")
+
+    assert 1 == result.exit_code
+    assert "must be https" in result.output
+
+
+async def greeted(tls: ssl.SSLContext | None, address: str = "127.0.0.1") -> doctor.Finding:
+    """Return what is found of a server that says nothing."""
+    hung_up: list[asyncio.Event] = []
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hung_up.append(asyncio.Event())
+        with suppress(OSError):
+            await reader.read()
+        writer.transport.abort()
+        hung_up[-1].set()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0, ssl=tls)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        found = await doctor.connection(f"https://{address}:{port}", seconds=0.5 if tls is None else 5.0)
+        for each in hung_up:
+            await each.wait()
+    return found
+
+
+async def test_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A certificate that nobody vouches for is refused; one of a trusted authority is told with its protocol."""
+    authority = trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    distrusted = await greeted(context)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    trusted = await greeted(context)
+
+    assert "wrong" == distrusted.verdict
+    assert "the certificate of the service cannot be trusted" in distrusted.words
+    assert "fine" == trusted.verdict
+    assert "TLSv1.3" in trusted.words
+
+
+async def test_host_that_says_nothing() -> None:
+    """A handshake that does not come is given up in time."""
+    found = await greeted(None)
+
+    assert "wrong" == found.verdict
+    assert "no connection within 0.5 s" in found.words
+
+
+async def test_proxy_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy in the environment is told: a session does not use it unless it is asked to."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    async with Sandbox() as sandbox:
+        found = await doctor.connection(sandbox.url)
+
+    assert "fine" == found.verdict
+    assert "a proxy stands in the environment" in found.words

@@ -1,0 +1,43 @@
+"""How PostgreSQL finds what a statement asks for."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+@frozen
+class Plan:
+    """What a statement costs.
+
+    Attributes:
+        steps: Their kinds, such as `Seq Scan`.
+        read: How many blocks of tables and indexes were looked at.
+    """
+
+    steps: frozenset[str]
+    read: int
+
+
+async def plan(connection: "psycopg.AsyncConnection[Any]", statement: str, values: Mapping[str, Any]) -> Plan:
+    """Return how a statement was carried out; what it has changed is undone."""
+    async with connection.transaction(force_rollback=True):
+        explained = await connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}".encode(), values)
+        found = (await explained.fetchall())[0][0][0]["Plan"]
+    return Plan(frozenset(_steps(found)), found["Shared Hit Blocks"] + found["Shared Read Blocks"])
+
+
+def _steps(found: dict[str, Any]) -> list[str]:
+    return [found["Node Type"], *(kind for each in found.get("Plans", []) for kind in _steps(each))]
+
+
+def dearer(before: Mapping[str, Plan], after: Mapping[str, Plan]) -> dict[str, tuple[Plan, Plan]]:
+    """Return the statements that read a whole table, or more than twice as much as before."""
+    return {
+        name: (before[name], now)
+        for name, now in after.items()
+        if "Seq Scan" in now.steps or now.read > 2 * before[name].read
+    }

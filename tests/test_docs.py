@@ -1,0 +1,69 @@
+"""docs/: what a page shows of the profile is the whole of it, and true."""
+
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from payasync.profile import Profile
+from payasync.shapes import HttpCodes, NotificationShape
+from payasync.signing import SortedPairs
+from tests.test_readme import blocks
+
+PAGE: Final = Path(__file__).parents[1].joinpath("docs/profile.md").read_text(encoding="utf-8")
+
+
+def whole_form() -> str:
+    """Return the page's TOML."""
+    (_, text), *others = blocks(PAGE, "toml")
+
+    assert not others
+    return text
+
+
+def keys(table: dict[str, Any], above: str = "") -> set[str]:
+    """Return the keys of a TOML document, dotted."""
+    found = set[str]()
+    for name, value in table.items():
+        found |= {above + name} | (keys(value, f"{above}{name}.") if isinstance(value, dict) else set())
+    return found
+
+
+def test_whole_form_is_a_profile() -> None:
+    """The form of the page is read without complaint, and comes back as it was."""
+    profile = Profile.from_toml(whole_form())
+
+    assert profile == Profile.from_toml(profile.to_toml())
+
+
+def test_whole_form_leaves_nothing_out() -> None:
+    """Whoever copies the page has answered every point: only what is assumed stands as it was."""
+    points = Profile.from_toml(whole_form()).audit()
+
+    assert [] == [point.name for point in points if point.status == "open"]
+    assert {"http.not_executed", "http.absent", "http.rate_limit_precedes_execution"} == {
+        point.name for point in points if point.status == "assumed" and not point.name.startswith("authentication")
+    }
+
+
+def test_whole_form_shows_every_key() -> None:
+    """Every key that a profile writes down stands on the page, and so does every option of a signature."""
+    shown = keys(tomllib.loads(whole_form()))
+    written = keys(tomllib.loads(Profile.from_toml(whole_form()).to_toml()))
+    options = {f"signature.{name}" for name in SortedPairs.__annotations__}
+    notified = {f"notification.{name}" for name in NotificationShape.__annotations__}
+
+    assert not written - shown
+    assert not options - shown
+    assert not notified - shown
+
+
+@pytest.mark.parametrize("line", [line for line in PAGE.splitlines() if "# default" in line], ids=str.strip)
+def test_defaults_are_true(line: str) -> None:
+    """What a line calls the default is what holds without it."""
+    name, value = next(iter(tomllib.loads(line).items()))
+    defaults = [Profile(), SortedPairs(), HttpCodes(), NotificationShape()]
+    held = [getattr(part, name) for part in defaults if hasattr(part, name)]
+
+    assert (tuple(value) if isinstance(value, list) else value) in held
