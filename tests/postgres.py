@@ -27,6 +27,8 @@ NOBODY: Final = 65534
 GIVEN: Final = "PAYASYNC_TEST_POSTGRES"
 SHARED: Final = "PAYASYNC_TEST_POSTGRES_FOLDER"
 """Where the server of this run is; its workers inherit it."""
+OURS: Final = pytest.StashKey[Path]()
+"""The same, in the one process that said it: who may stop the server."""
 
 
 def programs() -> Path:
@@ -131,17 +133,19 @@ def shared() -> str:
     return server.dsn
 
 
-def pytest_configure() -> None:
-    """Say where the run's server will be, if a test wants one; the workers of xdist find it said."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Say where the run's server will be, if a test wants one; processes of the run find it said."""
     if SHARED not in os.environ:
-        os.environ[SHARED] = f"{tempfile.gettempdir()}/pg-{secrets.token_hex(4)}"
+        config.stash[OURS] = Path(f"{tempfile.gettempdir()}/pg-{secrets.token_hex(4)}")
+        os.environ[SHARED] = str(config.stash[OURS])
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Stop it with the run, and not with one of the workers."""
-    if hasattr(config, "workerinput"):
+    """Stop it with the run: not with a worker of it, nor with a run that one of its tests makes."""
+    if OURS not in config.stash:
         return
-    place = Path(os.environ.pop(SHARED))
+    del os.environ[SHARED]
+    place = config.stash[OURS]
     if place.exists():
         Server(place / "s").remove()
         shutil.rmtree(place)
