@@ -53,7 +53,8 @@ def payasync_session(payasync_sandbox: ThreadedSandbox) -> Generator[Session]:
     """A session that is configured for the sandbox; it is closed after the test."""
     session = payasync_sandbox.session()
     yield session
-    payasync_sandbox.call(session.aclose)
+    if payasync_sandbox.running:
+        payasync_sandbox.call(session.aclose)
 
 
 @pytest.fixture

@@ -243,7 +243,8 @@ def test_closed(payasync_sandbox):
     payasync_sandbox.close()
     raise AssertionError
 
-def test_closed_and_passed(payasync_sandbox):
+def test_closed_and_passed(payasync_sandbox, payasync_session, payasync_receiver):
+    payasync_sandbox.call(payasync_session.orders.place, total_amt=450, currency="CAD", out_trade_no="T8")
     payasync_sandbox.close()
 
 def test_broken(payasync_sandbox):
@@ -254,7 +255,7 @@ def test_broken(payasync_sandbox):
 
 @pytest.mark.slow
 def test_closed_sandbox_shows_its_timeline(run: Run) -> None:
-    """A test may close its sandbox: the report shows what it saw, and one that cannot be told ends no run."""
+    """A test may close its sandbox, and all that goes with it: a failure still shows what it saw, where it can."""
     result = run(CLOSED)
     shown = result.stdout.str()
 

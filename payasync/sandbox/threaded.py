@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from attrs import frozen
 
@@ -19,6 +19,9 @@ from payasync.sandbox.ledger import Ledger
 from payasync.sandbox.sandbox import Sandbox
 from payasync.sandbox_profile import PROFILE
 from payasync.session import Session
+
+if TYPE_CHECKING:
+    from payasync.sandbox.receiver import RecordingReceiver
 
 T = TypeVar("T")
 
@@ -154,6 +157,12 @@ class ThreadedSandbox:
         self._sandbox: Final = Sandbox(profile, **settings)
         self._thread: LoopThread | None = None
         self._told: list[str] | None = None
+        self._receivers: list[RecordingReceiver] = []
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started, and not closed since."""
+        return self._thread is not None
 
     @property
     def url(self) -> str:
@@ -193,15 +202,20 @@ class ThreadedSandbox:
     def receiver(self) -> Generator[Any]:
         """Give a `RecordingReceiver` that verifies this sandbox's notifications, in the same thread.
 
+        It ends with `with`, or with the sandbox.
+
         Raises:
             ConfigurationError: The sandbox does not run.
         """
         receiver = self.call(self._sandbox.receiver)
         self.call(receiver.start)
+        self._receivers.append(receiver)
         try:
             yield Proxy(self.call, receiver)
         finally:
-            self.call(receiver.close)
+            if receiver in self._receivers:
+                self._receivers.remove(receiver)
+                self.call(receiver.close)
 
     def session(self, **overrides: Any) -> Session:
         """Return a session that is configured for this sandbox, to be used in whichever loop; see `Sandbox.session`.
@@ -295,3 +309,5 @@ class ThreadedSandbox:
             self._told = self._sandbox.timeline()
         finally:
             await self._sandbox.close()
+            while self._receivers:
+                await self._receivers.pop().close()

@@ -76,10 +76,20 @@ def end(event: int | None) -> None:
     tell(event)
 
 
+def mark(word: str) -> None:
+    """Make a file that says so of this process."""
+    Path(f"{word}-{os.getpid()}").touch()
+
+
+def marked(word: str) -> int:
+    """Return of how many processes it is said."""
+    return len(list(Path().glob(f"{word}-*")))
+
+
 async def all_have_one() -> None:
     """Return once every process that was ready handles something: a fast one leaves the slow ones their share."""
-    Path(f"busy-{os.getpid()}").touch()
-    while len(list(Path().glob("busy-*"))) < len(list(Path().glob("ready-*"))):
+    mark("busy")
+    while marked("busy") < marked("ready"):  # noqa: ASYNC110 - no event of another process can be awaited
         await asyncio.sleep(0.005)
 
 
@@ -95,7 +105,7 @@ async def dispatch(inbox: Inbox, lease: int) -> None:
         end(notification.id)
 
     await inbox.next_due()
-    Path(f"ready-{os.getpid()}").touch()
+    mark("ready")
     tell("ready")
     sys.stdin.readline()
     async with receiver:

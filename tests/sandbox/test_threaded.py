@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 import pytest
+from yarl import URL
 
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.sandbox import PROFILE, ThreadedSandbox
@@ -257,6 +258,17 @@ def test_receiver_is_told_of_what_happens() -> None:
         received = receiver.next()
 
     assert (order, "") == (received.document["data"]["outTradeNo"], received.wrong)
+
+
+def test_receiver_ends_with_its_sandbox() -> None:
+    """A receiver whose sandbox is closed first is closed with it: nobody listens there any more."""
+    with ThreadedSandbox() as sandbox, sandbox.receiver() as receiver:
+        address = ("127.0.0.1", URL(receiver.url).port)
+        sandbox.close()
+
+        assert not sandbox.running
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address)
 
 
 def test_account_address_can_be_changed() -> None:
