@@ -4,15 +4,14 @@ import asyncio
 import os
 import random
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Generator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from typing import Final
 
-from benchmarks import receive
+from benchmarks import journal, receive
 from benchmarks.clients import CLIENTS, Call
+from benchmarks.server import static_server
 
 SLICES: Final = 30
 CALLS: Final = 1000
@@ -51,17 +50,6 @@ async def measure(base: str) -> dict[str, list[float]]:
     return costs
 
 
-@contextmanager
-def static_server() -> Generator[str]:
-    """Run the static server in a process, and if possible on a core, of its own."""
-    command = [sys.executable, "-m", "benchmarks.server"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603 - ours
-        assert server.stdin is not None
-        assert server.stdout is not None
-        yield f"http://127.0.0.1:{int(server.stdout.readline())}"
-        server.stdin.close()
-
-
 def show(costs: dict[str, list[float]]) -> None:
     """Print medians, spread and the ratio to aiohttp written by hand."""
     baseline = statistics.median(costs[BASELINE])
@@ -74,9 +62,9 @@ def show(costs: dict[str, list[float]]) -> None:
 
 
 def main() -> None:
-    """Measure, with an allocator that holds still; `receive` measures how notifications are received."""
-    if sys.argv[1:] == ["receive"]:
-        receive.main()
+    """Measure, with an allocator that holds still; `receive` and `journal` measure other things."""
+    if sys.argv[1:]:
+        {"receive": receive.main, "journal": journal.main}[sys.argv[1]]()
         return
     if any(os.environ.get(name) != value for name, value in STEADY_MALLOC.items()):
         os.execve(sys.executable, [sys.executable, "-m", "benchmarks"], {**os.environ, **STEADY_MALLOC})  # noqa: S606 - itself

@@ -2,7 +2,10 @@
 
 import asyncio
 import os
+import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 
 ANSWER = b'{"code":"OK","redirectUrl":"https://pay.example.com/gateway/1","status":"PENDING"}'
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(ANSWER), ANSWER)
@@ -36,6 +39,17 @@ async def serve() -> None:
     print(server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
     server.close()
+
+
+@contextmanager
+def static_server() -> Generator[str]:
+    """Run the static server in a process, and if possible on a core, of its own."""
+    command = [sys.executable, "-m", "benchmarks.server"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603 - ours
+        assert server.stdin is not None
+        assert server.stdout is not None
+        yield f"http://127.0.0.1:{int(server.stdout.readline())}"
+        server.stdin.close()
 
 
 if __name__ == "__main__":
