@@ -66,11 +66,12 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure what a call costs beside aiohttp written by hand, and how fast notifications are received."""
+    """Measure what a call costs beside aiohttp written by hand, how fast notifications are received, and the journal."""
     session.install(".")
     session.run("python", "-m", "benchmarks", *session.posargs)
     if not session.posargs:
         session.run("python", "-m", "benchmarks", "receive")
+        session.run("python", "-m", "benchmarks", "journal")
 
 
 @nox.session

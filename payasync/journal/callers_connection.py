@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from payasync.errors import ConfigurationError, StorageError
-from payasync.journal.intents import Intents
-from payasync.journal.sqlite_rows import intent_of, written
+from payasync.journal.sqlite_rows import given, written
 from payasync.journal.transactions import Asked, Transaction, run
 from payasync.sqlite_opening import Schema
 
@@ -38,15 +37,15 @@ async def done_within(
         if not await _is_prepared(connection, schema):
             await prepare()
         _check_file(await _rows(connection, "PRAGMA database_list"), path)
-        return await run(transaction, partial(_intents, connection))
+        return await run(transaction, partial(_answer, connection))
     except sqlite3.Error as error:
         raise StorageError(f"the journal {path!r} is unavailable: {error}", reason=str(error)) from None
     except AttributeError:
         raise _refused(path, type(connection).__name__) from None
 
 
-async def _intents(connection: Any, asked: Asked) -> Intents:
-    return [intent_of(row) for row in await _rows(connection, asked.statement, written(asked.values))]
+async def _answer(connection: Any, asked: Asked) -> list[Any]:
+    return given(asked, await _rows(connection, asked.statement, written(asked.values)))
 
 
 async def _is_prepared(connection: Any, schema: Schema) -> bool:

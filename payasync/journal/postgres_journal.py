@@ -13,7 +13,7 @@ from psycopg.pq import TransactionStatus
 
 from payasync.errors import ConfigurationError
 from payasync.journal.drafting import Keep, without_customer
-from payasync.journal.intents import Intent, Intents
+from payasync.journal.intents import Intent
 from payasync.journal.recorded import read
 from payasync.journal.stored import StoredJournal
 from payasync.journal.transactions import Asked, Transaction, run
@@ -76,7 +76,7 @@ class PostgresJournal(StoredJournal):
         await self._database.aclose()
 
     async def _run(self, work: Callable[[datetime], Transaction[T]]) -> T:
-        return await self._database.run(lambda rows: run(work(rows.now), partial(_intents, rows)))
+        return await self._database.run(lambda rows: run(work(rows.now), partial(_answer, rows)))
 
     async def _within(self, connection: Any, work: Callable[[datetime], Transaction[T]]) -> T:
         """Return what is done in the transaction of a connection of psycopg's.
@@ -91,7 +91,7 @@ class PostgresJournal(StoredJournal):
 
         async def within(rows: Rows) -> T:
             await self._check_place(await _place(rows))
-            return await run(work(rows.now), partial(_intents, rows))
+            return await run(work(rows.now), partial(_answer, rows))
 
         return await self._database.within(connection, within)
 
@@ -108,9 +108,10 @@ async def _place(rows: Rows) -> list[dict[str, Any]]:
     return await rows.rows(_PLACE)
 
 
-async def _intents(rows: Rows, asked: Asked) -> Intents:
+async def _answer(rows: Rows, asked: Asked) -> list[Any]:
     values = {name: json.dumps(dict(each)) if name == "request" else each for name, each in asked.values.items()}
-    return [_intent(row) for row in await rows.rows(as_postgres(asked.statement, asked.lock), values)]
+    found = await rows.rows(as_postgres(asked.statement, asked.lock), values)
+    return [row["id"] if asked.numbers else _intent(row) for row in found]
 
 
 @cache

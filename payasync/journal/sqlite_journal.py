@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from payasync.journal.callers_connection import done_within
 from payasync.journal.drafting import Keep, without_customer
-from payasync.journal.sqlite_rows import intent_of, written
+from payasync.journal.sqlite_rows import given, written
 from payasync.journal.stored import StoredJournal
 from payasync.journal.transactions import Transaction
 from payasync.migrations import steps
@@ -82,8 +82,7 @@ def _done(db: sqlite3.Connection, transaction: Transaction[T]) -> T:
     try:
         asked = next(transaction)
         while True:
-            found = rows(db, asked.statement, written(asked.values))
-            asked = transaction.send([intent_of(row) for row in found])
+            asked = transaction.send(given(asked, rows(db, asked.statement, written(asked.values))))
     except StopIteration as end:
         done: T = end.value
         return done

@@ -1,12 +1,13 @@
 """Intentions as rows of the SQLite journal."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from payasync.journal.intents import Intent
 from payasync.journal.recorded import read
+from payasync.journal.transactions import Asked
 from payasync.sqlite_values import moment, text
 
 
@@ -23,8 +24,12 @@ def _written(value: Any) -> Any:
     return text(value) if isinstance(value, str) else value
 
 
-def intent_of(row: Mapping[str, Any]) -> Intent:
-    """Return the intention that stands in a row."""
+def given(asked: Asked, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Return the intentions that stand in rows, or their numbers, whichever was asked for."""
+    return [row["id"] if asked.numbers else _intent(row) for row in rows]
+
+
+def _intent(row: Mapping[str, Any]) -> Intent:
     moments = ("lease", "due", "created", "updated", "sent_at")
     facts: dict[str, Any] = {
         **row,

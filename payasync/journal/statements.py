@@ -1,4 +1,4 @@
-"""What a journal asks of its database: SQL that SQLite and PostgreSQL read alike; each gives whole intentions back."""
+"""What a journal asks of its database: SQL that SQLite and PostgreSQL read alike."""
 
 from typing import Final
 
@@ -9,15 +9,15 @@ INSERT INTO payasync_intents
 VALUES (
     :operation, :merchant, :reference, :number, :intent, :hash, :request, :queued, :state, :attempts, :fence, :lease,
     :now, :now)
-ON CONFLICT DO NOTHING RETURNING *"""
+ON CONFLICT DO NOTHING RETURNING id"""
 MATCHING: Final = """
 SELECT * FROM payasync_intents
 WHERE (merchant = :merchant AND number = :number) OR (merchant = :merchant AND intent = :intent)
 ORDER BY id"""
-ADOPT: Final = "UPDATE payasync_intents SET intent = coalesce(intent, :intent) WHERE id = :id RETURNING *"
+ADOPT: Final = "UPDATE payasync_intents SET intent = coalesce(intent, :intent) WHERE id = :id RETURNING id"
 QUEUE: Final = """
 UPDATE payasync_intents SET intent = coalesce(intent, :intent), queued = TRUE, request = :request
-WHERE id = :id RETURNING *"""
+WHERE id = :id RETURNING id"""
 
 SEND: Final = """
 UPDATE payasync_intents SET
@@ -25,16 +25,15 @@ UPDATE payasync_intents SET
     updated = :now, outcome = NULL, reason = ''
 WHERE id = :id RETURNING *"""
 EXTEND: Final = """
-UPDATE payasync_intents SET lease = :until WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING *"""
-HELD: Final = "SELECT * FROM payasync_intents WHERE id = :id AND fence = :fence AND lease IS NOT NULL"
+UPDATE payasync_intents SET lease = :until WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING id"""
 SETTLE: Final = """
 UPDATE payasync_intents SET
     state = :state, lease = NULL, due = :due, updated = :now, sent_at = coalesce(:sent_at, sent_at),
     outcome = coalesce(:outcome, outcome), reason = :reason
-WHERE id = :id RETURNING *"""
+WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING id"""
 POSTPONE: Final = """
 UPDATE payasync_intents SET lease = NULL, due = :due, reason = :reason
-WHERE id = :id AND fence = :fence AND lease IS NOT NULL AND state IN ('unknown', 'accepted') RETURNING *"""
+WHERE id = :id AND fence = :fence AND lease IS NOT NULL AND state IN ('unknown', 'accepted') RETURNING id"""
 
 DUE: Final = """
 SELECT * FROM payasync_intents
@@ -62,7 +61,7 @@ PRUNE: Final = """
 DELETE FROM payasync_intents WHERE id IN (
     SELECT id FROM payasync_intents WHERE state IN ('succeeded', 'rejected') AND updated < :before
     ORDER BY updated LIMIT :limit)
-RETURNING *"""
+RETURNING id"""
 
 INTENT: Final = "SELECT * FROM payasync_intents WHERE id = :id"
 LIST: Final = "SELECT * FROM payasync_intents WHERE id > :after ORDER BY id LIMIT :limit"

@@ -138,7 +138,7 @@ class StoredJournal(ABC):
         """Delete what has succeeded or was rejected before a moment, and nothing else; return how many that were."""
         values = {"before": aware("before", before), "limit": PRUNED_AT_ONCE}
         pruned = 0
-        while now := len(await self._intents(statements.PRUNE, **values)):
+        while now := len(await self._run(lambda _: transactions.numbers(statements.PRUNE, values))):
             pruned += now
         return pruned
 
@@ -151,7 +151,7 @@ class StoredJournal(ABC):
         await self.aclose()
 
     async def _intents(self, statement: str, **values: Any) -> Intents:
-        return await self._run(lambda _: transactions.one(statement, **values))
+        return await self._run(lambda _: transactions.intents(statement, values))
 
 
 def _state(state: State) -> State:

@@ -1,6 +1,6 @@
 """What a journal does in one transaction: generators that yield statements and take what those give; no I/O here."""
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -38,18 +38,20 @@ class Asked:
         statement: One of `statements`.
         values: By their names in it.
         lock: How to lock what is found, where not the whole database is locked anyway.
+        numbers: It gives the numbers of intentions, and not the whole of them.
     """
 
     statement: str
     values: Mapping[str, Any]
     lock: str = ""
+    numbers: bool = False
 
 
-Transaction: TypeAlias = Generator[Asked, Intents, T]
-"""Whoever runs it sends it the intentions that each statement gives, and commits at its end."""
+Transaction: TypeAlias = Generator[Asked, Any, T]
+"""Whoever runs it sends it what each statement gives, and commits at its end."""
 
 
-async def run(transaction: Transaction[T], answer: Callable[[Asked], Awaitable[Intents]]) -> T:
+async def run(transaction: Transaction[T], answer: Callable[[Asked], Awaitable[Any]]) -> T:
     """Run a transaction to its end.
 
     Args:
@@ -65,38 +67,45 @@ async def run(transaction: Transaction[T], answer: Callable[[Asked], Awaitable[I
         return done
 
 
-def one(statement: str, **values: Any) -> Transaction[Intents]:
-    """Return what a statement gives."""
-    return (yield Asked(statement, values))
+def intents(statement: str, values: Mapping[str, Any], lock: str = "") -> Transaction[Intents]:
+    """Return the intentions that a statement gives."""
+    found: Intents = yield Asked(statement, values, lock)
+    return found
+
+
+def numbers(statement: str, values: Mapping[str, Any]) -> Transaction[Sequence[int]]:
+    """Return the numbers of the intentions that a statement has kept or changed: what most writes come to."""
+    found: Sequence[int] = yield Asked(statement, values, numbers=True)
+    return found
 
 
 def begin(draft: Draft, now: datetime, lease: float) -> Transaction[Begun]:
     """Keep an intention as *sending*, unless its key says that it must not be sent."""
     until = now + timedelta(seconds=lease)
-    first = {"state": "sending", "attempts": 1, "fence": 1, "lease": until, "now": now}
-    added, kept = yield from _added(draft, first)
+    first = {"state": "sending", "attempts": 1, "fence": 1, "lease": until}
+    added, kept = yield from _added(draft, first, now)
     if added:
         return Begun(Step.SEND, kept[0])
     begun = matched(draft, kept, now)
     if begun.step is not Step.CONFLICT and draft.intent is not None:
-        yield Asked(statements.ADOPT, {"id": begun.intent.id, "intent": draft.intent})
+        yield from numbers(statements.ADOPT, {"id": begun.intent.id, "intent": draft.intent})
     return (yield from _sent(begun, now, until))
 
 
 def add(draft: Draft, now: datetime) -> Transaction[Begun]:
     """Keep an intention as *new*; one that is there already keeps its state, and is queued from now on."""
-    first = {"state": "new", "attempts": 0, "fence": 0, "lease": None, "now": now}
-    added, kept = yield from _added(draft, first)
+    first = {"state": "new", "attempts": 0, "fence": 0, "lease": None}
+    added, kept = yield from _added(draft, first, now)
     begun = matched(draft, kept, now)
     if not added and begun.step is not Step.CONFLICT:
         queued = {"id": begun.intent.id, "intent": draft.intent, "request": draft.request}
-        yield Asked(statements.QUEUE, queued)
+        yield from numbers(statements.QUEUE, queued)
     return begun
 
 
-def _added(draft: Draft, first: Mapping[str, Any]) -> Transaction[tuple[bool, Intents]]:
+def _added(draft: Draft, first: Mapping[str, Any], now: datetime) -> Transaction[tuple[bool, Intents]]:
     """Keep a draft, or return what has one of its keys already."""
-    values = {
+    values: dict[str, Any] = {
         "operation": draft.operation,
         "merchant": draft.merchant,
         "reference": draft.reference,
@@ -108,9 +117,9 @@ def _added(draft: Draft, first: Mapping[str, Any]) -> Transaction[tuple[bool, In
     }
     while True:
         # Written before anything is read: of two who come at once, one waits here for the other.
-        if added := (yield Asked(statements.ADD, {**values, **first})):
-            return True, added
-        if kept := (yield Asked(statements.MATCHING, values, FOR_UPDATE)):
+        if added := (yield from numbers(statements.ADD, {**values, **first, "now": now})):
+            return True, [Intent(**values, **first, id=added[0], created=now, updated=now)]
+        if kept := (yield from intents(statements.MATCHING, values, FOR_UPDATE)):
             return False, kept
 
 
@@ -123,38 +132,39 @@ def claim(intent_id: int, fence: int | None, now: datetime, lease: float) -> Tra
 def _sent(begun: Begun, now: datetime, until: datetime) -> Transaction[Begun]:
     if begun.step is not Step.SEND:
         return begun
-    (sent,) = yield Asked(statements.SEND, {"id": begun.intent.id, "now": now, "until": until})
+    (sent,) = yield from intents(statements.SEND, {"id": begun.intent.id, "now": now, "until": until})
     return Begun(Step.SEND, sent)
 
 
 def extend(held: Intent, now: datetime, lease: float) -> Transaction[bool]:
     """Let a claim end later, where it still counts."""
     until = now + timedelta(seconds=lease)
-    return bool((yield Asked(statements.EXTEND, {"id": held.id, "fence": held.fence, "until": until})))
+    return bool((yield from numbers(statements.EXTEND, {"id": held.id, "fence": held.fence, "until": until})))
 
 
 def settle(
     held: Intent, state: State, due: datetime | None, now: datetime, facts: Mapping[str, Any]
 ) -> Transaction[bool]:
-    """Keep what became of an intention, where the claim still counts."""
-    kept = yield Asked(statements.HELD, {"id": held.id, "fence": held.fence}, FOR_UPDATE)
-    if not kept:
-        return False
-    check_transition(kept[0].state, state)
+    """Keep what became of an intention, where the claim still counts.
+
+    While it counts, the state is the one that the holder was given: whoever changes it takes the claim away.
+    """
+    check_transition(held.state, state)
     if state == "sending":
         raise invalid("state", "an end of the claim: who holds an unknown one claims it with its fence", state)
-    asked = (due or now) if state in ASKED else None
-    sent_at = now if state == "unknown" else None
-    yield Asked(
-        statements.SETTLE, {"id": held.id, "state": state, "due": asked, "sent_at": sent_at, "now": now, **facts}
-    )
-    return True
+    moments = {
+        "now": now,
+        "due": (due or now) if state in ASKED else None,
+        "sent_at": now if state == "unknown" else None,
+    }
+    settled = {"id": held.id, "fence": held.fence, "state": state, **moments, **facts}
+    return bool((yield from numbers(statements.SETTLE, settled)))
 
 
 def postpone(held: Intent, due: datetime, reason: str) -> Transaction[bool]:
     """End a claim without news, where it still counts."""
     values = {"id": held.id, "fence": held.fence, "due": due, "reason": reason}
-    return bool((yield Asked(statements.POSTPONE, values)))
+    return bool((yield from numbers(statements.POSTPONE, values)))
 
 
 def ask(limit: int, merchant: str | None, before: datetime | None, now: datetime, lease: float) -> Transaction[Intents]:
@@ -162,14 +172,14 @@ def ask(limit: int, merchant: str | None, before: datetime | None, now: datetime
     due = {"by": now if before is None else min(now, before), "merchant": merchant, "limit": limit}
     values = {"now": now, "until": now + timedelta(seconds=lease), "interrupted": INTERRUPTED}
     claimed: Intents = []
-    for each in (yield Asked(statements.DUE, due, UNLESS_LOCKED)):
-        claimed += yield Asked(statements.ASK, {**values, "id": each.id})
+    for each in (yield from intents(statements.DUE, due, UNLESS_LOCKED)):
+        claimed += yield from intents(statements.ASK, {**values, "id": each.id})
     return claimed
 
 
 def next_due(merchant: str | None) -> Transaction[datetime | None]:
     """Return when the first intention is to be asked about, or a lease ends."""
-    found = yield Asked(statements.NEXT_DUE, {"merchant": merchant})
+    found = yield from intents(statements.NEXT_DUE, {"merchant": merchant})
     return (found[0].lease or found[0].due) if found else None
 
 
@@ -183,12 +193,12 @@ def resolve(intent_id: int, state: State, reason: str, now: datetime) -> Transac
         raise invalid("intent_id", rule, intent_id)
     check_transition(before, state)
     values = {"id": intent_id, "state": state, "reason": reason, "now": now}
-    (resolved,) = yield Asked(statements.RESOLVE, values)
+    (resolved,) = yield from intents(statements.RESOLVE, values)
     return resolved
 
 
 def _existing(intent_id: int) -> Transaction[Intent]:
-    found = yield Asked(statements.INTENT, {"id": intent_id}, FOR_UPDATE)
+    found = yield from intents(statements.INTENT, {"id": intent_id}, FOR_UPDATE)
     if not found:
         raise invalid("intent_id", "the number of an intention in the journal", intent_id)
     return found[0]
