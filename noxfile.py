@@ -66,7 +66,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure what a call costs beside aiohttp written by hand, how fast notifications are received, and the journal."""
+    """Measure what a call costs beside aiohttp written by hand, how notifications are received, and the journal."""
     session.install(".")
     session.run("python", "-m", "benchmarks", *session.posargs)
     if not session.posargs:
