@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -11,6 +12,9 @@ import orjson
 from payasync.absent import ABSENT
 
 MAX_DEPTH: Final = 32
+
+_LONG: Final = re.compile(rb"\d{20}").search
+"""What orjson could take for a number with a fraction, and round: an integer beyond 64 bits, such as an order's."""
 
 
 def dumps(value: object) -> bytes:
@@ -22,10 +26,12 @@ def loads(raw: bytes) -> object:
     """Return a JSON document, or `ABSENT` where there is none that can be read: not JSON, or nested too deep."""
     try:
         document = orjson.loads(raw)
-    except orjson.JSONDecodeError:
+        suspicious = raw.count(b"{") + raw.count(b"[") > MAX_DEPTH
+        if suspicious and _too_deep(document, MAX_DEPTH):
+            return ABSENT
+        return json.loads(raw) if _LONG(raw) else document
+    except ValueError:
         return ABSENT
-    suspicious = raw.count(b"{") + raw.count(b"[") > MAX_DEPTH
-    return ABSENT if suspicious and _too_deep(document, MAX_DEPTH) else document
 
 
 def exactly(raw: bytes) -> object:

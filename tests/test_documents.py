@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from payasync.absent import ABSENT
@@ -79,9 +79,17 @@ def test_null_is_a_document() -> None:
 
 
 @given(value=st.integers() | st.dictionaries(st.text(), st.integers()))
+@example([10**19, 2**64 - 1, 2**64, -(2**63) - 1, 10**30])
 def test_exact_integers(value: object) -> None:
-    """However many digits one has, none is rounded."""
-    assert value == exactly(json.dumps(value).encode())
+    """However many digits one has, such as an order's number, none is rounded."""
+    written = json.dumps(value).encode()
+
+    assert [repr(value)] * 2 == [repr(loads(written)), repr(exactly(written))]
+
+
+def test_deep_document_of_long_numbers() -> None:
+    """A long number asks for another reader, and that one is not led astray by depth."""
+    assert loads(b"[" * 900 + b"9" * 30 + b"]" * 900) is ABSENT
 
 
 @pytest.mark.parametrize(
