@@ -59,14 +59,15 @@ class OneShotBody(Payload):
 
         Raises:
             ConnectionResetError: The connection holds what nobody asked for.
+            TimeoutError: It is too late to begin.
         """
         wire: Any = writer
         if stray(wire.protocol):
             raise ConnectionResetError("the connection holds what nobody asked for")
         self._transport = wire.transport
-        self.begun = True
         if self.on_start is not None:
             self.on_start()
+        self.begun = True
         await writer.write(self._content)
 
     write_with_length = write

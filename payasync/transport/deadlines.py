@@ -41,9 +41,17 @@ class Deadline:
         return self._task is asyncio.current_task()
 
     def begin(self) -> None:
-        """Note that the write begins: from here to the whole answer it is `Timeouts.read`, within the call's time."""
+        """Note that the write begins: from here to the whole answer it is `Timeouts.read`, within the call's time.
+
+        Raises:
+            TimeoutError: The time is over: a process that was stopped, and wakes when others have taken the call for
+                lost, must not write.
+        """
+        now = self._deadlines.time()
+        if now >= self.when:
+            raise TimeoutError
         self._call.progress.begun = True
-        self.when = min(self.when, self._deadlines.time() + self._call.timeouts.read)
+        self.when = min(self.when, now + self._call.timeouts.read)
 
     def expire(self) -> None:
         """End what is done within it: the time is over."""

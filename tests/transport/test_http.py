@@ -48,6 +48,28 @@ async def test_a_reply_is_the_bytes_that_came() -> None:
     assert (418, b"\x00 not json", "r1") == (reply.status, reply.body, reply.headers["x-request-id"])
 
 
+async def test_what_wakes_too_late_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is stopped before the write, and wakes when the call is over, does not send it any more.
+
+    By then others may have asked, heard that it never came, and made it again. The turned clock stands for the stop.
+    """
+    with Recorder([answer(200, b"{}")]) as service:
+        async with transport(service.url) as way:
+            late = call()
+
+            def stopped(_: object) -> bool:
+                deadlines = way._pools.current().deadlines
+                monkeypatch.setattr(deadlines, "time", lambda: late.deadline)
+                return False
+
+            monkeypatch.setattr("payasync.transport.body.stray", stopped)
+            with pytest.raises(NotSentTimeoutError):
+                await way.send(late)
+
+    assert [] == service.requests
+    assert not late.progress.begun
+
+
 @pytest.mark.parametrize("ends", [RESET, GONE, Answer(b"nonsense\r\n\r\n", then="close")])
 async def test_after_the_request_was_sent_no_answer_is_no_proof(ends: Answer) -> None:
     """A connection that ends, or speaks nonsense, after the request: it may have been done."""
