@@ -61,7 +61,7 @@ def types(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Run every Python snippet of README.md and docs/."""
     session.install(".[cli,rsa]", *_group("test"))
-    session.run("pytest", *PARALLEL, "tests/test_readme.py", *session.posargs)
+    session.run("pytest", *PARALLEL, "tests/test_readme.py", "tests/integrations/test_tasks_docs.py", *session.posargs)
 
 
 @nox.session

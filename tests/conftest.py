@@ -30,8 +30,9 @@ NO_SKIP: Final = "PAYASYNC_NO_SKIP"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Find the PostgreSQL that tests of all folders share."""
+    """Find the servers that tests of all folders share."""
     config.pluginmanager.import_plugin("tests.postgres")
+    config.pluginmanager.import_plugin("tests.redis_server")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

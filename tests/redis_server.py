@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import redis
@@ -19,7 +19,7 @@ from attrs import frozen
 
 GIVEN: Final = "PAYASYNC_TEST_REDIS"
 READY: Final = "ready to accept connections"
-UNTIL_LEFT: Final = '"$@" & cat >&2; kill $!; wait'
+UNTIL_LEFT: Final = '"$@" & cat >/dev/null; kill $!; wait'
 """For a shell: run a program until nobody holds the other end of its input, even if that was killed."""
 
 
@@ -38,7 +38,7 @@ class Server:
         """The same, as Celery reads it."""
         return self.url.replace("unix://", "redis+socket://").replace("?db=", "?virtual_host=")
 
-    def client(self) -> "redis.Redis[Any]":
+    def client(self) -> redis.Redis:
         """Return a connection."""
         return redis.Redis.from_url(self.url)
 

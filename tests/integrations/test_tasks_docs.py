@@ -1,0 +1,296 @@
+"""docs/tasks.md: its recipes run as they stand, on a real Redis, with workers as processes of their own, and killed."""
+
+import asyncio
+import os
+import re
+import shlex
+import signal
+import sqlite3
+import sys
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, closing, suppress
+from pathlib import Path
+from typing import Final
+
+import pytest
+from attrs import Factory, field, frozen
+
+from payasync.cli.sandbox_welcome import Welcome
+from payasync.journal import SqliteJournal
+from payasync.sandbox import Sandbox
+from payasync.sandbox.receiver import RecordingReceiver
+from tests.redis_server import Server
+
+PAGE: Final = Path(__file__).parents[2].joinpath("docs/tasks.md").read_text(encoding="utf-8")
+SECONDS: Final = 60
+INVOICES: Final = ("I1", "I2", "I3")
+TABLE: Final = "CREATE TABLE invoices (number, order_no, due, paid, refunded)"
+KEEP: Final = "import asyncio, shop; asyncio.run(shop.keep_refund('I3'))"
+CHARGE_TWICE: Final = "from charging import charge; charge.delay('I1'); charge.delay('I1')"
+LATE: Final = """
+from datetime import timedelta
+import time_machine
+time_machine.travel(timedelta(hours=2)).start()
+"""
+"""Makes it two hours later for a process: a lease is over then, and so is all that a queue waits for."""
+
+PYTHON: Final = (
+    *(sys.executable, "-W", "error"),
+    *("-W", "ignore:You're running the worker with superuser privileges"),
+)
+
+
+@frozen(kw_only=True)
+class Engine:
+    """A queue, as a section of the page has it.
+
+    Attributes:
+        heading: Of the section.
+        worker: Options for the worker: one at a time, and no waiting for others.
+        clock: Options for what starts tasks by the clock.
+        ready: What that says once its schedule is on the disk.
+    """
+
+    heading: str
+    worker: tuple[str, ...]
+    clock: tuple[str, ...] = ()
+    ready: str
+
+    @property
+    def commands(self) -> list[list[str]]:
+        """The section's commands: the worker's, the clock's, and the application's."""
+        (commands,) = re.findall(r"^```bash\n(.*?)^```$", section(self.heading), re.DOTALL | re.MULTILINE)
+        return [shlex.split(line) for line in commands.splitlines()]
+
+
+TASKIQ: Final = Engine(heading="taskiq", worker=("--workers", "1"), ready="Startup completed")
+CELERY: Final = Engine(
+    heading="Celery",
+    worker=("--concurrency", "1", "--without-mingle"),
+    clock=("--loglevel", "debug"),
+    ready="beat: Ticking",
+)
+BY_NAME: Final = "A name in place of a number"
+each_engine = pytest.mark.parametrize("engine", [TASKIQ, CELERY], ids=["taskiq", "celery"])
+
+
+def section(heading: str) -> str:
+    """Return what stands under a heading of the page."""
+    return PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+
+
+def files(text: str) -> dict[str, str]:
+    """Return the files that a part of the page shows, by their names."""
+    return dict(re.findall(r'^```python title="(\w+\.py)"\n(.*?)^```$', text, re.DOTALL | re.MULTILINE))
+
+
+@frozen
+class Program:
+    """A program of the recipe's, and all the processes that it starts."""
+
+    process: Process
+    lines: list[str] = Factory(list)
+
+    async def says(self, *texts: str, times: int = 1) -> None:
+        """Wait until each of these, which are regular expressions, has been said, and so often."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SECONDS):
+                while not all(times <= len(re.findall(text, "".join(self.lines))) for text in texts):
+                    if not (line := await self._line()):
+                        break
+                    self.lines.append(line)
+                else:
+                    return
+        pytest.fail(f"it did not say {texts}, but:\n{''.join(self.lines)}")
+
+    async def _line(self) -> str:
+        assert self.process.stdout is not None
+        return (await self.process.stdout.readline()).decode()
+
+    def children(self) -> list[int]:
+        """Return its children's ids."""
+        own = self.process.pid
+        return [int(each) for each in Path(f"/proc/{own}/task/{own}/children").read_text(encoding="ascii").split()]
+
+    async def end(self, number: signal.Signals) -> None:
+        """Send a signal to all of its processes, and wait for their end."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+        await self.process.communicate()
+
+
+@frozen
+class Shop:
+    """A shop that has three paid orders, with the recipe's files in a folder of its own.
+
+    Attributes:
+        folder: Its own.
+        environment: Of its programs.
+        sandbox: The service.
+        told: Of refunds that the service has made.
+    """
+
+    folder: Path
+    environment: dict[str, str]
+    sandbox: Sandbox
+    told: RecordingReceiver
+    _stack: AsyncExitStack = field(repr=False)
+
+    def open(self, engine: Engine, redis: Server) -> None:
+        """Write down a recipe."""
+        self.environment["REDIS_URL"] = redis.celery_url if engine is CELERY else redis.url
+        parts = ("What the application and the workers share", engine.heading, BY_NAME)
+        for name, code in files("".join(map(section, parts))).items():
+            (self.folder / name).write_text(code, encoding="utf-8")
+
+    async def start(self, command: list[str], *options: str, late: bool = False) -> Program:
+        """Start a program; it is gone with the test."""
+        python = command[0] == "python"
+        words = command[1:] if python else ["-m", *command, *options]
+        path = f"{self.folder}:{self.folder / 'late'}" if late else str(self.folder)
+        process = await asyncio.create_subprocess_exec(
+            *PYTHON,
+            *words,
+            cwd=self.folder,
+            env={**self.environment, "PYTHONPATH": path},
+            stdout=PIPE,
+            stderr=STDOUT,
+            start_new_session=True,
+        )
+        program = Program(process)
+        self._stack.push_async_callback(program.end, signal.SIGKILL)
+        return program
+
+    async def run(self, *command: str) -> None:
+        """Run a program to its end."""
+        program = await self.start(list(command))
+        said, _ = await program.process.communicate()
+
+        assert 0 == program.process.returncode, said.decode()
+
+    async def states(self) -> list[tuple[str | None, str]]:
+        """Return what the journal holds: numbers and states."""
+        async with SqliteJournal(self.folder / "shop.db") as journal:
+            return [(each.reference, each.state) for each in await journal.list()]
+
+    def answers(self, operation: str = "refunds.create") -> list[int]:
+        """Return how the service has answered: with which statuses."""
+        return [each.status for each in self.sandbox.ledger.calls(operation)]
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncGenerator[Shop]:
+    """A shop without a recipe."""
+    async with AsyncExitStack() as stack:
+        sandbox = await stack.enter_async_context(Sandbox(clock="frozen"))
+        told = await stack.enter_async_context(sandbox.receiver())
+        async with SqliteJournal(tmp_path / "shop.db") as journal:
+            await journal.list()
+        with closing(sqlite3.connect(tmp_path / "shop.db")) as db, db:
+            db.execute(TABLE)
+            for number in INVOICES:
+                order = await sandbox.given.paid_order(total_amt=450)
+                db.execute("INSERT INTO invoices VALUES (?, ?, 450, 450, 0)", (number, order))
+        sandbox.webhook_url = told.url
+        (tmp_path / "late").mkdir()
+        (tmp_path / "late" / "sitecustomize.py").write_text(LATE, encoding="utf-8")
+        environment = Welcome.of(sandbox, None, clock="frozen", db=":memory:").environment
+        yield Shop(tmp_path, {**os.environ, **environment}, sandbox, told, stack)
+
+
+def test_no_block_is_left_out() -> None:
+    """Each Python block of the page is a file of a recipe, or a whole program, which tests/test_readme.py runs."""
+    opened = re.findall(r"^```python.*$", PAGE, re.MULTILINE)
+    recipes = [files(section(each)) for each in re.findall(r"^## (.*)$", PAGE, re.MULTILINE)]
+
+    assert len(opened) == opened.count("```python") + sum(map(len, recipes))
+
+
+@pytest.mark.slow
+@each_engine
+async def test_delivered_twice_is_sent_once(shop: Shop, redis_server: Server, engine: Engine) -> None:
+    """A queue delivers at least once: what comes again is answered from the journal; a worker goes on to the next."""
+    shop.open(engine, redis_server)
+    command, _, refund = engine.commands
+    worker = await shop.start(command, *engine.worker)
+    await shop.run(*refund, "I1")
+    await worker.says("intention 2 is done")
+    await worker.says("intention 1 is (done|left)", times=2)
+
+    assert [200, 200] == shop.answers()
+    assert [("R-I1", "succeeded"), ("R-I2", "succeeded")] == await shop.states()
+
+
+@pytest.mark.slow
+@each_engine
+async def test_a_night(shop: Shop, redis_server: Server, engine: Engine) -> None:
+    """Put off by the service, interrupted by a kill after the commit, never queued: each is done, and done once."""
+    shop.open(engine, redis_server)
+    orders = [order for (order,) in rows(shop, "SELECT order_no FROM invoices")]
+    shop.sandbox.faults.rate_limited("refunds.create", retry_after=1800, order=orders[0])
+    shop.sandbox.faults.hang("refunds.create", phase="after", order=orders[1])
+    command, ticking, refund = engine.commands
+    await shop.run("python", "-c", KEEP)
+    worker, clock = await shop.start(command, *engine.worker), await shop.start(ticking, *engine.clock)
+    await clock.says(engine.ready)
+    await clock.end(signal.SIGTERM)
+    await shop.run(*refund)
+    await worker.says("intention 2 is tried again in 1800 s")
+    await shop.told.next(timeout=SECONDS)
+    await worker.end(signal.SIGKILL)
+    evening = shop.answers(), await shop.states()
+    pass_hours(redis_server)
+
+    worker = await shop.start(command, *engine.worker, late=True)
+    await shop.start(ticking, *engine.clock, late=True)
+    await worker.says("intention 1 is done", "intention 2 is done", "asked about 1", "intention 3 is (left|done)")
+
+    assert [200, 200, 200] == shop.answers()
+    assert [450, 450, 450] == [shop.sandbox.ledger.refunded(order) for order in orders]
+    assert ([200], [("R-I3", "new"), ("R-I1", "rejected"), ("R-I2", "sending")]) == evening
+    assert {"succeeded"} == {state for _, state in await shop.states()}
+
+
+def pass_hours(redis: Server) -> None:
+    """Let two hours pass for what taskiq's workers hold: Redis has a clock of its own."""
+    with redis.client() as client:
+        held = client.xpending_range("taskiq", "taskiq", "-", "+", 10) if client.exists("taskiq") else []
+        for each in held:
+            client.xclaim("taskiq", "taskiq", "nobody", 0, [each["message_id"]], idle=7_200_000)
+
+
+def rows(shop: Shop, question: str) -> list[tuple[str, ...]]:
+    """Ask the shop's own database."""
+    with closing(sqlite3.connect(shop.folder / "shop.db")) as db:
+        return db.execute(question).fetchall()
+
+
+@pytest.mark.slow
+async def test_child_of_celery_is_killed(shop: Shop, redis_server: Server) -> None:
+    """What a worker's child was at when it was killed is delivered to the next one, which does not send it."""
+    shop.open(CELERY, redis_server)
+    shop.sandbox.faults.hang("refunds.create", phase="after")
+    command, _, refund = CELERY.commands
+    worker = await shop.start(command, *CELERY.worker)
+    await shop.run(*refund)
+    await shop.told.next(timeout=SECONDS)
+    (child,) = worker.children()
+    os.kill(child, signal.SIGKILL)
+    await worker.says("intention 1 is (left|done)", "intention 2 is done")
+
+    assert [200, 200] == shop.answers()
+    assert [("R-I1", "sending"), ("R-I2", "succeeded")] == await shop.states()
+
+
+@pytest.mark.slow
+async def test_name_is_charged_once(shop: Shop, redis_server: Server) -> None:
+    """A payment is known by the name that its task carries: delivered again after a lost answer, it is not sent."""
+    shop.open(CELERY, redis_server)
+    shop.sandbox.faults.reset_after_commit("payments.create")
+    (command,) = [line.split() for line in re.findall(r"^celery .*$", section(BY_NAME), re.MULTILINE)]
+    worker = await shop.start(command, *CELERY.worker)
+    await shop.run("python", "-c", CHARGE_TWICE)
+    await worker.says("charge of I1 is left to be asked about", times=2)
+
+    assert 1 == shop.sandbox.ledger.payments() == len(shop.answers("payments.create"))
