@@ -11,7 +11,7 @@ from payasync import Credentials
 from payasync.notifications import Notification, Receiver, SqliteInbox
 from payasync.sandbox_profile import PROFILE
 
-CREDENTIALS: Final = Credentials(merchant_id="M1", notification_keys=["whsec_QSBrZXkgZm9yIGEgYmVuY2htYXJr"])
+CREDENTIALS: Final = Credentials(merchant_id="M1", notification_keys=["whsec_QSBrZXkgZm9yIG91ciBiZW5jaG1hcmtz"])
 ALONE: Final = "/alone"
 WITH_US: Final = "/notify/payment"
 SETTLED: Final = "/settled"

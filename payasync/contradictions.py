@@ -16,14 +16,11 @@ from payasync.arguments import ARGUMENTS, TEXTS
 from payasync.documents import flaw
 from payasync.errors import ConfigurationError
 from payasync.headers import is_header, is_own
-from payasync.shapes import Code, Parameter, among
+from payasync.shapes import KINDS, REFUSED, Code, NotificationShape, Parameter, among
 
 if TYPE_CHECKING:
     from payasync.profile import Profile
     from payasync.signing import SignatureScheme
-
-KINDS: Final = ("payment", "refund", "subscription")
-"""Of notifications."""
 
 _FIELDS: Final = frozenset(each.point for arguments in ARGUMENTS.values() for each in arguments if each.point)
 _STATUS: Final = {"payments.status": "payment_status", "refunds.status": "refund_status"}
@@ -60,6 +57,7 @@ def check(profile: "Profile", reserved: frozenset[str]) -> None:
     _check_codes(
         {"answer.ok": profile.answer.ok, **{f"codes.{name}": codes for name, codes in asdict(profile.codes).items()}}
     )
+    _check_refusal(profile.notification)
 
 
 def _check_keys(profile: "Profile") -> None:
@@ -213,3 +211,19 @@ def _check_codes(lists: Mapping[str, tuple[Code, ...]]) -> None:
         for code in codes:
             if among(code, others):
                 raise ConfigurationError(f"{one} and {other} both hold {code!r}: it means one of them", field=other)
+
+
+def _check_refusal(shape: NotificationShape) -> None:
+    """Refuse a refusal that no service could tell from an acknowledgement: what is refused would count as kept."""
+    yes, no = shape.ack_status, REFUSED if shape.nack_status is None else shape.nack_status
+    alike = yes == no or (yes is not None and _succeeds(yes) and _succeeds(no))
+    if alike and shape.ack_body == shape.nack_body:
+        raise ConfigurationError(
+            f"notification.nack_status is {no}, and the body is that which acknowledges: a service could not tell a "
+            f"refusal from ack_status {yes}. Change one of the two, or nack_body",
+            field="notification.nack_status",
+        )
+
+
+def _succeeds(status: int) -> bool:
+    return status // 100 == 2  # noqa: PLR2004 - as HTTP has it

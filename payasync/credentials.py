@@ -63,8 +63,8 @@ class Credentials:
         # A traceback may show what is local, and any of the values may be refused.
         del secret_key, public_key, signing_key, service_keys, notification_keys
         _check_merchant_id(merchant_id)
-        taken = {name: _taken(name, value) for name, value in given.items()}
-        self.__attrs_init__(merchant_id, **taken)  # pyright: ignore[reportAttributeAccessIssue] # attrs makes it
+        held = {name: taken(f"credentials.{name}", value) for name, value in given.items()}
+        self.__attrs_init__(merchant_id, **held)  # pyright: ignore[reportAttributeAccessIssue] # attrs makes it
 
     def __repr__(self) -> str:
         shown = (f"{each.name}={getattr(self, each.name, None)!r}" for each in fields(Credentials))
@@ -110,15 +110,15 @@ def _secret(given: Hidden) -> Secret:
     return given.value if isinstance(given.value, Secret) else Secret(given.value)
 
 
-def _taken(name: str, given: Hidden) -> Any:
-    """Return a key, or several, as `Secret`; an error says for which argument it is."""
+def taken(name: str, given: Hidden) -> Any:
+    """Return a key, or several where the name says so, as `Secret`; an error names it."""
     try:
         if name.endswith("_keys"):
             return _secrets(given)
         return None if given.value is None else _secret(given)
     except ConfigurationError as error:
-        error.args = (f"credentials.{name}: {error.args[0]}",)
-        error.add(field=f"credentials.{name}")
+        error.args = (f"{name}: {error.args[0]}",)
+        error.add(field=name)
         raise
 
 

@@ -121,6 +121,11 @@ class Session(Sender):
         self.subscriptions = Subscriptions(self.send, setup.profile)
 
     @property
+    def credentials(self) -> Credentials:
+        """Who the merchant is; every key in them is a `Secret`."""
+        return self._setup.credentials
+
+    @property
     def merchant_id(self) -> str:
         """The merchant's number."""
         return self._setup.credentials.merchant_id

@@ -5,7 +5,7 @@ states is the default; what it leaves open is empty.
 """
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias, get_args
 
 from attrs import Factory, field, frozen
 
@@ -15,6 +15,12 @@ from payasync.typed import listed, named, named_lists, typed
 
 Code = str | int
 """A result code or a state as the service sends it; compared by type and value."""
+
+Kind: TypeAlias = Literal["payment", "refund", "subscription"]
+"""Of a notification."""
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+REFUSED: Final = 400
+"""The HTTP status that refuses a notification, where the profile names none."""
 
 
 @frozen(kw_only=True, field_transformer=typed("accept"))

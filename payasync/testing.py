@@ -11,16 +11,16 @@ from attrs import field, frozen
 
 from payasync.absent import ABSENT
 from payasync.answer_signature import service_keys
-from payasync.credentials import Credentials
+from payasync.credentials import Credentials, Key, taken
 from payasync.documents import at, flaw, plain
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.notifications import standard_webhooks
 from payasync.notifications.identity import WEBHOOK_ID
-from payasync.notifications.reading import KINDS
 from payasync.notifications.timestamps import MILLISECONDS_FROM
 from payasync.profile import Profile, not_configured
 from payasync.requests import invalid
-from payasync.secret import Secret
+from payasync.secret import Hidden, Secret
+from payasync.shapes import KINDS
 from payasync.signing import SignatureScheme, SortedPairs
 
 _JSON: Final = {"Content-Type": "application/json"}
@@ -48,14 +48,14 @@ def sign_notification(
     event: str | None = None,
     id: str | None = None,  # noqa: A002 - as Standard Webhooks has it
     time: datetime | float | None = None,
-    key: Secret | None = None,
+    key: Key = None,
 ) -> Signed:
     """Return a notification as the service would send it: in the profile's envelope, and signed as that says.
 
     Args:
         data: The payload, by its wire names.
         profile: What the service does.
-        credentials: Those that your receiver verifies with.
+        credentials: Those that your receiver verifies with; of several keys the first signs.
         kind: `payment`, `refund` or `subscription`: says the event's name, where the profile has one in the body.
         event: The service's own name of the event; left out: the first that the profile has of the kind.
         id: The header `webhook-id`; left out: drawn. Only Standard Webhooks has it.
@@ -67,6 +67,9 @@ def sign_notification(
         NotConfiguredError: The profile does not say how notifications are signed, or where an event's name stands.
         ConfigurationError: There is no key to sign with.
     """
+    hidden = Hidden(key)
+    del key  # a traceback may show what is local
+    secret: Secret | None = taken("key", hidden)
     shape, sent = profile.notification, _seconds(time)
     if not shape.verification:
         raise not_configured("notification.verification", "how they are signed: body, standard-webhooks, or none")
@@ -77,10 +80,10 @@ def sign_notification(
     if shape.time and (time is not None or at(document, shape.time) is ABSENT):
         _put(document, shape.time, _written(sent))
     if shape.verification == "body":
-        _sign(document, profile, credentials, key)
+        _sign(document, profile, credentials, secret)
     raw = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
     if shape.verification == "standard-webhooks":
-        return Signed(raw, {**_JSON, **_webhook_headers(raw, credentials, key, id, int(sent))})
+        return Signed(raw, {**_JSON, **_webhook_headers(raw, credentials, secret, id, int(sent))})
     return Signed(raw, _JSON.copy())
 
 
@@ -168,7 +171,7 @@ def _body_key(scheme: SignatureScheme, credentials: Credentials) -> Secret:
     if isinstance(scheme, SortedPairs) and not scheme.symmetric:
         raise ConfigurationError(
             f"key is missing: with {scheme.algorithm} only the service's private key signs, and credentials hold the "
-            "public one. For tests, make a pair of your own, and give the private key as key=Secret(...)",
+            "public one. For tests, make a pair of your own, and give the private key as key=...",
             field="key",
         )
     return service_keys(credentials, scheme, signed="notifications", point="notification.verification")[0]

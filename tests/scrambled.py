@@ -134,6 +134,8 @@ class Draw:
         style = self._one("body", "standard-webhooks")
         kind, time = (self._one("", self._name(), f"{self._name()}.{self._name()}") for _ in range(2))
         given: dict[str, Any] = {"verification": style, "signature": self._inside(data) if style == "body" else ""}
+        if style == "body" and time:
+            time = self._inside(data)  # beside what is signed it would say nothing
         return NotificationShape(
             **given,
             data=data,

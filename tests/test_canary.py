@@ -43,7 +43,7 @@ CANARIES: Final = {
     "public_key": "pk_canaryTweetPublicKey02",
     "signing_key": "canaryTweetSigningKey03",
     "service_keys": "canaryTweetServiceKey04",
-    "notification_keys": "whsec_canaryTweetNotificationKey05",
+    "notification_keys": "whsec_canaryTweetNotificationSecret005",
 }
 SONG: Final = "canaryTweet"
 """What all of them have in common, also if only a part of one were shown."""

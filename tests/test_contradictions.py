@@ -9,7 +9,7 @@ import pytest
 from payasync.arguments import ARGUMENTS
 from payasync.errors import ConfigurationError
 from payasync.profile import Profile
-from payasync.shapes import Accept, AnswerShape, Parameter, ResultCodes, States
+from payasync.shapes import Accept, AnswerShape, NotificationShape, Parameter, ResultCodes, States
 
 
 def refusal(**parts: Any) -> tuple[str | None, str]:
@@ -228,6 +228,8 @@ def test_a_scheme_may_sign_later(verify: Any) -> None:
         {"answer": AnswerShape(ok=("OK",))},
         {"fields": {"start_date": "from"}},
         {"formats": {"start_date": "%Y"}},
+        {"notification": NotificationShape(nack_status=200)},
+        {"notification": NotificationShape(ack_body="OK", nack_body="OK")},
     ],
 )
 def test_what_is_not_said_yet_is_no_contradiction(parts: Mapping[str, Any]) -> None:
@@ -235,3 +237,28 @@ def test_what_is_not_said_yet_is_no_contradiction(parts: Mapping[str, Any]) -> N
     profile = Profile(**parts)
 
     assert parts == {key: getattr(profile, key) for key in parts}
+
+
+@pytest.mark.parametrize(
+    ("statuses", "bodies"),
+    [((200, 200), ("", "")), ((200, 204), ("", "")), ((200, 200), ("OK", "OK")), ((400, None), ("", ""))],
+)
+def test_a_refusal_is_no_acknowledgement(statuses: Any, bodies: Any) -> None:
+    """A service could not tell the two apart: it would take what was refused for kept."""
+    (ack_status, nack_status), (ack_body, nack_body) = statuses, bodies
+    given = {"ack_status": ack_status, "nack_status": nack_status, "ack_body": ack_body, "nack_body": nack_body}
+    field, words = refusal(notification=NotificationShape(**given))
+
+    assert "notification.nack_status" == field
+    assert "could not tell" in words
+
+
+@pytest.mark.parametrize(
+    ("statuses", "bodies"), [((200, 200), ("OK", "FAIL")), ((200, None), ("", "")), ((200, 500), ("OK", "OK"))]
+)
+def test_a_refusal_differs_in_its_status_or_its_body(statuses: Any, bodies: Any) -> None:
+    """Some services look at the one alone, and some at the other."""
+    (ack_status, nack_status), (ack_body, nack_body) = statuses, bodies
+    given = {"ack_status": ack_status, "nack_status": nack_status, "ack_body": ack_body, "nack_body": nack_body}
+
+    assert nack_body == Profile(notification=NotificationShape(**given)).notification.nack_body

@@ -1,17 +1,28 @@
-"""docs/: what a page shows of the profile is the whole of it, and true."""
+"""docs/: what a page shows of the profile, and of the sandbox's forms, is the whole of it, and true."""
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, Final
 
+import aiohttp
 import pytest
 
 from payasync.profile import Profile
+from payasync.sandbox import Sandbox
 from payasync.shapes import HttpCodes, NotificationShape
 from payasync.signing import SortedPairs
+from tests.sandbox.admin import Operator
+from tests.sandbox.foreign import Answer
+from tests.sandbox.test_admin import ACTIONS
 from tests.test_readme import blocks
 
-PAGE: Final = Path(__file__).parents[1].joinpath("docs/profile.md").read_text(encoding="utf-8")
+DOCS: Final = Path(__file__).parents[1] / "docs"
+PAGE: Final = DOCS.joinpath("profile.md").read_text(encoding="utf-8")
+FORMS: Final = re.findall(
+    r"^\| `(\w+/\w+)` \| (.*?) \|", DOCS.joinpath("notifications.md").read_text(encoding="utf-8"), re.MULTILINE
+)
+"""The sandbox's forms: the name of each, and its fields."""
 
 
 def whole_form() -> str:
@@ -67,3 +78,22 @@ def test_defaults_are_true(line: str) -> None:
     held = [getattr(part, name) for part in defaults if hasattr(part, name)]
 
     assert (tuple(value) if isinstance(value, list) else value) in held
+
+
+async def test_forms_of_the_sandbox() -> None:
+    """A script may send each form of the page as it stands there, one after the other; and there are no others."""
+    async with Sandbox(refunds="by hand") as sandbox, sandbox.session() as pay, aiohttp.ClientSession() as http:
+        operator = Operator(sandbox, http)
+        order: Any = {"out_trade_no": "T1", "total_amt": 450}
+        await pay.orders.place(**order, currency="CAD", notify_url="http://127.0.0.1:9/notify")
+        answers = dict[str, Answer]()
+        for name, shown in FORMS:
+            fields = dict(each.split("=", 1) for each in re.findall("`(.*?)`", shown))
+            if "notification_id" in fields:
+                fields["notification_id"] = sandbox.ledger.notifications()[0].notification_id
+            answers[name] = await operator.press(name, operator.token, **fields)
+            if name == "orders/decide":
+                await pay.refunds.create(**order, out_refund_no="R1", refund_amt=200)
+
+        assert ([], 6) == (sandbox.faults.armed(), len(answers))
+    assert dict.fromkeys(ACTIONS, 200) == {name: answer.status for name, answer in answers.items()}

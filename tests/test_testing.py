@@ -32,7 +32,7 @@ SHAPE: Final = NotificationShape(
     verification="body",
     data="head.data",
     signature="head.data.sign",
-    time="head.at",
+    time="head.data.at",
     kind="event",
     kinds={"payment": ["PAID", "SHUT"]},
 )
@@ -60,12 +60,10 @@ def believed(signed: Signed, profile: Profile, credentials: Credentials = CREDEN
 def test_signed_in_its_body() -> None:
     """Envelope, event, time and signature stand where the profile says; another program makes the same signature."""
     told = document(kind="payment")
-    signature = hmac_sha256(signed_text(DATA), "own key")
+    data = {**DATA, "at": "2027-01-15T08:00:00.000Z"}
+    signature = hmac_sha256(signed_text(data), "own key")
 
-    assert {
-        "event": "PAID",
-        "head": {"at": "2027-01-15T08:00:00.000Z", "data": {**DATA, "sign": signature}},
-    } == told
+    assert {"event": "PAID", "head": {"data": {**data, "sign": signature}}} == told
 
 
 def test_signed_in_its_headers() -> None:
@@ -91,16 +89,15 @@ def test_what_is_given_for_the_headers() -> None:
 )
 def test_time(time: Any) -> None:
     """A time is a moment, whatever it is written as."""
-    assert "2027-01-15T08:00:00.000Z" == document(time=time)["head"]["at"]
+    assert "2027-01-15T08:00:00.000Z" == document(time=time)["head"]["data"]["at"]
 
 
 def test_time_that_the_payload_says() -> None:
     """Where nobody gives one, what stands in the payload stays; a time that is given replaces it."""
-    profile = evolve(BODY, notification=evolve(SHAPE, time="head.data.at"))
     data = {**DATA, "at": 5}
 
-    assert 5 == document(data=data, profile=profile, time=None)["head"]["data"]["at"]
-    assert "2027-01-15T08:00:00.000Z" == document(data=data, profile=profile)["head"]["data"]["at"]
+    assert 5 == document(data=data, time=None)["head"]["data"]["at"]
+    assert "2027-01-15T08:00:00.000Z" == document(data=data)["head"]["data"]["at"]
 
 
 def test_event() -> None:
@@ -155,12 +152,40 @@ def test_not_signed_at_all() -> None:
     assert not believed(signed, profile).verified
 
 
+@pytest.mark.parametrize("key", ["k2", Secret("k2")])
+def test_key_as_credentials_take_it(key: Any) -> None:
+    """A key is a text or a `Secret`, as it is everywhere; both sign the same."""
+    text = signed_text({**DATA, "at": "2027-01-15T08:00:00.000Z"})
+
+    assert hmac_sha256(text, "k2") == document(key=key)["head"]["data"]["sign"]
+
+
+@pytest.mark.parametrize("key", ["", b"canary", 7])
+def test_what_is_no_key(key: Any) -> None:
+    """What could sign nothing is named, and not shown."""
+    with pytest.raises(ConfigurationError, match="key: a secret must be a text that is not empty") as refused:
+        sign(key=key)
+
+    assert ("key", False) == (refused.value.field, "canary" in str(refused.value))
+
+
+def test_first_of_several_keys_signs() -> None:
+    """While keys rotate the new one stands first: a test's notifications are signed with it."""
+    first, second = WHSEC, "whsec_" + "A" * 32
+    keys = Credentials("M1", notification_keys=[first, second])
+    signed = sign(profile=PROFILE, credentials=keys, id="m1")
+
+    assert signed == sign(profile=PROFILE, credentials=keys, id="m1", key=first)
+    assert signed != sign(profile=PROFILE, credentials=keys, id="m1", key=second)
+
+
 def test_services_key_before_ones_own() -> None:
     """Of several keys it signs with the first; a key that is given signs in their place."""
     keys = Credentials("M1", signing_key="own key", service_keys=["k0", "k1"])
     made = [document(credentials=keys, **given)["head"]["data"]["sign"] for given in ({}, {"key": Secret("k2")})]
+    text = signed_text({**DATA, "at": "2027-01-15T08:00:00.000Z"})
 
-    assert [hmac_sha256(signed_text(DATA), key) for key in ("k0", "k2")] == made
+    assert [hmac_sha256(text, key) for key in ("k0", "k2")] == made
 
 
 class Own:
@@ -181,7 +206,7 @@ def test_scheme_of_ones_own() -> None:
     profile = evolve(BODY, signature=Own())
     signed = sign({**DATA, "sign": "old"}, profile=profile, credentials=keys)
 
-    assert "['amt', 'no']k0" == json.loads(signed.raw)["head"]["data"]["sign"]
+    assert "['amt', 'at', 'no']k0" == json.loads(signed.raw)["head"]["data"]["sign"]
     assert believed(signed, profile, keys).verified
 
 

@@ -103,7 +103,7 @@ async def place_order(shop: Shop) -> None:
 
     agree("state of the order", shop.sandbox.ledger.order_state(shop.order), order.state)
     shop.screen.step("Place an order", "orders.place", order.state, f"{shop.order} · CAD {_money(TOTAL)}")
-    shop.screen.note("the customer goes to", str(order.redirect_url))
+    shop.screen.note("to pay at", str(order.redirect_url))
     back = await shop.sandbox.customer.authorize(order)
 
     agree("paid", TOTAL, shop.sandbox.ledger.paid(shop.order))

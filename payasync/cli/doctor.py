@@ -14,7 +14,7 @@ from yarl import URL
 from payasync.addresses import base_url, environment_proxy
 from payasync.audit import Point
 from payasync.credentials import Credentials, Environment
-from payasync.errors import ConfigurationError
+from payasync.errors import ConfigurationError, NotConfiguredError
 from payasync.operations import OPERATIONS
 from payasync.profile import Profile
 from payasync.transport.failures import phrase
@@ -22,6 +22,7 @@ from payasync.transport.failures import phrase
 Verdict = Literal["fine", "missing", "wrong"]
 CONNECT_SECONDS: Final = 5.0
 MERCHANT_ID: Final = "PAYASYNC_MERCHANT_ID"
+NONE_GIVEN: Final = "none given: what the service's document states, and nothing else"
 
 _ALL: Final = frozenset(operation.name for operation in OPERATIONS)
 
@@ -139,9 +140,25 @@ def profile_named(path: str | None, environ: Mapping[str, str] = os.environ) -> 
     """
     named = path or Environment(environ).optional("PAYASYNC_PROFILE")
     if named is None:
-        return Profile(), "none given: what the service's document states, and nothing else"
+        return Profile(), NONE_GIVEN
     if named.strip() == "sandbox" and path is None:
         from payasync.sandbox_profile import PROFILE  # noqa: PLC0415 - few look at it
 
         return PROFILE, "the sandbox's own"
     return Profile.from_file(named.strip()), named.strip()
+
+
+def verifying_profile(path: str | None, environ: Mapping[str, str] = os.environ) -> tuple[Profile, str]:
+    """Return the profile by which notifications are verified, and where it comes from; as `profile_named`.
+
+    Raises:
+        NotConfiguredError: None is given: nobody could know how they are signed.
+    """
+    profile, source = profile_named(path, environ)
+    if source == NONE_GIVEN:
+        raise NotConfiguredError(
+            "no profile is given: --profile FILE, or PAYASYNC_PROFILE. Without one notification.verification is open: "
+            "nothing says how notifications are signed",
+            field="notification.verification",
+        )
+    return profile, source

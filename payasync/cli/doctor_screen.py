@@ -1,7 +1,7 @@
 """What a person sees of `payasync doctor`."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from rich.console import Console
@@ -10,6 +10,7 @@ from rich.table import Table
 
 from payasync.audit import Point, Status
 from payasync.cli.doctor import Finding, Verdict, needed_by
+from payasync.shapes import Parameter
 
 _MARKS: Final[dict[Verdict, str]] = {
     "fine": "[green]ok[/]",
@@ -17,9 +18,20 @@ _MARKS: Final[dict[Verdict, str]] = {
     "wrong": "[bold red]wrong[/]",
 }
 _STYLES: Final[dict[Status, str]] = {"open": "yellow", "assumed": "cyan", "answered": "green"}
-NARROW: Final = 2
-"""The first columns hold a word each, that may not be broken."""
 _ORDER: Final[tuple[Status, ...]] = ("open", "assumed", "answered")
+
+_POINT: Final = "Point"
+_VALUE: Final = "Value, or what to put there"
+_NEEDED: Final = "Needed by"
+_WIDE: Final = 100
+_LAYOUTS: Final[tuple[tuple[int, tuple[tuple[str, ...], ...]], ...]] = (
+    (_WIDE, ((_POINT,), (_VALUE,), (_NEEDED,))),
+    (80, ((_POINT, _NEEDED), (_VALUE,))),
+    (0, ((_POINT, _VALUE, _NEEDED),)),
+)
+"""From how many columns on what stands side by side, and what below: no name is ever broken."""
+_LEAST_NEEDED: Final = 21
+"""Columns of the longest name of a method, with its comma."""
 
 
 class DoctorScreen:
@@ -37,34 +49,56 @@ class DoctorScreen:
         counts = Counter(point.status for point in points)
         said = ", ".join(f"[{_STYLES[status]}]{counts[status]} {status}[/]" for status in _ORDER)
         self._console.print(f"\n[bold]Profile[/]  {escape(name or 'unnamed')}  [dim]{escape(source)}[/]\n{said}\n")
-        table = _table("", "Point", "Value, or what to put there", "Needed by")
-        for point in sorted(points, key=lambda each: _ORDER.index(each.status)):
-            shown = point.means if point.status == "open" else _value(point)
-            style = _STYLES[point.status]
-            table.add_row(
-                f"[{style}]{point.status}[/]", f"[bold]{escape(point.name)}[/]", escape(shown), escape(needed_by(point))
-            )
-        self._console.print(table)
+        self._console.print(_points(points, self._console.width))
 
     def findings(self, title: str, findings: Iterable[Finding]) -> None:
         """Show what was looked at, and what was found."""
         self._console.print(f"\n[bold]{title}[/]\n")
-        table = _table("", "", "")
+        table = _table()
+        for _ in range(2):
+            table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
         table.show_header = False
         for each in findings:
             table.add_row(_MARKS[each.verdict], escape(each.name), escape(each.words))
         self._console.print(table)
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for number, each in enumerate(columns):
-        table.add_column(each, overflow="fold", no_wrap=number < NARROW)
+def _points(points: Sequence[Point], width: int) -> Table:
+    layout = next(columns for least, columns in _LAYOUTS if width >= least)
+    longest = max(len(point.name) for point in points)
+    widths: dict[tuple[str, ...], int] = {
+        (_POINT,): longest,
+        (_POINT, _NEEDED): longest,
+        (_NEEDED,): _LEAST_NEEDED + (width - _WIDE) // 3,
+    }
+    table = _table()
+    table.add_column(no_wrap=True)
+    for column in layout:
+        table.add_column("\n".join(column), overflow="fold", width=widths.get(column))
+    for point in sorted(points, key=lambda each: _ORDER.index(each.status)):
+        cells = _cells(point)
+        shown = ("\n".join(cells[name] for name in column) for column in layout)
+        table.add_row(f"[{_STYLES[point.status]}]{point.status}[/]", *shown)
     return table
 
 
-def _value(point: Point) -> str:
-    value = point.value
+def _cells(point: Point) -> dict[str, str]:
+    return {
+        _POINT: f"[bold]{escape(point.name)}[/]",
+        _VALUE: escape(point.means if point.status == "open" or point.value is None else _said(point.value)),
+        _NEEDED: f"[dim]{escape(needed_by(point))}[/]",
+    }
+
+
+def _table() -> Table:
+    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+
+
+def _said(value: object) -> str:
+    """Return a value of a profile in words."""
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {_said(each)}" for name, each in value.items())
     if isinstance(value, tuple | list):
         return ", ".join(map(str, value)) or "none"
-    return point.means if value is None else str(value)
+    return f"{value.name}, in the {value.place}" if isinstance(value, Parameter) else str(value)

@@ -10,6 +10,8 @@ from payasync.errors import InvalidArgumentError
 
 Pairs = tuple[tuple[str, str], ...]
 
+LONGEST: Final = 1 << 20
+"""Bytes of a file; more of it is not read: it may have no end."""
 LENGTH: Final = "content-length"
 _DIGITS: Final = 18
 """Of a length; Python reads no number of thousands of digits, and no file is so long."""
@@ -42,8 +44,13 @@ class HttpMessage:
         """Return the request that a file holds; a file that does not begin as one is a body alone.
 
         Raises:
-            InvalidArgumentError: It begins as one, and does not go on as one.
+            InvalidArgumentError: It is empty, or too long, or begins as one, and does not go on as one.
         """
+        if not raw.strip():
+            raise InvalidArgumentError("the file is empty", field="file", rule="a body, or a whole HTTP message")
+        if len(raw) > LONGEST:
+            rule = f"{LONGEST} bytes long at most"
+            raise InvalidArgumentError(f"the file must be {rule}: it is no notification", field="file", rule=rule)
         start = _START.match(raw)
         if start is None:
             return cls(raw)
@@ -52,7 +59,14 @@ class HttpMessage:
             raise _broken("an empty line after its headers")
         head = raw[start.end() : end.start()]
         headers = tuple(_header(line) for line in _LINE_END.split(head) if line)
-        return cls(_whole(raw[end.end() :], dict(_lower(headers))), headers, start[1].decode())
+        message = cls(raw[end.end() :], headers, start[1].decode())
+        return evolve(message, body=_whole(message.body, message.length))
+
+    @property
+    def length(self) -> int | None:
+        """The length of the body, as its headers have it, if they do."""
+        given = dict(self.headers).get(LENGTH, "")
+        return int(given.lstrip("0")[:_DIGITS] or 0) if given.isascii() and given.isdigit() else None
 
     def with_headers(self, others: Mapping[str, str]) -> Self:
         """Return it with other headers, by lower-case names, in the place of those of the same name."""
@@ -74,13 +88,13 @@ def _header(line: bytes) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _whole(body: bytes, headers: dict[str, str]) -> bytes:
-    """Return a body as long as its header says: an editor may have added a line end."""
-    given = headers.get(LENGTH, "")
-    length = int(given.lstrip("0")[:_DIGITS] or 0) if given.isascii() and given.isdigit() else len(body)
+def _whole(body: bytes, length: int | None) -> bytes:
+    """Return a body without the line end that an editor has added."""
+    if length is None:
+        return body
     if length > len(body):
-        raise _broken(f"a body of {length} bytes, as its Content-Length says")
-    return body[:length]
+        raise _broken(f"a body of {length} bytes, as its Content-Length says: the file has {len(body)}")
+    return body if body[length:].strip(b"\r\n") else body[:length]
 
 
 def _broken(wanted: str) -> InvalidArgumentError:

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,7 @@ from typing import Final
 from aiohttp import web
 from attrs import evolve, frozen
 
-from payasync.cli.doctor import profile_named
+from payasync.cli.doctor import verifying_profile
 from payasync.cli.heard import Heard, heard
 from payasync.cli.http_message import HttpMessage
 from payasync.cli.listen_screen import ListenScreen, Opening
@@ -26,17 +26,17 @@ from payasync.notifications.aiohttp_adapter import answered
 from payasync.notifications.answers import Answer, acknowledgement, refusal
 from payasync.notifications.inbox import SECRET_HEADERS
 from payasync.notifications.intake import MAX_BYTES, Headers, Raw
-from payasync.notifications.limits import Limits
+from payasync.notifications.limits import ReceptionLimits
+from payasync.notifications.reading import says_kind
 from payasync.notifications.reception import Reception
 from payasync.notifications.sqlite_inbox import SqliteInbox
-from payasync.notifications.verifying import Verification, verification_of
+from payasync.notifications.verifications import Verification
+from payasync.notifications.verifying import verification_of
 from payasync.profile import Profile
 from payasync.sandbox.door import Door
 from payasync.sandbox.listening import listen, turns, url_of
 
-LIMITS: Final = Limits(
-    attempts=1, concurrency=1, lease=60.0, max_bytes=MAX_BYTES, max_waiting=1000, retention=timedelta(days=30)
-)
+LIMITS: Final = ReceptionLimits(max_bytes=MAX_BYTES, max_waiting=1000)
 CLOSING_SECONDS: Final = 0.5
 FRAMING: Final = frozenset({"transfer-encoding", "connection", "keep-alive"})
 """They tell of the connection, and not of the notification."""
@@ -45,6 +45,9 @@ quiet: Final = logging.getLogger("payasync.cli.listen.http")
 """aiohttp's: a client that speaks no HTTP is told so, and nobody else."""
 quiet.addHandler(logging.NullHandler())
 quiet.propagate = False
+
+received: Final = logging.getLogger("payasync.notifications")
+"""The receiver's: of what it refuses or could not keep there is a line already."""
 
 
 @frozen(kw_only=True)
@@ -77,8 +80,9 @@ async def run(options: Options, screen: ListenScreen) -> None:
         ConfigurationError: A setting is wrong or missing, the port is taken, or the inbox is none of ours.
         StorageError: The inbox cannot be read or written.
     """
-    profile, source = profile_named(options.profile)
+    profile, source = verifying_profile(options.profile)
     verification = verification_of(profile, _credentials(options))
+    received.addHandler(logging.NullHandler())
     stop = stopped_by_signals()
     because = "a tunnel or a proxy can bring notifications here from elsewhere"
     with closing(listen(options.host, options.port, because=because)) as listening:
@@ -189,7 +193,7 @@ def _opening(options: Options, verification: Verification, url: str, source: str
     shape = profile.notification
     return Opening(
         url=url,
-        routed=not (shape.kind and shape.kinds),
+        routed=not says_kind(profile),
         inbox=str(options.inbox.absolute()),
         saved=str(options.save.absolute()) if options.save else "",
         profile=profile.name,

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from payasync.cli.heard import Heard, Verdict
 from payasync.cli.terminal import Lines, Part, plain
-from payasync.notifications.notification import Kind
+from payasync.shapes import Kind
 from payasync.version import VERSION
 
 _STYLES: Final[dict[Verdict, str]] = {
@@ -18,12 +18,16 @@ _STYLES: Final[dict[Verdict, str]] = {
     "not kept": "bold red",
 }
 _MEANT: Final[dict[Kind, str]] = {
-    "payment": "notifyUrl of an order",
-    "refund": "notifyUrl of a refund",
+    "payment": "orders' notifyUrl",
+    "refund": "refunds' notifyUrl",
     "subscription": "webhook endpoint",
 }
 _MOST: Final = 40
 """Characters of a key that are shown: one that is a hash says nothing to a person."""
+_WIDE: Final = 120
+"""Columns from which on there is room for the key, which repeats what stands before it."""
+_HANG: Final = 20
+"""The column where a line goes on below: that of the event."""
 
 
 @frozen(kw_only=True)
@@ -98,7 +102,9 @@ class ListenScreen:
         write()
         self._addresses(opening)
         write()
-        write(("  For a try, the sandbox tells it: ", "dim"), opening.command)
+        write(("  For a try, have the sandbox tell it:", "dim"))
+        write()
+        write(f"  {opening.command}")
         write()
         write(("  Ctrl-C ends it.", "dim"))
         write()
@@ -117,24 +123,25 @@ class ListenScreen:
     def _addresses(self, opening: Opening) -> None:
         told: dict[str, tuple[str, str]] = {f"{kind}s": (opening.addresses[kind], _MEANT[kind]) for kind in _MEANT}
         if not opening.routed:
-            told["any of them"] = opening.webhook_url, "the payload says its kind"
+            told["any of them"] = opening.webhook_url, "payload says which"
         width = max(len(address) for address, _ in told.values())
         for name, (address, meant) in told.items():
-            self._lines.write((f"  {name:13}  ", "dim"), (f"{address:{width}}  ", "bold cyan"), meant)
+            self._lines.write((f"  {name:13}  ", "dim"), (f"{address:{width}}  ", "bold cyan"), meant, hang=17)
 
     def heard(self, heard: Heard) -> None:
         """Show a notification."""
         if self._json:
             self._lines.write(heard.json())
             return
+        key = _in_short(plain(heard.key)) if self._lines.width >= _WIDE else ""
         self._lines.write(
             (f"{heard.at.astimezone():%H:%M:%S}  ", "dim"),
             (f"{heard.verdict:8}  ", _STYLES[heard.verdict]),
-            f"{heard.kind or '-':12}  ",
-            *(_told(heard) if heard.key else ()),
+            *(_told(heard) if heard.key else (f"{heard.kind or '-':12}  ",)),
             ("again  " if heard.again else "", "cyan"),
             (f"{plain(heard.why)}  " if heard.why else "", "yellow"),
-            (_in_short(plain(heard.key)), "dim"),
+            (key, "dim"),
+            hang=_HANG,
         )
 
     def closed(self) -> None:
@@ -146,10 +153,17 @@ class ListenScreen:
 
 def _told(heard: Heard) -> tuple[Part, ...]:
     return (
-        f"{plain(heard.event) or '-':22}  ",
+        f"{_event(heard):22}  ",
         (f"{plain(heard.reference) or '-':14}  ", "bold"),
         f"{plain(heard.amount):>10}  ",
     )
+
+
+def _event(heard: Heard) -> str:
+    """Return the event, which mostly begins with its kind; else both."""
+    if heard.kind and heard.event.startswith(f"{heard.kind}."):
+        return plain(heard.event)
+    return " ".join(filter(None, (heard.kind, plain(heard.event)))) or "-"
 
 
 def _in_short(key: str) -> str:

@@ -12,8 +12,8 @@ from payasync.cli.stopping import stopped_by_signals
 from payasync.profile import Profile
 from payasync.sandbox import PROFILE, Sandbox
 
-REQUESTS: Final = logging.getLogger("payasync.sandbox")
-"""Tells of each request that was answered."""
+NEWS: Final = logging.getLogger("payasync.sandbox")
+"""Tells of each request that was answered, and of each notification that was attempted."""
 
 
 @frozen(kw_only=True)
@@ -22,7 +22,7 @@ class Options:
 
     Attributes:
         profile: A TOML file; `None`: the sandbox's own profile.
-        quiet: Show no requests.
+        quiet: Show no requests, and no notifications.
         settings: Arguments of `Sandbox`.
     """
 
@@ -43,30 +43,53 @@ async def run(options: Options, screen: SandboxScreen) -> None:
     """
     profile = PROFILE if options.profile is None else Profile.from_file(options.profile)
     stop = stopped_by_signals()
-    async with Sandbox(profile, **options.settings) as sandbox:
-        screen.opened(Welcome.of(sandbox, options.profile, **options.settings))
-        watching = None if options.quiet else _Watching(screen)
-        await stop.wait()
-        if watching:
+    watching = Watching(screen)
+    try:
+        if not options.quiet:
+            watching.begin()
+        async with Sandbox(profile, **options.settings) as sandbox:
+            screen.opened(Welcome.of(sandbox, options.profile, **options.settings))
+            watching.show()
+            await stop.wait()
             watching.end()
-        sandbox.faults.clear()  # one that still waits is no failure here: no test armed it
+            sandbox.faults.clear()  # one that still waits is no failure here: no test armed it
+    finally:
+        watching.end()
     screen.closed()
 
 
-class _Watching(logging.Handler):
-    """Shows each request, until it ends."""
+class Watching(logging.Handler):
+    """Shows requests and notifications; what a database has due at the start, once there is something above it."""
 
     def __init__(self, screen: SandboxScreen) -> None:
         super().__init__(logging.INFO)
         self._screen = screen
-        REQUESTS.addHandler(self)
-        REQUESTS.setLevel(logging.INFO)
-        REQUESTS.propagate = False
+        self._early: list[logging.LogRecord] | None = []
+
+    def begin(self) -> None:
+        """Take note of what happens."""
+        NEWS.addHandler(self)
+        NEWS.setLevel(logging.INFO)
+        NEWS.propagate = False
+
+    def show(self) -> None:
+        """Show what has happened, and from now on each thing as it happens."""
+        early, self._early = self._early or [], None
+        for record in early:
+            self.emit(record)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show a request."""
-        self._screen.request(record.__dict__["seen"])
+        """Show a request or a notification."""
+        told = record.__dict__
+        if self._early is not None:
+            self._early.append(record)
+        elif "seen" in told:
+            self._screen.request(told["seen"])
+        elif "delivery" in told:
+            self._screen.notification(told["delivery"])
+        elif logging.lastResort:
+            logging.lastResort.handle(record)  # a defect of our own, as Python would show it
 
     def end(self) -> None:
         """Show no more."""
-        REQUESTS.removeHandler(self)
+        NEWS.removeHandler(self)

@@ -1,16 +1,19 @@
-"""What a person sees of `payasync sandbox`: where it is, then one line for each request."""
+"""What a person sees of `payasync sandbox`: where it is, then one line for each request and each notification."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from rich.console import Console
 
 from payasync.cli.sandbox_welcome import Welcome
 from payasync.cli.terminal import Lines, Part, plain
+from payasync.sandbox.delivery import Delivery
 from payasync.sandbox.timeline import Entry
 from payasync.version import VERSION
 
 _COLOURS: Final = {2: "green", 3: "cyan", 4: "yellow", 5: "bold red"}
+_HANG: Final = 14
+"""The column where a line goes on below: that of the name."""
 
 
 class SandboxScreen:
@@ -49,16 +52,26 @@ class SandboxScreen:
 
     def request(self, entry: Entry) -> None:
         """Show a request that was answered, or ended without an answer."""
-        status = "-" if entry.status is None else str(entry.status)
         took = "" if entry.milliseconds is None else f"{entry.milliseconds:.1f} ms"
         self._lines.write(
-            (f"{datetime.now().astimezone():%H:%M:%S}  ", "dim"),
-            (f"{status:4}", _COLOURS.get((entry.status or 500) // 100, "")),
+            *_began(_now(), entry.status),
             f"{plain(entry.name):22}  ",
             (f"{took:>9}  ", "dim"),
             (plain(entry.reference), "bold"),
             *_remarks(entry),
+            hang=_HANG,
         )
+
+    def notification(self, delivery: Delivery) -> None:
+        """Show an attempt to deliver a notification, and what comes next where it was not acknowledged."""
+        now = _now()
+        event, reference = f"notify {plain(delivery.event)}", (plain(delivery.reference), "bold")
+        if delivery.error:
+            why = "; ".join(filter(None, (plain(delivery.error), _next(delivery, now))))
+            rest: tuple[Part, ...] = (f"{event} ", reference, (f": {why}  ", "yellow"), (plain(delivery.where), "dim"))
+        else:
+            rest = f"{event:33}  ", reference
+        self._lines.write(*_began(now, delivery.status), *rest, hang=_HANG)
 
     def closed(self) -> None:
         """Say that it has ended."""
@@ -70,6 +83,25 @@ class SandboxScreen:
 def _profile(welcome: Welcome) -> str:
     file = welcome.environment["PAYASYNC_PROFILE"]
     return f"{welcome.profile}, the sandbox's own" if file == "sandbox" else f"{welcome.profile or 'unnamed'}, {file}"
+
+
+def _now() -> datetime:
+    return datetime.now().astimezone()
+
+
+def _began(now: datetime, status: int | None) -> tuple[Part, ...]:
+    """Return how a line begins: when, and the HTTP status."""
+    return (f"{now:%H:%M:%S}  ", "dim"), (f"{status or '-':<4}", _COLOURS.get((status or 500) // 100, ""))
+
+
+def _next(delivery: Delivery, now: datetime) -> str:
+    if delivery.state == "dead":
+        return f"given up after {delivery.tries} attempts"
+    if delivery.state == "delivered":
+        return ""
+    if delivery.wait is None:
+        return "again when the clock is advanced"
+    return f"again at {now + timedelta(seconds=delivery.wait):%H:%M:%S}"
 
 
 def _remarks(entry: Entry) -> tuple[Part, ...]:

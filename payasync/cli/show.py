@@ -9,7 +9,7 @@ from rich.panel import Panel
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-WIDTH: Final = 96
+WIDTH: Final = 80
 
 STEP_WIDTH: Final = 80
 """From here on a step has room for the name of its call."""

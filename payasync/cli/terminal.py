@@ -1,13 +1,21 @@
 """Lines on a terminal, or whatever stands in its place: plain ones then, each written at once."""
 
 import os
+import re
 import sys
+from collections.abc import Iterator
+from typing import Final
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 Part = str | tuple[str, str]
 """A text, or one with its style."""
+
+_WORD: Final = re.compile(r"\S+\s*")
+_LEAST: Final = 20
+"""Columns in which words are set; where there are fewer, the terminal breaks lines as it likes."""
 
 
 class Lines:
@@ -20,19 +28,31 @@ class Lines:
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or _Terminal(highlight=False)
 
-    def write(self, *parts: Part) -> None:
-        """Write a line."""
+    @property
+    def width(self) -> int:
+        """The terminal's columns; without one a line may have any length."""
+        return self._console.width if self._console.is_terminal else sys.maxsize
+
+    def write(self, *parts: Part, hang: int | None = None) -> None:
+        """Write a line.
+
+        Args:
+            parts: What stands in it.
+            hang: The column where it goes on below, after a whole word, if the terminal is too narrow for it; left
+                out: it is never broken here, so that it can be copied.
+        """
         text = Text.assemble(*parts)
         if self._console.options.ascii_only:
             text.plain = "".join(letter if letter.isascii() else "?" for letter in text.plain)
         try:
-            self._console.print(text, soft_wrap=True)
+            for line in [text] if hang is None else _hanging(text, hang, self.width):
+                self._console.print(line, soft_wrap=True)
         except OSError:
             self._console.on_broken_pipe()
 
     def row(self, name: str, value: str, style: str = "bold cyan", *, width: int = 9) -> None:
         """Write a line of a table: a name, and what is there."""
-        self.write((f"  {name:{width}}  ", "dim"), (value, style))
+        self.write((f"  {name:{width}}  ", "dim"), (value, style), hang=width + 4)
 
 
 class _Terminal(Console):
@@ -44,6 +64,31 @@ class _Terminal(Console):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def complain(command: str, why: object) -> None:
+    """Say on standard error, in one line, why a command does not do what it was asked to."""
+    words = plain(" ".join(str(why).split()))
+    Lines(Console(stderr=True, highlight=False)).write(f"payasync {command}: {words}", hang=2)
+
+
 def plain(text: str) -> str:
     """Return a text as it may be shown: what is received may hold what a terminal would obey."""
     return "".join(each if each.isprintable() else "?" for each in text)
+
+
+def _hanging(text: Text, hang: int, width: int) -> list[Text]:
+    """Return a text as lines that a terminal has room for, all but the first of them indented."""
+    head, rest = text[:hang], text[hang:]
+    lines = rest.divide(_breaks(rest.plain, max(width - hang, _LEAST)))
+    for line in lines:
+        line.rstrip()
+    first, *others = lines
+    return [head + first, *(Text(" " * hang) + line for line in others)]
+
+
+def _breaks(text: str, width: int) -> Iterator[int]:
+    """Yield where a text goes on in a new line: between words; one that is wider than a line stays whole."""
+    begun = 0
+    for word in _WORD.finditer(text):
+        if word.start() > begun and cell_len(text[begun : word.end()].rstrip()) > width:
+            begun = word.start()
+            yield begun

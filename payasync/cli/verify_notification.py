@@ -1,20 +1,21 @@
 """`payasync verify-notification`: whether a notification that was kept is from the service."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final, Literal
+from urllib.parse import unquote
 
 from attrs import frozen
 
-from payasync.cli.http_message import LENGTH, HttpMessage
-from payasync.credentials import Credentials
+from payasync.cli.http_message import LONGEST, HttpMessage
 from payasync.documents import at
 from payasync.errors import InvalidArgumentError, InvalidSignatureError
+from payasync.notifications.answers import kind_of
 from payasync.notifications.notification import Notification
-from payasync.notifications.reading import KINDS, parse
-from payasync.notifications.standard_webhooks import TIMESTAMP
-from payasync.notifications.timestamps import seconds
-from payasync.notifications.verifying import Verification, verification_of
+from payasync.notifications.reading import parse
+from payasync.notifications.standard_webhooks import SIGNATURE, TIMESTAMP
+from payasync.notifications.timestamps import MISMATCH, seconds
+from payasync.notifications.verifications import Verification
 from payasync.profile import Profile
 
 Verdict = Literal["genuine", "not genuine", "cannot tell"]
@@ -53,37 +54,37 @@ class Finding:
 
 
 def examine(
-    message: HttpMessage, profile: Profile, credentials: Credentials, *, kind: str | None, now: float
+    raw: bytes, headers: Mapping[str, str], verification: Verification, *, kind: str | None, now: float
 ) -> Finding:
     """Return what is found of a notification.
 
     Args:
-        message: It, with its headers.
-        profile: What the service does.
-        credentials: Its keys.
+        raw: What the file holds: its body, or the whole HTTP message.
+        headers: In the place of those in the file, by lower-case names.
+        verification: How it is verified.
         kind: For which the address is; `None`: what the last part of the path says.
         now: Seconds since 1970: as if it had arrived then.
-
-    Raises:
-        ConfigurationError: The profile or the credentials leave open how to verify it.
     """
-    verification = verification_of(profile, credentials)
-    last = message.target.partition("?")[0].rpartition("/")[2]
-    routed = kind or (last if last in KINDS else None)
+    try:
+        message = HttpMessage.read(raw).with_headers(headers)
+    except InvalidArgumentError as error:
+        return Finding("cannot tell", str(error), ())
+    routed = kind or kind_of(unquote(message.target.partition("?")[0]))
     facts = tuple(_facts(message, verification, routed, now))
     try:
-        found = verification.notification(message.body, message.headers, now=now, kind=routed)
+        found = verification.notification(message.body, message.headers, now=now, kind=routed, max_bytes=LONGEST)
     except InvalidSignatureError as error:
-        return Finding("not genuine", f"{error.field} {error.reason}", facts, _hint(message, profile, error, facts))
+        hint = _hint(message, verification.profile, error, facts)
+        return Finding("not genuine", f"{error.field} {error.reason}", facts, hint)
     except InvalidArgumentError as error:
-        return Finding("not genuine", str(error), facts)
+        return Finding("not genuine", str(error), facts, _length_hint(message))
     return Finding("genuine", "", facts) if found.verified else Finding("cannot tell", _UNSIGNED, facts)
 
 
 def _facts(message: HttpMessage, verification: Verification, kind: str | None, now: float) -> Iterator[tuple[str, str]]:
     """Yield what it says, as far as it can be read, and what is checked."""
     try:
-        told = parse(message.body, message.headers, profile=verification.profile, kind=kind)
+        told = parse(message.body, message.headers, profile=verification.profile, kind=kind, max_bytes=LONGEST)
     except InvalidArgumentError:
         told = None
     if told is not None:
@@ -118,6 +119,17 @@ def _hint(message: HttpMessage, profile: Profile, error: InvalidSignatureError, 
         return f"to look at it as of then, add --at {late}"
     if not message.headers and str(error.field).startswith("webhook-"):
         return 'a file of the body alone has no headers: give each with -H "name: value"'
-    if LENGTH not in dict(message.headers) and message.body.endswith(b"\n"):
+    if length := _length_hint(message):
+        return length
+    if message.length is None and message.body.endswith(b"\n"):
         return "the file ends in a line end, which the body may not have had: then the signature is another"
+    if error.field == SIGNATURE and MISMATCH in str(error.reason):
+        return "JSON that was read and written again is another body: only the bytes that came are signed"
     return ""
+
+
+def _length_hint(message: HttpMessage) -> str:
+    size = len(message.body)
+    if message.length in {None, size}:
+        return ""
+    return f"Content-Length is {message.length}, the file has {size}: the body was changed after it came"

@@ -3,8 +3,8 @@
 from typing import Final
 
 from rich.console import Console
-from rich.text import Text
 
+from payasync.cli.terminal import Lines, plain
 from payasync.cli.verify_notification import Finding, Verdict
 
 _STYLES: Final[dict[Verdict, str]] = {
@@ -12,6 +12,8 @@ _STYLES: Final[dict[Verdict, str]] = {
     "not genuine": "bold red",
     "cannot tell": "bold yellow",
 }
+_WIDTH: Final = 12
+"""Of the names of facts."""
 
 
 class VerificationScreen:
@@ -22,19 +24,22 @@ class VerificationScreen:
     """
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(highlight=False)
+        self._lines = Lines(console)
+
+    def file(self, name: str, *, first: bool) -> None:
+        """Show which file the next finding is of, where there are several."""
+        if not first:
+            self._lines.write()
+        self._lines.write((plain(name), "bold"))
 
     def found(self, finding: Finding) -> None:
         """Show what was found: the verdict first."""
         why = f": {_shown(finding.why)}" if finding.why else ""
-        self._line((finding.verdict, _STYLES[finding.verdict]), why)
+        self._lines.write((finding.verdict, _STYLES[finding.verdict]), why, hang=2)
         for name, text in finding.facts:
-            self._line((f"  {name:13}", "dim"), _shown(text))
+            self._lines.row(name, _shown(text), "", width=_WIDTH)
         if finding.hint:
-            self._line(("  hint         ", "cyan"), _shown(finding.hint))
-
-    def _line(self, *parts: str | tuple[str, str]) -> None:
-        self._console.print(Text.assemble(*parts), soft_wrap=True)
+            self._lines.write((f"  {'hint':{_WIDTH}}  ", "cyan"), _shown(finding.hint), hang=_WIDTH + 4)
 
 
 def _shown(text: str) -> str:

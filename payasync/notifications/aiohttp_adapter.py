@@ -15,14 +15,16 @@ async def answered(take: Take, request: web.Request, *, kind: str | None, max_by
         max_bytes: No more of its body is read than shows that it is longer.
     """
     body = await _body(request, max_bytes)
-    answer = await take(body, request.headers, kind or request.match_info.get("kind") or kind_of(request.path))
+    answer = await take(body, request.headers, kind or kind_of(request.match_info.get("kind", request.path)))
     return web.Response(status=answer.status, body=answer.body.encode(), headers=answer.headers)
 
 
 async def _body(request: web.Request, max_bytes: int) -> bytes:
-    """Return a body, or the beginning of one that is too long; nothing of one that broke off or cannot be decoded."""
+    """Return a body, or as much of it as shows that it is too long; nothing, where it broke off or is not decoded."""
     body = bytearray()
     try:
+        if request.content.at_eof():  # a middleware has read it before: aiohttp has kept what it gave
+            return await request.read()
         async for part in request.content.iter_any():
             body += part
             if len(body) > max_bytes:

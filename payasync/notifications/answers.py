@@ -3,18 +3,17 @@
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from payasync.absent import ABSENT
 from payasync.documents import loads
 from payasync.errors import ConfigurationError
 from payasync.notifications.intake import Headers, Raw
-from payasync.notifications.reading import KINDS
 from payasync.profile import not_configured
-from payasync.shapes import NotificationShape
+from payasync.shapes import KINDS, REFUSED, NotificationShape
 
-REFUSED: Final = 400
-"""Where the profile does not say which status refuses."""
+CONTENT_TOO_LARGE: Final = 413
+UNAVAILABLE: Final = 503
 RETRY_AFTER: Final = 5
 """Seconds."""
 BODILESS: Final = frozenset({204, 205, 304})
@@ -43,11 +42,6 @@ class Take(Protocol):
         ...
 
 
-TOO_LARGE: Final = Answer(413)
-OVERLOADED: Final = Answer(503, headers={"Retry-After": str(RETRY_AFTER)})
-"""It was not kept: the service may send it again."""
-
-
 def acknowledgement(shape: NotificationShape) -> Answer:
     """Return the answer to what has been kept.
 
@@ -67,6 +61,17 @@ def refusal(shape: NotificationShape) -> Answer:
         ConfigurationError: Its status is one that no body goes with.
     """
     return _answer("nack", REFUSED if shape.nack_status is None else shape.nack_status, shape.nack_body)
+
+
+def too_large(shape: NotificationShape) -> Answer:
+    """Return the answer to what is too long: the refusal's words, since a service may look at these alone."""
+    return _answer("nack", CONTENT_TOO_LARGE, shape.nack_body)
+
+
+def overloaded(shape: NotificationShape) -> Answer:
+    """Return the answer to what could not be kept: the service may send it again."""
+    refused = _answer("nack", UNAVAILABLE, shape.nack_body)
+    return evolve(refused, headers={**refused.headers, "Retry-After": str(RETRY_AFTER)})
 
 
 def _answer(which: str, status: int, body: str) -> Answer:

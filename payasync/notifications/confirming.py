@@ -14,7 +14,7 @@ TWICE: Final = Ending("done", "another event was confirmed as the same")
 
 
 async def confirmed(
-    hint: Notification, claim: Claim, *, inbox: Inbox, profile: Profile, attempts: int
+    hint: Notification, claim: Claim, *, inbox: Inbox, profile: Profile, attempts: int, age: float
 ) -> Notification | Ending:
     """Return what a hint tells, with the service's answer to whether it is so; or what becomes of it.
 
@@ -23,14 +23,16 @@ async def confirmed(
         claim: The inbox's, on it.
         inbox: Tells whether the same has been confirmed before, whatever the hint said.
         profile: What the service does.
-        attempts: How often it is tried.
+        attempts: How often it may fail.
+        age: Seconds since it was received.
     """
-    found = await _asked(hint, profile)
+    found = await _asked(hint, profile, age)
     if isinstance(found, Ending):
-        ending = bounded(found, claim.event.attempts, attempts)
+        ending = bounded(found, claim.event.failures + 1, attempts)
     elif await inbox.own(claim, found.key):
-        told = numbers(hint, found.response, profile)
-        return evolve(hint, confirmed=found.response, dedup_key=found.key, weak=False, **told)
+        answer = found.response  # what anybody may have said stands in `raw` and `document`, and nowhere else
+        told = {"data": answer.data, "event": None, **numbers(hint, answer, profile)}
+        return evolve(hint, confirmed=answer, dedup_key=found.key, weak=False, **told)
     else:
         ending = TWICE
     if ending.state != "parked":  # the same words may come again, and be true then
@@ -38,12 +40,12 @@ async def confirmed(
     return ending
 
 
-async def _asked(hint: Notification, profile: Profile) -> Confirmed | Ending:
+async def _asked(hint: Notification, profile: Profile, age: float) -> Confirmed | Ending:
     asking = question(hint, profile)
     if isinstance(asking, Ending):
         return asking
     try:
         response = await hint.confirm()
     except Exception as error:  # noqa: BLE001 - whatever it is, it confirms nothing
-        return after_error(error)
-    return after_answer(asking, hint.kind or "", response, profile)
+        return after_error(error, profile, age)
+    return after_answer(asking, hint.kind or "", response, profile, age)

@@ -4,13 +4,16 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from payasync.errors import SessionClosedError
 from payasync.middleware.retry import Pace
+from payasync.notifications.calling import LANDING
 from payasync.notifications.inbox import Claim, Inbox
-from payasync.notifications.limits import Limits
+from payasync.notifications.limits import DispatchLimits
+from payasync.transport.deadlines import running_task
 
 logger: Final = logging.getLogger("payasync.notifications")
 
@@ -21,8 +24,9 @@ AFTER_FAILURE: Final = 1.0
 """Seconds until an inbox that failed is asked again."""
 FORGETTING: Final = 3600.0
 """Seconds between two times that what was done long ago is deleted."""
-LANDING: Final = 1.0
-"""Seconds that handlers have to end after they were cancelled."""
+
+_handled_in: ContextVar["asyncio.Task[Any] | None"] = ContextVar("_handled_in", default=None)
+"""What handles the event in whose handler we are, if we are in one."""
 
 
 class Dispatching:
@@ -35,7 +39,9 @@ class Dispatching:
         pace: Time and chance; its clock counts seconds since 1970.
     """
 
-    def __init__(self, inbox: Inbox, handle: Callable[[Claim], Awaitable[None]], limits: Limits, pace: Pace) -> None:
+    def __init__(
+        self, inbox: Inbox, handle: Callable[[Claim], Awaitable[None]], limits: DispatchLimits, pace: Pace
+    ) -> None:
         self._inbox: Final = inbox
         self._handle: Final = handle
         self._limits: Final = limits
@@ -79,7 +85,7 @@ class Dispatching:
         self._closing = True
         self.wake()
         await asyncio.wait([self._loop])
-        mine = [task for task in self._running if task is not asyncio.current_task()]
+        mine = [task for task in self._running if task is not _handled_in.get()]  # a handler may close its receiver
         if mine and grace > 0:
             await asyncio.wait(mine, timeout=grace)
         await asyncio.sleep(0)  # a task that has not begun could give nothing back
@@ -127,6 +133,7 @@ class Dispatching:
         task.add_done_callback(self._ended)
 
     async def _handled(self, claim: Claim) -> None:
+        _handled_in.set(running_task())
         try:
             await self._handle(claim)
         except Exception as error:  # noqa: BLE001 - the lease ends, and it is claimed again
@@ -137,9 +144,8 @@ class Dispatching:
         self.wake()
 
     async def _until_due(self) -> float:
-        due = await self._inbox.next_due()
-        wait = LOOK if due is None else due.timestamp() - self._pace.clock()
-        return min(max(wait, LEAST_PAUSE), LOOK)
+        wait = await self._inbox.next_due()
+        return LOOK if wait is None else min(max(wait, LEAST_PAUSE), LOOK)
 
     async def _pause(self, seconds: float | None) -> None:
         """Wait to be woken, or for so many seconds."""

@@ -8,10 +8,12 @@ from attrs import frozen
 
 from payasync.notifications.inbox import State
 
+ATTEMPTS: Final = 100
+"""With the waits between them, three days: the service does not tell again what was acknowledged."""
 LONGEST_WAIT: Final = 3600.0
 """Seconds; the waits before it are 1, 4, 16, 64, … at most."""
-CUT_OFF: Final = 4
-"""So many times the attempts: what a crash or a shutdown cut off is no failure, but it is not begun for ever."""
+CUT_OFF: Final = 32
+"""So often what a crash or a shutdown cut off is begun again: that is no failure, but it may end the process."""
 LONGEST_REASON: Final = 300
 
 
@@ -51,30 +53,39 @@ def quarantined(reason: str) -> Ending:
     return Ending("quarantined", reason)
 
 
-def bounded(ending: Ending, attempt: int, attempts: int) -> Ending:
-    """Return an ending, where the last attempt is followed by none.
+def bounded(ending: Ending, failures: int, attempts: int) -> Ending:
+    """Return an ending, where the last failure is followed by no other attempt.
 
     Args:
-        ending: What the attempt ended with.
-        attempt: Its number, 1 for the first.
-        attempts: How many there are.
+        ending: What an attempt ended with.
+        failures: How many there were, if that is one.
+        attempts: How many there may be.
     """
-    last = ending.state == "pending" and attempt >= attempts
+    last = ending.state == "pending" and failures >= attempts
     return dead(ending.reason) if last else ending
 
 
-def worn_out(attempt: int, attempts: int) -> Ending | None:
-    """Return the end of an event that was begun so often, and never came to one."""
-    if attempt <= CUT_OFF * attempts:
-        return None
-    return dead(f"begun {attempt - 1} times, and cut off each time: its handler may end the process")
+def worn_out(attempts: int, failures: int) -> Ending | None:
+    """Return the end of an event that was cut off too often.
+
+    Args:
+        attempts: How often it was begun, this time included.
+        failures: How often that came to an end, and failed.
+    """
+    cut_off = attempts - 1 - failures
+    return dead(f"cut off {cut_off} times: its handler may end the process") if cut_off >= CUT_OFF else None
 
 
-def longest_wait(attempt: int) -> float:
-    """Return how long the wait after an attempt can be, in seconds: four times as long after each, up to an hour."""
+def longest_wait(failures: int) -> float:
+    """Return how long the wait after a failure can be, in seconds: four times as long after each, up to an hour."""
     bounds = backoff.expo(base=4, max_value=LONGEST_WAIT)
     next(bounds)  # backoff's generators begin with an empty step
-    return float(next(islice(bounds, attempt - 1, None)))
+    return float(next(islice(bounds, failures - 1, None)))
+
+
+def upper_half(bound: float) -> float:
+    """Return a wait by chance, at least half as long as it can be: so many of them last for days."""
+    return bound / 2 + backoff.full_jitter(bound / 2)
 
 
 def told(error: BaseException) -> str:

@@ -6,7 +6,7 @@ What follows from each step is decided in `trust`, `handlers` and `endings`, wit
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from inspect import isawaitable
 from traceback import format_tb
@@ -16,13 +16,15 @@ from attrs import evolve, frozen
 
 from payasync.errors import InvalidArgumentError
 from payasync.middleware.retry import Pace
+from payasync.notifications.calling import within
 from payasync.notifications.confirming import confirmed
 from payasync.notifications.endings import DONE, Ending, again, bounded, dead, in_short, longest_wait, told, worn_out
 from payasync.notifications.handlers import Expect, Handler, takers
 from payasync.notifications.inbox import Claim, Inbox
+from payasync.notifications.limits import DispatchLimits
+from payasync.notifications.marks import mark
 from payasync.notifications.notification import Notification
 from payasync.notifications.reading import parse
-from payasync.notifications.transactions import mark
 from payasync.notifications.trust import ASKABLE, difference, foreign
 from payasync.profile import Profile
 from payasync.session import Session
@@ -44,7 +46,7 @@ class Handling:
         session: Asks the service.
         handlers: Those that register later count, too.
         expect: Says what each must tell, where its handler does not.
-        attempts: How often each is tried.
+        limits: How often each may fail, and how long a handler may take.
         pace: Time and chance; its clock counts seconds since 1970.
     """
 
@@ -54,24 +56,20 @@ class Handling:
     session: Session | None
     handlers: Sequence[Handler]
     expect: Expect | None
-    attempts: int
+    limits: DispatchLimits
     pace: Pace
 
     async def handle(self, claim: Claim) -> None:
         """Bring a claimed event to its end, or to its next attempt; where the lease is lost, leave it alone."""
-        attempt = claim.event.attempts
+        begun, failures = claim.event.attempts, claim.event.failures + 1
         try:
-            ending = worn_out(attempt, self.attempts) or bounded(await self._ended(claim), attempt, self.attempts)
+            ending = worn_out(begun, failures - 1) or bounded(await self._ended(claim), failures, self.limits.attempts)
         except asyncio.CancelledError:
             await self.inbox.finish(claim, "pending", SHUT_DOWN)
             raise
-        if await self.inbox.finish(claim, ending.state, ending.reason, self._due(ending, attempt)):
+        wait = self.pace.jitter(longest_wait(failures)) if ending.state == "pending" else None
+        if await self.inbox.finish(claim, ending.state, ending.reason, wait):
             _tell(claim, ending)
-
-    def _due(self, ending: Ending, attempt: int) -> datetime | None:
-        """Return when an event is tried again."""
-        wait = timedelta(seconds=self.pace.jitter(longest_wait(attempt)))
-        return self._now() + wait if ending.state == "pending" else None
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.pace.clock(), UTC)
@@ -118,14 +116,18 @@ class Handling:
         """Return a notification, confirmed where it is but a hint and there is somebody to ask."""
         if notification.verified or notification.kind not in ASKABLE:
             return notification
-        return await confirmed(notification, claim, inbox=self.inbox, profile=self.profile, attempts=self.attempts)
+        age = (self._now() - notification.received_at).total_seconds()
+        return await confirmed(
+            notification, claim, inbox=self.inbox, profile=self.profile, attempts=self.limits.attempts, age=age
+        )
 
     async def _unexpected(self, handlers: Iterable[Handler], notification: Notification) -> Ending | None:
         """Return how a notification contradicts what anybody expects."""
-        if found := foreign(notification, self.merchant_id):
+        if found := foreign(notification, self.merchant_id, self.profile):
             return found
-        for expect in dict.fromkeys(handler.expect or self.expect for handler in handlers):
-            if expect and (found := await _compared(expect, notification)):
+        asked = (self.expect if handler.expect is None else handler.expect for handler in handlers)
+        for expect in {id(each): each for each in asked}.values():  # they need be neither hashable nor true
+            if expect is not None and (found := await self._compared(expect, notification)):
                 return found
         return None
 
@@ -152,22 +154,24 @@ class Handling:
 
     async def _run(self, handler: Handler, notification: Notification) -> None:
         if handler.transaction is None:
-            await handler.function(notification)
+            await within(self.limits.handler_timeout, handler.function(notification))
             return
-        digits = mark(handler.name, notification.dedup_key)
-        if not await handler.transaction.once(digits, self._now(), partial(handler.function, notification)):
+        digits = mark(handler.name, self.merchant_id, notification.dedup_key)
+        once = handler.transaction.once(digits, self._now(), partial(handler.function, notification))
+        if not await within(self.limits.handler_timeout, once):
             logger.info("%s was not called for event %s: its mark is there", handler.name, notification.id)
 
-
-async def _compared(expect: Expect, notification: Notification) -> Ending | None:
-    try:
-        expected = expect(notification)
-        return difference(notification, await expected if isawaitable(expected) else expected)
-    except (Exception, asyncio.CancelledError) as error:
-        if _cut_off(error):
-            raise
-        _tell_failure("expect", error, notification)
-        return again(f"expect: {told(error)}")
+    async def _compared(self, expect: Expect, notification: Notification) -> Ending | None:
+        try:
+            expected: object = expect(notification)
+            if isawaitable(expected):
+                expected = await within(self.limits.handler_timeout, expected)
+            return difference(notification, expected)
+        except (Exception, asyncio.CancelledError) as error:
+            if _cut_off(error):
+                raise
+            _tell_failure("expect", error, notification)
+            return again(f"expect: {told(error)}")
 
 
 def _cut_off(error: BaseException) -> bool:

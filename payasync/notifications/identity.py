@@ -3,11 +3,13 @@
 import hashlib
 import json
 from collections.abc import Collection, Mapping
+from itertools import count
 from typing import Any, Final
 
 from attrs import frozen
 
 from payasync.documents import at
+from payasync.profile import NONCE
 from payasync.shapes import NotificationShape
 
 MAX_KEY: Final = 200
@@ -49,11 +51,16 @@ def identity(
     """
     digested = digest(shape, document)
     named = [at(data, path) for path in shape.id.get(kind or "", ())]
-    if named and all(isinstance(each, str) or type(each) is int for each in named):
+    if named and all(map(names, named)):
         return Identity(key_of(f"{kind}:", named), weak=False, digest=digested)
-    if shape.verification == "standard-webhooks" and headers.get(WEBHOOK_ID):
+    if shape.verification == "standard-webhooks" and names(headers.get(WEBHOOK_ID)):
         return Identity(_key("webhook:", headers[WEBHOOK_ID]), weak=False, digest=digested)
     return Identity(":".join(filter(None, ("weak", kind, digested))), weak=True, digest=digested)
+
+
+def names(value: object) -> bool:
+    """Return whether a value can name something: a number, or a text that is not blank."""
+    return bool(value.strip()) if isinstance(value, str) else type(value) is int
 
 
 def key_of(of: str, values: list[str | int]) -> str:
@@ -69,13 +76,15 @@ def _key(of: str, name: str) -> str:
 def digest(shape: NotificationShape, document: Any) -> str:
     """Return the SHA-256, in hexadecimal, of a document without what a redelivery may change.
 
-    That is its signature, and the profile's `volatile` fields: a name stands for every field of it, a dotted path
-    for one. The order of names, and what stands between them, makes no difference.
+    That is its signature, its nonce and the time that it must lie in a window with, all of which are made afresh; and
+    the profile's `volatile` fields: a name stands for every field of it, a dotted path for one. The order of names, and
+    what stands between them, makes no difference.
     """
-    names = frozenset(each for each in shape.volatile if "." not in each)
+    sent = shape.time if shape.verification == "body" else ""  # else it is that of the event, which stays
+    fresh = {NONCE, *(each for each in shape.volatile if "." not in each)}
     dotted = [each for each in shape.volatile if "." in each]
-    paths = [tuple(each.split(".")) for each in (*dotted, shape.signature) if each]
-    return _sha256(_json(_without(document, names, paths)))
+    paths = [tuple(each.split(".")) for each in (*dotted, shape.signature, sent) if each]
+    return _sha256(_json(_without(document, frozenset(fresh), paths)))
 
 
 def _without(value: Any, names: frozenset[str], paths: Collection[Path]) -> Any:
@@ -84,10 +93,12 @@ def _without(value: Any, names: frozenset[str], paths: Collection[Path]) -> Any:
     if isinstance(value, dict):
         kept = [name for name in value if name not in names and (name,) not in paths]
         return {name: _without(value[name], names, _below(paths, name)) for name in kept}
-    if not paths:  # a stranger's list may be very long
-        return [_without(each, names, paths) if isinstance(each, dict | list) and each else each for each in value]
-    places = {str(place): each for place, each in enumerate(value) if (str(place),) not in paths}
-    return [_without(each, names, _below(paths, place)) for place, each in places.items()]
+    meant = {path[0] for path in paths}  # a stranger's list may be very long, and few of its places are meant
+    return [
+        _without(each, names, _below(paths, place) if place in meant else ()) if isinstance(each, dict | list) else each
+        for place, each in zip(map(str, count()), value, strict=False)
+        if place not in meant or (place,) not in paths
+    ]
 
 
 def _below(paths: Collection[Path], step: str) -> list[Path]:

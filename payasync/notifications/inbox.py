@@ -75,6 +75,7 @@ class InboxEvent:
         key: As in `Received`, like all that is not named here.
         state: One of `STATES`.
         attempts: How often it was claimed since it came, or was replayed.
+        failures: How many of these attempts failed; the others ended well, or were cut off.
         reason: Why it is in that state, in one line, where there is something to say.
         due: When it is to be claimed; of a leased one, when the lease ends; `None` where it is neither.
         handled: The names of the handlers that are done with it.
@@ -91,6 +92,7 @@ class InboxEvent:
     received_at: datetime
     state: State = "pending"
     attempts: int = 0
+    failures: int = 0
     reason: str = ""
     due: datetime | None = None
     handled: frozenset[str] = frozenset()
@@ -123,7 +125,8 @@ class Inbox(Protocol):
     async def claim(self, limit: int, lease: float) -> list[Claim]:
         """Lease up to `limit` events that are due, for `lease` seconds, the longest due first.
 
-        Each counts an attempt, one whose former lease has ended, too.
+        Each counts an attempt, one whose former lease has ended, too. Where the clock was set back, what waits does
+        so for as long as before, from now: nothing hangs until the clock has come so far again.
         """
         ...
 
@@ -142,35 +145,42 @@ class Inbox(Protocol):
         """
         ...
 
-    async def finish(self, claim: Claim, state: State, reason: str = "", due: datetime | None = None) -> bool:
+    async def finish(self, claim: Claim, state: State, reason: str = "", wait: float | None = None) -> bool:
         """End a lease; `False`, and nothing changes, where it is lost.
 
         Args:
             claim: The lease.
             state: One of `ENDS`, or `pending`.
             reason: Why, in one line.
-            due: Of a pending one, the aware moment from which it may be claimed; now, where none is given.
+            wait: Of a pending one, which has failed, the seconds until it may be claimed. `None`: it has not
+                failed, and may be claimed at once.
         """
         ...
 
-    async def next_due(self) -> datetime | None:
-        """Return when the next event is due, or a lease ends; `None` where nothing is to come."""
+    async def next_due(self) -> float | None:
+        """Return in how many seconds the next event is due, or a lease ends; `None` where nothing is to come."""
         ...
 
     async def events(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
         """List events, those of one state or all, in the order of their numbers, `after` one of them."""
         ...
 
-    async def replay(self, event_id: int) -> bool:
-        """Make a dead, parked or quarantined event pending, with all attempts before it; `False` where it is none.
+    async def replay(self, event_id: int, kept: Received | None = None) -> bool:
+        """Make a dead, parked or quarantined event pending, with all attempts before it.
 
-        The handlers that are done with it stay done.
+        The handlers that are done with it stay done. `False`, and nothing changes, where it is none of these, or
+        another event has the key that it is to have.
+
+        Args:
+            event_id: Its number.
+            kept: Has the kind and the key that are the event's from now on, where these change.
         """
         ...
 
     async def forget(self, before: datetime) -> int:
-        """Delete what has been done since before a moment, and nothing else; return how many events that were.
+        """Delete what has been done since before a moment; return how many events that were.
 
+        What is dead, parked or quarantined is deleted, too, where it was never verified: anybody may have sent it.
         What comes again afterwards is new. So what was confirmed, whose key begins with `confirmed:`, is never
         deleted: anybody may tell of it at any time, and it would be confirmed, and handled, anew.
         """

@@ -11,16 +11,19 @@ CREATE TABLE events (
     received_at REAL NOT NULL,
     state TEXT NOT NULL CHECK (state IN ('pending', 'leased', 'done', 'dead', 'parked', 'quarantined')),
     attempts INTEGER NOT NULL DEFAULT 0,
+    failures INTEGER NOT NULL DEFAULT 0,
     reason TEXT NOT NULL DEFAULT '',
     due REAL CHECK ((due IS NOT NULL) = (state IN ('pending', 'leased'))),
     fence INTEGER NOT NULL DEFAULT 0,
-    finished_at REAL,
+    since REAL NOT NULL,
     UNIQUE (key, digest)
 ) STRICT;
 
 CREATE INDEX events_due ON events (due) WHERE due IS NOT NULL;
+CREATE INDEX events_waiting ON events (since) WHERE due IS NOT NULL;
 CREATE INDEX events_by_state ON events (state, id);
-CREATE INDEX events_done ON events (finished_at) WHERE state = 'done';
+CREATE INDEX events_forgettable ON events (since)
+WHERE (state = 'done' OR (due IS NULL AND NOT verified)) AND substr(key, 1, 10) <> 'confirmed:';
 
 CREATE TABLE handled (
     event INTEGER NOT NULL REFERENCES events ON DELETE CASCADE,

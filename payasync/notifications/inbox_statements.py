@@ -5,15 +5,17 @@ from typing import Final
 SAME_KEY: Final = "SELECT id, digest FROM events WHERE key = :key ORDER BY id"
 ADD: Final = """
 INSERT INTO events
-    (key, digest, weak, kind, event, verified, raw, headers, received_at, state, reason, due, finished_at)
+    (key, digest, weak, kind, event, verified, raw, headers, received_at, state, reason, due, since)
 VALUES (
-    :key, :digest, :weak, :kind, :event, :verified, :raw, :headers, :received_at,
-    :state, :reason, :due, :finished_at)"""
+    :key, :digest, :weak, :kind, :event, :verified, :raw, :headers, :received_at, :state, :reason, :due, :now)"""
 
+BEGIN_ANEW: Final = "UPDATE events SET due = :now + due - since, since = :now WHERE due IS NOT NULL AND since > :ahead"
+"""The clock was set back: what waits, or is leased, does so for as long as before, from now."""
 DUE: Final = "SELECT id FROM events WHERE due <= :now ORDER BY due, id LIMIT :limit"
 LEASE: Final = """
-UPDATE events SET state = 'leased', attempts = attempts + 1, fence = fence + 1, due = :until WHERE id = :id"""
-EXTEND: Final = "UPDATE events SET due = :until WHERE id = :id AND state = 'leased' AND fence = :fence"
+UPDATE events SET state = 'leased', attempts = attempts + 1, fence = fence + 1, due = :until, since = :now
+WHERE id = :id"""
+EXTEND: Final = "UPDATE events SET due = :until, since = :now WHERE id = :id AND state = 'leased' AND fence = :fence"
 HANDLED: Final = """
 INSERT INTO handled SELECT id, :handler FROM events WHERE id = :id AND state = 'leased' AND fence = :fence
 ON CONFLICT DO UPDATE SET handler = excluded.handler"""
@@ -21,18 +23,23 @@ OWN: Final = """
 UPDATE events SET key = :key WHERE id = :id AND state = 'leased' AND fence = :fence
 AND NOT EXISTS (SELECT 1 FROM events AS other WHERE other.key = :key AND other.id <> :id)"""
 FINISH: Final = """
-UPDATE events SET state = :state, reason = :reason, due = :due, finished_at = :finished_at
+UPDATE events SET state = :state, reason = :reason, due = :due, since = :now, failures = failures + :failed
 WHERE id = :id AND state = 'leased' AND fence = :fence"""
 REPLAY: Final = """
-UPDATE events SET state = 'pending', attempts = 0, reason = '', due = :now, finished_at = NULL
+UPDATE events SET state = 'pending', attempts = 0, failures = 0, reason = '', due = :now, since = :now
 WHERE id = :id AND state IN ('dead', 'parked', 'quarantined')"""
+RENAME: Final = """
+UPDATE events SET kind = :kind, key = :key, weak = :weak
+WHERE id = :id AND state IN ('dead', 'parked', 'quarantined')
+AND NOT EXISTS (SELECT 1 FROM events AS other WHERE other.key = :key AND other.id <> :id)"""
 
-NEXT_DUE: Final = "SELECT min(due) AS due FROM events WHERE due IS NOT NULL"
+NEXT_DUE: Final = "SELECT min(due) - :now AS wait FROM events WHERE due IS NOT NULL"
 EVENT: Final = "SELECT * FROM events WHERE id = :id"
 EVENTS: Final = "SELECT * FROM events WHERE id > :after ORDER BY id LIMIT :limit"
 EVENTS_OF_STATE: Final = "SELECT * FROM events WHERE state = :state AND id > :after ORDER BY id LIMIT :limit"
 HANDLERS: Final = "SELECT handler FROM handled WHERE event = :id"
 FORGET: Final = """
 DELETE FROM events WHERE id IN (
-    SELECT id FROM events WHERE state = 'done' AND finished_at < :before AND substr(key, 1, 10) <> 'confirmed:'
-    ORDER BY finished_at LIMIT :limit)"""
+    SELECT id FROM events
+    WHERE (state = 'done' OR (due IS NULL AND NOT verified)) AND substr(key, 1, 10) <> 'confirmed:'
+    AND since < :before ORDER BY since LIMIT :limit)"""

@@ -11,8 +11,8 @@ Raw: TypeAlias = bytes | bytearray | memoryview
 Text: TypeAlias = str | bytes
 Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[Text, Text]]
 
-MAX_BYTES: Final = 1 << 20
-"""Of a notification's body."""
+MAX_BYTES: Final = 64 << 10
+"""Of a notification's body; a stranger's has to be read, too, before it can be refused."""
 
 
 def body_of(raw: Raw, max_bytes: int = MAX_BYTES) -> bytes:

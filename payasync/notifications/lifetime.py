@@ -1,98 +1,71 @@
-"""How long a receiver dispatches, and what can be asked about the events that it keeps."""
+"""How long a receiver dispatches: from its first use until it is closed."""
 
-from types import TracebackType
-from typing import Self
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 from payasync.errors import SessionClosedError
 from payasync.middleware.retry import Pace
 from payasync.notifications.dispatching import Dispatching
-from payasync.notifications.handling import Handling
-from payasync.notifications.inbox import Inbox, InboxEvent, State
-from payasync.notifications.limits import Limits
-from payasync.notifications.reception import Reception
-from payasync.requests import invalid
+from payasync.notifications.inbox import Claim, Inbox
+from payasync.notifications.limits import DispatchLimits
 
 
 class Lifetime:
-    """The half of a receiver that dispatches; the other half is its making and what arrives."""
+    """Begins to dispatch where it is first needed, and anew in another loop or process.
 
-    _inbox: Inbox
-    _limits: Limits
-    _pace: Pace
-    _handling: Handling
-    _reception: Reception
-    _dispatching: Dispatching | None = None
+    Args:
+        inbox: Keeps the events; it is closed at the end.
+        handle: Brings a claimed one to its end.
+        limits: How many at once, for how long.
+        pace: Time and chance.
+    """
 
-    async def settle(self) -> None:
-        """Return when nothing is due any more, and nothing is being handled; what is to be retried later may wait.
+    def __init__(
+        self, inbox: Inbox, handle: Callable[[Claim], Awaitable[None]], limits: DispatchLimits, pace: Pace
+    ) -> None:
+        self._inbox: Final = inbox
+        self._handle: Final = handle
+        self._limits: Final = limits
+        self._pace: Final = pace
+        self._dispatching: Dispatching | None = None
+        self._closed = False
+
+    def check_open(self) -> None:
+        """Refuse to go on after the end.
 
         Raises:
-            StorageError: The inbox cannot be read now.
-            SessionClosedError: The receiver is closed.
+            SessionClosedError: It is closed.
         """
-        await self._started().settle()
+        if self._closed:
+            raise SessionClosedError("the receiver is closed: make another")
 
-    async def events(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
-        """List events, oldest first.
+    def dispatching(self) -> Dispatching:
+        """Return what dispatches in the running loop; it begins now, if it has not.
 
-        Args:
-            state: `pending`, `leased`, `done`, `dead`, `parked` or `quarantined`; left out: all.
-            limit: So many at most.
-            after: Only those with a higher number.
+        Raises:
+            SessionClosedError: It is closed.
         """
-        return await self._inbox.events(state, limit=limit, after=after)
+        self.check_open()
+        if self._dispatching is None or not self._dispatching.at_home:
+            self._dispatching = Dispatching(self._inbox, self._handle, self._limits, self._pace)
+        return self._dispatching
 
-    async def replay(self, event_id: int) -> bool:
-        """Dispatch a dead, parked or quarantined event again; `False` where it is none of these.
-
-        Handlers that are done with it are not called again.
-
-        Args:
-            event_id: Its number, as `events` tells it.
-        """
-        replayed = await self._inbox.replay(event_id)
-        if replayed and self._dispatching is not None and self._dispatching.at_home:
+    def wake(self) -> None:
+        """Dispatch what is due now, where something dispatches here: who only looks leaves that to others."""
+        if self._dispatching is not None and self._dispatching.at_home:
             self._dispatching.wake()
-        return replayed
 
-    async def aclose(self, grace: float = 5.0) -> None:
-        """Take and dispatch nothing more; what is cut off is due again at once. A second time does nothing.
+    async def aclose(self, grace: float) -> None:
+        """Dispatch nothing more, and close the inbox; a second time does nothing.
 
         Args:
-            grace: Seconds to wait for handlers that run, before they are cancelled.
-
-        Raises:
-            InvalidArgumentError: The grace is no number of seconds, 0 or more; the receiver is left open.
+            grace: Seconds to wait for handlers that run.
         """
-        if isinstance(grace, bool) or not isinstance(grace, int | float) or not grace >= 0:
-            raise invalid("grace", "a number of seconds, 0 or more", grace)
-        if self._reception.closed:
+        if self._closed:
             return
-        self._reception.closed = True
+        self._closed = True
         try:
             if self._dispatching is not None and self._dispatching.at_home:
                 await self._dispatching.aclose(grace)
         finally:
             await self._inbox.aclose()
-
-    def _wake(self) -> None:
-        self._started().wake()
-
-    def _started(self) -> Dispatching:
-        """Return what dispatches in the running loop."""
-        if self._reception.closed:
-            raise SessionClosedError("the receiver is closed: make another")
-        if self._dispatching is None or not self._dispatching.at_home:
-            self._dispatching = Dispatching(self._inbox, self._handling.handle, self._limits, self._pace)
-        return self._dispatching
-
-    async def __aenter__(self) -> Self:
-        if not self._reception.closed:
-            await self._inbox.next_due()  # a file that is none of ours says so now
-        self._started().wake()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()

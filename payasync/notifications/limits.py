@@ -1,4 +1,4 @@
-"""How a receiver behaves: numbers and times, as a frozen value."""
+"""How a receiver behaves: numbers and times, as frozen values."""
 
 import sys
 from datetime import timedelta
@@ -32,15 +32,30 @@ def _time(_: object, attribute: "Attribute[Any]", value: object) -> None:
 
 
 @frozen(kw_only=True)
-class Limits:
-    """How a receiver behaves.
+class ReceptionLimits:
+    """How much a receiver takes.
 
     Args:
-        attempts: How often an event is tried before it is dead.
-        concurrency: So many events are handled at once.
-        lease: Seconds for which an event is claimed; it is extended while its handlers run.
         max_bytes: The greatest length of a body.
         max_waiting: So many notifications wait for the disk at once; further ones are to come again.
+
+    Raises:
+        ConfigurationError: A value of another type, or below what makes sense.
+    """
+
+    max_bytes: int = field(validator=_count)
+    max_waiting: int = field(validator=_count)
+
+
+@frozen(kw_only=True)
+class DispatchLimits:
+    """How a receiver handles what it has taken.
+
+    Args:
+        attempts: How often an event may fail before it is dead.
+        concurrency: So many events are handled at once.
+        handler_timeout: Seconds after which a handler has failed.
+        lease: Seconds for which an event is claimed; it is extended while its handlers run.
         retention: How long what is done is kept, so that it is known when it comes again.
 
     Raises:
@@ -49,7 +64,6 @@ class Limits:
 
     attempts: int = field(validator=_count)
     concurrency: int = field(validator=_count)
+    handler_timeout: float = field(validator=_seconds)
     lease: float = field(validator=_seconds)
-    max_bytes: int = field(validator=_count)
-    max_waiting: int = field(validator=_count)
     retention: timedelta = field(validator=_time)

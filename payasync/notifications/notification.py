@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from attrs import field, fields, frozen
 
@@ -13,6 +13,7 @@ from payasync.resources.orders import QueryOrder
 from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
 from payasync.responses import Response
+from payasync.shapes import Kind
 from payasync.structuring import fitted
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Kind: TypeAlias = Literal["payment", "refund", "subscription"]
+PLURALS: Final[Mapping[str, str]] = {"payment": "payments", "refund": "refunds", "subscription": "subscriptions"}
+"""Of the kinds, in words."""
 
 
 @frozen(kw_only=True, slots=False)
@@ -29,15 +31,16 @@ class Notification:
 
     Attributes:
         kind: `payment`, `refund` or `subscription`; `None` where neither the payload nor the route says.
-        event: The service's own name of the event, or `None`.
-        data: The payload inside the profile's envelope, else the document.
-        document: The decoded JSON, its integers exact.
+        event: The service's own name of the event; `None` where there is none, or a hint was confirmed.
+        data: The payload inside the profile's envelope, else the document; where it is signed in the body, as much
+            of it as the signature covers; where a hint was confirmed, what the service answered.
+        document: The decoded JSON, its integers exact; all of it, signed or not.
         raw: The body, as it was received.
         headers: By names in any case.
         dedup_key: Names the event: a redelivery has the same one.
         weak: The key is but a hash of the body: two events that say the same are taken for one.
         digest: SHA-256 of the body without what a redelivery may change, in hexadecimal.
-        verified: It is from the service: its signature was checked.
+        verified: Its signature was checked: `data`, and all that is read of it, is from the service.
         received_at: When, in UTC.
         out_trade_no: The order's number, where the profile says where it stands, and it stands there.
         out_refund_no: The refund's number, in the same way.

@@ -9,15 +9,13 @@ from typing import Any, Final
 from payasync.checks import aware, number
 from payasync.migrations import steps
 from payasync.notifications import postgres_inbox_statements as statements
-from payasync.notifications.inbox import ENDS, STATES, Added, Claim, InboxEvent, Received, State
+from payasync.notifications.inbox import Added, Claim, InboxEvent, Received, State
+from payasync.notifications.inbox_decisions import AHEAD, FORGOTTEN_AT_ONCE, a_state, an_end, beside
 from payasync.postgres import CONNECTIONS, Database, Transaction
 from payasync.postgres_opening import Schema
-from payasync.requests import invalid
 from payasync.secret import Hidden, Secret
 
 SCHEMA: Final = Schema(name="inbox", steps=steps("payasync.notifications", "sql", "postgres"))
-FORGOTTEN_AT_ONCE: Final = 500
-"""Events that one transaction deletes, so that nobody waits long behind it."""
 
 
 class PostgresInbox:
@@ -64,35 +62,31 @@ class PostgresInbox:
 
     async def own(self, claim: Claim, key: str) -> bool:
         """Give the event another key; `False` where another event has it, or the lease is lost."""
-        return await self._database.run(partial(_own, {**_held(claim), "key": key}))
+        return await self._database.run(partial(_named, statements.OWN, {**_held(claim), "key": key}))
 
-    async def finish(self, claim: Claim, state: State, reason: str = "", due: datetime | None = None) -> bool:
+    async def finish(self, claim: Claim, state: State, reason: str = "", wait: float | None = None) -> bool:
         """End a lease; `False`, and nothing changes, where it is lost."""
-        if state not in ENDS and state != "pending":
-            raise invalid("state", f"pending, {', '.join(sorted(ENDS))}", state)
-        again = None if due is None else aware("due", due)
-        values = {**_held(claim), "state": state, "reason": reason}
-        return await self._database.run(partial(_finish, values, again))
+        values = {**_held(claim), "state": an_end(state), "reason": reason, "failed": int(wait is not None)}
+        return await self._database.run(partial(_finish, values, timedelta(seconds=wait or 0)))
 
-    async def next_due(self) -> datetime | None:
-        """Return when the next event is due, or a lease ends; `None` where nothing is to come."""
-        due: datetime | None = (await self._rows(statements.NEXT_DUE))[0]["due"]
-        return due
+    async def next_due(self) -> float | None:
+        """Return in how many seconds the next event is due, or a lease ends; `None` where nothing is to come."""
+        wait: float | None = (await self._rows(statements.NEXT_DUE))[0]["wait"]
+        return wait
 
     async def events(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
         """List events, those of one state or all, in the order of their numbers, `after` one of them."""
-        if state is not None and state not in STATES:
-            raise invalid("state", f"one of {', '.join(STATES)}", state)
         statement = statements.EVENTS if state is None else statements.EVENTS_OF_STATE
-        values = {"limit": number("limit", limit), "after": number("after", after), "state": state}
+        values = {"limit": number("limit", limit), "after": number("after", after), "state": a_state(state)}
         return [_event(row) for row in await self._rows(statement, **values)]
 
-    async def replay(self, event_id: int) -> bool:
-        """Make a dead, parked or quarantined event pending, with all attempts before it; `False` where it is none."""
-        return bool(await self._rows(statements.REPLAY, id=number("event_id", event_id)))
+    async def replay(self, event_id: int, kept: Received | None = None) -> bool:
+        """Make a dead, parked or quarantined event pending, with all attempts before it; `False` where it cannot be."""
+        values = {"id": number("event_id", event_id), **(_written(kept) if kept else {})}
+        return await self._database.run(partial(_replay, values, anew=kept is not None))
 
     async def forget(self, before: datetime) -> int:
-        """Delete what has been done since before a moment, and nothing else; return how many events that were."""
+        """Delete what has been done since before a moment, and what nobody verified; return how many that were."""
         values = {"before": aware("before", before), "limit": FORGOTTEN_AT_ONCE}
         forgotten = 0
         while now := len(await self._rows(statements.FORGET, **values)):
@@ -109,16 +103,17 @@ class PostgresInbox:
 
 async def _add(values: dict[str, Any], transaction: Transaction) -> Added:
     await transaction.rows(statements.ONE_BY_ONE, values)
-    others = await transaction.rows(statements.SAME_KEY, values)
-    added, ends = _ends(others, values["digest"], transaction.now)
-    if ends:
-        await transaction.rows(statements.ADD, {**values, **ends})
+    added, kept = beside(await transaction.rows(statements.SAME_KEY, values), values["digest"])
+    if kept:
+        due = transaction.now if kept["state"] == "pending" else None
+        await transaction.rows(statements.ADD, {**values, **kept, "due": due})
     return added
 
 
 async def _claim(limit: int, lease: timedelta, transaction: Transaction) -> list[Claim]:
+    await transaction.rows(statements.BEGIN_ANEW, {"ahead": transaction.now + timedelta(seconds=AHEAD)})
     found = await transaction.rows(statements.CLAIM, {"limit": limit, "until": transaction.now + lease})
-    found.sort(key=lambda row: (row["since"], row["id"]))
+    found.sort(key=lambda row: (row["waited_until"], row["id"]))
     return [Claim(event=_event(row), fence=row["fence"]) for row in found]
 
 
@@ -126,31 +121,23 @@ async def _extend(held: dict[str, Any], lease: timedelta, transaction: Transacti
     return bool(await transaction.rows(statements.EXTEND, {**held, "until": transaction.now + lease}))
 
 
-async def _own(values: dict[str, Any], transaction: Transaction) -> bool:
+async def _replay(values: dict[str, Any], transaction: Transaction, *, anew: bool) -> bool:
+    if anew and not await _named(statements.RENAME, values, transaction):
+        return False
+    return bool(await transaction.rows(statements.REPLAY, values))
+
+
+async def _named(statement: str, values: dict[str, Any], transaction: Transaction) -> bool:
+    """Give an event a key; `False` where another one has it."""
     await transaction.rows(statements.ONE_BY_ONE, values)
     others = await transaction.rows(statements.SAME_KEY, values)
     taken = any(other["id"] != values["id"] for other in others)
-    return not taken and bool(await transaction.rows(statements.OWN, values))
+    return not taken and bool(await transaction.rows(statement, values))
 
 
-async def _finish(values: dict[str, Any], again: datetime | None, transaction: Transaction) -> bool:
-    now = transaction.now
-    ends = {"due": None, "finished_at": now} if values["state"] in ENDS else _pending(again or now)
-    return bool(await transaction.rows(statements.FINISH, {**values, **ends}))
-
-
-def _ends(others: list[dict[str, Any]], digest: str, now: datetime) -> tuple[Added, dict[str, Any]]:
-    """Return what becomes of a notification beside those that have its key; nothing where it is there."""
-    if any(other["digest"] == digest for other in others):
-        return Added.AGAIN, {}
-    if not others:
-        return Added.NEW, {"state": "pending", "reason": "", **_pending(now)}
-    reason = f"event {others[0]['id']} came with the same key and another body"
-    return Added.CONFLICT, {"state": "quarantined", "reason": reason, "due": None, "finished_at": now}
-
-
-def _pending(due: datetime) -> dict[str, Any]:
-    return {"due": due, "finished_at": None}
+async def _finish(values: dict[str, Any], wait: timedelta, transaction: Transaction) -> bool:
+    due = transaction.now + wait if values["state"] == "pending" else None
+    return bool(await transaction.rows(statements.FINISH, {**values, "due": due}))
 
 
 def _held(claim: Claim) -> dict[str, Any]:
@@ -170,6 +157,7 @@ def _event(row: dict[str, Any]) -> InboxEvent:
         received_at=row["received_at"],
         state=row["state"],
         attempts=row["attempts"],
+        failures=row["failures"],
         reason=row["reason"],
         due=row["due"],
         handled=frozenset(row["handled"]),

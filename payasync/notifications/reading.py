@@ -6,13 +6,17 @@ from typing import Any, Final
 
 from payasync.absent import ABSENT
 from payasync.documents import MAX_DEPTH, at, exactly
-from payasync.notifications.identity import identity
+from payasync.errors import InvalidArgumentError
+from payasync.notifications.coverage import coverage_of
+from payasync.notifications.identity import identity, names
 from payasync.notifications.intake import MAX_BYTES, Headers, Raw, body_of, headers_of, refused
-from payasync.notifications.notification import Kind, Notification
+from payasync.notifications.notification import PLURALS, Notification
 from payasync.profile import Profile
-from payasync.shapes import NotificationShape
+from payasync.shapes import KINDS, Kind, NotificationShape
 
-KINDS: Final[tuple[Kind, ...]] = ("payment", "refund", "subscription")
+MOST_CONTAINERS: Final = 1000
+"""Objects and lists of a body, and one more for every 32 bytes of it: with more of them it is costly, and says no more.
+"""
 
 _THINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "payment": ("order", "payment"),
@@ -20,12 +24,6 @@ _THINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "subscription": ("subscription",),
 }
 """What a notification of a kind can tell the state of; a payment is told of as an order where it is one."""
-
-_PLURALS: Final[Mapping[Kind, str]] = {
-    "payment": "payments",
-    "refund": "refunds",
-    "subscription": "subscriptions",
-}
 
 
 def parse(
@@ -51,24 +49,29 @@ def parse(
         InvalidArgumentError: It is no strict JSON of an object, or too long, or of another kind than its address.
             Nothing else is raised, whatever was received.
     """
-    return read(body_of(raw, max_bytes), headers_of(headers), profile=profile, kind=kind, received_at=received_at)
+    body, received = body_of(raw, max_bytes), headers_of(headers)
+    return read(body, document_of(body), received, profile=profile, kind=kind, received_at=received_at)
 
 
 def read(
     body: bytes,
+    document: dict[str, Any],
     headers: Mapping[str, str],
     *,
     profile: Profile,
     kind: str | None = None,
     received_at: datetime | None = None,
 ) -> Notification:
-    """Return what a body and headers say that were taken in already; as `parse`."""
-    shape, answer = profile.notification, profile.answer
-    document = document_of(body)
-    found, event = _kind(shape, document, _routed(kind))
-    payload = at(document, shape.data)
-    data = document if payload is ABSENT else payload
-    named = identity(shape, found, document, data, headers)
+    """Return what a body and headers say that were taken in already; as `parse`.
+
+    Where a signature stands in the body, what it does not cover is not read: nobody could tell who wrote it.
+    """
+    shape, answer, coverage = profile.notification, profile.answer, coverage_of(profile)
+    told = coverage.read(document) if coverage else document
+    said = coverage.said(told) if coverage else document
+    found, event = _kind(shape, told, _routed(kind))
+    data = _payload(shape, told)
+    named = identity(shape, found, said, _payload(shape, said), headers)
     return Notification(
         kind=found,
         event=event,
@@ -88,15 +91,25 @@ def read(
     )
 
 
+def says_kind(profile: Profile) -> bool:
+    """Return whether the payload can say its kind; else its address must."""
+    shape, coverage = profile.notification, coverage_of(profile)
+    return bool(shape.kind and shape.kinds) and (coverage is None or coverage.covers(shape.kind))
+
+
 def document_of(body: bytes) -> dict[str, Any]:
     """Return the document that a body is.
 
     Raises:
         InvalidArgumentError: It is none.
     """
-    document = exactly(body)
+    crowded = body.count(b"{") + body.count(b"[") > MOST_CONTAINERS + len(body) // 32
+    document = ABSENT if crowded else exactly(body)
     if not isinstance(document, dict):
-        rule = f"a JSON object in UTF-8, no name twice in an object, every number finite, {MAX_DEPTH} deep at most"
+        rule = (
+            f"a JSON object in UTF-8, no name twice in an object, every number finite, {MAX_DEPTH} deep at most, and "
+            "not of thousands of objects"
+        )
         raise refused("raw", rule, "what arrived")
     return document
 
@@ -111,17 +124,26 @@ def _routed(kind: str | None) -> Kind | None:
     raise refused("kind", f"one of {', '.join(KINDS)}, or left out", "another")
 
 
+def _payload(shape: NotificationShape, document: dict[str, Any]) -> Any:
+    found = at(document, shape.data)
+    return document if found is ABSENT else found
+
+
 def _kind(shape: NotificationShape, document: Any, routed: Kind | None) -> tuple[Kind | None, str | None]:
-    """Return the kind, and the service's name of the event: the payload says both, else the address says the kind."""
+    """Return the kind, and the service's name of the event.
+
+    The payload says the kind where the profile knows the name; else the address does.
+    """
     name = at(document, shape.kind, None) if shape.kind else None
     event = name if isinstance(name, str) else None
-    if name is None or not shape.kinds:
-        return routed, event
     told = _told(shape, event)
     if told and routed and told != routed:
-        rule = f"of the kind that its address is for: it arrived at the address for {_PLURALS[routed]}"
-        raise refused("kind", rule, f"of {_PLURALS[told]}")
-    return told, event
+        raise InvalidArgumentError(
+            f"kind: the notification tells of a {told}, but arrived at the address for {PLURALS[routed]}",
+            field="kind",
+            rule="the kind that its address is for",
+        )
+    return told or routed, event
 
 
 def _told(shape: NotificationShape, event: str | None) -> Kind | None:
@@ -151,6 +173,4 @@ def _aware(at_time: datetime | None) -> datetime:
 def number_at(data: Any, path: str) -> str | None:
     """Return a number that names something, as a text; `None` where there is none."""
     found = at(data, path) if path else None
-    if isinstance(found, str) or type(found) is int:
-        return str(found) or None
-    return None
+    return str(found) if names(found) else None

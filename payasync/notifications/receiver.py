@@ -3,42 +3,42 @@
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from payasync.credentials import Credentials
-from payasync.errors import ConfigurationError
 from payasync.middleware.retry import Pace
 from payasync.notifications.answers import Answer
 from payasync.notifications.asgi import Application
-from payasync.notifications.handlers import Expect, Function, Handler, check_callable, check_new, handler_of
+from payasync.notifications.drivers import Begin
+from payasync.notifications.endings import ATTEMPTS, upper_half
+from payasync.notifications.handlers import Expect, Function, Handler, check_expect, check_new, handler_of
 from payasync.notifications.handling import Handling
-from payasync.notifications.inbox import Inbox
-from payasync.notifications.intake import Headers, Raw
+from payasync.notifications.inbox import Inbox, InboxEvent, State
+from payasync.notifications.intake import MAX_BYTES, Headers, Raw
 from payasync.notifications.lifetime import Lifetime
-from payasync.notifications.limits import Limits
+from payasync.notifications.limits import DispatchLimits, ReceptionLimits
+from payasync.notifications.receiver_checks import check, check_session, service_of
 from payasync.notifications.reception import Reception
-from payasync.notifications.transactions import Begin
-from payasync.notifications.verifying import Verifier, verification_of
+from payasync.notifications.replaying import Replaying
+from payasync.notifications.transactions import prove_all
+from payasync.notifications.verifications import Verifier
+from payasync.notifications.verifying import verification_of
 from payasync.profile import Profile
+from payasync.requests import invalid
 from payasync.session import Session
+from payasync.shapes import Kind
 
 if TYPE_CHECKING:
     from aiohttp import web
 
 F = TypeVar("F", bound=Function)
 
-WALL: Final = Pace(clock=time.time)
+WALL: Final = Pace(clock=time.time, jitter=upper_half)
 """Time since 1970, as the inbox has it."""
 
 
-_TYPES: Final = {
-    "profile": "a payasync.Profile",
-    "credentials": "payasync.Credentials",
-    "inbox": "an Inbox, such as SqliteInbox(path)",
-}
-
-
-class Receiver(Lifetime):
+class Receiver:
     """Takes notifications, and has each handled at least once, however often it comes (spec: Events).
 
     What is acknowledged is on the disk, and is dispatched from there: by this process, or by the next one. What is
@@ -46,21 +46,25 @@ class Receiver(Lifetime):
     at the end; it begins to dispatch when it is entered, or when it receives something. Register handlers before.
 
     Args:
-        profile: What the service does; it says how notifications are verified and acknowledged.
-        credentials: Its keys verify; notifications that name another merchant are quarantined.
         inbox: Keeps them, such as `SqliteInbox("inbox.db")`; the receiver closes it.
         session: Asks the service; it is left open. Needed where notifications are not signed.
+        profile: What the service does; it says how notifications are verified and acknowledged. Left out: the
+            session's.
+        credentials: Their keys verify; notifications that name another merchant are quarantined. Left out: the
+            session's.
         expect: Says of a notification what it must tell: a mapping of dotted paths into `notification.trusted` to
             values, such as `{"totalAmt": 450, "currency": "CAD"}`, or `None` where nobody expects it. What differs is
             quarantined. Plain, or `async def`.
         verifier: Verifies in the profile's place: gets body and headers; only `True` from it is true.
-        attempts: How often an event is tried, with growing waits, before it is dead.
+        attempts: How often an event may fail, with growing waits, before it is dead: by default for three days.
         concurrency: So many events are handled at once.
+        handler_timeout: Seconds after which a handler is cancelled, and has failed.
         lease: Seconds for which an event is claimed; it is extended while its handlers run.
         max_bytes: The greatest length of a body.
         max_waiting: So many notifications wait for the disk at once; further ones are answered 503.
         retention: How long what is done is kept, so that it is known when it comes again: longer than the service's
-            longest redelivery. What was confirmed is kept for ever: anybody could tell of it again.
+            longest redelivery. What was confirmed is kept for ever: anybody could tell of it again. What ended
+            otherwise is kept for ever where it was verified.
         pace: Time and chance, for tests; its clock counts seconds since 1970, as the inbox's does.
 
     Attributes:
@@ -76,52 +80,56 @@ class Receiver(Lifetime):
     def __init__(
         self,
         *,
-        profile: Profile,
-        credentials: Credentials,
         inbox: Inbox,
         session: Session | None = None,
+        profile: Profile | None = None,
+        credentials: Credentials | None = None,
         expect: Expect | None = None,
         verifier: Verifier | None = None,
-        attempts: int = 8,
+        attempts: int = ATTEMPTS,
         concurrency: int = 10,
+        handler_timeout: float = 300.0,
         lease: float = 60.0,
-        max_bytes: int = 1 << 20,
+        max_bytes: int = MAX_BYTES,
         max_waiting: int = 1000,
         retention: timedelta = timedelta(days=30),
         pace: Pace = WALL,
     ) -> None:
-        self._limits = Limits(
+        self._limits: Final = ReceptionLimits(max_bytes=max_bytes, max_waiting=max_waiting)
+        limits = DispatchLimits(
             attempts=attempts,
             concurrency=concurrency,
+            handler_timeout=handler_timeout,
             lease=lease,
-            max_bytes=max_bytes,
-            max_waiting=max_waiting,
             retention=retention,
         )
-        _check_types(profile, credentials, inbox)
+        check("inbox", inbox, right=hasattr(inbox, "claim") and not isinstance(inbox, type))
+        profile, credentials = service_of(session, profile, credentials)
         verification = verification_of(profile, credentials, verifier)
-        _check_session(session, needed=not verification.proves)
-        check_callable("expect", expect)
-        self._inbox = inbox
-        self._pace = pace
+        check_session(session, needed=not verification.proves)
+        check_expect(expect)
+        self._inbox: Final = inbox
         self._handlers: Final[list[Handler]] = []
-        self._handling = Handling(
+        handling = Handling(
             inbox=inbox,
-            profile=profile,
+            profile=verification.profile,
             merchant_id=credentials.merchant_id,
             session=session,
             handlers=self._handlers,
             expect=expect,
-            attempts=attempts,
+            limits=limits,
             pace=pace,
         )
-        self._reception = Reception(verification, inbox, self._limits, pace, kept=self._wake)
+        self._replaying: Final = Replaying(inbox, verification.profile)
+        self._lifetime: Final = Lifetime(inbox, handling.handle, limits, pace)
+        self._reception: Final = Reception(verification, inbox, self._limits, pace, kept=self._wake)
         self.asgi: Final = Application(self.receive, max_bytes, self.__aenter__, self.aclose)
 
     def on(
         self,
         kind: str,
         *,
+        name: str | None = None,
         transaction: Begin | None = None,
         expect: Expect | None = None,
         unverified: bool = False,
@@ -133,18 +141,24 @@ class Receiver(Lifetime):
 
         Args:
             kind: `payment`, `refund`, `subscription`, or `*` for all.
+            name: Under which it is remembered what the function has done; left out: the function's own, without its
+                module. Give the old one where you rename the function: else what it has done may be done again.
             transaction: Begins a transaction of your own: returns a context manager, plain or async, that gives its
                 connection. The handler gets it as its second argument, and what it does there is committed
-                together with the mark that it is done.
+                together with the mark that it is done. That it commits, and undoes on an error, is proven as the
+                receiver is entered, or before the first event.
             expect: In place of the receiver's.
             unverified: It takes what is not signed and nobody can confirm: events of subscriptions.
 
         Raises:
-            ConfigurationError: There is no such kind, it is no coroutine function, or another has its name.
+            ConfigurationError: There is no such kind, it is no coroutine function or takes other arguments, or its
+                name is another's, or none.
         """
 
         def register(function: F) -> F:
-            handler = handler_of(function, kind=kind, transaction=transaction, expect=expect, unverified=unverified)
+            handler = handler_of(
+                function, kind=kind, name=name, transaction=transaction, expect=expect, unverified=unverified
+            )
             check_new(handler, self._handlers)
             self._handlers.append(handler)
             return function
@@ -175,25 +189,83 @@ class Receiver(Lifetime):
 
         return await answered(self.receive, request, kind=kind, max_bytes=self._limits.max_bytes)
 
+    async def settle(self) -> None:
+        """Return when nothing is due any more, and nothing is being handled; what is to be retried later may wait.
 
-def _check_types(profile: object, credentials: object, inbox: object) -> None:
-    for name, value, right in (
-        ("profile", profile, isinstance(profile, Profile)),
-        ("credentials", credentials, isinstance(credentials, Credentials)),
-        ("inbox", inbox, hasattr(inbox, "claim")),
-    ):
-        if not right:
-            raise ConfigurationError(
-                f"{name} must be {_TYPES[name]}, not a value of type {type(value).__name__}", field=name
-            )
+        Raises:
+            StorageError: The inbox cannot be read now.
+            SessionClosedError: The receiver is closed.
+        """
+        await self._lifetime.dispatching().settle()
 
+    async def events(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
+        """List events, oldest first.
 
-def _check_session(session: object, *, needed: bool) -> None:
-    if session is None and needed:
-        raise ConfigurationError(
-            "session is missing: the profile says that notifications are not signed, so each must be confirmed with "
-            "the service. Give Receiver(session=...)",
-            field="session",
-        )
-    if session is not None and not isinstance(session, Session):
-        raise ConfigurationError(f"session must be a payasync.Session, not {session!r}", field="session")
+        Args:
+            state: `pending`, `leased`, `done`, `dead`, `parked` or `quarantined`; left out: all.
+            limit: So many at most.
+            after: Only those with a higher number.
+        """
+        return await self._inbox.events(state, limit=limit, after=after)
+
+    async def replay(self, event_id: int, *, kind: Kind | None = None) -> bool:
+        """Dispatch a dead, parked or quarantined event again.
+
+        Handlers that are done with it are not called again.
+
+        Args:
+            event_id: Its number, as `events` tells it.
+            kind: `payment`, `refund` or `subscription`, of an event that came without one.
+
+        Returns:
+            Whether it is; not where it is done, or on its way, or there is none of that number; nor where it has
+            come again with that kind.
+
+        Raises:
+            InvalidArgumentError: That is no number or no kind, or the event is of another kind.
+        """
+        replayed = await self._replaying.one(event_id, kind)
+        self._lifetime.wake()
+        return replayed
+
+    async def replay_all(self, state: State) -> int:
+        """Dispatch all events of a state again, as `replay` does each; return how many these were.
+
+        Args:
+            state: `dead`, `parked` or `quarantined`.
+
+        Raises:
+            InvalidArgumentError: It is none of these.
+        """
+        replayed = await self._replaying.all(state)
+        self._lifetime.wake()
+        return replayed
+
+    async def aclose(self, grace: float = 5.0) -> None:
+        """Take and dispatch nothing more; what is cut off is due again at once. A second time does nothing.
+
+        Args:
+            grace: Seconds to wait for handlers that run, before they are cancelled.
+
+        Raises:
+            InvalidArgumentError: The grace is no number of seconds, 0 or more; the receiver is left open.
+        """
+        if isinstance(grace, bool) or not isinstance(grace, int | float) or not grace >= 0:
+            raise invalid("grace", "a number of seconds, 0 or more", grace)
+        self._reception.closed = True
+        await self._lifetime.aclose(grace)
+
+    def _wake(self) -> None:
+        self._lifetime.dispatching().wake()
+
+    async def __aenter__(self) -> Self:
+        self._lifetime.check_open()
+        await self._inbox.next_due()  # a file that is none of ours says so now
+        await prove_all(each.transaction for each in self._handlers if each.transaction)
+        self._wake()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

@@ -1,23 +1,29 @@
 """What arrives: verified, kept durably, and only then acknowledged."""
 
 import logging
+import re
 import sys
 from collections.abc import Callable
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from payasync.errors import InvalidArgumentError, InvalidSignatureError
 from payasync.middleware.retry import Pace
-from payasync.notifications.answers import OVERLOADED, TOO_LARGE, Answer, acknowledgement, refusal
+from payasync.notifications.answers import Answer, acknowledgement, overloaded, refusal, too_large
 from payasync.notifications.inbox import Added, Inbox, Received
 from payasync.notifications.intake import Headers, Raw, body_of
-from payasync.notifications.limits import Limits
+from payasync.notifications.limits import ReceptionLimits
 from payasync.notifications.notification import Notification
 from payasync.notifications.trust import hint_key
-from payasync.notifications.verifying import Verification
+from payasync.notifications.verifications import Verification
 
 logger: Final = logging.getLogger("payasync.notifications")
+
+MOST_WAITING: Final = 16 << 20
+"""Bytes of bodies that wait for the disk at once, however few they are; of one alone, any length."""
+
+_NUMBERS: Final = re.compile(r"\d+")
 
 
 class Reception:
@@ -36,52 +42,100 @@ class Reception:
     """
 
     def __init__(
-        self, verification: Verification, inbox: Inbox, limits: Limits, pace: Pace, *, kept: Callable[[], None]
+        self,
+        verification: Verification,
+        inbox: Inbox,
+        limits: ReceptionLimits,
+        pace: Pace,
+        *,
+        kept: Callable[[], None],
     ) -> None:
-        self._yes: Final = acknowledgement(verification.profile.notification)
-        self._no: Final = refusal(verification.profile.notification)
+        shape = verification.profile.notification
+        self._yes: Final = acknowledgement(shape)
+        self._no: Final = refusal(shape)
+        self._too_large: Final = too_large(shape)
+        self._overloaded: Final = overloaded(shape)
         self._verification: Final = verification
         self._inbox: Final = inbox
         self._limits: Final = limits
         self._clock: Final = pace.clock
         self._tell: Final = kept
         self._storing = 0
+        self._waiting = 0
+        self._warned = False
+        self._refused_for: Final = set[str]()
         self.closed = False
 
     async def receive(self, raw: Raw, headers: Headers, kind: str | None) -> Answer:
         """Return the answer to a notification, after it is on the disk."""
-        return (await self.arrival(raw, headers, kind)).answer
+        found = self._judged(raw, headers, kind)
+        if isinstance(found, Arrival):
+            return found.answer
+        keeping = self._kept(received(found))
+        del found  # much was made of its bytes, and nothing but these waits for the disk
+        return (await keeping).answer
 
     async def arrival(self, raw: Raw, headers: Headers, kind: str | None) -> "Arrival":
         """Return what became of a notification, after it is on the disk."""
+        found = self._judged(raw, headers, kind)
+        return found if isinstance(found, Arrival) else evolve(await self._kept(received(found)), notification=found)
+
+    def _judged(self, raw: Raw, headers: Headers, kind: str | None) -> "Notification | Arrival":
+        """Return a notification that is not to be refused, or its refusal."""
         body = body_of(raw, sys.maxsize)
         if len(body) > self._limits.max_bytes:
-            return Arrival(TOO_LARGE)
+            self._tell_refusal(f"its body is longer than max_bytes, {self._limits.max_bytes}")
+            return Arrival(self._too_large)
         try:
-            notification = self._verification.notification(
+            return self._verification.notification(
                 body, headers, now=self._clock(), kind=kind, max_bytes=self._limits.max_bytes
             )
         except (InvalidSignatureError, InvalidArgumentError) as error:
-            logger.info("refused a notification: %s, of %s", type(error).__name__, error.field)
+            self._tell_refusal(in_words(error))
             return Arrival(self._no, error=error)
-        if self.closed or self._storing >= self._limits.max_waiting:
-            return Arrival(OVERLOADED, notification)
-        return await self._kept(notification)
 
-    async def _kept(self, notification: Notification) -> "Arrival":
+    def _tell_refusal(self, why: str) -> None:
+        """Log why a notification is refused, each reason once as a warning: anybody may send anything, and often."""
+        reason = _NUMBERS.sub("", why)
+        logger.log(logging.INFO if reason in self._refused_for else logging.WARNING, "refused a notification: %s", why)
+        self._refused_for.add(reason)
+
+    async def _kept(self, keep: Received) -> "Arrival":
+        if self.closed or self._full(len(keep.raw)):
+            return Arrival(self._overloaded)
+        self._warn_of_weak(keep)
         self._storing += 1
+        self._waiting += len(keep.raw)
         try:
-            added = await self._inbox.add(received(notification))
+            added = await self._inbox.add(keep)
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing was kept, and it must come again
             logger.warning("a notification could not be kept: %s", type(error).__name__)
-            return Arrival(OVERLOADED, notification, error=error)
+            return Arrival(self._overloaded, error=error)
         finally:
             self._storing -= 1
+            self._waiting -= len(keep.raw)
         if added is Added.CONFLICT:
             logger.warning("a notification has the key of another, and is quarantined: receiver.events() says which")
         elif not self.closed:
             self._tell()
-        return Arrival(self._yes, notification, added)
+        return Arrival(self._yes, added=added)
+
+    def _full(self, more: int) -> bool:
+        """Return whether too much waits for the disk to take so many bytes more."""
+        waiting = self._storing > 0
+        return self._storing >= self._limits.max_waiting or (waiting and self._waiting + more > MOST_WAITING)
+
+    def _warn_of_weak(self, keep: Received) -> None:
+        """Log once that events are known by no more than their words: a redelivery in others is handled again."""
+        if keep.verified and keep.weak and keep.kind and not self._warned:
+            self._warned = True
+            logger.warning(
+                "an event about a %s is known by the hash of its body alone: told again in other words, it is handled "
+                "again, and two that say the same are taken for one. Put the paths that identify it into "
+                "notification.id.%s",
+                keep.kind,
+                keep.kind,
+            )
 
 
 @frozen
@@ -99,6 +153,11 @@ class Arrival:
     notification: Notification | None = None
     added: Added | None = None
     error: Exception | None = None
+
+
+def in_words(error: InvalidSignatureError | InvalidArgumentError) -> str:
+    """Return what is wrong with a notification; it holds nothing of what was received."""
+    return f"{error.field} {error.reason}" if isinstance(error, InvalidSignatureError) else str(error)
 
 
 def received(notification: Notification) -> Received:

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from payasync.checks import aware, number
 from payasync.notifications import inbox_statements as statements
-from payasync.notifications.inbox import ENDS, STATES, Added, Claim, InboxEvent, Received, State
-from payasync.requests import invalid
+from payasync.notifications.inbox import Added, Claim, InboxEvent, Received, State
+from payasync.notifications.inbox_decisions import AHEAD, FORGOTTEN_AT_ONCE, a_state, an_end, beside
 from payasync.sqlite import SqliteFile
 from payasync.sqlite_opening import Schema
 from payasync.sqlite_values import moment, rows, text
@@ -25,8 +25,6 @@ SCHEMA: Final = Schema(
     application=APPLICATION,
     steps=(resources.files("payasync.notifications").joinpath("inbox.sql").read_text(encoding="utf-8"),),
 )
-FORGOTTEN_AT_ONCE: Final = 500
-"""Events that one transaction deletes, so that nobody waits long behind it."""
 
 
 class SqliteInbox:
@@ -57,11 +55,13 @@ class SqliteInbox:
     async def claim(self, limit: int, lease: float) -> list[Claim]:
         """Lease up to `limit` events that are due, for `lease` seconds, the longest due first."""
         now = self._clock()
-        return await self._file.run(partial(_claim, values={"now": now, "until": now + lease, "limit": limit}))
+        values = {"now": now, "until": now + lease, "ahead": now + AHEAD, "limit": limit}
+        return await self._file.run(partial(_claim, values=values))
 
     async def extend(self, claim: Claim, lease: float) -> bool:
         """Let a lease end in `lease` seconds from now; `False` where it is lost."""
-        return await self._change(claim, statements.EXTEND, until=self._clock() + lease)
+        now = self._clock()
+        return await self._change(claim, statements.EXTEND, until=now + lease, now=now)
 
     async def handled(self, claim: Claim, handler: str) -> bool:
         """Remember that a handler is done with the event; `False` where the lease is lost."""
@@ -71,36 +71,31 @@ class SqliteInbox:
         """Give the event another key; `False` where another event has it, or the lease is lost."""
         return await self._change(claim, statements.OWN, key=text(key))
 
-    async def finish(self, claim: Claim, state: State, reason: str = "", due: datetime | None = None) -> bool:
+    async def finish(self, claim: Claim, state: State, reason: str = "", wait: float | None = None) -> bool:
         """End a lease; `False`, and nothing changes, where it is lost."""
-        if state not in ENDS and state != "pending":
-            raise invalid("state", f"pending, {', '.join(sorted(ENDS))}", state)
         now = self._clock()
-        again = None if state in ENDS else aware("due", due).timestamp() if due else now
-        ended = now if state in ENDS else None
-        return await self._change(
-            claim, statements.FINISH, state=state, reason=text(reason), due=again, finished_at=ended
-        )
+        due = now + (wait or 0) if an_end(state) == "pending" else None
+        ends = {"state": state, "reason": text(reason), "due": due, "failed": wait is not None, "now": now}
+        return await self._change(claim, statements.FINISH, **ends)
 
-    async def next_due(self) -> datetime | None:
-        """Return when the next event is due, or a lease ends; `None` where nothing is to come."""
-        due: float | None = await self._file.run(lambda db: rows(db, statements.NEXT_DUE)[0]["due"])
-        return None if due is None else moment(due)
+    async def next_due(self) -> float | None:
+        """Return in how many seconds the next event is due, or a lease ends; `None` where nothing is to come."""
+        values = {"now": self._clock()}
+        wait: float | None = await self._file.run(lambda db: rows(db, statements.NEXT_DUE, values)[0]["wait"])
+        return wait
 
     async def events(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
         """List events, those of one state or all, in the order of their numbers, `after` one of them."""
-        if state is not None and state not in STATES:
-            raise invalid("state", f"one of {', '.join(STATES)}", state)
-        values = {"state": state, "limit": number("limit", limit), "after": number("after", after)}
+        values = {"state": a_state(state), "limit": number("limit", limit), "after": number("after", after)}
         return await self._file.run(partial(_events, values=values))
 
-    async def replay(self, event_id: int) -> bool:
-        """Make a dead, parked or quarantined event pending, with all attempts before it; `False` where it is none."""
-        values = {"id": number("event_id", event_id), "now": self._clock()}
-        return await self._file.run(lambda db: db.execute(statements.REPLAY, values).rowcount == 1)
+    async def replay(self, event_id: int, kept: Received | None = None) -> bool:
+        """Make a dead, parked or quarantined event pending, with all attempts before it; `False` where it cannot be."""
+        values = {"id": number("event_id", event_id), "now": self._clock(), **(_written(kept) if kept else {})}
+        return await self._file.run(partial(_replay, values=values, anew=kept is not None))
 
     async def forget(self, before: datetime) -> int:
-        """Delete what has been done since before a moment, and nothing else; return how many events that were."""
+        """Delete what has been done since before a moment, and what nobody verified; return how many that were."""
         values = {"before": aware("before", before).timestamp(), "limit": FORGOTTEN_AT_ONCE}
         forgotten = 0
         while now := await self._file.run(lambda db: db.execute(statements.FORGET, values).rowcount):
@@ -117,23 +112,26 @@ class SqliteInbox:
 
 
 def _add(db: sqlite3.Connection, *, values: dict[str, Any], now: float) -> Added:
-    others = rows(db, statements.SAME_KEY, values)
-    if any(other["digest"] == values["digest"] for other in others):
-        return Added.AGAIN
-    if not others:
-        db.execute(statements.ADD, {**values, "state": "pending", "reason": "", "due": now, "finished_at": None})
-        return Added.NEW
-    reason = f"event {others[0]['id']} came with the same key and another body"
-    db.execute(statements.ADD, {**values, "state": "quarantined", "reason": reason, "due": None, "finished_at": now})
-    return Added.CONFLICT
+    added, kept = beside(rows(db, statements.SAME_KEY, values), values["digest"])
+    if kept:
+        due = now if kept["state"] == "pending" else None
+        db.execute(statements.ADD, {**values, **kept, "due": due, "now": now})
+    return added
 
 
 def _claim(db: sqlite3.Connection, *, values: dict[str, Any]) -> list[Claim]:
+    db.execute(statements.BEGIN_ANEW, values)
     leased = [row["id"] for row in rows(db, statements.DUE, values)]
     for each in leased:
         db.execute(statements.LEASE, {**values, "id": each})
     found = [rows(db, statements.EVENT, {"id": each})[0] for each in leased]
     return [Claim(event=_event(db, row), fence=row["fence"]) for row in found]
+
+
+def _replay(db: sqlite3.Connection, *, values: dict[str, Any], anew: bool) -> bool:
+    if anew and db.execute(statements.RENAME, values).rowcount != 1:
+        return False
+    return db.execute(statements.REPLAY, values).rowcount == 1
 
 
 def _events(db: sqlite3.Connection, *, values: dict[str, Any]) -> list[InboxEvent]:
@@ -155,6 +153,7 @@ def _event(db: sqlite3.Connection, row: dict[str, Any]) -> InboxEvent:
         received_at=moment(row["received_at"]),
         state=row["state"],
         attempts=row["attempts"],
+        failures=row["failures"],
         reason=row["reason"],
         due=None if row["due"] is None else moment(row["due"]),
         handled=frozenset(each["handler"] for each in done),

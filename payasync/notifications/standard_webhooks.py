@@ -15,7 +15,7 @@ from multidict import MultiMapping
 
 from payasync.errors import ConfigurationError
 from payasync.notifications.identity import WEBHOOK_ID
-from payasync.notifications.timestamps import check_window, unverified
+from payasync.notifications.timestamps import MISMATCH, check_window, unverified
 from payasync.secret import Secret
 
 A_WORD: Final = "a text of 1 to 256 visible ASCII characters"
@@ -24,6 +24,8 @@ SIGNATURE: Final = "webhook-signature"
 
 _VERSION: Final = "v1"
 _PREFIX: Final = "whsec_"
+_LEAST: Final = 24
+"""Bytes of a key: the scheme has no shorter ones, so that one of which a part is missing is found."""
 _KEYS: Final = "credentials.notification_keys"
 _WORD: Final = re.compile(r"[\x21-\x7e]{1,256}")
 _SECONDS: Final = re.compile(r"[0-9]{1,11}")
@@ -50,7 +52,7 @@ def check(body: bytes, headers: MultiMapping[str], *, keys: Iterable[Secret], to
         raise unverified(SIGNATURE, f"holds no signature of version {_VERSION}")
     content = _content(body, number, sent)
     if not any(_holds(given, _digest(key, content)) for key in keys):
-        raise unverified(SIGNATURE, "is not that of the body, by any of the keys")
+        raise unverified(SIGNATURE, f"is not that of the body, by any of the keys: {MISMATCH}")
 
 
 def sign(body: bytes, *, number: str, sent: int, key: Secret) -> str:
@@ -75,13 +77,15 @@ def check_keys(keys: Iterable[Secret]) -> None:
     """Refuse keys that can verify nothing.
 
     Raises:
-        ConfigurationError: There is none, or one is no base64.
+        ConfigurationError: There is none, or one is no base64, or too short.
     """
     number = 0
     for number, key in enumerate(keys, start=1):
-        if not _decoded(key):
+        if len(_decoded(key)) < _LEAST:
             raise ConfigurationError(
-                f"{_KEYS}: key {number} must be {_PREFIX} and base64, as the service shows it", field=_KEYS
+                f"{_KEYS}: key {number} must be {_PREFIX} and base64 of {_LEAST} bytes or more, whole as the service "
+                "shows it",
+                field=_KEYS,
             )
     if not number:
         raise ConfigurationError(

@@ -10,6 +10,9 @@ from payasync.errors import InvalidSignatureError
 MILLISECONDS_FROM: Final = 10**11
 """So many seconds after 1970 are the year 5138: a number from here on counts milliseconds."""
 
+MISMATCH: Final = "the body is not the one that was signed, or the key is another"
+"""What a signature that is not the right one comes from."""
+
 _NUMBER: Final = re.compile(r"[0-9]{1,19}(\.[0-9]{1,9})?", re.ASCII)
 
 

@@ -18,6 +18,7 @@ from payasync.errors import (
     RateLimitedError,
     ServiceError,
 )
+from payasync.notifications.coverage import coverage_of
 from payasync.notifications.endings import Ending, again, dead, in_short, parked, quarantined, told
 from payasync.notifications.identity import key_of
 from payasync.notifications.notification import Notification
@@ -33,6 +34,12 @@ CONFIRMED: Final = "confirmed"
 ASKABLE: Final = frozenset({"payment", "refund"})
 """The kinds that the service answers queries about (spec: Endpoints, rules 3 and 6)."""
 
+LATE: Final = 60.0
+"""Seconds after which the service's denial is believed, where the profile has no `recovery.quarantine`."""
+UNSAID: Final = 3600.0
+"""Seconds after which what the service does not say was never so: else anybody could have it asked for days."""
+
+_REDIRECTS: Final = range(300, 400)
 _WAITING: Final = {"order": "pending", "payment": "pending", "refund": "processing"}
 """Our names of the states in which nothing has come of it yet."""
 
@@ -79,7 +86,9 @@ def question(notification: Notification, profile: Profile) -> Request[Response] 
         return parked(told(error))
 
 
-def after_answer(asked: Request[Response], kind: str, response: Response, profile: Profile) -> Confirmed | Ending:
+def after_answer(
+    asked: Request[Response], kind: str, response: Response, profile: Profile, age: float
+) -> Confirmed | Ending:
     """Return what the service's answer makes of a hint.
 
     Args:
@@ -87,6 +96,7 @@ def after_answer(asked: Request[Response], kind: str, response: Response, profil
         kind: Of the hint.
         response: The answer.
         profile: Says where the state stands, and what it means.
+        age: Seconds since the hint was received.
     """
     if contradiction := _about_another(asked, response, profile):
         return contradiction
@@ -102,7 +112,7 @@ def after_answer(asked: Request[Response], kind: str, response: Response, profil
         point = f"states.{thing}.{waiting}"
         return parked(told(not_configured(point, "the service's values of a state that is not final")))
     if response.state == waiting:
-        return again(f"the service does not say so yet: it says {status!r}")
+        return _until(UNSAID, age, f"the service does not say so yet: it says {status!r}")
     return Confirmed(key_of(f"{CONFIRMED}:{kind}:", [_number(asked), status]), response)
 
 
@@ -133,13 +143,31 @@ def _number(asked: Request[Response]) -> str:
     return str(asked.reference)
 
 
-def after_error(error: Exception) -> Ending:
-    """Return what becomes of a hint where the service could not be asked, or denies it."""
+def after_error(error: Exception, profile: Profile, age: float) -> Ending:
+    """Return what becomes of a hint where the service could not be asked, or denies it: it may merely be late.
+
+    Args:
+        error: What came of asking.
+        profile: Says how late it may be.
+        age: Seconds since the hint was received.
+    """
     if isinstance(error, ConfigurationError | InvalidArgumentError):
         return parked(told(error))
-    if isinstance(error, ServiceError) and not isinstance(error, AuthenticationError | RateLimitedError):
-        return dead(told(error))
+    if _denies(error):
+        quarantine = profile.recovery.quarantine
+        return _until(LATE if quarantine is None else quarantine, age, told(error))
     return again(told(error))
+
+
+def _denies(error: Exception) -> bool:
+    """Return whether the service says no: not that it does not know us, is busy, or is elsewhere."""
+    undecided = isinstance(error, AuthenticationError | RateLimitedError)
+    return isinstance(error, ServiceError) and not undecided and error.http_status not in _REDIRECTS
+
+
+def _until(bound: float, age: float, reason: str) -> Ending:
+    """Return that a hint is asked about again, and that it is dead, once it is so old."""
+    return again(reason) if age < bound else dead(reason)
 
 
 def difference(notification: Notification, expected: object) -> Ending | None:
@@ -163,10 +191,14 @@ def difference(notification: Notification, expected: object) -> Ending | None:
     return None
 
 
-def foreign(notification: Notification, merchant_id: str) -> Ending | None:
-    """Return that an event is another merchant's; the service may write a merchant's number as an integer."""
-    answer = notification.confirmed  # what a hint itself says could make it quarantined, and its key with it
-    for found in (_told_by(notification), notification.document if answer is None else answer.document):
+def foreign(notification: Notification, merchant_id: str, profile: Profile) -> Ending | None:
+    """Return that an event is another merchant's; the service may write a merchant's number as an integer.
+
+    Anybody could have it quarantined by what a hint says, or by what no signature covers: neither is looked at.
+    """
+    answer, coverage = notification.confirmed, coverage_of(profile)
+    document = notification.document if answer is None else answer.document
+    for found in (_told_by(notification), coverage.read(document) if coverage and answer is None else document):
         named = at(found, MERCHANT)
         if named is not ABSENT and not (type(named) in {int, str} and str(named) == merchant_id):
             return quarantined(in_short(f"{MERCHANT} is {named!r}, expected {merchant_id!r}"))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
@@ -10,13 +11,17 @@ from typing import Final
 from attrs import evolve
 
 from payasync.sandbox.database import Database
+from payasync.sandbox.delivery import Delivery
 from payasync.sandbox.faults.armoury import Armoury
 from payasync.sandbox.faults.passage import PLAIN, Passage, texts
 from payasync.sandbox.insistence import Insistence
 from payasync.sandbox.notifier import Notifier
 from payasync.sandbox.outbox import Attempt, Notification, Outbox, delivered
+from payasync.sandbox.timeline import line
+from payasync.sandbox.timepiece import Timepiece
 from payasync.sandbox.timers import Happened
 
+LOGGER: Final = logging.getLogger("payasync.sandbox")
 MOST_AT_ONCE: Final = 32
 """Deliveries under way, each to another address: a slow receiver holds up nobody but itself."""
 
@@ -28,7 +33,7 @@ class Deliveries:
         database: Holds the transactions.
         outbox: What is due.
         notifier: Makes the attempts.
-        now: The sandbox's time.
+        timepiece: The sandbox's time.
         armoury: The faults that notifications meet.
     """
 
@@ -37,13 +42,13 @@ class Deliveries:
         database: Database,
         outbox: Outbox,
         notifier: Notifier,
-        now: Callable[[], datetime],
+        timepiece: Timepiece,
         armoury: Armoury,
     ) -> None:
         self._database = database
         self._outbox = outbox
         self._notifier = notifier
-        self._now = now
+        self._timepiece = timepiece
         self._armoury = armoury
         self._busy = set[str]()
         self._held = set[str]()
@@ -90,7 +95,7 @@ class Deliveries:
                 await self._let_go(insistence)
         finally:
             self._busy.discard(notification.url)
-        ended(Happened(self._now(), f"{notification.event} {became}", notification.reference))
+        ended(Happened(self._timepiece.now(), f"{notification.event} {became}", notification.reference))
 
     def _passage(self, notification: Notification) -> Passage:
         if notification.notification_id in self._held:
@@ -101,12 +106,19 @@ class Deliveries:
         return self._armoury.for_notification(kind, numbers, timed=self._notifier.timed)
 
     async def _attempt(self, notification: Notification, passage: Passage, insistence: Insistence) -> Notification:
-        attempt = evolve(await self._notifier.attempt(notification, passage), at=self._now())
-        return await insistence.done(lambda: self._keep(notification, attempt))
+        attempt = evolve(await self._notifier.attempt(notification, passage), at=self._timepiece.now())
+        after, kept = await insistence.done(lambda: self._keep(notification, attempt))
+        self._tell(attempt, kept)
+        return after
+
+    def _tell(self, attempt: Attempt, notification: Notification) -> None:
+        wait = self._timepiece.seconds_until(notification.due) if notification.due else None
+        delivery = Delivery.of(attempt, notification, wait)
+        LOGGER.info("%s", line(delivery.entry), extra={"delivery": delivery})
 
     async def _hold_back(self, notification: Notification, passage: Passage, insistence: Insistence) -> str:
         self._held.add(notification.notification_id)
-        later = evolve(notification, due=self._now() + passage.later)
+        later = evolve(notification, due=self._timepiece.now() + passage.later)
         await insistence.done(lambda: self._move(notification, later))
         if passage.overtaken:
             self._overtaken.append(later)
@@ -116,7 +128,7 @@ class Deliveries:
         """Have what was to be overtaken attempted, now that another one was."""
         while self._overtaken:
             held = self._overtaken.pop(0)
-            now = evolve(held, due=self._now())
+            now = evolve(held, due=self._timepiece.now())
             await insistence.done(partial(self._move, held, now))
 
     def _move(self, before: Notification, after: Notification) -> None:
@@ -124,14 +136,17 @@ class Deliveries:
             if self._outbox.notification(before.notification_id) == before:
                 self._outbox.move(after)
 
-    def _keep(self, notification: Notification, attempt: Attempt) -> Notification:
+    def _keep(self, notification: Notification, attempt: Attempt) -> tuple[Notification, Notification]:
+        """Return the notification after this attempt, and as it is kept."""
         after = delivered(notification, attempt)
         with self._database.transaction():
             self._outbox.add_attempt(attempt)
+            kept = self._outbox.notification(notification.notification_id)
             # Asked for once more while it was under way, it stays due.
-            if self._outbox.notification(notification.notification_id) == notification:
+            if kept == notification:
                 self._outbox.move(after)
-        return after
+                kept = after
+        return after, kept or after
 
 
 def _became(after: Notification) -> str:

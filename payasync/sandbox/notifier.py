@@ -4,7 +4,6 @@ Shaped by the Standard Webhooks specification; the service's document does not s
 """
 
 import base64
-import errno
 import hmac
 import ipaddress
 import json
@@ -18,12 +17,11 @@ from attrs import evolve, frozen
 from payasync.sandbox.faults.passage import PLAIN, Passage
 from payasync.sandbox.outbox import Attempt, Notification
 from payasync.sandbox.seal import Seal
+from payasync.sandbox.unanswered import SECONDS, ElsewhereError, why
 from payasync.sandbox_profile import PROFILE
 from payasync.secret import Secret
 from payasync.shapes import NotificationShape
 
-SECONDS: Final = 5.0
-"""How long a receiver may take."""
 MAX_ANSWER: Final = 64 * 1024
 MOST_KEPT: Final = 1024
 """Characters of an answer that are kept with the attempt."""
@@ -128,34 +126,38 @@ class Notifier:
             notification: Which.
             passage: What a fault makes of it.
         """
-        status, body = None, ""
-        try:
-            status, body = await self._post(notification, passage)
-            error = self._acknowledgement.missing(status, body)
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as failure:
-            error = str(failure) or type(failure).__name__
-        except Exception as failure:  # noqa: BLE001 - the profile's signature may be anybody's code
-            error = f"{type(failure).__name__}: {failure}"
+        status, answer, error = None, "", f"lost on its way: {passage.fault}"
+        if not passage.lost:
+            status, answer, error = await self._sent(notification, passage)
         return Attempt(
             notification_id=notification.notification_id,
             url=notification.url,
             status=status,
             error=error,
-            answer=body[:MOST_KEPT],
+            answer=answer[:MOST_KEPT],
             acknowledged=not error,
         )
 
-    async def _post(self, notification: Notification, passage: Passage) -> tuple[int, str]:
-        if passage.lost:
-            raise ConnectionAbortedError(f"lost on its way: {passage.fault}")
-        body = await self._seal.notification(notification.body, passage.age)
-        headers = {"Content-Type": "application/json"}
+    async def _sent(self, notification: Notification, passage: Passage) -> tuple[int | None, str, str]:
+        """Return the status and the body of the answer, and why it does not acknowledge, or why there is none."""
+        try:
+            body, headers = await self._signed(notification, passage.age)
+        except Exception as failure:  # noqa: BLE001 - the profile's signature may be anybody's code
+            return None, "", f"{type(failure).__name__}: {failure}"
+        try:
+            status, answer = await self._post(notification.url, passage.body(body), headers)
+        except (aiohttp.ClientError, OSError, ValueError) as failure:
+            return None, "", why(failure)
+        return status, answer, self._acknowledgement.missing(status, answer)
+
+    async def _signed(self, notification: Notification, age: int) -> tuple[str, dict[str, str]]:
+        body = await self._seal.notification(notification.body, age)
         if self._seal.in_headers:
-            headers = signed_headers(evolve(notification, body=body), self._secret, int(time.time()) - passage.age)
-        sending = self._http.post(
-            notification.url, data=passage.body(body).encode(), headers=headers, allow_redirects=False
-        )
-        async with sending as answer:
+            return body, signed_headers(evolve(notification, body=body), self._secret, int(time.time()) - age)
+        return body, {"Content-Type": "application/json"}
+
+    async def _post(self, url: str, body: str, headers: dict[str, str]) -> tuple[int, str]:
+        async with self._http.post(url, data=body.encode(), headers=headers, allow_redirects=False) as answer:
             received = await _start(answer.content)
             return answer.status, received.decode(errors="replace")
 
@@ -185,11 +187,11 @@ def loopback_socket(address: Any) -> socket.socket:
     Here, and not before the resolution: a name may change its address in between.
 
     Raises:
-        OSError: The address is not a loopback one.
+        ElsewhereError: The address is not a loopback one.
     """
     host = address[4][0]
     if not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
-        raise OSError(errno.EACCES, f"{host} is not on this machine: the sandbox notifies loopback addresses only")
+        raise ElsewhereError
     return _socket(address)
 
 

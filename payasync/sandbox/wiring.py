@@ -200,12 +200,12 @@ def _agenda(settings: Settings, core: _Core, stack: AsyncExitStack) -> Agenda:
         allow_remote=settings.allow_remote,
     )
     stack.push_async_callback(notifier.close)
-    store, now = core.store, core.timepiece.now
-    alarm = Alarm(store, Timers(store), core.timepiece, core.service.falling)
-    while alarm.run_next(now()) is not None:
+    store, timepiece = core.store, core.timepiece
+    alarm = Alarm(store, Timers(store), timepiece, core.service.falling)
+    while alarm.run_next(timepiece.now()) is not None:
         pass
-    deliveries = Deliveries(store, Outbox(store), notifier, now, settings.faults.armoury)
-    agenda = Agenda(core.timepiece, alarm, deliveries, partial(keep, store))
+    deliveries = Deliveries(store, Outbox(store), notifier, timepiece, settings.faults.armoury)
+    agenda = Agenda(timepiece, alarm, deliveries, partial(keep, store))
     stack.push_async_callback(agenda.close)
     store.on_commit(agenda.wake)
     return agenda

@@ -1,16 +1,19 @@
 """`payasync sandbox` as a process of its own, started as a user starts it."""
 
+import asyncio
 import json
 import signal
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import IO, Any, Final
 
+import aiohttp
 from attrs import field, frozen
 
-from payasync import Credentials
+from payasync import Credentials, Session
+from payasync.absent import ABSENT, Absent
 
 COMMAND: Final = (sys.executable, "-W", "error", "-m", "payasync", "sandbox")
 SECONDS: Final = 30
@@ -82,3 +85,22 @@ def serving(*arguments: str) -> Generator[SandboxProcess]:
         line = process.stdout.readline()
         assert line, ended(process).err
         yield SandboxProcess(process, json.loads(line))
+
+
+def order_paid(environ: Mapping[str, str], number: str = "T1", notify_url: str | Absent = ABSENT) -> int:
+    """Have an order placed, and paid on the gateway's page; return the status of its answer."""
+
+    async def main() -> int:
+        async with Session.from_env(environ) as pay, aiohttp.ClientSession() as http:
+            placed = await pay.orders.place(
+                total_amt=450,
+                currency="CAD",
+                out_trade_no=number,
+                return_url="https://shop.example/thanks",
+                notify_url=notify_url,
+            )
+            page = str(placed.redirect_url)
+            async with http.post(page, data={"decision": "authorize"}, allow_redirects=False) as answer:
+                return answer.status
+
+    return asyncio.run(main())

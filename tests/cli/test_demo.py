@@ -1,6 +1,7 @@
 """`payasync demo`: the story, its checks against the ledger, and what people see of it."""
 
 import io
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -48,14 +49,16 @@ async def test_the_story_shows_all_ten_endpoints() -> None:
 
 
 async def test_a_narrow_terminal_cuts_no_step() -> None:
-    """In 80 columns no line of a step is cut short or folded."""
+    """In 80 columns no line is cut short, and none is longer, addresses with the longest port included."""
     shown, written = screen(width=80)
 
     await demo.run(shown)
     lines = written.getvalue().splitlines()
+    longest = [re.sub(r"(?<=127\.0\.0\.1:)[0-9]+", "65535", line) for line in lines]
 
     assert 14 == sum(line[:2].strip().isdigit() for line in lines)
     assert not [line for line in lines if "…" in line]
+    assert not [line for line in longest if len(line) > 80]
 
 
 async def test_a_ledger_that_disagrees_ends_the_story() -> None:

@@ -57,6 +57,43 @@ def test_it_shows_every_point(toml: str) -> None:
     assert "orders.place, .query, .close, refunds.create" in shown
 
 
+@pytest.mark.parametrize("columns", [60, 79, 80, 99, 100, 120, 200])
+@pytest.mark.parametrize("environ", [{}, {"PAYASYNC_PROFILE": "sandbox"}], ids=["no profile", "the sandbox's"])
+def test_no_name_is_broken(environ: dict[str, str], columns: int) -> None:
+    """However narrow the terminal is, every name stands in it as a whole: of points, of methods, and of values."""
+    output = run(environ=environ, columns=columns).output
+    profile = PROFILE if environ else Profile()
+    values = [each.value for each in profile.audit() if isinstance(each.value, str) and each.status == "answered"]
+    names = [*(point.name for point in profile.audit()), *map(doctor.needed_by, profile.audit()), *values]
+
+    assert [] == [word for name in names for word in name.split() if word not in output.split()]
+    assert not [line for line in output.splitlines() if len(line.rstrip()) > columns]
+
+
+@pytest.mark.parametrize(("columns", "most"), [(80, 160), (120, 120)])
+def test_how_long_it_is(columns: int, most: int) -> None:
+    """A profile that leaves everything open, some sixty points, fills no more lines than this."""
+    assert len(run(columns=columns).output.splitlines()) <= most
+
+
+def test_who_needs_a_point_stands_under_it(toml: str) -> None:
+    """In 80 columns; in 100 and more it has a column of its own."""
+    narrow, wide = (run("--profile", toml, columns=columns).output.splitlines() for columns in (80, 100))
+    below = next(narrow[place + 1] for place, line in enumerate(narrow) if " signature.encoding " in line)
+
+    assert "orders.place, .query, .close," == below.strip()
+    assert next(line for line in wide if " answer.redirect_url " in line).rstrip().endswith(" orders.place")
+
+
+def test_values_are_told_in_words() -> None:
+    """A table, a list and a parameter are written for people, not as Python would."""
+    output = " ".join(run(environ={"PAYASYNC_PROFILE": "sandbox"}).output.split())
+
+    assert "pending: SBX_PENDING; paid: SBX_PAID; " in output
+    assert "payment: outTradeNo, status; refund: outRefundNo, status; " in output
+    assert "payment_status outTradeNo, in the query" in output
+
+
 def test_open_points_are_no_failure(toml: str) -> None:
     """What is open or missing is told, and the exit code is 0: a profile grows point by point."""
     result = run("--profile", toml)

@@ -27,7 +27,7 @@ def test_what_is_written_is_read(body: bytes, headers: list[tuple[str, str]], ta
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"{}", b'{"a": "POST / HTTP/1.1"}', b"GET / HTTP/1.1\r\n\r\n{}", b"POST \xff HTTP/1.1\n\n"]
+    "raw", [b"{}", b'{"a": "POST / HTTP/1.1"}', b"GET / HTTP/1.1\r\n\r\n{}", b"POST \xff HTTP/1.1\n\n"]
 )
 def test_file_of_a_body_alone(raw: bytes) -> None:
     """What does not begin as a POST request is the body, byte by byte."""
@@ -50,13 +50,29 @@ def test_no_headers_at_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "body"), [("2", b"{}"), ("2", b"{}\n"), ("many", b"{}\n"), ("\xb2", b"{}\n"), ("", b"{}\n")]
+    ("length", "body"),
+    [("2", b"{}"), ("2", b"{}\n"), ("2", b"{}\r\n\n"), ("many", b"{}\n"), ("\xb2", b"{}\n"), ("", b"{}\n")],
 )
 def test_body_is_as_long_as_its_header_says(length: str, body: bytes) -> None:
-    """An editor adds a line end; what is no length says nothing."""
-    raw = f"POST / HTTP/1.1\r\nContent-Length: {length}\r\n\r\n".encode("latin-1") + body
+    """An editor adds a line end, which goes; what is no length says nothing."""
+    message = HttpMessage.read(f"POST / HTTP/1.1\r\nContent-Length: {length}\r\n\r\n".encode("latin-1") + body)
+    expected = (2, b"{}") if length == "2" else (None, body)
 
-    assert HttpMessage.read(raw).body == (b"{}" if length == "2" else body)
+    assert expected == (message.length, message.body)
+
+
+def test_more_than_its_header_says_is_kept() -> None:
+    """Nothing but line ends is cut off in silence: what is longer was changed, and its length tells."""
+    message = HttpMessage.read(b"POST / HTTP/1.1\r\nContent-Length: 7\r\n\r\n" + b'{"a": 1}')
+
+    assert (7, b'{"a": 1}') == (message.length, message.body)
+
+
+@pytest.mark.parametrize("raw", [b"", b" \r\n"])
+def test_empty_file(raw: bytes) -> None:
+    """It is no body of anything."""
+    with pytest.raises(InvalidArgumentError, match="the file is empty"):
+        HttpMessage.read(raw)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +80,10 @@ def test_body_is_as_long_as_its_header_says(length: str, body: bytes) -> None:
     [
         (b"POST / HTTP/1.1\r\nx: 1\r\n", "an empty line"),
         (b"POST / HTTP/1.1\r\n{}\r\n\r\n", "a colon in each"),
-        (b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\n{}", "a body of 3 bytes, as its Content-Length says"),
+        (
+            b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\n{}",
+            "a body of 3 bytes, as its Content-Length says: the file has 2",
+        ),
         (b"POST / HTTP/1.1\r\nContent-Length: %b\r\n\r\n{}" % (b"9" * 5000), "a body of 9+ bytes"),
     ],
 )

@@ -1,6 +1,5 @@
 """`payasync listen`: the command as a process, told by a sandbox."""
 
-import asyncio
 import json
 import os
 import secrets
@@ -17,17 +16,17 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import aiohttp
 import pytest
 from attrs import evolve
 from click.testing import CliRunner
 
-from payasync import Credentials, NotificationShape, Session
+from payasync import Credentials, NotificationShape
 from payasync.cli.commands import payasync
 from payasync.notifications import SqliteInbox
+from payasync.notifications.intake import MAX_BYTES
 from payasync.sandbox import PROFILE
 from payasync.testing import Signed, sign_notification
-from tests.cli.sandbox_process import Ended, ended, serving
+from tests.cli.sandbox_process import Ended, ended, order_paid, serving
 
 COMMAND: Final = (sys.executable, "-W", "error", "-m", "payasync", "listen")
 WHSEC: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -153,7 +152,7 @@ def test_one_line_for_each_notification(tmp_path: Path) -> None:
         lines(process, "")
         told = [lines(process, "")[-1].partition("  ")[2] for _ in answers]
     key = 'payment:["T1","SBX_PAID"]'
-    paid = "verified  payment       payment.paid            T1"
+    paid = "verified  payment.paid            T1"
 
     assert [200, 200, 200, 400, 200] == [status for status, _ in answers]
     assert {'{"received":true}', '{"received":false}'} == {body for _, body in answers}
@@ -163,7 +162,7 @@ def test_one_line_for_each_notification(tmp_path: Path) -> None:
         f"{paid}                 451 CAD  quarantined: another body came with this key  {key}",
         "refused   payment       webhook-id is missing",
     ] == told[:4]
-    assert told[4].startswith("verified  -             ?[2J ")
+    assert "?[2J " in told[4]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
@@ -210,7 +209,11 @@ def test_second_start_on_the_port_is_refused(tmp_path: Path) -> None:
     ("arguments", "environ", "words"),
     [
         (("--host", "0.0.0.0"), KEYS, ["host", "0.0.0.0", "tunnel"]),  # noqa: S104 - it must be refused
-        ((), {"PAYASYNC_MERCHANT_ID": "M1"}, ["notification.verification"]),
+        (
+            (),
+            {"PAYASYNC_MERCHANT_ID": "M1"},
+            ["no profile is given: --profile FILE, or PAYASYNC_PROFILE", "notification.verification"],
+        ),
         ((), {"PAYASYNC_PROFILE": "sandbox"}, ["PAYASYNC_MERCHANT_ID", "--webhook-url http://127.0.0.1:0/notify"]),
         ((), {"PAYASYNC_PROFILE": "sandbox", "PAYASYNC_MERCHANT_ID": "M1"}, ["PAYASYNC_NOTIFICATION_KEYS"]),
         (("--profile", "missing.toml"), KEYS, ["missing.toml"]),
@@ -257,21 +260,6 @@ def test_with_a_sandbox_whose_lines_are_pasted(tmp_path: Path) -> None:
     )
 
 
-def order_paid(environ: Mapping[str, str]) -> int:
-    """Have an order placed, and paid on the gateway's page; return the status of its answer."""
-
-    async def main() -> int:
-        async with Session.from_env(environ) as pay, aiohttp.ClientSession() as http:
-            placed = await pay.orders.place(
-                total_amt=450, currency="CAD", out_trade_no="T1", return_url="https://shop.example/thanks"
-            )
-            page = str(placed.redirect_url)
-            async with http.post(page, data={"decision": "authorize"}, allow_redirects=False) as answer:
-                return answer.status
-
-    return asyncio.run(main())
-
-
 def test_unsigned_notification_is_a_hint(tmp_path: Path) -> None:
     """Where the service does not sign, it says at the start that nothing is confirmed, and calls each a hint."""
     profile = tmp_path / "service.toml"
@@ -285,7 +273,7 @@ def test_unsigned_notification_is_a_hint(tmp_path: Path) -> None:
 
     assert any("a hint, confirmed by nobody" in line for line in shown)
     assert (200, '{"received":true}') == answer
-    assert ["hint", "payment", "payment.paid", "T1"] == told[1:5]
+    assert ["hint", "payment.paid", "T1"] == told[1:4]
 
 
 def test_saved_files_are_for_verify_notification(tmp_path: Path) -> None:
@@ -348,7 +336,7 @@ def test_whatever_comes_it_goes_on(raw: bytes, tmp_path: Path) -> None:
         heard = listener.line()
         end = listener.end()
 
-    assert (413 if len(raw) > 1 << 20 else 400) == status == refused["status"]
+    assert (413 if len(raw) > MAX_BYTES else 400) == status == refused["status"]
     assert ("refused", "verified") == (refused["verdict"], heard["verdict"])
     assert (0, "") == (end.code, end.err)
 

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import shlex
 import signal
 import socket
 import subprocess
@@ -20,7 +21,7 @@ from click.testing import CliRunner
 from payasync import SortedPairs
 from payasync.cli.commands import payasync
 from payasync.sandbox import PROFILE
-from tests.cli.sandbox_process import Ended, SandboxProcess, ended, running, serving, started
+from tests.cli.sandbox_process import Ended, SandboxProcess, ended, order_paid, running, serving, started
 
 SECONDS: Final = 30
 FULL: Final = Path("/dev/full")
@@ -241,6 +242,23 @@ def test_each_request_is_a_line() -> None:
     assert first.split()[1:3] == ["401", "orders.query"]
     assert " ms " in first
     assert second.split()[1:3] == ["404", "POST"]
+
+
+def test_each_notification_is_a_line() -> None:
+    """As each attempt ends, with what came of it, where it went, and when it comes again."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        closed = f"http://127.0.0.1:{free.getsockname()[1]}/notify"
+    with running("--port", "0") as process:
+        exports = [shlex.split(line)[1] for line in shown(process, "Ctrl-C") if line.startswith("export ")]
+        environ = dict(each.split("=", 1) for each in exports)
+        order_paid(environ, "T1", f"{closed}?token=canary")
+        first = shown(process, "notify payment.paid T1")[-1].partition("  ")[2]
+        order_paid(environ, "T2", f"{environ['PAYASYNC_BASE_URL']}/notify")
+        second = shown(process, "notify payment.paid T2")[-1].partition("  ")[2]
+
+    assert first.startswith("-   notify payment.paid T1: connection refused; again at ")
+    assert first.endswith(f"  {closed}?…")
+    assert second.startswith("404 notify payment.paid T2: answered 404, which does not acknowledge; again at ")
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """`payasync verify-notification`: whether a notification in a file is from the service."""
 
+import io
+import json
 import subprocess
 import sys
 import time
@@ -10,10 +12,13 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 from payasync import Credentials
 from payasync.cli.commands import payasync
-from payasync.cli.http_message import HttpMessage
+from payasync.cli.http_message import LONGEST, HttpMessage
+from payasync.cli.verify_notification import Finding
+from payasync.cli.verify_notification_screen import VerificationScreen
 from payasync.notifications.standard_webhooks import sign
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.testing import Signed, sign_notification
@@ -90,7 +95,8 @@ def test_changed(file: Path) -> None:
     result = run(file, "--at", SENT)
 
     assert 1 == result.exit_code
-    assert "not genuine: webhook-signature is not that of the body, by any of the keys" == result.output.splitlines()[0]
+    why = "is not that of the body, by any of the keys: the body is not the one that was signed, or the key is another"
+    assert f"not genuine: webhook-signature {why}" == result.output.splitlines()[0]
     assert "T2" == facts(result)["Order"]
 
 
@@ -132,7 +138,95 @@ def test_line_end_of_an_editor(tmp_path: Path) -> None:
     file.write_bytes(message(notification) + b"\n")
     assert 0 == run(file, "--at", SENT).exit_code
     file.write_bytes(message(evolve(notification, raw=b"{}\n")))
-    assert "hint" not in facts(run(file, "--at", SENT))
+    assert "line end" not in facts(run(file, "--at", SENT))["hint"]
+
+
+def rewritten(notification: Signed) -> Signed:
+    """Return a notification whose JSON was read and written again: it says the same, in other bytes."""
+    return evolve(notification, raw=json.dumps(json.loads(notification.raw), indent=1).encode())
+
+
+def test_json_that_was_written_again(tmp_path: Path) -> None:
+    """The commonest fault of all: the hint names it, and another header's fault has another."""
+    file = tmp_path / "paid.http"
+    file.write_bytes(message(rewritten(signed())))
+
+    assert facts(run(file, "--at", SENT))["hint"].startswith("JSON that was read and written again is another body")
+    assert "hint" not in facts(run(file, "--at", SENT, "-H", "webhook-signature: v2,AAAA"))
+
+
+def test_body_that_is_longer_than_its_header_says(tmp_path: Path) -> None:
+    """Nothing is cut off in silence: both lengths are told, and what it claims is shown all the same."""
+    before, file = signed(kind="payment"), tmp_path / "paid.http"
+    after = rewritten(before)
+    file.write_bytes(message(before).replace(before.raw, after.raw))
+    result = run(file, "--at", SENT)
+    lengths = f"Content-Length is {len(before.raw)}, the file has {len(after.raw)}"
+
+    assert 1 == result.exit_code
+    assert facts(result)["hint"].startswith(lengths)
+    assert ("payment", "T1") == (facts(result)["Kind"], facts(result)["Order"])
+
+
+def test_body_that_is_longer_and_no_json(tmp_path: Path) -> None:
+    """Where that is why it cannot be read, the lengths are told, too."""
+    toml, file = tmp_path / "service.toml", tmp_path / "paid.http"
+    toml.write_text(TOML.format("none"))
+    file.write_bytes(message(signed(kind="payment")) + b"{}")
+    result = run(file, "--profile", toml, "--at", SENT)
+
+    assert result.output.startswith("not genuine: raw must be a JSON object")
+    assert facts(result)["hint"].startswith("Content-Length is ")
+
+
+def test_empty_file(tmp_path: Path) -> None:
+    """It says nothing about what was sent, and that is told in place of the headers that it lacks."""
+    file = tmp_path / "empty.http"
+    file.touch()
+    result = run(file)
+
+    assert (2, "cannot tell: the file is empty\n") == (result.exit_code, result.output)
+
+
+@pytest.mark.parametrize(("second", "code"), [("genuine", 0), ("changed", 1), ("empty", 2)])
+def test_several_files(tmp_path: Path, second: str, code: int) -> None:
+    """One block for each, under its name, in the order given; the exit code is the highest of theirs."""
+    contents = {"genuine": message(signed()), "changed": message(rewritten(signed())), "empty": b""}
+    verdicts = {"genuine": "genuine", "changed": "not genuine", "empty": "cannot tell"}
+    names = ["genuine", second, "genuine"]
+    files = [tmp_path / f"{number}-{name}" for number, name in enumerate(names)]
+    for file, name in zip(files, names, strict=True):
+        file.write_bytes(contents[name])
+    result = run(*files, "--at", SENT)
+    blocks = [block.splitlines() for block in result.output.split("\n\n")]
+
+    assert code == result.exit_code
+    assert [str(file) for file in files] == [block[0] for block in blocks]
+    assert [verdicts[name] for name in names] == [block[1].partition(":")[0] for block in blocks]
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="there is no file that cannot be read")
+def test_file_that_cannot_be_read(file: Path) -> None:
+    """What goes wrong with one says so, and the others are looked at all the same."""
+    result = run("/proc/self/mem", file, "--at", SENT)
+
+    assert 2 == result.exit_code
+    assert "cannot tell: the file cannot be read: Input/output error" in result.output
+    assert "paid.http\ngenuine\n" in result.output
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(80, 2), (120, 1)])
+def test_what_was_checked_fits(columns: int, lines: int) -> None:
+    """On a terminal no word of it is broken: it takes two lines, or one where there is room."""
+    checked = "webhook-signature over the body, by 1 of your keys; webhook-timestamp within 300 seconds"
+    written = io.StringIO()
+    console = Console(file=written, width=columns, force_terminal=True, color_system=None, highlight=False)
+    VerificationScreen(console).found(Finding("genuine", "", (("Checked", checked),)))
+    shown = written.getvalue().splitlines()[1:]
+
+    assert lines == len(shown)
+    assert checked.split() == " ".join(shown).split()[1:]
+    assert all(len(line) <= columns for line in shown)
 
 
 def test_header_in_the_place_of_the_messages(file: Path) -> None:
@@ -152,6 +246,8 @@ def test_standard_input(file: Path) -> None:
     [
         ("/notify/refund", [], 1),
         ("/notify/refund?x=/payment", [], 1),
+        ("/notify/refund/", [], 1),
+        ("/notify/%72efund", [], 1),
         ("/notify/refund", ["--kind", "payment"], 0),
         ("/notify", ["--kind", "refund"], 1),
         ("/notify/all", [], 0),
@@ -224,6 +320,7 @@ def test_signed_in_its_body(tmp_path: Path) -> None:
         ({"PAYASYNC_NOTIFICATION_KEYS": "canary!"}, "credentials.notification_keys: key 1 must be"),
         ({"PAYASYNC_MERCHANT_ID": None}, "PAYASYNC_MERCHANT_ID is not set"),
         ({"PAYASYNC_PROFILE": None}, "notification.verification is open"),
+        ({"PAYASYNC_PROFILE": None}, "no profile is given: --profile FILE, or PAYASYNC_PROFILE"),
         ({"PAYASYNC_PROFILE": "/nowhere.toml"}, "/nowhere.toml"),
     ],
 )
@@ -243,7 +340,8 @@ def test_message_that_was_cut(file: Path) -> None:
     result = run(file)
 
     assert 2 == result.exit_code
-    assert "as its Content-Length says" in result.stderr
+    assert result.output.startswith("cannot tell: the HTTP message must have a body of ")
+    assert "as its Content-Length says" in result.output
 
 
 @pytest.mark.parametrize(
@@ -305,6 +403,15 @@ def test_time_beyond_the_calendar(tmp_path: Path) -> None:
     file.write_text('{"data":{},"timestamp":9999999999999000}')
 
     assert "9999999999999 seconds after 1970" == facts(run(file, "--profile", toml))["Sent"]
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no file without an end")
+def test_file_without_an_end() -> None:
+    """No more is read than a notification can have."""
+    result = run("/dev/zero")
+
+    assert 2 == result.exit_code
+    assert f"the file must be {LONGEST} bytes long at most" in " ".join(result.output.split())
 
 
 @pytest.mark.slow

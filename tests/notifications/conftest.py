@@ -1,10 +1,20 @@
-"""The profiles that a story is told with."""
+"""The profiles that a story is told with, and the databases that its books are kept in."""
 
 import os
+from pathlib import Path
 
 import pytest
 
+from tests.notifications.databases import IN_A_FILE, IN_POSTGRES, Database
 from tests.notifications.shop import WAYS, profiles
+
+
+@pytest.fixture(params=[*IN_A_FILE, *IN_POSTGRES], ids=lambda driver: driver.__name__)
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    """A merchant's database, by each driver."""
+    in_a_file = request.param in IN_A_FILE
+    made: Database = request.param(tmp_path / "shop.db" if in_a_file else request.getfixturevalue("postgres_dsn"))
+    return made
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -37,11 +37,13 @@ Middle: TypeAlias = Callable[[web.Request, Callable[[], Awaitable[web.StreamResp
 def verified_by(profile: Profile, verification: str) -> Profile:
     """Return a profile that verifies notifications in another way."""
     shape = profile.notification
-    volatile, signature = shape.volatile, ""
+    volatile, signature, time = shape.volatile, "", shape.time
     if verification == "body":
         signature = shape.signature or f"{shape.data}.sealed".lstrip(".")
-        volatile = ("nonceStr", signature.rpartition(".")[2], *filter(None, (shape.time,)))
-    changed: dict[str, Any] = {"verification": verification, "signature": signature, "volatile": volatile}
+        place = signature.rpartition(".")[0]
+        time = f"{place}.{time.rpartition('.')[2]}".lstrip(".")  # beside what is signed it would say nothing
+        volatile = ("nonceStr", signature.rpartition(".")[2], time)
+    changed: dict[str, Any] = {"verification": verification, "signature": signature, "volatile": volatile, "time": time}
     return evolve(profile, notification=evolve(shape, **changed), name=f"{profile.name} by {verification}")
 
 

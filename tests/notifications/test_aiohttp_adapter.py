@@ -1,10 +1,11 @@
 """Notifications by aiohttp's server, over real HTTP."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -17,15 +18,16 @@ from tests.notifications.merchant import PAID, REFUNDED, SIGNED, Shop, opened
 from tests.notifications.wire import exchanged
 
 NO = (400, '{"received":false}')
+TOO_LARGE = (413, NO[1])
 YES = (200, '{"received":true}')
 ROUTED = evolve(SIGNED, notification=evolve(SIGNED.notification, kind="", kinds={}))
 """Notifications that do not say what they are about."""
 
 
 @asynccontextmanager
-async def served(receiver: Receiver, path: str = "/notify/{kind}") -> AsyncGenerator[str]:
+async def served(receiver: Receiver, path: str = "/notify/{kind}", **settings: Any) -> AsyncGenerator[str]:
     """Serve a receiver's handler, and return the address below which it is."""
-    application = web.Application()
+    application = web.Application(**settings)
     application.router.add_post(path, receiver.aiohttp_handler)
     application.router.add_post("/by/hand", partial(receiver.aiohttp_handler, kind="refund"))
     runner = web.AppRunner(application, shutdown_timeout=0.1)
@@ -57,11 +59,15 @@ async def post(url: str, body: bytes, headers: dict[str, str]) -> tuple[int, str
         ("/notify/refund", "/notify/refund", "refund"),
         ("/notify/{kind}/here", "/notify/refund/here", "refund"),
         ("/by/me", "/by/me", None),
+        ("/notify/{kind}", "/notify/refunds", None),
         ("/unused", "/by/hand", "refund"),
     ],
 )
 async def test_address_says_the_kind(route: str, path: str, kind: str | None, shop: Shop) -> None:
-    """The route's `{kind}`, the last part of the path, or the caller says what a notification is about."""
+    """The route's `{kind}`, the last part of the path, or the caller says what a notification is about.
+
+    What names no kind that there is says nothing: a genuine notification is not lost because of its address.
+    """
     got = shop.recording()
     async with served(shop.receiver, route) as url:
         signed = shop.sign(REFUNDED, None)
@@ -69,14 +75,6 @@ async def test_address_says_the_kind(route: str, path: str, kind: str | None, sh
         await shop.receiver.settle()
 
     assert (YES, [kind]) == (answer, [each.kind for each in got])
-
-
-async def test_unknown_kind_is_refused(shop: Shop) -> None:
-    """An address for a kind that there is not takes nothing."""
-    async with served(shop.receiver) as url:
-        signed = shop.sign(REFUNDED, None)
-
-        assert NO == await post(f"{url}/notify/refunds", signed.raw, dict(signed.headers))
 
 
 async def test_signature_is_over_the_raw_body(shop: Shop) -> None:
@@ -91,6 +89,41 @@ async def test_signature_is_over_the_raw_body(shop: Shop) -> None:
     assert (YES, NO, [signed.raw]) == (answer, changed, [each.raw for each in got])
 
 
+def after_reading(read: Callable[[web.Request], Awaitable[object]]) -> Any:
+    """Return a middleware that reads a body before it is handled."""
+
+    @web.middleware
+    async def reading(request: web.Request, handler: Any) -> web.StreamResponse:
+        await read(request)
+        answer: web.StreamResponse = await handler(request)
+        return answer
+
+    return reading
+
+
+@pytest.mark.parametrize("read", [web.Request.read, web.Request.text, web.Request.json, web.Request.post])
+async def test_middleware_may_read_the_body_before(
+    read: Callable[[web.Request], Awaitable[object]], shop: Shop
+) -> None:
+    """What somebody in front has read, to log it or to measure it, is verified as it came; so is its length."""
+    got = shop.recording()
+    signed = shop.sign(PAID, None)
+    async with served(shop.receiver, middlewares=[after_reading(read)]) as url:
+        answer = await post(f"{url}/notify/payment", signed.raw, dict(signed.headers))
+        changed = await post(f"{url}/notify/payment", signed.raw.replace(b"450", b"451"), dict(signed.headers))
+        await shop.receiver.settle()
+
+    assert (YES, NO, [signed.raw]) == (answer, changed, [each.raw for each in got])
+
+
+async def test_limit_holds_for_what_a_middleware_has_read(shop: Shop) -> None:
+    """A body that is longer than the receiver takes is refused, however much the application lets in."""
+    settings: Any = {"middlewares": [after_reading(web.Request.read)], "client_max_size": 4_000_000}
+    async with served(shop.receiver, **settings) as url:
+        assert TOO_LARGE == await post(f"{url}/notify/payment", b" " * 2_000_001, {})
+        assert NO == await post(f"{url}/notify/payment", b" " * 2_000_000, {})
+
+
 async def test_limit_is_the_receivers(shop: Shop) -> None:
     """What aiohttp itself allows, one mebibyte, is neither in the way nor enough."""
     shop.recording()
@@ -99,7 +132,7 @@ async def test_limit_is_the_receivers(shop: Shop) -> None:
         answer = await post(f"{url}/notify/payment", long.raw, dict(long.headers))
         longer = await post(f"{url}/notify/payment", b" " * 2_000_001, {})
 
-    assert (YES, (413, "")) == (answer, longer)
+    assert (YES, TOO_LARGE) == (answer, longer)
 
 
 async def test_body_that_never_ends_is_refused(shop: Shop) -> None:

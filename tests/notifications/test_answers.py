@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 
 from payasync import ConfigurationError, NotConfiguredError
-from payasync.notifications.answers import Answer, acknowledgement, kind_of, refusal
+from payasync.notifications.answers import Answer, acknowledgement, kind_of, overloaded, refusal, too_large
 from payasync.sandbox import PROFILE
 from payasync.shapes import NotificationShape
 
@@ -38,6 +38,15 @@ def test_acknowledgement_is_the_profiles(shape: NotificationShape, answer: Answe
 def test_refusal_is_the_profiles(shape: NotificationShape, answer: Answer) -> None:
     """Without a word of the profile, a refusal is 400."""
     assert answer == refusal(shape)
+
+
+@pytest.mark.parametrize(("body", "headers"), [('{"received":false}', JSON), ("FAIL", TEXT), ("", {})])
+def test_what_is_not_kept_is_refused_in_the_profiles_words(body: str, headers: dict[str, str]) -> None:
+    """A service may look at the body alone: whatever is not an acknowledgement says so there."""
+    shape = evolve(SHAPE, nack_status=204, nack_body=body)
+
+    assert Answer(413, body, headers) == too_large(shape)
+    assert Answer(503, body, {**headers, "Retry-After": "5"}) == overloaded(shape)
 
 
 def test_acknowledgement_must_be_known() -> None:

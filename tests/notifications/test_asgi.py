@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from io import BytesIO
@@ -17,6 +17,10 @@ from fastapi import FastAPI
 from litestar import Litestar
 from litestar.handlers import asgi
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Mount
 
 from payasync.notifications import Receiver, SqliteInbox
@@ -25,6 +29,7 @@ from tests.notifications.merchant import PAID, REFUNDED, SIGNED, Shop, opened
 from tests.notifications.wire import exchanged
 
 NO = (400, '{"received":false}')
+TOO_LARGE = (413, NO[1])
 YES = (200, '{"received":true}')
 ROUTED = evolve(SIGNED, notification=evolve(SIGNED.notification, kind="", kinds={}))
 """Notifications that do not say what they are about."""
@@ -55,6 +60,25 @@ def in_litestar(receiver: Receiver) -> Any:
         await receiver.asgi(scope, receive, send, "refund")
 
     return Litestar([notify, by_hand])
+
+
+async def reading(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Read a body, before the receiver does."""
+    await request.body()
+    return await call_next(request)
+
+
+def read_in_fastapi(receiver: Receiver) -> Any:
+    """Mount it in FastAPI, behind what reads the body."""
+    application = in_fastapi(receiver)
+    application.middleware("http")(reading)
+    return application
+
+
+def read_in_starlette(receiver: Receiver) -> Any:
+    """Mount it in Starlette, behind what reads the body."""
+    middleware = [Middleware(BaseHTTPMiddleware, dispatch=reading)]
+    return Starlette(routes=[Mount("/notify", receiver.asgi)], middleware=middleware)
 
 
 @asynccontextmanager
@@ -88,12 +112,18 @@ async def shop(tmp_path: Path) -> AsyncGenerator[Shop]:
 
 @pytest.mark.parametrize("mounted", [in_fastapi, in_starlette, in_litestar], ids=lambda mounted: mounted.__name__)
 @pytest.mark.parametrize(
-    ("path", "kind"), [("/notify/refund", "refund"), ("/notify/refund/", "refund"), ("/by/hand", "refund")]
+    ("path", "kind"),
+    [
+        ("/notify/refund", "refund"),
+        ("/notify/refund/", "refund"),
+        ("/by/hand", "refund"),
+        ("/notify/refunds", None),
+    ],
 )
 async def test_mounted_application_takes_notifications(
-    mounted: Callable[[Receiver], Any], path: str, kind: str, shop: Shop
+    mounted: Callable[[Receiver], Any], path: str, kind: str | None, shop: Shop
 ) -> None:
-    """Whatever it is mounted in, the body arrives as it was sent, and the address says the kind."""
+    """Whatever it is mounted in, the body arrives as it was sent, and the address says the kind, if there is such."""
     got = shop.recording()
     signed = shop.sign(REFUNDED, None)
     async with served(mounted(shop.receiver)) as url:
@@ -101,6 +131,19 @@ async def test_mounted_application_takes_notifications(
         await shop.receiver.settle()
 
     assert ([YES, NO], [kind], [signed.raw]) == (answers, [each.kind for each in got], [each.raw for each in got])
+
+
+@pytest.mark.parametrize("mounted", [read_in_fastapi, read_in_starlette], ids=lambda mounted: mounted.__name__)
+async def test_middleware_may_read_the_body_before(mounted: Callable[[Receiver], Any], shop: Shop) -> None:
+    """What somebody in front has read, to log it or to measure it, is verified as it came; so is its length."""
+    got = shop.recording()
+    signed = shop.sign(REFUNDED, None)
+    async with served(mounted(shop.receiver)) as url:
+        answer = await post(f"{url}/notify/refund", signed.raw, signed.headers)
+        longer = await post(f"{url}/notify/refund", b" " * 2_000_001)
+        await shop.receiver.settle()
+
+    assert (YES, TOO_LARGE, [signed.raw]) == (answer, longer, [each.raw for each in got])
 
 
 async def test_application_may_stand_alone(tmp_path: Path) -> None:
@@ -159,7 +202,7 @@ async def test_limit_is_the_receivers(shop: Shop) -> None:
         answer = await post(f"{url}/payment", long.raw, long.headers)
         longer = await post(f"{url}/payment", b" " * 2_000_001)
 
-    assert (YES, (413, "")) == (answer, longer)
+    assert (YES, TOO_LARGE) == (answer, longer)
 
 
 async def test_nobody_is_answered_who_has_gone(shop: Shop) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import evolve
+from attrs import evolve, frozen
 
-from payasync import ConfigurationError, Parameter, RetryPolicy, Session
+from payasync import ConfigurationError, Parameter, Recovery, RetryPolicy, Session
 from payasync.notifications import Notification, Receiver, SqliteInbox
 from payasync.sandbox import Sandbox
 from tests.notifications.merchant import CREDENTIALS, RENEWED, UNSIGNED, Shop, opened
@@ -62,6 +62,31 @@ async def test_hint_is_handed_on_as_the_service_confirms_it(tmp_path: Path) -> N
         assert [(450, False, key)] == [(each.trusted["totalAmt"], each.verified, each.dedup_key) for each in got]
         assert ["paid"] == [each.confirmed.state for each in got if each.confirmed]
         assert ([key], ["done"]) == (await shop.keys(), await shop.states())
+
+
+@frozen
+class Payment:
+    """What a handler wants to know of a payment."""
+
+    outTradeNo: str  # noqa: N815 - as the service writes it
+    totalAmt: int  # noqa: N815 - as above
+    status: str
+
+
+async def test_hints_own_words_are_out_of_reach_of_the_easy_names(tmp_path: Path) -> None:
+    """Whichever way a handler reads what was confirmed, it reads the service's answer; the rest is what arrived."""
+    async with hinted(tmp_path) as shop:
+        got = shop.recording("payment")
+        order = await shop.sandbox.given.pending_order(total_amt=450)
+        await shop.pay.orders.close(order)
+        lie = {"outTradeNo": order, "totalAmt": 99999999, "status": "SBX_PAID"}
+        await shop.hint(lie)
+        (told,) = got
+
+        assert (450, Payment(order, 450, "SBX_CLOSED")) == (told.get("totalAmt"), told.to(Payment))
+        assert (told.trusted, "closed", None) == (told.data, told.state, told.event)
+        assert ("payment.paid", lie) == (told.document["type"], told.document["data"])
+        assert b"99999999" in told.raw
 
 
 async def test_effect_is_not_repeated_by_other_words(tmp_path: Path) -> None:
@@ -147,21 +172,37 @@ async def test_lie_is_given_up(tmp_path: Path) -> None:
         order = await shop.sandbox.given.pending_order()
         await shop.hint({"outTradeNo": order})
         for _ in range(2):
-            shop.clock.advance(3600)
+            shop.clock.advance(60)
             await shop.receiver.settle()
 
         assert ("dead", [], 3) == ((await shop.last()).state, got, shop.asked())
 
 
-async def test_hint_of_what_does_not_exist_is_dead_at_once(tmp_path: Path) -> None:
-    """The service knows no such order: that is its last word."""
-    async with hinted(tmp_path) as shop:
+async def test_hint_of_what_does_not_exist_is_dead_when_the_service_has_had_its_time(tmp_path: Path) -> None:
+    """The service knows no such order, and says so still when it cannot be late any more: that is its last word."""
+    profile = evolve(UNSIGNED, recovery=Recovery(quarantine=20.0))
+    async with hinted(tmp_path, profile) as shop:
         shop.recording("payment")
         await shop.hint({"outTradeNo": "T1"})
+        states = await shop.states()
+        for wait in (1, 4, 16):
+            shop.clock.advance(wait)
+            states += [(await shop.last()).state]
         event = await shop.last()
 
-        assert ("dead", 1) == (event.state, shop.asked())
+        assert (["pending", "pending", "pending", "dead"], 4) == (states, shop.asked())
         assert event.reason.startswith("ServiceError")
+
+
+async def test_hint_that_is_ahead_of_the_service_is_handled(tmp_path: Path) -> None:
+    """Where a service answers queries from books that lag behind, what it told is not lost."""
+    async with hinted(tmp_path) as shop:
+        got = shop.recording("payment")
+        await shop.hint({"outTradeNo": "T1"})
+        await shop.sandbox.given.paid_order(out_trade_no="T1")
+        shop.clock.advance(1)
+
+        assert ("done", ["T1"]) == ((await shop.last()).state, [each.out_trade_no for each in got])
 
 
 @pytest.mark.parametrize("made", [True, False], ids=["pending", "absent"])

@@ -139,7 +139,8 @@ async def test_closing_gives_back_what_it_cuts_off(tmp_path: Path) -> None:
         next_one.recording()
         event = await next_one.last()
 
-        assert (0, 0, "done", 2) == (hanging.running, hanging.ended, event.state, event.attempts)
+        assert (0, 0) == (hanging.running, hanging.ended)
+        assert ("done", 2, 0) == (event.state, event.attempts, event.failures)
 
 
 async def test_closing_waits_for_what_runs(tmp_path: Path) -> None:
@@ -210,6 +211,48 @@ async def test_handler_that_will_not_end_is_left(tmp_path: Path) -> None:
         let_go.set()
 
         assert swallowed.is_set()
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+async def test_handlers_that_hang_do_not_stop_the_others(
+    stubborn: bool,  # noqa: FBT001 - a case
+    tmp_path: Path,
+) -> None:
+    """When their time is over their events wait to be tried again, also where they cannot be cancelled."""
+    async with opened(tmp_path, concurrency=2, handler_timeout=0.01) as shop:
+        done, let_go = list[str | None](), asyncio.Event()
+
+        @shop.receiver.on("payment")
+        async def ship(notification: Notification) -> None:
+            while notification.out_trade_no in {"H1", "H2"} and not let_go.is_set():
+                try:
+                    await let_go.wait()
+                except asyncio.CancelledError:
+                    if not stubborn:
+                        raise
+            done.append(notification.out_trade_no)
+
+        for number in ("H1", "H2", "T1", "T2"):
+            await shop.take({**PAID, "outTradeNo": number})
+        await shop.receiver.settle()
+        states = [(event.state, event.failures) for event in await shop.receiver.events()]
+        let_go.set()
+
+        assert ([("pending", 1)] * 2 + [("done", 0)] * 2, ["T1", "T2"]) == (states, done)
+
+
+async def test_handler_may_close_its_receiver(tmp_path: Path) -> None:
+    """It is not waited for by itself: what it does comes to its end."""
+    async with opened(tmp_path) as shop:
+        closed = asyncio.Event()
+
+        @shop.receiver.on("payment")
+        async def stop(_: Notification) -> None:
+            await shop.receiver.aclose(grace=3600)
+            closed.set()
+
+        await shop.take()
+        await asyncio.wait_for(closed.wait(), 30)
 
 
 async def test_settling_waits_for_what_runs(tmp_path: Path) -> None:

@@ -1,10 +1,15 @@
 """What becomes of an event: how often it is tried, and how long it waits."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from payasync.notifications.endings import (
+    ATTEMPTS,
+    CUT_OFF,
     DONE,
     LONGEST_REASON,
+    LONGEST_WAIT,
     Ending,
     again,
     bounded,
@@ -14,14 +19,15 @@ from payasync.notifications.endings import (
     parked,
     quarantined,
     told,
+    upper_half,
     worn_out,
 )
 
 
-@pytest.mark.parametrize(("attempt", "state"), [(1, "pending"), (7, "pending"), (8, "dead"), (9, "dead")])
-def test_last_attempt_is_followed_by_none(attempt: int, state: str) -> None:
+@pytest.mark.parametrize(("failures", "state"), [(1, "pending"), (7, "pending"), (8, "dead"), (9, "dead")])
+def test_last_failure_is_followed_by_no_attempt(failures: int, state: str) -> None:
     """What fails is tried again, up to so many times; the reason stays."""
-    assert Ending(state, "why") == bounded(again("why"), attempt, 8)  # type: ignore[arg-type]
+    assert Ending(state, "why") == bounded(again("why"), failures, 8)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ending", [DONE, dead("why"), parked("why"), quarantined("why")])
@@ -32,14 +38,35 @@ def test_ends_stay_ends(ending: Ending) -> None:
 
 def test_waits_grow_up_to_an_hour() -> None:
     """Each wait can be four times as long as the one before, however many there were."""
-    assert [1, 4, 16, 64, 256, 1024, 3600, 3600] == [longest_wait(attempt) for attempt in range(1, 9)]
+    assert [1, 4, 16, 64, 256, 1024, 3600, 3600] == [longest_wait(failures) for failures in range(1, 9)]
     assert 3600 == longest_wait(1000)
 
 
-@pytest.mark.parametrize(("attempt", "over"), [(1, False), (9, False), (32, False), (33, True)])
-def test_what_is_cut_off_each_time_is_given_up(attempt: int, over: bool) -> None:  # noqa: FBT001 - what is expected
-    """An attempt that a crash cut off is no failure; what ends the process four times as often is dead."""
-    assert over == (worn_out(attempt, 8) is not None)
+@given(st.floats(0.1, LONGEST_WAIT))
+def test_wait_is_at_least_half_as_long_as_it_can_be(bound: float) -> None:
+    """Those who failed together do not come again together, and none of them runs out of attempts by chance."""
+    assert bound / 2 <= upper_half(bound) <= bound
+
+
+def test_attempts_last_for_days() -> None:
+    """An outage of a day, of the shop or of the service, costs no event; the usual time is three days."""
+    bounds = [longest_wait(failures) for failures in range(1, ATTEMPTS)]
+    day = 86400
+
+    assert sum(bounds) / 2 > 1.9 * day
+    assert 2.9 * day < sum(bounds) * 3 / 4 < 3 * day
+
+
+@pytest.mark.parametrize(("attempts", "failures"), [(1, 0), (CUT_OFF, 0), (CUT_OFF + 1, 1), (100, 99)])
+def test_what_failed_was_not_cut_off(attempts: int, failures: int) -> None:
+    """What came to an end counts as a failure, and not as an attempt that ended the process."""
+    assert worn_out(attempts, failures) is None
+
+
+@pytest.mark.parametrize(("attempts", "failures"), [(CUT_OFF + 1, 0), (CUT_OFF + 100, 99)])
+def test_what_is_cut_off_again_and_again_is_given_up(attempts: int, failures: int) -> None:
+    """A crash or a shutdown is no failure; but an event at which the process ends each time is dead."""
+    assert Ending("dead", f"cut off {CUT_OFF} times: its handler may end the process") == worn_out(attempts, failures)
 
 
 def test_reason_is_one_line() -> None:

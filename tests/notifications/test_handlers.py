@@ -46,8 +46,22 @@ def handler(kind: str = "payment", function: Any = paid, **settings: Any) -> Han
     ],
 )
 def test_handler_has_the_name_of_its_function(function: Any, name: str) -> None:
-    """What is remembered outlives the process: where the function stands, and how it is called."""
-    assert f"{__name__}:{name}" == handler(function=function).name
+    """What is remembered outlives the process, and is the same where the module is moved, or run as a program."""
+    assert name == handler(function=function).name
+
+
+def test_name_may_be_given() -> None:
+    """A function that is renamed keeps the name under which it has handled events."""
+    assert "credit" == handler(name="credit").name
+
+
+@pytest.mark.parametrize("name", ["", " ", "two words", "line\n", 7, b"credit"])
+def test_name_is_a_word(name: Any) -> None:
+    """What is remembered under no name, or under one that ends nowhere, would be another's, too."""
+    with pytest.raises(ConfigurationError, match="name must be a word, such as 'credit'") as caught:
+        handler(name=name)
+
+    assert "name" == caught.value.field
 
 
 def plain(notification: Notification) -> None:
@@ -59,6 +73,82 @@ def test_handler_is_a_coroutine_function(function: Any) -> None:
     """A plain function would block every other handler: it is refused where it is registered."""
     with pytest.raises(ConfigurationError, match="async def"):
         handler(function=function)
+
+
+async def none() -> None:
+    """Take nothing."""
+
+
+async def two(notification: Notification, db: object) -> None:
+    """Take a connection, too."""
+
+
+async def named(notification: Notification, *, db: object) -> None:
+    """Take a connection by its name alone."""
+
+
+async def several(*things: object) -> None:
+    """Take whatever there is."""
+
+
+def begin() -> Any:
+    """Begin nothing."""
+
+
+@pytest.mark.parametrize(
+    ("function", "transaction"),
+    [(none, None), (two, None), (named, None), (Books.enter, None), (none, begin), (paid, begin), (named, begin)],
+)
+def test_handler_takes_what_it_is_given(function: Any, transaction: Any) -> None:
+    """What would fail with every event is found where it is registered, and the words say what a handler takes."""
+    with pytest.raises(ConfigurationError, match="a handler takes a notification, and with transaction= a conn") as bad:
+        handler(function=function, transaction=transaction)
+
+    assert ("handler", True) == (bad.value.field, function.__qualname__ in str(bad.value))
+
+
+@pytest.mark.parametrize(
+    ("function", "transaction"),
+    [(shipped, None), (several, None), (several, begin), (two, begin), (partial(two, db=1), None)],
+)
+def test_handler_may_take_more(function: Any, transaction: Any) -> None:
+    """What has a default, or takes anything, can be called."""
+    assert function is handler(function=function, transaction=transaction).function
+
+
+def test_transaction_is_called_without_arguments() -> None:
+    """What nobody could begin is found where it is given, not with the first event."""
+    with pytest.raises(ConfigurationError, match=r"transaction is called without arguments: .*lambda> cannot") as bad:
+        handler(function=two, transaction=lambda _path: None)
+
+    assert "transaction" == bad.value.field
+
+
+class Pool(list[object]):
+    """Begins transactions, in connections of which none is open yet."""
+
+    def __call__(self) -> None:
+        """Begin one."""
+
+
+def test_transaction_may_be_an_empty_pool() -> None:
+    """What is given counts, also where it has a length, which is 0."""
+    assert handler(function=two, transaction=Pool()).transaction is not None
+
+
+@pytest.mark.parametrize("expect", [lambda: None, lambda _one, _two: None])
+def test_expectation_takes_a_notification(expect: Any) -> None:
+    """What could never say what is expected is found where it is given."""
+    with pytest.raises(ConfigurationError, match="expect takes a notification") as bad:
+        handler(expect=expect)
+
+    assert "expect" == bad.value.field
+
+
+@pytest.mark.parametrize("expect", [lambda _: None, lambda _one, _two=2: None, max])
+def test_expectation_may_take_more(expect: Any) -> None:
+    """What has a default can be called; what does not say what it takes is left alone."""
+    assert expect is handler(expect=expect).expect
 
 
 @pytest.mark.parametrize("kind", ["payments", "", None, 7, ["payment"]])
@@ -102,12 +192,20 @@ other.__qualname__ = "paid"
         (handler("*"), handler("refund")),
         (handler("payment"), handler("payment", other)),
         (handler("payment"), handler("refund", other)),
+        (handler("payment", name="shipped"), handler("payment", shipped)),
     ],
 )
 def test_two_of_one_name_are_refused(one: Handler, another: Handler) -> None:
-    """What one has done would count as done by the other."""
-    with pytest.raises(ConfigurationError, match="two handlers are named"):
+    """What one has done would count as done by the other; the error says how to tell them apart."""
+    with pytest.raises(ConfigurationError, match=r"two handlers are named \w+: .*Give one another name: on\(.*name="):
         check_new(another, [one])
+
+
+def test_name_tells_two_apart() -> None:
+    """Functions that are named alike may handle one event, each under a name of its own."""
+    check_new(handler("payment", other, name="credit"), [handler("payment")])
+
+    assert other.__qualname__ == paid.__qualname__
 
 
 @pytest.mark.parametrize(

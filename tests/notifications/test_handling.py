@@ -1,6 +1,10 @@
 """One claimed event: handled by each of its handlers, retried, and brought to its end."""
 
 import asyncio
+import sqlite3
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,8 +14,9 @@ from attrs import evolve
 
 from payasync import Credentials
 from payasync.notifications import Notification, SqliteInbox
-from payasync.notifications.endings import longest_wait
-from tests.notifications.merchant import CREDENTIALS, NOW, PAID, REFUNDED, SIGNED, Shop, opened, received
+from payasync.notifications.endings import CUT_OFF, LONGEST_WAIT, longest_wait
+from payasync.notifications.handling import SHUT_DOWN
+from tests.notifications.merchant import CREDENTIALS, NOW, PAID, REFUNDED, SIGNED, Clock, Shop, opened, received
 
 
 class Failing:
@@ -91,7 +96,7 @@ async def test_failure_is_retried_with_growing_waits_until_it_is_dead(tmp_path: 
 
         assert [longest_wait(attempt) for attempt in (1, 2, 3)] == pytest.approx(waits, abs=1e-3)
         assert ("dead", 4) == (event.state, len(calls.calls))
-        assert event.reason.endswith(":books: ValueError: books fails")
+        assert "books: ValueError: books fails" == event.reason
 
 
 async def test_failure_is_logged_with_its_place(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -162,18 +167,125 @@ async def test_what_nobody_handles_is_parked_until_somebody_does(
 
 async def test_what_cuts_off_every_attempt_is_given_up(tmp_path: Path) -> None:
     """An event at which the process ends each time is not begun for ever: it is dead before its handler is called."""
-    async with opened(tmp_path, attempts=1) as shop:
+    async with opened(tmp_path) as shop:
         got = shop.recording()
         inbox = SqliteInbox(shop.path, clock=shop.clock)
         await inbox.add(received())
-        for _ in range(4):
+        for _ in range(CUT_OFF):
             await inbox.claim(1, 60)
             shop.clock.advance(60)
         await inbox.aclose()
         event = await shop.last()
 
         assert ("dead", []) == (event.state, got)
-        assert event.reason.startswith("begun 4 times")
+        assert event.reason.startswith(f"cut off {CUT_OFF} times")
+
+
+async def test_shutdowns_use_up_no_attempts(tmp_path: Path) -> None:
+    """A handler that deployments cut off has not failed: its first failure is tried again, after the first wait."""
+    inbox = SqliteInbox(tmp_path / "inbox.db", clock=Clock())
+    await inbox.add(received())
+    for _ in range(9):
+        (claim,) = await inbox.claim(1, 60)
+        await inbox.finish(claim, "pending", SHUT_DOWN)
+    await inbox.aclose()
+    async with opened(tmp_path, attempts=2) as shop:
+        Failing(shop).add("late", 1)
+        failed = await shop.last()
+        shop.clock.advance(1)
+        done = await shop.last()
+
+        assert ("pending", 10, 1) == (failed.state, failed.attempts, failed.failures)
+        assert ("done", 11, 1) == (done.state, done.attempts, done.failures)
+
+
+async def test_outage_of_a_day_loses_nothing(tmp_path: Path) -> None:
+    """What was acknowledged is not told again: it is tried for as long as it takes to mend a database."""
+    async with opened(tmp_path) as shop:
+        mended, got = shop.clock.now + 86400, list[str | None]()
+
+        @shop.receiver.on("payment")
+        async def book(notification: Notification) -> None:
+            if shop.clock.now < mended:
+                raise ConnectionError("the shop's database is away")
+            got.append(notification.out_trade_no)
+
+        event = await shop.handled()
+        while event.state == "pending":
+            shop.clock.advance(600)
+            event = await shop.last()
+
+        assert ("done", ["T1"]) == (event.state, got)
+        assert shop.clock.now < mended + 2 * LONGEST_WAIT
+
+
+async def test_handler_that_hangs_has_failed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is cancelled when its time is over, and tried again; the log says where it hung."""
+    async with opened(tmp_path, handler_timeout=0.01) as shop:
+        ended = asyncio.Event()
+
+        @shop.receiver.on("payment")
+        async def books(notification: Notification) -> None:
+            if notification.attempt == 1:
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    ended.set()
+
+        event = await shop.handled()
+        shop.clock.advance(1)
+
+        assert (True, "pending", 1) == (ended.is_set(), event.state, event.failures)
+        assert event.reason.endswith("books: TimeoutError: not done after 0.01 seconds")
+        assert "asyncio.Event().wait()" in caplog.text
+        assert "done" == (await shop.last()).state
+
+
+async def test_expectation_that_hangs_has_failed(tmp_path: Path) -> None:
+    """Nor is an event held by who is asked what to expect."""
+
+    async def expect(_: Notification) -> None:
+        await asyncio.Event().wait()
+
+    async with opened(tmp_path, handler_timeout=0.01, expect=expect) as shop:
+        got = shop.recording()
+        event = await shop.handled()
+
+        assert ("pending", [], "expect: TimeoutError: not done after 0.01 seconds") == (event.state, got, event.reason)
+
+
+async def test_transaction_that_hangs_is_undone(tmp_path: Path) -> None:
+    """What a handler that is cancelled has done in its transaction is not committed, and is done again."""
+    ends = list[str]()
+
+    @contextmanager
+    def begin() -> Generator[sqlite3.Connection]:
+        with closing(sqlite3.connect(tmp_path / "shop.db")) as db, db:
+            try:
+                yield db
+            except BaseException as error:
+                ends.append(type(error).__name__)
+                raise
+
+    async with opened(tmp_path, handler_timeout=0.01) as shop:
+        db: sqlite3.Connection
+        with begin() as db:
+            db.execute("CREATE TABLE credits (number TEXT)")
+
+        @shop.receiver.on("payment", transaction=begin)
+        async def credit(notification: Notification, db: sqlite3.Connection) -> None:
+            db.execute("INSERT INTO credits VALUES (?)", (notification.out_trade_no,))
+            if notification.attempt == 1:
+                await asyncio.Event().wait()
+
+        first = await shop.handled()
+        shop.clock.advance(1)
+        last = await shop.last()
+        with begin() as db:
+            credits_ = db.execute("SELECT * FROM credits").fetchall()
+
+        assert ("pending", "done", [("T1",)]) == (first.state, last.state, credits_)
+        assert "CancelledError" in ends
 
 
 EXPECTED = {"totalAmt": 450, "currency": "CAD"}
@@ -225,6 +337,44 @@ async def test_expectation_whose_own_task_was_cancelled_has_failed(tmp_path: Pat
         event = await shop.handled()
 
         assert ("pending", 1, "expect: CancelledError") == (event.state, event.attempts, event.reason)
+
+
+@dataclass
+class Orders:
+    """What a shop expects; equal to another where it expects the same, and so not hashable."""
+
+    amounts: dict[str, int]
+    asked: int = 0
+
+    def __len__(self) -> int:
+        return len(self.amounts)
+
+    def __call__(self, notification: Notification) -> dict[str, Any] | None:
+        """Return what is expected."""
+        self.asked += 1
+        amount = self.amounts.get(notification.out_trade_no or "")
+        return None if amount is None else {"totalAmt": amount}
+
+
+async def test_expectation_may_be_any_object_that_is_called(tmp_path: Path) -> None:
+    """It need not be hashable; one that several handlers share is asked once."""
+    orders = Orders({"T1": 450})
+    async with opened(tmp_path, expect=orders) as shop:
+        got = [shop.recording("payment"), shop.recording("*")]
+        event = await shop.handled()
+
+        assert ("done", [1, 1], 1) == (event.state, [len(each) for each in got], orders.asked)
+
+
+@pytest.mark.parametrize("where", ["receiver", "handler"])
+async def test_expectation_that_is_empty_expects_nothing(where: str, tmp_path: Path) -> None:
+    """A list of orders without any is no missing one: what nobody expects is not handled."""
+    settings = {where: {"expect": Orders({})}}
+    async with opened(tmp_path, **settings.get("receiver", {})) as shop:
+        got = shop.recording("payment", **settings.get("handler", {}))
+        event = await shop.handled()
+
+        assert ("quarantined", "nobody expects it", []) == (event.state, event.reason, got)
 
 
 async def test_handlers_expectation_replaces_the_receivers(tmp_path: Path) -> None:

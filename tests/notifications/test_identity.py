@@ -64,7 +64,8 @@ def test_renewals_are_different_events() -> None:
     [
         ({"no": "a", "state": {"now": '","b'}}, {"no": 'a","', "state": {"now": "b"}}),
         ({"no": "1", "state": {"now": "b"}}, {"no": 1, "state": {"now": "b"}}),
-        ({"no": "", "state": {"now": "ab"}}, {"no": "a", "state": {"now": "b"}}),
+        ({"no": " ", "state": {"now": "ab"}}, {"no": "a", "state": {"now": "b"}}),
+        ({"no": "a ", "state": {"now": "b"}}, {"no": "a", "state": {"now": " b"}}),
     ],
 )
 def test_different_values_never_share_a_key(one: Any, other: Any) -> None:
@@ -72,9 +73,9 @@ def test_different_values_never_share_a_key(one: Any, other: Any) -> None:
     assert key_of(one) != key_of(other)
 
 
-@pytest.mark.parametrize("state", [None, True, 1.5, ["PAID"], {"now": "PAID"}], ids=repr)
+@pytest.mark.parametrize("state", [None, True, 1.5, ["PAID"], {"now": "PAID"}, "", " \t"], ids=repr)
 def test_values_that_name_nothing(state: Any) -> None:
-    """Only texts and integers name an event: with anything else, or nothing, the key is the weak one."""
+    """Only texts and integers name an event: with a blank, anything else, or nothing, the key is the weak one."""
     told = identity(SHAPE, "payment", {}, {"no": "T1", "state": {"now": state}}, HEADERS)
     absent = identity(SHAPE, "payment", {}, {"no": "T1"}, HEADERS)
 
@@ -101,6 +102,12 @@ def test_header_of_standard_webhooks() -> None:
 
     assert ("webhook:msg_1", False) == (told.key, told.weak)
     assert f"webhook:sha256:{hashlib.sha256(b'm' * 256).hexdigest()}" == long.key
+
+
+@pytest.mark.parametrize("number", ["", " "])
+def test_header_that_is_blank(number: str) -> None:
+    """It names nothing: not every event that has none is the same one."""
+    assert identity(PROFILE.notification, None, {"a": 1}, {}, {"webhook-id": number}).weak
 
 
 @pytest.mark.parametrize("verification", ["", "body", "none"])
@@ -156,3 +163,22 @@ def test_signature_is_no_part_of_what_is_said() -> None:
     assert digest_of(one, signature="data.sign") == digest_of(other, signature="data.sign")
     assert digest_of({"data": {"sign": "x"}}, signature="sign") != digest_of({"data": {"sign": "y"}}, signature="sign")
     assert digest_of({"sign": "x"}, signature="sign") == digest_of({"sign": "y"}, signature="sign")
+
+
+def test_nonce_is_no_part_of_what_is_said() -> None:
+    """It is drawn for each delivery, wherever it stands."""
+    one, other = ({"a": 1, "nonceStr": nonce, "data": {"nonceStr": nonce}} for nonce in "xy")
+
+    assert digest_of({"a": 1, "data": {}}) == digest_of(one) == digest_of(other)
+
+
+def test_time_of_the_delivery_is_no_part_of_what_is_said() -> None:
+    """Signed in the body it must lie in a window, and each delivery has its own; elsewhere it is that of the event."""
+    one, other = ({"data": {"at": at}, "at": 5} for at in (1, 2))
+    shape = NotificationShape(verification="body", signature="data.sign", time="data.at")
+
+    assert digest(shape, one) == digest(shape, other)
+    assert digest(shape, one) != digest(shape, {**one, "at": 6})
+    for verification in ("none", "standard-webhooks"):
+        said = evolve(shape, verification=verification)
+        assert digest(said, one) != digest(said, other)

@@ -10,8 +10,9 @@ import pytest
 
 from payasync.errors import InvalidArgumentError
 from payasync.notifications.inbox import ENDS, REPLAYABLE, STATES, Added, Claim, Inbox, InboxEvent, Received
+from payasync.notifications.inbox_decisions import AHEAD, FORGOTTEN_AT_ONCE
 from payasync.notifications.postgres_inbox import PostgresInbox
-from payasync.notifications.sqlite_inbox import FORGOTTEN_AT_ONCE, SqliteInbox
+from payasync.notifications.sqlite_inbox import SqliteInbox
 from tests.notifications.inbox_building import LEASE, START, Clock, received
 
 NOW: Final = datetime(2027, 1, 1, tzinfo=UTC)
@@ -226,30 +227,98 @@ async def test_end_is_the_end(inbox: Inbox, clock: Clock, state: Any) -> None:
     assert ([], None) == (await inbox.claim(1, LEASE), await inbox.next_due())
 
 
-@pytest.mark.parametrize("wait", [0, 30])
-async def test_retry_waits_until_it_is_due(inbox: Inbox, clock: Clock, wait: int) -> None:
-    """What failed is tried again from the moment that was given, or at once."""
+@pytest.mark.parametrize("wait", [None, 0, 30])
+async def test_retry_waits_until_it_is_due(inbox: Inbox, clock: Clock, wait: int | None) -> None:
+    """What failed is tried again after so many seconds; what was given back, at once."""
     claim = await claimed(inbox)
-    due = START + timedelta(seconds=wait)
-    await inbox.finish(claim, "pending", "later", due if wait else None)
+    clock.advance(1)
+    await inbox.finish(claim, "pending", "later", wait)
     next_due = await inbox.next_due()
-    clock.advance(wait - 0.000_001)
+    clock.advance((wait or 0) - 0.000_001)
     before = await inbox.claim(1, LEASE)
     clock.advance(0.000_001)
 
-    assert (due, []) == (next_due, before)
+    assert (wait or 0, []) == (next_due, before)
     assert 1 == len(await inbox.claim(1, LEASE))
+
+
+async def test_only_failures_count_as_such(inbox: Inbox, clock: Clock) -> None:
+    """What was cut off, or ended well, has not failed: a shutdown brings nothing closer to its end."""
+    failures = list[int]()
+    for wait in (None, 0, None, 0):
+        claim = await claimed(inbox)
+        failures.append(claim.event.failures)
+        await inbox.finish(claim, "pending", "why", wait)
+    (lost,) = await inbox.claim(1, LEASE)
+    clock.advance(LEASE)
+    (last,) = await inbox.claim(1, LEASE)
+    await inbox.finish(last, "dead", "why")
+    event = await only(inbox)
+
+    assert [0, 0, 1, 1] == failures
+    assert (2, 2, 6) == (lost.event.failures, event.failures, event.attempts)
 
 
 async def test_next_due_is_the_first_of_all(inbox: Inbox, clock: Clock) -> None:
     """A dispatcher sleeps until an event is due or a lease ends, whichever comes first."""
     empty = await inbox.next_due()
     await claimed(inbox, key="a")
+    clock.advance(1)
     leased = await inbox.next_due()
-    now = clock.advance(1)
     await inbox.add(received("b"))
+    due = await inbox.next_due()
+    clock.advance(1)
 
-    assert (None, START + timedelta(seconds=LEASE), now) == (empty, leased, await inbox.next_due())
+    assert (None, LEASE - 1, 0, -1) == (empty, leased, due, await inbox.next_due())
+
+
+async def test_clock_that_was_set_back_holds_up_nothing(inbox: Inbox, clock: Clock) -> None:
+    """What was due is due; what waits, or is leased, does so for as long as before, from now."""
+    failed, _ = await claimed(inbox, key="failed"), await claimed(inbox, key="leased")
+    await inbox.finish(failed, "pending", "later", 30)
+    await inbox.add(received("new"))
+    clock.advance(-(AHEAD + 1))
+    found = [[claim.event.key for claim in await inbox.claim(10, LEASE)]]
+    for seconds in (30 - 0.000_001, 0.000_001, LEASE - 30):
+        clock.advance(seconds)
+        found.append([claim.event.key for claim in await inbox.claim(10, 10 * LEASE)])
+
+    assert [["new"], [], ["failed"], ["leased", "new"]] == found
+
+
+async def test_lease_outlives_a_clock_that_is_set_back(inbox: Inbox, clock: Clock) -> None:
+    """Who is at it extends its lease as before, and nobody else gets the event."""
+    claim = await claimed(inbox)
+    clock.advance(-86400)
+    before = await inbox.claim(1, LEASE)
+    clock.advance(LEASE - 1)
+    extended = await inbox.extend(claim, LEASE)
+    clock.advance(LEASE - 1)
+
+    assert ([], True, []) == (before, extended, await inbox.claim(1, LEASE))
+
+
+async def test_lease_is_as_long_as_at_its_last_extension(inbox: Inbox, clock: Clock) -> None:
+    """Who dies after a long time, and before the clock is set back, holds its event up no longer than anybody."""
+    claim = await claimed(inbox)
+    clock.advance(86400)
+    await inbox.extend(claim, LEASE)
+    clock.advance(-3600)
+    before = await inbox.claim(1, LEASE)
+    clock.advance(LEASE)
+
+    assert ([], 1) == (before, len(await inbox.claim(1, LEASE)))
+
+
+async def test_clocks_that_differ_a_little_change_nothing(inbox: Inbox, clock: Clock) -> None:
+    """Two transactions at once may each take the other's moment for one to come: no wait begins anew by that."""
+    claim = await claimed(inbox)
+    await inbox.finish(claim, "pending", "later", 30)
+    clock.advance(-AHEAD)
+    await inbox.claim(1, LEASE)
+    clock.advance(AHEAD + 30)
+
+    assert 1 == len(await inbox.claim(1, LEASE))
 
 
 async def test_handlers_are_remembered_once_each(inbox: Inbox) -> None:
@@ -289,6 +358,8 @@ async def test_replay_begins_anew(inbox: Inbox, clock: Clock, state: Any) -> Non
     """Who replays an event gives it all its attempts again, but no handler runs twice."""
     claim = await claimed(inbox)
     await inbox.handled(claim, "shop:paid")
+    await inbox.finish(claim, "pending", "why", 0)
+    (claim,) = await inbox.claim(1, LEASE)
     await inbox.finish(claim, state, "why")
     now = clock.advance(1)
     replayed = await inbox.replay(claim.event.id)
@@ -296,7 +367,7 @@ async def test_replay_begins_anew(inbox: Inbox, clock: Clock, state: Any) -> Non
     (again,) = await inbox.claim(1, LEASE)
 
     assert replayed
-    assert ("pending", "", now, 0) == (event.state, event.reason, event.due, event.attempts)
+    assert ("pending", "", now, 0, 0) == (event.state, event.reason, event.due, event.attempts, event.failures)
     assert (1, frozenset({"shop:paid"})) == (again.event.attempts, again.event.handled)
     assert not await inbox.finish(claim, "done")
 
@@ -315,6 +386,34 @@ async def test_replay_is_of_what_ended_badly(inbox: Inbox) -> None:
     assert "done" == (await only(inbox)).state
 
 
+async def test_replayed_event_may_be_of_a_kind_from_now_on(inbox: Inbox) -> None:
+    """Who says what an unknown event is gives it the key that a redelivery has: that is no other event then."""
+    claim = await claimed(inbox, key="weak:a", weak=True)
+    await inbox.finish(claim, "parked")
+    replayed = await inbox.replay(1, received("payment:1", kind="payment", weak=False))
+    event = await only(inbox)
+
+    assert (True, "pending", "payment", "payment:1", False) == (
+        replayed,
+        event.state,
+        event.kind,
+        event.key,
+        event.weak,
+    )
+    assert Added.AGAIN == await inbox.add(received("payment:1", kind="payment"))
+
+
+async def test_replayed_event_is_no_second_one(inbox: Inbox) -> None:
+    """What has come again under its own key is not dispatched a second time, and stays what it was."""
+    await inbox.finish(await claimed(inbox, key="weak:a", weak=True), "parked", "why")
+    await inbox.add(received("payment:1", kind="payment"))
+    before = await inbox.events()
+    replayed = await inbox.replay(1, received("payment:1", kind="payment"))
+    unknown = await inbox.replay(3, received("payment:3", kind="payment"))
+
+    assert (False, False, before) == (replayed, unknown, await inbox.events())
+
+
 async def test_listing_goes_page_by_page(inbox: Inbox) -> None:
     """A long list is read in parts, each beginning behind the last; those of one state or all."""
     for number in range(5):
@@ -328,12 +427,12 @@ async def test_listing_goes_page_by_page(inbox: Inbox) -> None:
     assert [] == await inbox.events("parked")
 
 
-async def test_only_what_is_done_is_forgotten(inbox: Inbox, clock: Clock) -> None:
+async def test_of_what_was_verified_only_what_is_done_is_forgotten(inbox: Inbox, clock: Clock) -> None:
     """What went wrong stays until a person has seen to it; what was done may go, and comes as new then."""
     for state in ("done", "dead", "parked", "quarantined"):
-        await inbox.finish(await claimed(inbox, key=state), state)
-    await claimed(inbox, key="leased")
-    await inbox.add(received("pending"))
+        await inbox.finish(await claimed(inbox, key=state, verified=True), state)
+    await claimed(inbox, key="leased", verified=True)
+    await inbox.add(received("pending", verified=True))
     now = clock.advance(1)
     forgotten = [await inbox.forget(START), await inbox.forget(now), await inbox.forget(now)]
     left = {event.key for event in await inbox.events()}
@@ -343,10 +442,22 @@ async def test_only_what_is_done_is_forgotten(inbox: Inbox, clock: Clock) -> Non
     assert Added.NEW == await inbox.add(received("done"))
 
 
-async def test_what_was_confirmed_is_never_forgotten(inbox: Inbox, clock: Clock) -> None:
+async def test_what_nobody_verified_is_forgotten(inbox: Inbox, clock: Clock) -> None:
+    """Anybody may send it: where it came to nothing, it does not fill the disk for ever."""
+    for state in ("done", "dead", "parked", "quarantined"):
+        await inbox.finish(await claimed(inbox, key=f"hint:{state}"), state)
+    await claimed(inbox, key="hint:leased")
+    await inbox.add(received("hint:pending"))
+    forgotten = await inbox.forget(clock.advance(1))
+
+    assert (4, ["hint:leased", "hint:pending"]) == (forgotten, [event.key for event in await inbox.events()])
+
+
+@pytest.mark.parametrize("state", sorted(ENDS))
+async def test_what_was_confirmed_is_never_forgotten(inbox: Inbox, clock: Clock, state: Any) -> None:
     """Anybody may tell of it again, after any time, and the service would confirm it once more."""
     for key in ('confirmed:payment:["T1","PAID"]', "hint:payment:a:1", "payment:1"):
-        await inbox.finish(await claimed(inbox, key=key), "done")
+        await inbox.finish(await claimed(inbox, key=key), state)
     forgotten = await inbox.forget(clock.advance(1))
 
     assert (2, 'confirmed:payment:["T1","PAID"]') == (forgotten, (await only(inbox)).key)
@@ -419,9 +530,7 @@ async def test_states_are_checked(inbox: Inbox) -> None:
 
 async def test_moments_are_aware(inbox: Inbox) -> None:
     """A moment without its zone means another moment elsewhere: it is refused."""
-    claim = await claimed(inbox)
     for field, asking in (
-        ("due", inbox.finish(claim, "pending", "", NAIVE)),
         ("before", inbox.forget(NAIVE)),
         ("received_at", inbox.add(received("b", received_at=NAIVE))),
     ):

@@ -4,19 +4,26 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from attrs import evolve
+from attrs import asdict, evolve
 
 from payasync import ConfigurationError
-from payasync.notifications.limits import Limits
+from payasync.notifications.limits import DispatchLimits, ReceptionLimits
 
-USUAL: dict[str, Any] = {
-    "attempts": 8,
+TAKEN: dict[str, Any] = {"max_bytes": 1 << 20, "max_waiting": 1000}
+DISPATCHED: dict[str, Any] = {
+    "attempts": 100,
     "concurrency": 10,
+    "handler_timeout": 300.0,
     "lease": 60.0,
-    "max_bytes": 1 << 20,
-    "max_waiting": 1000,
     "retention": timedelta(days=30),
 }
+
+
+def limits(**changed: Any) -> ReceptionLimits | DispatchLimits:
+    """Return usual limits, but for one."""
+    if changed.keys() <= TAKEN.keys():
+        return ReceptionLimits(**{**TAKEN, **changed})
+    return DispatchLimits(**{**DISPATCHED, **changed})
 
 
 @pytest.mark.parametrize("name", ["attempts", "concurrency", "max_bytes", "max_waiting"])
@@ -24,26 +31,28 @@ USUAL: dict[str, Any] = {
 def test_counts_are_integers(name: str, value: Any) -> None:
     """A number of things is an integer above 0; the error names it."""
     with pytest.raises(ConfigurationError, match=f"{name} must be an integer") as caught:
-        Limits(**{**USUAL, name: value})
+        limits(**{name: value})
 
     assert name == caught.value.field
 
 
+@pytest.mark.parametrize("name", ["lease", "handler_timeout"])
 @pytest.mark.parametrize("value", [0, -1, True, "1", None, float("nan"), float("inf"), timedelta(seconds=1)])
-def test_lease_is_a_number_of_seconds(value: Any) -> None:
-    """A lease that never ends would lose an event; one of no length would give it to two."""
-    with pytest.raises(ConfigurationError, match="lease must be"):
-        Limits(**{**USUAL, "lease": value})
+def test_times_are_numbers_of_seconds(name: str, value: Any) -> None:
+    """A lease that never ends would lose an event, as would a handler; one of no length would give it to two."""
+    with pytest.raises(ConfigurationError, match=f"{name} must be"):
+        limits(**{name: value})
 
 
 @pytest.mark.parametrize("value", [timedelta(0), timedelta(days=-1), timedelta.max, 30, None])
 def test_retention_is_a_time(value: Any) -> None:
     """How long is said with a unit."""
     with pytest.raises(ConfigurationError, match="retention must be"):
-        Limits(**{**USUAL, "retention": value})
+        limits(retention=value)
 
 
 def test_usual_limits_are_taken() -> None:
     """What the receiver has by default is allowed, and so is an integer for a number of seconds."""
-    assert USUAL == {name: getattr(Limits(**USUAL), name) for name in USUAL}
-    assert 1 == evolve(Limits(**USUAL), lease=1).lease
+    assert TAKEN == asdict(ReceptionLimits(**TAKEN))
+    assert DISPATCHED == asdict(DispatchLimits(**DISPATCHED))
+    assert 1 == evolve(DispatchLimits(**DISPATCHED), lease=1).lease

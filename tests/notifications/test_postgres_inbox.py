@@ -10,6 +10,7 @@ import pytest
 from payasync.errors import StorageError
 from payasync.notifications import Added, PostgresInbox
 from payasync.notifications import postgres_inbox_statements as statements
+from payasync.notifications.inbox_decisions import AHEAD
 from payasync.secret import Secret
 from tests.notifications.inbox_building import LEASE, START, Clock, received
 from tests.plans import Plan, dearer, plan
@@ -114,6 +115,22 @@ async def test_lease_is_the_servers_time(postgres_dsn: str) -> None:
     assert timedelta(0) < row[0] <= timedelta(seconds=LEASE)
 
 
+async def test_waits_are_the_servers_time(postgres_dsn: str) -> None:
+    """A worker whose clock is wrong neither retries at once nor never: it says how long, and the server counts."""
+    inbox = PostgresInbox(postgres_dsn)
+    await inbox.add(received())
+    (claim,) = await inbox.claim(1, LEASE)
+    await inbox.finish(claim, "pending", "later", 30)
+    wait = await inbox.next_due()
+    with psycopg.connect(postgres_dsn) as other:
+        (row,) = other.execute("SELECT due - clock_timestamp() FROM payasync_events").fetchall()
+    await inbox.aclose()
+
+    assert timedelta(0) < row[0] <= timedelta(seconds=30)
+    assert wait is not None
+    assert 0 < wait <= 30
+
+
 async def test_zeros_are_kept_as_escapes(postgres_dsn: str, clock: Clock) -> None:
     """JSON may hold a zero, which PostgreSQL takes in no text: whoever sends one does not find the inbox broken."""
     async with several(postgres_dsn, clock) as (inbox, *_):
@@ -136,9 +153,9 @@ async def test_closed_inbox_takes_nothing(postgres_dsn: str) -> None:
 
 FILL: Final = """
 INSERT INTO payasync_events
-    (key, digest, weak, verified, raw, headers, received_at, state, due, finished_at)
+    (key, digest, weak, verified, raw, headers, received_at, state, due, since)
 SELECT 'key ' || n, 'd', false, true, '{}', '{}', %(now)s, CASE n %% 10 WHEN 0 THEN 'pending' ELSE 'done' END,
-    CASE n %% 10 WHEN 0 THEN %(now)s END, CASE n %% 10 WHEN 0 THEN NULL ELSE %(now)s END
+    CASE n %% 10 WHEN 0 THEN %(now)s END, %(now)s
 FROM generate_series(%(first)s::int, %(last)s::int) AS n"""
 VALUES: Final[dict[str, Any]] = {
     "key": "key 7",
@@ -153,7 +170,10 @@ VALUES: Final[dict[str, Any]] = {
     "state": "pending",
     "handler": "h",
     "reason": "",
-    "finished_at": None,
+    "kind": "payment",
+    "weak": False,
+    "failed": 1,
+    "ahead": START + timedelta(seconds=AHEAD),
 }
 FINDING: Final = [name for name in vars(statements) if name.isupper() and name not in {"ADD", "ONE_BY_ONE"}]
 

@@ -9,13 +9,12 @@ from attrs import evolve
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from payasync.contradictions import KINDS as PROFILE_KINDS
 from payasync.errors import InvalidArgumentError
 from payasync.notifications.notification import Notification
-from payasync.notifications.reading import KINDS, parse
+from payasync.notifications.reading import MOST_CONTAINERS, parse, says_kind
 from payasync.profile import Profile
 from payasync.sandbox import PROFILE
-from payasync.shapes import AnswerShape, NotificationShape
+from payasync.shapes import KINDS, AnswerShape, NotificationShape
 from tests.scrambled import scrambled
 
 SHAPE: Final = NotificationShape(
@@ -82,9 +81,9 @@ def test_envelope_without_a_payload() -> None:
     assert {"a": 1} == read(b'{"a":1}').data
 
 
-@pytest.mark.parametrize("value", [None, True, 1.5, "", ["T1"], {"no": "T1"}], ids=repr)
+@pytest.mark.parametrize("value", [None, True, 1.5, "", " ", ["T1"], {"no": "T1"}], ids=repr)
 def test_what_is_no_number(value: Any) -> None:
-    """A number that names something is a text that is not empty, or an integer; anything else is none."""
+    """A number that names something is a text that is not blank, or an integer; anything else is none."""
     assert read(body(no=value)).out_trade_no is None
 
 
@@ -113,15 +112,15 @@ def test_received_at_without_an_offset(moment: Any) -> None:
         ("BACK", None, "refund"),
         ("BACK", "refund", "refund"),
         ("OTHER", None, None),
-        ("OTHER", "payment", None),
-        ("paid", "payment", None),
-        (7, "payment", None),
+        ("OTHER", "payment", "payment"),
+        ("paid", "refund", "refund"),
+        (7, "payment", "payment"),
         (None, "refund", "refund"),
         (None, None, None),
     ],
 )
 def test_kind(event: Any, routed: Any, kind: Any) -> None:
-    """The payload says it by the profile's names; an event that is not among them is of none, whatever the address."""
+    """The payload says it by the profile's names; of an event that is not among them, the address says it."""
     assert kind == read(body(event), kind=routed).kind
 
 
@@ -139,7 +138,7 @@ def test_event_is_the_services_own_name() -> None:
 
 def test_kind_that_is_not_of_its_address() -> None:
     """A payment at the address for refunds was sent there by somebody else, or the profile is wrong."""
-    with pytest.raises(InvalidArgumentError, match="at the address for refunds, not of payments") as refused:
+    with pytest.raises(InvalidArgumentError, match="of a payment, but arrived at the address for refunds") as refused:
         read(body(), kind="refund")
 
     assert "kind" == refused.value.field
@@ -154,9 +153,17 @@ def test_kinds_that_do_not_exist(kind: Any) -> None:
     assert "kind" == refused.value.field
 
 
-def test_kinds_are_the_profiles() -> None:
-    """A profile's tables know the same kinds."""
-    assert PROFILE_KINDS == KINDS
+@pytest.mark.parametrize(
+    ("kind", "signature", "says"),
+    [("event", "", True), ("", "", False), ("event", "sign", True), ("event", "data.sign", False)],
+)
+def test_where_a_kind_can_be_said(kind: str, signature: str, *, says: bool) -> None:
+    """The payload can say it where the profile has a place and names for it, and the signature covers the place."""
+    verification: Any = "body" if signature else "standard-webhooks"
+    shape = evolve(SHAPE, data="data", kind=kind, verification=verification, signature=signature)
+
+    assert says is says_kind(Profile(notification=shape))
+    assert not says_kind(Profile(notification=evolve(shape, kinds={})))
 
 
 HOSTILE: Final = {
@@ -190,6 +197,7 @@ HOSTILE: Final = {
     "33 lists": b'{"a":' + b"[" * 32 + b"]" * 32 + b"}",
     "10,000 deep": b'{"a":' + b"[" * 10_000 + b"]" * 10_000 + b"}",
     "deep and cut": b'{"a":' * 100_000,
+    "21,000 lists": b'{"a":[' + b"[]," * 21_000 + b"[]]}",
     "10 MB": b'{"a":"' + b"x" * 10_000_000 + b'"}',
     "single quotes": b"{'a':1}",
     "a comment": b'{"a":1}//',
@@ -207,6 +215,25 @@ def test_hostile_bodies(raw: bytes, profile: Profile) -> None:
 
     assert "raw" == refused.value.field
     assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("item", "count", "taken"),
+    [
+        (b"{}", MOST_CONTAINERS, True),
+        (b"[]", MOST_CONTAINERS + 200, False),
+        (b'{"name":"tea","no":1,"amount":450}', 2 * MOST_CONTAINERS, True),
+        (b"[[]]", MOST_CONTAINERS, False),
+    ],
+)
+def test_so_many_objects(item: bytes, count: int, *, taken: bool) -> None:
+    """A body that is nothing but brackets is costly, and is not decoded; a long list of items is."""
+    raw = b'{"a":[' + b",".join([item] * count) + b"]}"
+    if taken:
+        assert read(raw, BARE, max_bytes=len(raw)).weak
+    else:
+        with pytest.raises(InvalidArgumentError, match="thousands of objects"):
+            read(raw, BARE, max_bytes=len(raw))
 
 
 def test_what_is_strict() -> None:

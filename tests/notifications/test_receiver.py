@@ -1,6 +1,7 @@
 """The receiver as its user sees it: its settings, its handlers, and what can be asked of it."""
 
 import asyncio
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,20 @@ import pytest
 from attrs import evolve
 
 import payasync.notifications
-from payasync import ConfigurationError, Credentials, InvalidArgumentError, NotConfiguredError, Profile, StorageError
+from payasync import (
+    ConfigurationError,
+    Credentials,
+    InvalidArgumentError,
+    NotConfiguredError,
+    Profile,
+    Session,
+    StorageError,
+)
 from payasync.notifications import InboxEvent, Notification, Receiver, SqliteInbox
+from payasync.notifications.endings import upper_half
 from payasync.shapes import NotificationShape
-from tests.notifications.merchant import CREDENTIALS, PAID, REFUNDED, SIGNED, Shop, opened
+from payasync.testing import sign_notification
+from tests.notifications.merchant import CREDENTIALS, PAID, REFUNDED, SIGNED, UNSIGNED, Shop, opened
 
 SHAPE = SIGNED.notification
 PUBLIC = [
@@ -87,10 +98,14 @@ def test_verifier_answers_an_open_point(tmp_path: Path) -> None:
         ({"retention": 30}, "retention"),
         ({"session": "https://pay.example.com"}, "session"),
         ({"expect": {"totalAmt": 450}}, "expect"),
+        ({"expect": lambda: None}, "expect"),
         ({"verifier": "mine"}, "verifier"),
         ({"profile": "service.toml"}, "profile"),
+        ({"profile": None}, "profile"),
         ({"credentials": "M1"}, "credentials"),
+        ({"credentials": None}, "credentials"),
         ({"inbox": "inbox.db"}, "inbox"),
+        ({"inbox": SqliteInbox}, "inbox"),
     ],
 )
 def test_settings_are_checked(settings: dict[str, Any], field: str, tmp_path: Path) -> None:
@@ -101,10 +116,38 @@ def test_settings_are_checked(settings: dict[str, Any], field: str, tmp_path: Pa
     assert field == caught.value.field
 
 
-def test_keys_must_be_there(tmp_path: Path) -> None:
-    """Without a key nothing could ever be verified."""
+@pytest.mark.parametrize("keys", [(), "foo", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS"])
+def test_keys_must_be_there(keys: Any, tmp_path: Path) -> None:
+    """Without a key nothing could ever be verified, nor with one that has lost its end."""
     with pytest.raises(ConfigurationError, match="notification_keys"):
-        made(tmp_path, credentials=Credentials("M1"))
+        made(tmp_path, credentials=Credentials("M1", notification_keys=keys))
+
+
+SESSION = Session("http://127.0.0.1:1", credentials=CREDENTIALS, profile=SIGNED)
+
+
+@pytest.mark.parametrize(
+    ("own", "statuses"),
+    [
+        ({}, [200, 400]),
+        ({"profile": UNSIGNED}, [200, 200]),
+        ({"credentials": Credentials("M2", notification_keys=f"whsec_{'A' * 32}")}, [400, 400]),
+    ],
+)
+async def test_session_says_profile_and_credentials(own: dict[str, Any], statuses: list[int], tmp_path: Path) -> None:
+    """Who has a session gives nothing twice; what is given all the same goes before it."""
+    settings = {"profile": None, "credentials": None, "session": SESSION, **own}
+    async with opened(tmp_path, **settings) as shop:
+        shop.recording()
+        signed = sign_notification(PAID, profile=SIGNED, credentials=CREDENTIALS, time=shop.clock.now)
+        answers = [await shop.receiver.receive(raw, signed.headers) for raw in (signed.raw, b"{}")]
+
+    assert statuses == [answer.status for answer in answers]
+
+
+def test_waits_are_by_chance_but_never_short() -> None:
+    """Unless a test brings its own pace, what fails is tried for days: no wait is less than half of its bound."""
+    assert upper_half is inspect.signature(Receiver).parameters["pace"].default.jitter
 
 
 def test_making_opens_nothing(tmp_path: Path) -> None:
@@ -169,6 +212,16 @@ async def test_replay_is_of_what_has_ended_badly(tmp_path: Path) -> None:
         await shop.receiver.settle()
 
         assert ([False, False], 1) == (replayed, len(got))
+
+
+@pytest.mark.parametrize("number", [None, "1", 1.0])
+async def test_replay_wants_a_number(number: Any, tmp_path: Path) -> None:
+    """The words say where the number comes from; that it could be left out would not be true."""
+    async with opened(tmp_path) as shop:
+        with pytest.raises(InvalidArgumentError, match=r"event_id must be .* as events\(\) tells it") as refused:
+            await shop.receiver.replay(number)
+
+    assert ("event_id", False) == (refused.value.field, "leave it out" in str(refused.value))
 
 
 async def test_quarantined_event_is_handled_when_somebody_says_so(tmp_path: Path) -> None:

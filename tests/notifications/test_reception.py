@@ -1,6 +1,7 @@
 """What arrives: answered by what became of it, and acknowledged only after it is on the disk."""
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -11,15 +12,16 @@ from attrs import evolve
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from payasync import InvalidArgumentError, StorageError
-from payasync.notifications import Added, Answer, Received, SqliteInbox, verify
-from payasync.notifications.answers import OVERLOADED, TOO_LARGE
+from payasync import InvalidArgumentError, Profile, StorageError
+from payasync.notifications import Added, Answer, Notification, Received, SqliteInbox, reception, verify
 from payasync.notifications.reception import received
-from tests.inside import until
+from tests.inside import turns, until
 from tests.notifications.merchant import PAID, REFUNDED, SIGNED, Clock, Shop, opened
 
 YES = Answer(200, '{"received":true}', {"Content-Type": "application/json"})
 NO = Answer(400, '{"received":false}', {"Content-Type": "application/json"})
+TOO_LARGE = Answer(413, NO.body, NO.headers)
+OVERLOADED = Answer(503, NO.body, {**NO.headers, "Retry-After": "5"})
 
 
 class Gate(SqliteInbox):
@@ -137,6 +139,73 @@ async def test_redelivery_is_acknowledged_and_nothing_else(tmp_path: Path) -> No
         assert 1 == len(got)
 
 
+def in_the_body(**facts: Any) -> Profile:
+    """Return the profile of a service that signs each delivery afresh, with a time and a nonce, in the payload."""
+    given: dict[str, Any] = {
+        "verification": "body",
+        "signature": "data.sign",
+        "kind": "",
+        "time": "data.at",
+        "volatile": (),
+        **facts,
+    }
+    return evolve(SIGNED, notification=evolve(SIGNED.notification, **given))
+
+
+@pytest.mark.parametrize("paths", [{}, {"payment": ["outTradeNo", "status"]}], ids=["no paths", "paths"])
+async def test_redelivery_is_signed_afresh(paths: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Where the body is signed with its time, each delivery has another one, and is the same event nevertheless."""
+    async with opened(tmp_path, profile=in_the_body(id=paths)) as shop:
+        got = shop.recording()
+        for number in range(3):
+            shop.clock.advance(1000)
+            signed = shop.sign({**PAID, "nonceStr": f"n{number}"})
+            assert YES == await shop.receiver.receive(signed.raw, signed.headers, "payment")
+            await shop.receiver.settle()
+
+        assert ["done"] == await shop.states()
+        assert [450] == [each.trusted["totalAmt"] for each in got]
+        assert ("notification.id.payment" in caplog.text) is not bool(paths)
+
+
+async def test_weak_keys_are_a_warning_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Who has named no paths hears of it with the first event that is believed, and of no other."""
+    async with opened(tmp_path, profile=in_the_body(id={})) as shop:
+        shop.recording()
+        forged = shop.sign().raw.replace(b"450", b"451")
+        await shop.receiver.receive(forged, {}, "payment")
+        await shop.receiver.receive(shop.sign().raw, {})
+        before = caplog.text.count("hash of its body")
+        for kind in ("refund", "payment", "refund"):
+            await shop.receiver.receive(shop.sign({**PAID, "totalAmt": len(kind)}).raw, {}, kind)
+
+        assert [0, 1] == [before, caplog.text.count("hash of its body")]
+        assert "notification.id.refund" in caplog.text
+
+
+async def test_payments_without_a_number_are_several(tmp_path: Path) -> None:
+    """An empty text identifies nothing: each genuine notification is an event, and none is quarantined."""
+    async with opened(tmp_path) as shop:
+        got = shop.recording()
+        for number in ("P1", "P2", "P3"):
+            await shop.take({**PAID, "outTradeNo": "", "paymentId": number})
+        await shop.receiver.settle()
+
+        assert ["P1", "P2", "P3"] == [each.payment_id for each in got]
+        assert ["done"] * 3 == await shop.states()
+
+
+async def test_event_that_the_profile_does_not_know(tmp_path: Path) -> None:
+    """The service has a new one: at the address for payments it is a payment's, and its handler sees the name."""
+    async with opened(tmp_path) as shop:
+        got = shop.recording("payment")
+        signed = shop.sign(event="payment.captured")
+        await shop.receiver.receive(signed.raw, signed.headers, "payment")
+        await shop.receiver.settle()
+
+        assert [("payment", "payment.captured", "paid")] == [(each.kind, each.event, each.state) for each in got]
+
+
 async def test_what_comes_again_is_dispatched(tmp_path: Path) -> None:
     """A process ended before it had acknowledged; the next one dispatches what was kept, when that comes again."""
     async with opened(tmp_path) as ended:
@@ -214,6 +283,40 @@ async def test_so_many_wait_for_the_disk_and_no_more(tmp_path: Path) -> None:
         assert YES == await shop.take({**PAID, "outTradeNo": "T3"})
 
 
+async def test_so_many_bytes_wait_for_the_disk_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few long notifications fill the memory as many short ones do; one alone is taken, however long."""
+    gate = Gate(tmp_path)
+    length = len(Shop(tmp_path).sign().raw)
+    monkeypatch.setattr(reception, "MOST_WAITING", 2 * length)
+    async with opened(tmp_path, inbox=gate) as shop:
+        shop.recording()
+        taking = [asyncio.create_task(shop.take({**PAID, "outTradeNo": name})) for name in ("T1", "T2")]
+        await until(lambda: gate.waiting == 2)
+        third = asyncio.create_task(shop.take({**PAID, "outTradeNo": "T3"}))
+        await turns(5)
+        gate.open.set()
+
+        assert [YES, YES, OVERLOADED] == await asyncio.gather(*taking, third)
+        assert YES == await shop.take({**PAID, "outTradeNo": "T4", "note": "x" * 3 * length})
+        again = [shop.take({**PAID, "outTradeNo": name}) for name in ("T5", "T6")]
+        assert [YES, YES] == await asyncio.gather(*again)
+
+
+async def test_what_waits_for_the_disk_is_its_bytes(tmp_path: Path) -> None:
+    """A decoded document is many times as large as its bytes; none is held while the inbox is slow."""
+    gate = Gate(tmp_path)
+    async with opened(tmp_path, inbox=gate) as shop:
+        shop.recording()
+        taking = asyncio.create_task(shop.take({**PAID, "outTradeNo": "WAITING"}))
+        await until(lambda: gate.waiting)
+        told = [each for each in gc.get_objects() if type(each) is Notification]
+        held = [each for each in told if each.out_trade_no == "WAITING"]
+        gate.open.set()
+
+        assert [] == held
+        assert YES == await taking
+
+
 async def test_cancelled_caller_waits_no_more(tmp_path: Path) -> None:
     """A client that goes away does not count among those that wait."""
     gate = Gate(tmp_path)
@@ -233,6 +336,44 @@ async def test_body_must_be_bytes(raw: Any, shop: Shop) -> None:
     """A text is a mistake of who calls it, not of who sent it: it is told so."""
     with pytest.raises(InvalidArgumentError, match="raw must be"):
         await shop.receiver.receive(raw, {})
+
+
+def refusals(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """Return what was told of refusals, each with its level."""
+    told = [(each.levelname, each.getMessage()) for each in caplog.records]
+    return [(level, text.removeprefix("refused a notification: ")) for level, text in told if "refused" in text]
+
+
+async def test_refusal_is_explained_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever wonders why nothing arrives finds the reason there, at the level that a log shows by itself."""
+    async with opened(tmp_path, max_bytes=1000) as shop:
+        signed = shop.sign()
+        await shop.receiver.receive(signed.raw + b" ", signed.headers)
+        await shop.receiver.receive(signed.raw, {})
+        await shop.receiver.receive(signed.raw, signed.headers, "refund")
+        await shop.receiver.receive(b" " * 1001, {})
+
+    changed = "the body is not the one that was signed, or the key is another"
+    assert [
+        ("WARNING", f"webhook-signature is not that of the body, by any of the keys: {changed}"),
+        ("WARNING", "webhook-id is missing"),
+        ("WARNING", "kind: the notification tells of a payment, but arrived at the address for refunds"),
+        ("WARNING", "its body is longer than max_bytes, 1000"),
+    ] == refusals(caplog)
+
+
+async def test_each_reason_is_a_warning_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody fills a log with warnings by sending rubbish, not even rubbish of many ages; another reason is told."""
+    caplog.set_level(logging.INFO, "payasync.notifications")
+    async with opened(tmp_path) as shop:
+        for age in (301, 302, 40_000):
+            old = shop.sign(time=shop.clock.now - age)
+            await shop.receiver.receive(old.raw, old.headers)
+        await shop.receiver.receive(b"{}", {})
+    async with opened(tmp_path) as other:
+        await other.receiver.receive(b"{}", {})
+
+    assert ["WARNING", "INFO", "INFO", "WARNING", "WARNING"] == [level for level, _ in refusals(caplog)]
 
 
 async def test_log_holds_nothing_of_a_notification(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from payasync.notifications.inbox import ENDS, REPLAYABLE, Added, Claim, State
+from payasync.notifications.inbox import ENDS, REPLAYABLE, Added, Claim, InboxEvent, State
+from payasync.notifications.inbox_decisions import AHEAD
 from payasync.notifications.sqlite_inbox import SqliteInbox
-from tests.notifications.inbox_building import Clock, received
+from tests.notifications.inbox_building import START, Clock, received
 
 T = TypeVar("T")
 KEYS = st.sampled_from(["a", "b", "c"])
@@ -31,16 +32,25 @@ class Modelled:
     state: State
     due: datetime | None
     attempts: int = 0
+    failures: int = 0
     fence: int = 0
     reason: str = ""
     handled: frozenset[str] = field(factory=frozenset)
-    ended: datetime | None = None
+    since: datetime = START
 
-    def end(self, state: State, reason: str, due: datetime | None, now: datetime) -> None:
+    def end(self, state: State, reason: str, now: datetime, wait: int = 0) -> None:
         """Leave the lease for another state."""
-        self.state, self.reason = state, reason
-        self.due = None if state in ENDS else due or now
-        self.ended = now if state in ENDS else None
+        self.state, self.reason, self.since = state, reason, now
+        self.due = None if state in ENDS else now + timedelta(seconds=wait)
+
+    def lease(self, now: datetime, seconds: int) -> None:
+        """Be leased from now on."""
+        self.state, self.since, self.due = "leased", now, now + timedelta(seconds=seconds)
+
+
+def facts(event: Modelled | InboxEvent) -> tuple[object, ...]:
+    """Return what the model has of an event."""
+    return event.id, event.key, event.state, event.due, event.attempts, event.failures, event.reason, event.handled
 
 
 class InboxMachine(RuleBasedStateMachine):
@@ -69,10 +79,10 @@ class InboxMachine(RuleBasedStateMachine):
         again = any(event.digest == digest for event in same)
         expected = Added.AGAIN if again else Added.CONFLICT if same else Added.NEW
         if not again:
-            event = Modelled(self._next, key, digest, "pending", self._clock.now)
+            now = self._clock.now
+            event = Modelled(self._next, key, digest, "pending", now, since=now)
             if same:
-                reason = f"event {same[0].id} came with the same key and another body"
-                event.end("quarantined", reason, None, self._clock.now)
+                event.end("quarantined", f"event {same[0].id} came with the same key and another body", now)
             self._model.append(event)
             self._next += 1
 
@@ -83,13 +93,21 @@ class InboxMachine(RuleBasedStateMachine):
         """Time passes."""
         self._clock.advance(seconds)
 
+    @rule(seconds=st.sampled_from([1, AHEAD, AHEAD + 1, 86400]))
+    def set_back(self, seconds: int) -> None:
+        """Somebody sets the clock."""
+        self._clock.advance(-seconds)
+
     @rule(limit=st.integers(1, 3), lease=SECONDS)
     def claim(self, limit: int, lease: int) -> None:
         """A dispatcher wants work."""
         now = self._clock.now
+        for event in self._model:
+            if event.due and event.since > now + timedelta(seconds=AHEAD):
+                event.due, event.since = now + (event.due - event.since), now
         due = sorted((event.due, event.id, event) for event in self._model if event.due and event.due <= now)[:limit]
         for *_, event in due:
-            event.state, event.due = "leased", now + timedelta(seconds=lease)
+            event.lease(now, lease)
             event.attempts += 1
             event.fence += 1
         claims = self._done(self._inbox.claim(limit, lease))
@@ -103,7 +121,7 @@ class InboxMachine(RuleBasedStateMachine):
         """A dispatcher, perhaps a late one, is still at it."""
         claim = self._one_of(data)
         if event := self._held(claim):
-            event.due = self._clock.now + timedelta(seconds=lease)
+            event.lease(self._clock.now, lease)
 
         assert bool(event) == self._done(self._inbox.extend(claim, lease))
 
@@ -134,27 +152,27 @@ class InboxMachine(RuleBasedStateMachine):
     def finish(self, data: st.DataObject, state: State, seconds: int | None) -> None:
         """A dispatcher ends its lease, if it still has it."""
         claim = self._one_of(data)
-        due = None if seconds is None else self._clock.now + timedelta(seconds=seconds)
         if event := self._held(claim):
-            event.end(state, "why", due, self._clock.now)
+            event.end(state, "why", self._clock.now, seconds or 0)
+            event.failures += seconds is not None
 
-        assert bool(event) == self._done(self._inbox.finish(claim, state, "why", due))
+        assert bool(event) == self._done(self._inbox.finish(claim, state, "why", seconds))
 
     @rule(number=st.integers(1, 5))
     def replay(self, number: int) -> None:
         """A person wants an event dispatched again."""
         found = [event for event in self._model if event.id == number and event.state in REPLAYABLE]
         for event in found:
-            event.end("pending", "", None, self._clock.now)
-            event.attempts = 0
+            event.end("pending", "", self._clock.now)
+            event.attempts = event.failures = 0
 
         assert bool(found) == self._done(self._inbox.replay(number))
 
     @rule(seconds=SECONDS)
     def forget(self, seconds: int) -> None:
-        """What has been done for long goes."""
+        """What ended long ago goes: nobody has verified anything here."""
         before = self._clock.now - timedelta(seconds=seconds)
-        old = [event for event in self._model if event.state == "done" and event.ended and event.ended < before]
+        old = [event for event in self._model if event.state in ENDS and event.since < before]
         self._model = [event for event in self._model if event not in old]
 
         assert len(old) == self._done(self._inbox.forget(before))
@@ -163,10 +181,10 @@ class InboxMachine(RuleBasedStateMachine):
     def same(self) -> None:
         """The inbox holds what the model holds."""
         found = self._done(self._inbox.events())
-        facts = [(e.id, e.key, e.state, e.due, e.attempts, e.reason, e.handled) for e in found]
+        due = [(e.due - self._clock.now).total_seconds() for e in self._model if e.due]
 
-        assert [(e.id, e.key, e.state, e.due, e.attempts, e.reason, e.handled) for e in self._model] == facts
-        assert min((e.due for e in self._model if e.due), default=None) == self._done(self._inbox.next_due())
+        assert [facts(e) for e in self._model] == [facts(e) for e in found]
+        assert min(due, default=None) == self._done(self._inbox.next_due())
 
     def _one_of(self, data: st.DataObject) -> Claim:
         return data.draw(st.sampled_from(self._claims))

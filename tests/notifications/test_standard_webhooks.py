@@ -207,9 +207,23 @@ def test_error_holds_neither_key_nor_signature() -> None:
     assert not [part for part in (SECRET[6:], SIGNATURE[3:], "AAAA", BODY.decode()) if part in said]
 
 
-@pytest.mark.parametrize("key", ["whsec_", "whsec_é", "whsec_a b c", "not base64!", "whsk_AAAA", "="])
+@pytest.mark.parametrize("length", [24, 25, 32, 64, 65, 200])
+def test_whole_keys(length: int) -> None:
+    """The scheme's keys have 24 bytes or more; with and without prefix and padding all of them are taken."""
+    key = base64.b64encode(bytes(length)).decode()
+
+    check_keys([Secret(f"whsec_{key}"), Secret(key), Secret(key.rstrip("="))])
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("whsec_", "whsec_é", "whsec_a b c", "not base64!", "whsk_AAAA", "="),
+        *("foo", SECRET[:-1], SECRET[:-2], SECRET[6:-1], f"whsec_{base64.b64encode(bytes(23)).decode()}"),
+    ],
+)
 def test_what_is_no_key(key: str) -> None:
-    """A key that is none could sign for anybody: it is refused before anything is looked at, and not shown."""
+    """A key that is none, or not whole, is refused before anything is looked at, and not shown."""
     with pytest.raises(
         ConfigurationError, match=r"credentials.notification_keys: key 2 must be whsec_ and base64"
     ) as bad:

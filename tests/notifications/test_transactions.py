@@ -3,217 +3,23 @@
 import asyncio
 import re
 import sqlite3
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-import aiosqlite
-import asyncpg  # type: ignore[import-untyped] # pyright: ignore[reportMissingTypeStubs]
-import psycopg
 import pytest
 from attrs import frozen
-from sqlalchemy import create_engine, text
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import Session
-from sqlalchemy.pool import NullPool
 
-from payasync import ConfigurationError
+from payasync import ConfigurationError, Credentials
 from payasync.notifications import Notification
-from payasync.notifications.transactions import Begin, Transactions, mark, marking
+from payasync.notifications.marks import mark, marking
+from payasync.notifications.transactions import Transactions
+from tests.notifications.databases import IN_POSTGRES, Database, by_sqlite3
 from tests.notifications.merchant import PAID, opened
-from tests.postgres import USER, postgres
 
 AT: Final = datetime(2027, 1, 1, tzinfo=UTC)
-EFFECTS: Final = "CREATE TABLE IF NOT EXISTS effects (what TEXT)"
-EFFECT: Final = "INSERT INTO effects VALUES ('paid')"
-COUNT: Final = "SELECT count(*) FROM effects"
-
-
-@frozen
-class Database:
-    """A merchant's database, by one driver.
-
-    Attributes:
-        begin: Begins a transaction.
-        execute: Executes a statement on the connection that it gives.
-        count: Returns how many effects are committed.
-    """
-
-    begin: Begin
-    execute: Callable[[Any, str], Any]
-    count: Callable[[], int]
-
-    async def effect(self, connection: Any) -> None:
-        """Have an effect."""
-        done = self.execute(connection, EFFECT)
-        if asyncio.iscoroutine(done) or hasattr(done, "__await__"):
-            await done
-
-
-def plainly(connection: Any, statement: str) -> Any:
-    """Execute a statement as most drivers do."""
-    return connection.execute(statement)
-
-
-def as_text(connection: Any, statement: str) -> Any:
-    """Execute a statement as SQLAlchemy does."""
-    return connection.execute(text(statement))
-
-
-def counting(path: Path) -> Callable[[], int]:
-    """Return what counts the effects in an SQLite file, which it makes."""
-    with connected(path) as connection:
-        connection.execute(EFFECTS)
-
-    def count() -> int:
-        with connected(path) as connection:
-            number: int = connection.execute(COUNT).fetchone()[0]
-        return number
-
-    return count
-
-
-@contextmanager
-def connected(path: Path) -> Generator[sqlite3.Connection]:
-    """Return a connection, whose transaction is committed at the end."""
-    connection = sqlite3.connect(path)
-    try:
-        with connection:
-            yield connection
-    finally:
-        connection.close()
-
-
-def by_sqlite3(path: Path) -> Database:
-    """Return a database by Python's own driver, whose context manager is a plain one."""
-    return Database(lambda: connected(path), plainly, counting(path))
-
-
-def by_aiosqlite(path: Path) -> Database:
-    """Return a database by aiosqlite."""
-
-    @asynccontextmanager
-    async def begin() -> AsyncGenerator[Any]:
-        async with aiosqlite.connect(path) as connection:
-            try:
-                yield connection
-            except BaseException:
-                await connection.rollback()
-                raise
-            await connection.commit()
-
-    return Database(begin, plainly, counting(path))
-
-
-def by_sqlalchemy(path: Path) -> Database:
-    """Return a database by SQLAlchemy's connections."""
-    engine = create_engine(f"sqlite:///{path}", poolclass=NullPool)
-    return Database(engine.begin, as_text, counting(path))
-
-
-def by_sqlalchemy_session(path: Path) -> Database:
-    """Return a database by SQLAlchemy's sessions."""
-    engine = create_engine(f"sqlite:///{path}", poolclass=NullPool)
-
-    @contextmanager
-    def begin() -> Generator[Session]:
-        with Session(engine) as session, session.begin():
-            yield session
-
-    return Database(begin, as_text, counting(path))
-
-
-def counting_in(host: Path) -> Callable[[], int]:
-    """Return what counts the effects in a PostgreSQL database, which it empties."""
-    with psycopg.connect(host=str(host), user=USER, dbname="postgres") as connection:
-        connection.execute("DROP TABLE IF EXISTS effects, payasync_handled")
-        connection.execute(EFFECTS)
-
-    def count() -> int:
-        with psycopg.connect(host=str(host), user=USER, dbname="postgres") as connection:
-            row = connection.execute(COUNT).fetchone()
-        return 0 if row is None else int(row[0])
-
-    return count
-
-
-def by_psycopg(host: Path) -> Database:
-    """Return a database by psycopg, whose connection commits at its end."""
-
-    @asynccontextmanager
-    async def begin() -> AsyncGenerator[Any]:
-        async with await psycopg.AsyncConnection.connect(host=str(host), user=USER, dbname="postgres") as connection:
-            yield connection
-
-    return Database(begin, plainly, counting_in(host))
-
-
-def by_psycopg_cursor(host: Path) -> Database:
-    """Return a database by a cursor of psycopg's."""
-
-    @asynccontextmanager
-    async def begin() -> AsyncGenerator[Any]:
-        async with (
-            await psycopg.AsyncConnection.connect(host=str(host), user=USER, dbname="postgres") as connection,
-            connection.cursor() as cursor,
-        ):
-            yield cursor
-
-    return Database(begin, plainly, counting_in(host))
-
-
-def by_asyncpg(host: Path) -> Database:
-    """Return a database by asyncpg."""
-
-    @asynccontextmanager
-    async def begin() -> AsyncGenerator[Any]:
-        connection = await asyncpg.connect(host=str(host), user=USER, database="postgres")
-        try:
-            async with connection.transaction():
-                yield connection
-        finally:
-            await connection.close()
-
-    return Database(begin, plainly, counting_in(host))
-
-
-def by_sqlalchemy_asyncpg(host: Path) -> Database:
-    """Return a database by SQLAlchemy's asynchronous connections."""
-    engine = create_async_engine(f"postgresql+asyncpg://{USER}@/postgres?host={host}", poolclass=NullPool)
-    return Database(engine.begin, as_text, counting_in(host))
-
-
-def by_sqlalchemy_asyncpg_session(host: Path) -> Database:
-    """Return a database by SQLAlchemy's asynchronous sessions."""
-    engine = create_async_engine(f"postgresql+asyncpg://{USER}@/postgres?host={host}", poolclass=NullPool)
-
-    @asynccontextmanager
-    async def begin() -> AsyncGenerator[AsyncSession]:
-        async with AsyncSession(engine) as session, session.begin():
-            yield session
-
-    return Database(begin, as_text, counting_in(host))
-
-
-IN_A_FILE: Final = [by_sqlite3, by_aiosqlite, by_sqlalchemy, by_sqlalchemy_session]
-IN_POSTGRES: Final = [by_psycopg, by_psycopg_cursor, by_asyncpg, by_sqlalchemy_asyncpg, by_sqlalchemy_asyncpg_session]
-
-
-@pytest.fixture(scope="module")
-def host() -> Generator[Path]:
-    """A PostgreSQL server."""
-    with postgres() as server:
-        yield server.folder
-
-
-@pytest.fixture(params=[*IN_A_FILE, *IN_POSTGRES], ids=lambda driver: driver.__name__)
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
-    """A merchant's database, by each driver."""
-    in_a_file = request.param in IN_A_FILE
-    made: Database = request.param(tmp_path / "shop.db" if in_a_file else request.getfixturevalue("host"))
-    return made
 
 
 async def test_effect_is_committed_once(database: Database) -> None:
@@ -250,9 +56,9 @@ async def test_failure_undoes_effect_and_mark(database: Database) -> None:
 
 
 @pytest.mark.parametrize("driver", IN_POSTGRES, ids=lambda driver: driver.__name__)
-async def test_many_begin_at_once(driver: Callable[[Path], Database], host: Path) -> None:
+async def test_many_begin_at_once(driver: Callable[[str], Database], postgres_dsn: str) -> None:
     """The first events of all come together: the table is made once, and each effect is had once."""
-    database = driver(host)
+    database = driver(postgres_dsn)
     transactions = Transactions(database.begin)
     marks = ["ab", "cd", "ef"] * 3
     done = await asyncio.gather(*(transactions.once(each, AT, database.effect) for each in marks))
@@ -300,6 +106,57 @@ async def test_two_handlers_of_one_event_have_both_effects(tmp_path: Path) -> No
         await shop.handled({**PAID, "status": "SBX_CLOSED"})
 
         assert 4 == database.count()
+
+
+def credited_in(database: Database) -> Any:
+    """Return a handler that has an effect in a database."""
+
+    async def credited(_: Notification, connection: Any) -> None:
+        await database.effect(connection)
+
+    return credited
+
+
+async def handled_anew(
+    folder: Path, database: Database, handler: Any, name: str | None = None, **settings: Any
+) -> None:
+    """Have the same event handled by a process that knows nothing of the last one but what is in the database."""
+    async with opened(folder, **settings) as shop:
+        shop.receiver.on("payment", name=name, transaction=database.begin)(handler)
+        await shop.handled()
+    shop.path.unlink()
+
+
+async def test_function_may_be_moved(tmp_path: Path) -> None:
+    """It is the same handler where its module is another, or the program itself: its mark is found."""
+    database = by_sqlite3(tmp_path / "shop.db")
+    for module in ("shop", "__main__"):
+        handler = credited_in(database)
+        handler.__module__ = module
+        await handled_anew(tmp_path, database, handler)
+
+    assert 1 == database.count()
+
+
+async def test_renamed_function_keeps_the_name_that_it_is_given(tmp_path: Path) -> None:
+    """What it did under its old name, it has done."""
+    database = by_sqlite3(tmp_path / "shop.db")
+    for name in ("credited", "add_credit"):
+        handler = credited_in(database)
+        handler.__qualname__ = name
+        await handled_anew(tmp_path, database, handler, name="credited")
+
+    assert 1 == database.count()
+
+
+async def test_two_merchants_share_a_database(tmp_path: Path) -> None:
+    """Order T1 of one is not T1 of the other: both effects are had."""
+    database = by_sqlite3(tmp_path / "shop.db")
+    for merchant in ("M1", "M2"):
+        credentials = Credentials(merchant, notification_keys="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+        await handled_anew(tmp_path, database, credited_in(database), credentials=credentials)
+
+    assert 2 == database.count()
 
 
 @frozen
@@ -381,9 +238,15 @@ def test_transactions_outlive_their_loop(tmp_path: Path) -> None:
 
 def test_mark_is_a_literal() -> None:
     """Whatever a key holds, the statement has nothing of it but hexadecimal digits."""
-    digits = mark("shop:paid", 'payment:["T1\'; DROP TABLE orders --"]')
+    digits = mark("paid", "M1", 'payment:["T1\'; DROP TABLE orders --"]')
     literals = re.findall("'([^']*)'", marking(digits, AT))
 
     assert [digits, "2027-01-01T00:00:00+00:00"] == literals
     assert re.fullmatch("[0-9a-f]{64}", digits)
-    assert 3 == len({mark("a", "b"), mark("a", "c"), mark("b", "b")})
+
+
+def test_mark_is_of_one_handler_one_merchant_and_one_event() -> None:
+    """Two merchants may have orders of the same number, and keep their books in one database."""
+    marks = {mark("a", "M1", "b"), mark("a", "M1", "c"), mark("b", "M1", "b"), mark("a", "M2", "b")}
+
+    assert 4 == len(marks)

@@ -19,11 +19,15 @@ from payasync import (
     QueryPayment,
     QueryRefund,
     RateLimitedError,
+    Recovery,
     ServiceError,
+    SortedPairs,
 )
 from payasync.errors import PayasyncError
 from payasync.notifications.endings import Ending
 from payasync.notifications.trust import (
+    LATE,
+    UNSAID,
     Confirmed,
     after_answer,
     after_error,
@@ -102,13 +106,13 @@ def test_answer_confirms(asked: Request[Response], kind: str, answer: type[Respo
     """What tells two events apart is the number that was asked about and the state that the service says."""
     answered = response({"status": "SBX_PAID"}, answer)
 
-    assert Confirmed(key, answered) == after_answer(asked, kind, answered, PROFILE)
+    assert Confirmed(key, answered) == after_answer(asked, kind, answered, PROFILE, 0)
 
 
 def test_refund_is_confirmed() -> None:
     """A refund's key holds its own number and state."""
     answered = response({"status": "SBX_REFUND_FAILED"}, RefundResponse)
-    found = after_answer(QueryRefund(identifier="R1"), "refund", answered, PROFILE)
+    found = after_answer(QueryRefund(identifier="R1"), "refund", answered, PROFILE, 0)
 
     assert Confirmed('confirmed:refund:["R1","SBX_REFUND_FAILED"]', answered) == found
 
@@ -131,7 +135,7 @@ def test_refund_is_confirmed() -> None:
 )
 def test_answer_about_another_confirms_nothing(asked: Request[Response], answered: Response, reason: str) -> None:
     """A service that takes `t1` for `T1` would confirm one payment under two names, and its effect come twice."""
-    ending = after_answer(asked, "payment", answered, PROFILE)
+    ending = after_answer(asked, "payment", answered, PROFILE, 0)
 
     assert "quarantined" == state_of(ending)
     assert reason in str(ending)
@@ -142,7 +146,7 @@ def test_answer_that_names_what_was_asked_confirms(told: str | None) -> None:
     """So does one that does not name it."""
     answered = response({"status": "SBX_PAID", "outTradeNo": told})
 
-    assert isinstance(after_answer(ORDER, "payment", answered, PROFILE), Confirmed)
+    assert isinstance(after_answer(ORDER, "payment", answered, PROFILE, 0), Confirmed)
 
 
 @pytest.mark.parametrize(
@@ -155,36 +159,54 @@ def test_answer_that_names_what_was_asked_confirms(told: str | None) -> None:
 )
 def test_what_the_service_does_not_say_yet_is_asked_again(asked: Request[Response], answered: Response) -> None:
     """A hint may come before the service's own books say so; an attacker's, at any time."""
-    assert "pending" == state_of(after_answer(asked, "payment", answered, PROFILE))
+    assert "pending" == state_of(after_answer(asked, "payment", answered, PROFILE, 0))
 
 
 @pytest.mark.parametrize("data", [{}, {"status": None}, {"status": True}, {"status": ["SBX_PAID"]}, [], None])
 def test_answer_without_a_state_confirms_nothing(data: Any) -> None:
     """An answer that tells no state is asked for again."""
-    assert "pending" == state_of(after_answer(ORDER, "payment", response(data), PROFILE))
+    assert "pending" == state_of(after_answer(ORDER, "payment", response(data), PROFILE, 0))
+
+
+@pytest.mark.parametrize("quarantine", [None, 5.0, 600.0])
+def test_denial_is_believed_when_the_service_has_had_its_time(quarantine: float | None) -> None:
+    """A hint may be ahead of the service's books, by as much as the profile says."""
+    profile = evolve(PROFILE, recovery=Recovery(quarantine=quarantine))
+    bound = quarantine or LATE
+    states = [state_of(after_error(ServiceError("no such order"), profile, age)) for age in (0, bound - 1, bound)]
+
+    assert ["pending", "pending", "dead"] == states
+
+
+def test_what_the_service_does_not_say_is_not_asked_about_for_days() -> None:
+    """Who tells of what is not so has the service asked for an hour, however long its failures are retried."""
+    pending = response({"status": "SBX_PENDING"})
+    states = [state_of(after_answer(ORDER, "payment", pending, PROFILE, age)) for age in (UNSAID - 1, UNSAID)]
+
+    assert ["pending", "dead"] == states
 
 
 def test_state_that_has_no_name_of_ours_is_handed_on() -> None:
     """Where the profile says which state is not final, every other one is."""
-    assert isinstance(after_answer(ORDER, "payment", response({"status": "SBX_ODD"}), PROFILE), Confirmed)
+    assert isinstance(after_answer(ORDER, "payment", response({"status": "SBX_ODD"}), PROFILE, 0), Confirmed)
 
 
 def test_final_state_cannot_be_told_without_the_profile() -> None:
     """Where the profile says neither what the state is, nor which is not final, nothing is guessed."""
     only_paid = evolve(PROFILE, states=evolve(PROFILE.states, order={"paid": ("SBX_PAID",)}))
-    odd = after_answer(ORDER, "payment", response({"status": "SBX_ODD"}, profile=only_paid), only_paid)
+    odd = after_answer(ORDER, "payment", response({"status": "SBX_ODD"}, profile=only_paid), only_paid, 0)
 
     assert "parked" == state_of(odd)
     assert "states.order.pending" in str(odd)
     assert isinstance(
-        after_answer(ORDER, "payment", response({"status": "SBX_PAID"}, profile=only_paid), only_paid), Confirmed
+        after_answer(ORDER, "payment", response({"status": "SBX_PAID"}, profile=only_paid), only_paid, 0), Confirmed
     )
 
 
 def test_place_of_the_state_must_be_known() -> None:
     """Where the profile does not say where the state stands, the event is parked, and says so."""
     nowhere = evolve(PROFILE, answer=evolve(PROFILE.answer, order_status=""))
-    ending = after_answer(ORDER, "payment", response({"status": "SBX_PAID"}, profile=nowhere), nowhere)
+    ending = after_answer(ORDER, "payment", response({"status": "SBX_PAID"}, profile=nowhere), nowhere, 0)
 
     assert "parked" == state_of(ending)
     assert "answer.order_status" in str(ending)
@@ -194,6 +216,7 @@ def test_place_of_the_state_must_be_known() -> None:
     ("error", "state"),
     [
         (ServiceError("no such order"), "dead"),
+        (ServiceError("not here any more", http_status=302), "pending"),
         (AuthenticationError("our key is wrong"), "pending"),
         (RateLimitedError("later"), "pending"),
         (NoAnswerError("nothing came"), "pending"),
@@ -207,7 +230,7 @@ def test_place_of_the_state_must_be_known() -> None:
 )
 def test_what_follows_where_nobody_confirms(error: Exception, state: str) -> None:
     """Only the service's own word ends a hint; what somebody must mend first is parked, all else is asked again."""
-    ending = after_error(error)
+    ending = after_error(error, PROFILE, 10**6)
 
     assert state == state_of(ending)
     assert f"{type(error).__name__}: {error}" == ending.reason
@@ -278,7 +301,20 @@ def test_what_nobody_can_confirm_is_compared_as_it_stands() -> None:
 )
 def test_event_of_another_merchant_is_quarantined(named: dict[str, Any], ours: bool, merchant: str) -> None:  # noqa: FBT001 - what is expected
     """A notification that names a merchant must name this one; a service may write the number as an integer."""
-    assert ours == (foreign(notification({**PAID, **named}), merchant) is None)
+    assert ours == (foreign(notification({**PAID, **named}), merchant, PROFILE) is None)
+
+
+def test_merchant_is_read_where_it_is_signed() -> None:
+    """Who got hold of a genuine notification cannot have it quarantined by writing beside what is signed."""
+    shape = evolve(PROFILE.notification, verification="body", signature="data.sign", time="")
+    scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex")
+    profile = evolve(PROFILE, notification=shape, signature=scheme)
+    beside = notification(PAID, document={"merchantId": "M9", "data": PAID})
+    whole = evolve(profile, notification=evolve(shape, signature="sign"))
+
+    assert foreign(beside, "M1", profile) is None
+    assert "quarantined" == state_of(foreign(beside, "M1", whole))
+    assert "quarantined" == state_of(foreign(notification({**PAID, "merchantId": "M9"}), "M1", profile))
 
 
 def test_hint_is_known_by_its_words_while_it_waits() -> None:
@@ -329,5 +365,5 @@ def test_merchant_may_stand_beside_the_payload() -> None:
     """Keys of the service sign for all its merchants: one that is named in the envelope counts, too."""
     beside = notification(document={"merchantId": "M9", "data": PAID})
 
-    assert "quarantined" == state_of(foreign(beside, "M1"))
-    assert foreign(notification(document={"merchantId": "M1", "data": PAID}), "M1") is None
+    assert "quarantined" == state_of(foreign(beside, "M1", PROFILE))
+    assert foreign(notification(document={"merchantId": "M1", "data": PAID}), "M1", PROFILE) is None

@@ -166,7 +166,7 @@ async def test_many_attempts_are_folded(http: aiohttp.ClientSession) -> None:
         await sandbox.clock.advance(days=2)
         listed = section((await Operator(sandbox, http).get("/")).document, "notifications")
 
-    assert ("dead", 7) == (re.findall(r'class="badge bad">(\w+)', listed)[0], listed.count("Cannot connect"))
+    assert ("dead", 7) == (re.findall(r'class="badge bad">(\w+)', listed)[0], listed.count("connection refused"))
     assert "<summary>7 attempts</summary>" in listed
 
 
@@ -184,7 +184,7 @@ async def test_notification_shows_its_attempts(operator: Operator, receiver: Rec
         "http://127.0.0.1:1/gone",
         "waiting",
         "no answer",
-        "Cannot connect",
+        "connection refused",
         "due ",
     ):
         assert text in listed

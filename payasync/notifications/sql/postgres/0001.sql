@@ -11,14 +11,17 @@ CREATE TABLE payasync_events (
     received_at timestamptz NOT NULL,
     state text NOT NULL CHECK (state IN ('pending', 'leased', 'done', 'dead', 'parked', 'quarantined')),
     attempts integer NOT NULL DEFAULT 0,
+    failures integer NOT NULL DEFAULT 0,
     reason text NOT NULL DEFAULT '',
     due timestamptz CHECK ((due IS NOT NULL) = (state IN ('pending', 'leased'))),
     fence bigint NOT NULL DEFAULT 0,
-    finished_at timestamptz,
+    since timestamptz NOT NULL,
     handled text[] NOT NULL DEFAULT '{}',
     UNIQUE (key, digest)
 );
 
 CREATE INDEX payasync_events_due ON payasync_events (due, id) WHERE due IS NOT NULL;
+CREATE INDEX payasync_events_waiting ON payasync_events (since) WHERE due IS NOT NULL;
 CREATE INDEX payasync_events_by_state ON payasync_events (state, id);
-CREATE INDEX payasync_events_done ON payasync_events (finished_at) WHERE state = 'done';
+CREATE INDEX payasync_events_forgettable ON payasync_events (since)
+WHERE (state = 'done' OR (due IS NULL AND NOT verified)) AND substr(key, 1, 10) <> 'confirmed:';

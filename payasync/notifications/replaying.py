@@ -1,0 +1,78 @@
+"""Events that ended badly, dispatched again because a person says so."""
+
+import asyncio
+from typing import Final
+
+from attrs import evolve, frozen
+
+from payasync.errors import InvalidArgumentError
+from payasync.notifications.inbox import REPLAYABLE, Inbox, InboxEvent, Received, State
+from payasync.notifications.reading import parse
+from payasync.notifications.reception import received
+from payasync.profile import Profile
+from payasync.requests import invalid
+from payasync.shapes import KINDS, Kind
+
+AT_ONCE: Final = 100
+"""Events that are read together; each may be as long as a body."""
+
+
+@frozen
+class Replaying:
+    """Dispatches events of an inbox again.
+
+    Attributes:
+        inbox: Keeps them.
+        profile: Says what names an event of a kind.
+    """
+
+    inbox: Inbox
+    profile: Profile
+
+    async def one(self, event_id: int, kind: Kind | None) -> bool:
+        """Dispatch an event again; `False` where it cannot be.
+
+        Args:
+            event_id: Its number.
+            kind: Of an event that has none, and has it from now on.
+
+        Raises:
+            InvalidArgumentError: That is no number or no kind, or the event is of another kind.
+        """
+        if not isinstance(event_id, int):
+            rule = "the number of an event, as events() tells it"
+            raise InvalidArgumentError(f"event_id must be {rule}, not {event_id!r}", field="event_id", rule=rule)
+        if kind is None:
+            return await self.inbox.replay(event_id)
+        if kind not in KINDS:
+            raise invalid("kind", f"one of {', '.join(KINDS)}", kind)
+        found = await self.inbox.events(limit=1, after=max(event_id - 1, 0))
+        if not found or found[0].id != event_id:
+            return False
+        return await self.inbox.replay(event_id, self._of_kind(found[0], kind))
+
+    def _of_kind(self, event: InboxEvent, kind: Kind) -> Received | None:
+        """Return what an event is that somebody says the kind of: it has the key that a redelivery would have."""
+        if event.kind == kind:
+            return None
+        if event.kind is not None:
+            raise invalid("kind", f"{event.kind}, which the event is of", kind)
+        told = parse(event.raw, event.headers, profile=self.profile, kind=kind, max_bytes=len(event.raw))
+        return received(evolve(told, verified=event.verified, received_at=event.received_at))
+
+    async def all(self, state: State) -> int:
+        """Dispatch all events of a state again; return how many these were.
+
+        Args:
+            state: One of `REPLAYABLE`.
+
+        Raises:
+            InvalidArgumentError: Events of that state are not dispatched again.
+        """
+        if state not in REPLAYABLE:
+            raise invalid("state", f"one of {', '.join(sorted(REPLAYABLE))}", state)
+        replayed, last = 0, 0
+        while found := await self.inbox.events(state, limit=AT_ONCE, after=last):
+            last = found[-1].id
+            replayed += sum(await asyncio.gather(*(self.inbox.replay(each.id) for each in found)))
+        return replayed

@@ -1,0 +1,81 @@
+"""Lines on a terminal, and where there is none."""
+
+import io
+import sys
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from payasync.cli.terminal import Lines, complain, plain
+
+
+def terminal(width: int, *, watched: bool = True) -> tuple[Lines, io.StringIO]:
+    """Return lines for a terminal of so many columns, or for a file, and what is written to it."""
+    written = io.StringIO()
+    return Lines(Console(file=written, width=width, force_terminal=watched, color_system=None)), written
+
+
+def test_line_breaks_between_words() -> None:
+    """Where a terminal is too narrow, a line goes on below, indented, after a whole word."""
+    lines, written = terminal(30)
+
+    lines.write(("now   ", "dim"), "one two three four five, six seven", hang=6)
+
+    assert ["now   one two three four five,", "      six seven"] == written.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [24, 25, 26, 40])
+def test_no_line_is_longer_than_the_terminal(width: int) -> None:
+    """Not by one column, also where letters are two columns wide; and no word is lost."""
+    words = "a bb ccc 日本 dddd ff 日本語 g hh iii jjjj"
+    lines, written = terminal(width)
+
+    lines.write(words, hang=2)
+
+    assert words.split() == written.getvalue().split()
+    assert all(cell_len(line) <= width for line in written.getvalue().splitlines())
+
+
+def test_word_that_is_too_long_stays_whole() -> None:
+    """An address can be copied, whatever the terminal's width: it is never cut here."""
+    address = "http://127.0.0.1:8402/?token=abcdefghijklmnopqrstuvwxyz"
+    lines, written = terminal(40)
+
+    lines.row("Dashboard", address)
+    lines.write(f"export URL={address} and more of it")
+
+    assert [f"  Dashboard  {address}", f"export URL={address} and more of it"] == written.getvalue().splitlines()
+
+
+def test_nothing_is_broken_where_nobody_watches() -> None:
+    """In a file a line stays one line, for whoever searches it."""
+    lines, written = terminal(30, watched=False)
+
+    lines.write("word " * 30, hang=2)
+
+    assert 1 == written.getvalue().count("\n")
+    assert sys.maxsize == lines.width
+    assert 30 == terminal(30)[0].width
+
+
+def test_style_goes_on_below() -> None:
+    """What is coloured stays so after a break."""
+    written = io.StringIO()
+    console = Console(file=written, width=30, force_terminal=True, color_system="standard", highlight=False)
+
+    Lines(console).write("now   ", ("one two three four five, six", "red"), hang=6)
+
+    assert 2 == written.getvalue().count("\x1b[31m")
+
+
+def test_complaint(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is one line on standard error, which holds nothing that a terminal would obey."""
+    complain("listen", ValueError("no\n  such \x1b[2J file"))
+
+    assert ("", "payasync listen: no such ?[2J file\n") == capsys.readouterr()
+
+
+def test_plain() -> None:
+    """What a terminal would obey is shown as `?`; letters of any script stay."""
+    assert "T?1 Zoë" == plain("T\x071 Zoë")
