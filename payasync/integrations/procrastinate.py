@@ -152,4 +152,4 @@ class PaymentTasks:
             after = page[-1].id
 
     def _is_forgotten(self, intent: Intent, before: datetime) -> bool:
-        return intent.merchant == self._session.merchant_id and intent.created < before
+        return intent.merchant == self._session.merchant_id and intent.updated < before

@@ -4,6 +4,7 @@ Arguments are kept by their names in Python: no profile is needed to read them, 
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import date, datetime
 from typing import Any, Final, TypeAlias, cast
 
@@ -14,7 +15,7 @@ from payasync.arguments import ARGUMENTS
 from payasync.calls import Call
 from payasync.documents import flaw, plain
 from payasync.errors import ConfigurationError, InvalidArgumentError
-from payasync.journal.hashing import digest
+from payasync.journal.hashing import COUNTED, digest
 from payasync.journal.intents import Draft, Intent
 from payasync.operations import Kind, Operation
 from payasync.profile import Profile
@@ -29,6 +30,7 @@ Keep: TypeAlias = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 """Returns, of an operation's arguments, those that a journal may keep."""
 
 CUSTOMER: Final = "customer"
+START: Final = "start_date"
 
 WRITES: Final[Mapping[str, type[Request[Any]]]] = {
     kind.operation.name: kind
@@ -51,6 +53,12 @@ def without_customer(operation: str, arguments: Mapping[str, Any]) -> Mapping[st
     return {name: value for name, value in arguments.items() if name != CUSTOMER}
 
 
+def moving(operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Keep what moves money, but for the customer's details: no words, and no addresses."""
+    counted = COUNTED.get(operation, ())
+    return {name: value for name, value in arguments.items() if name in counted and name != CUSTOMER}
+
+
 def of_call(call: Call, merchant: str, keep: Keep) -> Draft:
     """Return what is kept of a call that is about to be sent: no field that its caller named beyond the document.
 
@@ -66,7 +74,7 @@ def of_call(call: Call, merchant: str, keep: Keep) -> Draft:
         reference=call.reference,
         number=_number(call.operation, call.reference),
         intent=call.intent,
-        hash=digest(name, merchant, arguments if name in ARGUMENTS else call.fields),
+        hash=digest(name, merchant, _counted(arguments, call.profile) if name in ARGUMENTS else call.fields),
         request=_kept(keep, name, arguments),
     )
 
@@ -94,7 +102,7 @@ def of_request(request: Request[Response], merchant: str, intent: str | None, ke
         reference=request.reference,
         number=_number(operation, request.reference),
         intent=None if intent is None else word("intent", intent, operation),
-        hash=digest(operation.name, merchant, arguments),
+        hash=digest(operation.name, merchant, _counted(arguments)),
         request=_kept(keep, operation.name, arguments),
         queued=True,
     )
@@ -120,9 +128,22 @@ def request_of(intent: Intent) -> Request[Response]:
             value=intent.id,
         )
     arguments = dict(intent.request)
-    if "start_date" in arguments:
-        arguments["start_date"] = _date(arguments["start_date"])
+    if START in arguments:
+        arguments[START] = _date(arguments[START])
     return cast("Request[Response]", WRITES[intent.operation](**arguments))
+
+
+def _counted(arguments: Mapping[str, Any], profile: Profile | None = None) -> Mapping[str, Any]:
+    """Return arguments with the start as a day, whoever has written it: here, or the profile."""
+    if START not in arguments:
+        return arguments
+    return {**arguments, START: _day(arguments[START], profile.formats.get(START, "") if profile else "")}
+
+
+def _day(text: str, form: str) -> str:
+    with suppress(ValueError):
+        return (datetime.strptime(text, form) if form else _date(text)).strftime("%Y-%m-%d")  # noqa: DTZ007 - a day
+    return text
 
 
 def _arguments(request: Request[Response]) -> dict[str, Any]:

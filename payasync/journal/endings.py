@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from payasync.calls import Call, Reply
-from payasync.errors import DuplicateError, OutcomeUnknownError, PayasyncError, ServiceError
+from payasync.errors import (
+    AuthenticationError,
+    DuplicateError,
+    OutcomeUnknownError,
+    PayasyncError,
+    RateLimitedError,
+    ServiceError,
+)
 from payasync.journal.intents import Intent, State
 from payasync.profile import Profile
 from payasync.responses import OrderResponse, PaymentResponse, RefundResponse, Response
@@ -40,6 +47,9 @@ _ANSWERS: Final[Mapping[str, type[Response]]] = {
 }
 """The writes that are not at their end with their answer."""
 
+_PASSING: Final = (AuthenticationError, RateLimitedError)
+"""Refusals that say nothing of the write itself: too many at once, or a key that is being changed."""
+
 
 def of_answer(call: Call, reply: Reply) -> State:
     """Return the state that the service's success gives to a write.
@@ -68,6 +78,9 @@ def tells_states(profile: Profile, thing: str) -> bool:
 def of_error(call: Call, error: Exception, intent: Intent) -> State:
     """Return the state that an error gives to a write.
 
+    Who queued it may be gone when it is sent again after a doubt. So what did not arrive then is asked about until it
+    is done, and what was refused is given to a person.
+
     Args:
         call: Which write.
         error: Of ours, or of a layer of the user's.
@@ -75,14 +88,10 @@ def of_error(call: Call, error: Exception, intent: Intent) -> State:
     """
     if not isinstance(error, PayasyncError):
         return "unknown" if call.progress.begun else "rejected"
-    if isinstance(error, DuplicateError) and intent.sent_at is not None:
-        # An earlier attempt has arrived after all.
+    if isinstance(error, OutcomeUnknownError | DuplicateError):
+        # The number was used before, by whomever: the service is asked what stands under it.
         return "unknown"
-    if isinstance(error, OutcomeUnknownError):
-        return "unknown"
-    if isinstance(error, ServiceError):
-        return "rejected"
+    refused = isinstance(error, ServiceError)
     if intent.queued and intent.sent_at is not None:
-        # Sent again for who queued it, and may be gone: it is asked about until it is done.
-        return "unknown"
-    return "rejected" if error.sent is False else "unknown"
+        return "manual" if refused and not isinstance(error, _PASSING) else "unknown"
+    return "rejected" if refused or error.sent is False else "unknown"

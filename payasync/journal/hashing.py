@@ -1,6 +1,7 @@
 """What moves money: of two requests under one key that differ in it, one is a mistake.
 
-Addresses and descriptions do not count: a deployment may change them between two attempts.
+Addresses and descriptions do not count: a deployment may change them between two attempts. Of the customer's details
+nothing but this digest of the whole is kept.
 """
 
 import hashlib
@@ -14,9 +15,9 @@ COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
     "orders.place": ("out_trade_no", "total_amt", "currency"),
     "orders.close": ("out_trade_no",),
     "refunds.create": ("out_trade_no", "out_refund_no", "total_amt", "refund_amt"),
-    # How often is as good as how much.
-    "subscriptions.create": ("amount", "frequency"),
-    "subscriptions.update": ("subscription_id", "amount", "frequency"),
+    # How often is as good as how much; and nothing but the customer and the first day tells two of them apart.
+    "subscriptions.create": ("amount", "frequency", "start_date", "customer"),
+    "subscriptions.update": ("subscription_id", "amount", "frequency", "start_date", "customer"),
     "subscriptions.cancel": ("subscription_id",),
 }
 """By operation, the arguments that move money; of an endpoint that the document does not show, every field does."""

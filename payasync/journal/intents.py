@@ -20,20 +20,24 @@ STATES: Final[tuple[State, ...]] = get_args(State)
 
 TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
     "new": frozenset({"sending"}),
-    "sending": frozenset({"accepted", "succeeded", "rejected", "unknown"}),
+    "sending": frozenset({"accepted", "succeeded", "rejected", "unknown", "manual"}),
     "unknown": frozenset({"accepted", "succeeded", "rejected", "sending", "manual"}),
     "accepted": frozenset({"succeeded", "rejected"}),
     "succeeded": frozenset(),
-    "rejected": frozenset({"sending"}),
+    "rejected": frozenset({"sending", "new"}),
     "manual": frozenset({"succeeded", "rejected"}),
 }
-"""By state, what may follow it; the design's table, and nothing else."""
+"""By state, what may follow it, and nothing else.
+
+A rejected one is *new* again when it is queued again. From *sending* straight to *manual* goes only what was sent again
+for who queued it, and was refused: its caller has gone, and nobody else would hear of it.
+"""
 
 ENDS: Final[frozenset[State]] = frozenset({"succeeded", "rejected"})
 """Nothing is still to be learnt; only these are ever deleted."""
 ASKED: Final[frozenset[State]] = frozenset({"unknown", "accepted"})
 """What the service is asked about, again and again."""
-FOR_A_PERSON: Final[frozenset[State]] = frozenset({"manual", "unknown"})
+FOR_A_PERSON: Final[frozenset[State]] = frozenset({"manual", "unknown", "accepted"})
 """What a person may end."""
 
 
@@ -90,6 +94,7 @@ class Intent(Draft):
         state: One of `STATES`.
         attempts: How often it was begun to be sent.
         asked: How often it was claimed to be asked about since it was last sent.
+        denied: How often in a row, and up to now, the service has said that it does not know it.
         fence: The number of the latest claim; an earlier holder changes nothing any more.
         lease: When the claim ends, an aware moment as all others; `None` where nobody holds it.
         due: When the service is to be asked about it, where nobody holds it; `None` where there is nothing to ask.
@@ -104,6 +109,7 @@ class Intent(Draft):
     state: State
     attempts: int = 0
     asked: int = 0
+    denied: int = 0
     fence: int = 0
     lease: datetime | None = None
     due: datetime | None = None
@@ -190,7 +196,12 @@ def follows(kept: Intent, now: datetime, *, fence: int | None = None) -> Step:
 def matched(draft: Draft, kept: Sequence[Intent], now: datetime) -> Begun:
     """Return what follows for a draft from the intentions that have one of its keys.
 
-    There are two where its number and the caller's own key stand for different ones, and so for another request.
+    There are two where its number and the caller's own key stand for different ones, and so for another request. So
+    does a number that was used for another intent.
     """
-    other = next((each for each in kept if each.hash != draft.hash), None)
+    other = next((each for each in kept if each.hash != draft.hash or _is_for_another(draft, each)), None)
     return Begun(follows(kept[0], now), kept[0]) if other is None else Begun(Step.CONFLICT, other)
+
+
+def _is_for_another(draft: Draft, kept: Intent) -> bool:
+    return None not in {draft.intent, kept.intent} and draft.intent != kept.intent

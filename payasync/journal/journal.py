@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any, Protocol
 
+from payasync.calls import Call, Reply
 from payasync.journal.intents import Begun, Draft, Intent, Intents, Outcome, State
 from payasync.requests import Request
 from payasync.responses import Response
@@ -15,6 +16,10 @@ class Journal(Recording, Protocol):
     All of it is safe with several processes on one journal. Each method raises `StorageError` where the journal can
     be neither read nor written now, and then nothing was done.
     """
+
+    def outcome(self, call: Call, reply: Reply) -> Outcome:
+        """Return what this journal keeps of the answer to a call."""
+        ...
 
     async def begin(self, draft: Draft, lease: float) -> Begun:
         """Keep an intention as *sending*, for `lease` seconds, unless its key says that it must not be sent.
@@ -35,10 +40,6 @@ class Journal(Recording, Protocol):
         Raises:
             InvalidArgumentError: There is no such intention.
         """
-        ...
-
-    async def extend(self, intent: Intent, lease: float) -> bool:
-        """Let a claim end in `lease` seconds from now; `False` where it is lost."""
         ...
 
     async def settle(
@@ -80,8 +81,15 @@ class Journal(Recording, Protocol):
         """
         ...
 
-    async def postpone(self, intent: Intent, due: datetime, reason: str = "") -> bool:
-        """End a claim without news: ask again from then on; `False` where the claim is lost."""
+    async def postpone(self, intent: Intent, due: datetime, reason: str = "", *, denied: int = 0) -> bool:
+        """End a claim without news: ask again from then on; `False` where the claim is lost.
+
+        Args:
+            intent: As `ask` gave it.
+            due: From when it is asked about again.
+            reason: In one line.
+            denied: How often in a row the service has said by now that it does not know it.
+        """
         ...
 
     async def next_due(self, merchant: str | None = None) -> datetime | None:
@@ -97,8 +105,10 @@ class Journal(Recording, Protocol):
     ) -> int:
         """Keep a request as *new*, for a worker to send, and return its number; the same again is the same number.
 
+        One that was rejected is *new* again by that. Any other keeps its state.
+
         Args:
-            request: Such as `CreateRefund(...)`. It is kept with its `extra`, as it is sent from there.
+            request: Such as `CreateRefund(...)`. It is kept whole, with its `extra`, as it is sent from there.
             merchant: The merchant's number.
             intent: The caller's own key.
             connection: The caller's, in whose transaction it is kept: what commits, commits together.
@@ -122,7 +132,7 @@ class Journal(Recording, Protocol):
         ...
 
     async def resolve(self, intent_id: int, *, as_: State, reason: str) -> Intent:
-        """End an unknown or manual intention by a person's word; who held it changes nothing any more.
+        """End an unknown, accepted or manual intention by a person's word; who held it changes nothing any more.
 
         Args:
             intent_id: Its number.
@@ -131,6 +141,23 @@ class Journal(Recording, Protocol):
 
         Raises:
             InvalidArgumentError: There is no such intention, or its state is another.
+        """
+        ...
+
+    async def told(self, operation: str, reference: str, state: str | None, *, merchant: str) -> Intents:
+        """End what is accepted or unknown by what the service has told of it, and return what that ended.
+
+        For notifications, where they are verified or confirmed; the answer that was kept stays. What was sent several
+        times is not rejected by one, which may be about an earlier attempt.
+
+        Args:
+            operation: The write that it is about: `orders.place`, `orders.close` or `refunds.create`.
+            reference: The order's or the refund's number.
+            state: Our name of its state, such as `succeeded`; of one that is no end nothing follows.
+            merchant: The merchant's number.
+
+        Raises:
+            InvalidArgumentError: There is no such operation.
         """
         ...
 

@@ -1,10 +1,15 @@
-"""What may be kept of an answer, and of an error's words: no signature, no nonce, none of the customer's details."""
+"""What may be kept of an answer, and of an error's words: no signature, no nonce, none of the customer's details.
 
+Of an answer that is what the profile's paths lead to, and nothing else, unless whole answers are asked for.
+"""
+
+import json
 from collections.abc import Iterator
 from typing import Any, Final
 
 from attrs import frozen
 
+from payasync.absent import ABSENT
 from payasync.calls import Call, Reply
 from payasync.documents import at, dumps
 from payasync.journal.drafting import CUSTOMER, wire_names
@@ -31,18 +36,55 @@ OWN: Final = (
 """What the profile locates in an answer's data is the service's own, whatever else it may look like."""
 
 
-def outcome(call: Call, reply: Reply) -> Outcome:
-    """Return what may be kept of the answer to a call."""
+def outcome(call: Call, reply: Reply, *, whole: bool = False) -> Outcome:
+    """Return what may be kept of the answer to a call.
+
+    Args:
+        call: What was asked.
+        reply: What came.
+        whole: Keep the whole document, but for what may never be kept.
+    """
     shape = call.profile.answer
+    document = reply.document if whole else located(shape, reply.document)
     kind, _, header = shape.request_id.partition(":")
     told = reply.headers.get(header) if header and kind == "header" else None
     return Outcome(
         status=reply.status,
         headers={} if told is None else {header: told},
-        body=dumps(_keeper(call, reply.document).kept(reply.document)),
+        body=_written(_keeper(call, reply.document).kept(document)),
         verified=reply.verified,
         recovered=reply.recovered,
     )
+
+
+def located(shape: AnswerShape, document: Any) -> dict[str, Any]:
+    """Return, of a document, what the profile's paths lead to, each where it stood."""
+    found: dict[str, Any] = {}
+    inner = shape.data and at(document, shape.data) is not ABSENT
+    if inner:
+        _put(found, shape.data, {})
+    where = f"{shape.data}." if inner else ""
+    within = (f"{where}{path}" for name in OWN if (path := getattr(shape, name)))
+    for path in (shape.code, shape.message, shape.request_id, *within):
+        value = at(document, path) if path else ABSENT
+        if isinstance(value, str | int):
+            _put(found, path, value)
+    return found
+
+
+def _written(document: Any) -> bytes:
+    try:
+        return dumps(document)
+    except TypeError:  # an integer beyond 64 bits, such as the service's number of a payment
+        return json.dumps(document).encode()
+
+
+def _put(document: dict[str, Any], path: str, value: str | int | dict[str, Any]) -> None:
+    """Set what stands at a dotted path; what was a list on its way is an object then, read by the same path."""
+    *way, last = path.split(".")
+    for step in way:
+        document = document.setdefault(step, {})
+    document[last] = value
 
 
 def words(call: Call, text: str) -> str:

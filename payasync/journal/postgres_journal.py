@@ -12,7 +12,7 @@ from attrs import fields
 from psycopg.pq import TransactionStatus
 
 from payasync.errors import ConfigurationError
-from payasync.journal.drafting import Keep, without_customer
+from payasync.journal.drafting import Keep
 from payasync.journal.intents import Intent
 from payasync.journal.recorded import read
 from payasync.journal.stored import StoredJournal
@@ -41,8 +41,10 @@ class PostgresJournal(StoredJournal):
 
     Args:
         dsn: Such as `postgresql://user:password@host/database`; what is not in it, libpq's variables say.
-        keep: Returns, of an operation and its arguments, those that may be kept. Without it, all that the service's
-            document names but the customer's details are.
+        keep: Returns, of an operation and its arguments, those that may be kept. Without it, a direct call's are those
+            that move money, and those of what is queued all but the customer's details.
+        whole_answers: Keep the service's answers whole, but for nonces, signatures and the customer's details as far as
+            they are known from the request; else what the profile's paths lead to.
         connections: How many are opened at most, for each process and event loop.
         clock: Returns seconds since 1970, in place of the server's clock.
 
@@ -58,7 +60,8 @@ class PostgresJournal(StoredJournal):
         self,
         dsn: str | Secret,
         *,
-        keep: Keep = without_customer,
+        keep: Keep | None = None,
+        whole_answers: bool = False,
         connections: int = CONNECTIONS,
         clock: Callable[[], float] | None = None,
     ) -> None:
@@ -66,7 +69,7 @@ class PostgresJournal(StoredJournal):
         del dsn  # a traceback may show what is local
         self._database = Database(given, SCHEMA, connections=connections, clock=clock)
         self._home: list[dict[str, Any]] = []
-        super().__init__(keep)
+        super().__init__(keep, whole_answers=whole_answers)
 
     def __repr__(self) -> str:
         return f"PostgresJournal({self._database.address.shown!r})"

@@ -18,7 +18,7 @@ from payasync.errors import (
     SessionClosedError,
     StorageError,
 )
-from payasync.journal import keeping, resolving
+from payasync.journal import resolving
 from payasync.journal.intents import Intent, Intents, State
 from payasync.journal.journal import Journal
 from payasync.journal.reconciling import End, Report, Result, is_due
@@ -36,6 +36,8 @@ LEASE: Final = SECONDS + 15.0
 SILENT: Final = 20
 """After so many questions without any answer, one after the other, a run leaves the service in peace."""
 PAGE: Final = 500
+UNSENT: Final = timedelta(minutes=5)
+"""After so long, what was queued should have been begun to be sent."""
 SHORTEST: Final = 1.0
 """Seconds between two runs, at least."""
 LONGEST: Final = 10.0
@@ -111,7 +113,7 @@ class Reconciler:
         except BaseExceptionGroup as several:
             error = several.exceptions[0]
         else:
-            return run.report()
+            return run.report(unsent=len(await self.unsent()))
         raise error
 
     async def watch(self, on_result: Heard | None = None) -> AsyncGenerator[Report]:
@@ -128,9 +130,15 @@ class Reconciler:
         found = [each for state in states for each in await self._mine(state)]
         return [each for each in found if is_due(each, self._now())]
 
+    async def unsent(self) -> Intents:
+        """Return what was queued, and nobody has begun to send for five minutes: no worker may be running."""
+        before = self._now() - UNSENT
+        return [each for each in await self._mine("new") if each.updated <= before]
+
     async def manual(self) -> Intents:
-        """Return what a person must say."""
-        return await self._mine("manual")
+        """Return what a person must say; with it what was accepted, and the service denies to know again and again."""
+        denied = (each for each in await self._mine("accepted") if each.denied >= self._patience.questions)
+        return [*await self._mine("manual"), *denied]
 
     async def _mine(self, state: State) -> Intents:
         mine: Intents = []
@@ -174,7 +182,7 @@ class Reconciler:
         except PayasyncError as error:
             return resolving.refused(error)
         known = resolving.told(intent, question.answer.of(call, reply), call.profile)
-        return evolve(known, outcome=keeping.outcome(call, evolve(reply, recovered=True)))
+        return evolve(known, outcome=self._journal.outcome(call, evolve(reply, recovered=True)))
 
     def _decided(self, intent: Intent, evidence: Evidence, asked_at: datetime) -> Decision:
         return resolving.decide(
@@ -192,11 +200,12 @@ class Reconciler:
         due = None if decision.pause is None else asked_at + timedelta(seconds=decision.pause)
         end: End
         if decision.move is Move.POSTPONE and due is not None:
-            still, end = await self._journal.postpone(held, due, reason), "waiting"
+            still, end = await self._journal.postpone(held, due, reason, denied=decision.denied), "waiting"
         else:
             still = await self._journal.settle(held, state, outcome=evidence.outcome, reason=reason, due=due)
             end = "manual" if state == "manual" else "resolved"
-        return Result(intent=held, end=end if still else "lost", state=state, reason=reason)
+        answered = evidence.finding is not Finding.SILENT
+        return Result(intent=held, end=end if still else "lost", state=state, reason=reason, answered=answered)
 
     async def _sent(self, held: Intent) -> Evidence | None:
         """Send a queued write again; the session keeps what becomes of it. Return why it could not, if so."""
@@ -214,12 +223,13 @@ class Reconciler:
         now = await self._journal.get(held.id)
         if now is None or now.attempts == held.attempts:
             return Result(intent=held, end="lost", state=held.state)
-        return Result(intent=held, end="sent", state=now.state, reason=now.reason)
+        end: End = "manual" if now.state == "manual" else "sent"
+        return Result(intent=held, end=end, state=now.state, reason=now.reason)
 
     async def _give_back(self, held: Intent, asked_at: datetime) -> None:
         """Let another ask at once, in place of waiting for the end of the lease."""
         with suppress(PayasyncError):
-            await self._journal.postpone(held, asked_at, held.reason)
+            await self._journal.postpone(held, asked_at, held.reason, denied=held.denied)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._pace.clock(), UTC)
@@ -246,9 +256,9 @@ class _Run:
         if self._tell:
             self._tell(result)
 
-    def report(self) -> Report:
+    def report(self, *, unsent: int) -> Report:
         """Return what it came to."""
-        return Report.of(self._ends, silent=self.silent)
+        return Report.of(self._ends, silent=self.silent, unsent=unsent)
 
 
 def _checked(quarantine: float) -> float:

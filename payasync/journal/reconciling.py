@@ -24,12 +24,14 @@ class Result:
             it is asked about again later; `manual`: a person must say; `lost`: somebody else took it meanwhile.
         state: Which it has now, as far as this run knows.
         reason: Why, in one line.
+        answered: Whether the service gave a usable answer, where it was asked.
     """
 
     intent: Intent
     end: End
     state: State
     reason: str = ""
+    answered: bool = True
 
 
 @frozen(kw_only=True)
@@ -43,6 +45,7 @@ class Report:
         manual: A person must say what became of them.
         lost: Somebody else took them meanwhile.
         silent: The run ended early: the service answers nobody.
+        unsent: Queued, and nobody has begun to send them for minutes: no worker may be running. None of the above.
     """
 
     resolved: int = 0
@@ -51,6 +54,7 @@ class Report:
     manual: int = 0
     lost: int = 0
     silent: bool = False
+    unsent: int = 0
 
     @property
     def asked(self) -> int:
@@ -58,10 +62,10 @@ class Report:
         return self.resolved + self.sent + self.waiting + self.manual + self.lost
 
     @classmethod
-    def of(cls, ends: Iterable[End], *, silent: bool = False) -> "Report":
+    def of(cls, ends: Iterable[End], *, silent: bool = False, unsent: int = 0) -> "Report":
         """Count what became of each."""
         counted = Counter(ends)
-        return cls(silent=silent, **{end: counted[end] for end in ENDS})
+        return cls(silent=silent, unsent=unsent, **{end: counted[end] for end in ENDS})
 
 
 def is_due(intent: Intent, now: datetime) -> bool:

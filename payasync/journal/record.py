@@ -70,7 +70,7 @@ class Recorder:
             await self._keep_error(call, error, begun.intent)
             raise
         state = endings.of_answer(call, reply)
-        await self._kept(call, begun.intent, state, outcome=keeping.outcome(call, reply))
+        await self._kept(call, begun.intent, state, outcome=self._journal.outcome(call, reply))
         return reply
 
     async def _begun(self, call: Call, merchant: str) -> Begun:

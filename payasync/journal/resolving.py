@@ -120,12 +120,14 @@ class Decision:
         state: Which it has from then on.
         reason: Why, in one line.
         pause: Seconds from this question to the next, where there is one.
+        denied: How often in a row the service has said that it does not know it.
     """
 
     move: Move
     state: State
     reason: str = ""
     pause: float | None = None
+    denied: int = 0
 
 
 def question(intent: Intent, profile: Profile) -> Request[Response] | None:
@@ -211,8 +213,7 @@ def decide(
     if evidence.state not in {None, intent.state}:
         return _settled(evidence.state or "accepted", evidence.reason, pause)
     if intent.state == "accepted":
-        # Only its end is still to be learnt, and nobody may deny what was accepted.
-        return Decision(move=Move.POSTPONE, state="accepted", reason=evidence.reason, pause=pause)
+        return _accepted(intent, evidence, pause)
     in_doubt = (asked_at - (intent.sent_at or intent.updated)).total_seconds()
     if evidence.finding is not Finding.NOT_DONE or quarantine is None:
         return _unresolved(intent, evidence, in_doubt, pause, patience)
@@ -220,6 +221,15 @@ def decide(
         reason = f"{evidence.reason} yet, and it may still arrive"
         return Decision(move=Move.POSTPONE, state="unknown", reason=reason, pause=min(pause, quarantine - in_doubt))
     return _never_done(intent, evidence, patience)
+
+
+def _accepted(intent: Intent, evidence: Evidence, pause: float) -> Decision:
+    """Only its end is still to be learnt. Who denies what was accepted changes nothing; that is shown to a person."""
+    denied = {Finding.NOT_DONE: intent.denied + 1, Finding.SILENT: intent.denied}.get(evidence.finding, 0)
+    reason = evidence.reason
+    if evidence.finding is Finding.NOT_DONE:
+        reason = f"accepted before, and now {evidence.reason}"
+    return Decision(move=Move.POSTPONE, state="accepted", reason=reason, pause=pause, denied=denied)
 
 
 def _settled(state: State, reason: str, pause: float | None = None) -> Decision:

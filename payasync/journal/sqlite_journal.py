@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from payasync.journal.callers_connection import done_within
-from payasync.journal.drafting import Keep, without_customer
+from payasync.journal.drafting import Keep
 from payasync.journal.sqlite_rows import given, written
 from payasync.journal.stored import StoredJournal
 from payasync.journal.transactions import Transaction
@@ -29,7 +29,8 @@ SCHEMA: Final = Schema(name="journal", application=APPLICATION, steps=steps("pay
 class SqliteJournal(StoredJournal):
     """Keeps intentions in an SQLite file; what it promises stands at `Journal`.
 
-    Nothing is opened before the first use. The file is its owner's alone. A session does not close its journal, which
+    Nothing is opened before the first use. A file that is made is its owner's alone; one that was there keeps its mode.
+    A session does not close its journal, which
     others may use, too: use it with `async with`, or call `aclose` at the end.
 
     `add(..., connection=)` takes a connection of sqlite3 or aiosqlite to the journal's own file, in which the caller
@@ -38,8 +39,10 @@ class SqliteJournal(StoredJournal):
 
     Args:
         path: The file's; it is made where there is none. Not on a network's file system.
-        keep: Returns, of an operation and its arguments, those that may be kept. Without it, all that the service's
-            document names but the customer's details are.
+        keep: Returns, of an operation and its arguments, those that may be kept. Without it, a direct call's are those
+            that move money, and those of what is queued all but the customer's details.
+        whole_answers: Keep the service's answers whole, but for nonces, signatures and the customer's details as far as
+            they are known from the request; else what the profile's paths lead to.
         clock: Returns seconds since 1970: when a lease ends, and what is due, goes by it.
 
     Attributes:
@@ -54,12 +57,13 @@ class SqliteJournal(StoredJournal):
         self,
         path: str | os.PathLike[str],
         *,
-        keep: Keep = without_customer,
+        keep: Keep | None = None,
+        whole_answers: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._file = SqliteFile(path, SCHEMA)
         self._clock = clock
-        super().__init__(keep)
+        super().__init__(keep, whole_answers=whole_answers)
 
     def __repr__(self) -> str:
         return f"SqliteJournal({self._file.path!r})"

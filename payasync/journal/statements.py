@@ -16,23 +16,24 @@ WHERE (merchant = :merchant AND number = :number) OR (merchant = :merchant AND i
 ORDER BY id"""
 ADOPT: Final = "UPDATE payasync_intents SET intent = coalesce(intent, :intent) WHERE id = :id RETURNING id"
 QUEUE: Final = """
-UPDATE payasync_intents SET intent = coalesce(intent, :intent), queued = TRUE, request = :request
+UPDATE payasync_intents SET
+    intent = coalesce(intent, :intent), queued = TRUE, request = :request,
+    updated = CASE state WHEN 'rejected' THEN :now ELSE updated END,
+    state = CASE state WHEN 'rejected' THEN 'new' ELSE state END
 WHERE id = :id RETURNING id"""
 
 SEND: Final = """
 UPDATE payasync_intents SET
-    state = 'sending', attempts = attempts + 1, asked = 0, fence = fence + 1, lease = :until, due = NULL,
+    state = 'sending', attempts = attempts + 1, asked = 0, denied = 0, fence = fence + 1, lease = :until, due = NULL,
     updated = :now, outcome = NULL, reason = ''
 WHERE id = :id RETURNING *"""
-EXTEND: Final = """
-UPDATE payasync_intents SET lease = :until WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING id"""
 SETTLE: Final = """
 UPDATE payasync_intents SET
     state = :state, lease = NULL, due = :due, updated = :now, sent_at = coalesce(:sent_at, sent_at),
-    outcome = coalesce(:outcome, outcome), reason = :reason
+    outcome = coalesce(:outcome, outcome), denied = 0, reason = :reason
 WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING id"""
 POSTPONE: Final = """
-UPDATE payasync_intents SET lease = NULL, due = :due, reason = :reason
+UPDATE payasync_intents SET lease = NULL, due = :due, denied = :denied, reason = :reason
 WHERE id = :id AND fence = :fence AND lease IS NOT NULL AND state IN ('unknown', 'accepted') RETURNING id"""
 
 DUE: Final = """
@@ -41,7 +42,7 @@ WHERE coalesce(lease, due) <= :by AND merchant = coalesce(:merchant, merchant)
 ORDER BY coalesce(lease, due), id LIMIT :limit"""
 ASK: Final = """
 UPDATE payasync_intents SET
-    sent_at = CASE state WHEN 'sending' THEN lease ELSE sent_at END,
+    sent_at = CASE state WHEN 'sending' THEN :now ELSE sent_at END,
     updated = CASE state WHEN 'sending' THEN :now ELSE updated END,
     reason = CASE state WHEN 'sending' THEN :interrupted ELSE reason END,
     state = CASE state WHEN 'sending' THEN 'unknown' ELSE state END,
@@ -54,14 +55,16 @@ ORDER BY coalesce(lease, due), id LIMIT 1"""
 
 RESOLVE: Final = """
 UPDATE payasync_intents SET
-    sent_at = CASE state WHEN 'sending' THEN lease ELSE sent_at END,
+    sent_at = CASE state WHEN 'sending' THEN :now ELSE sent_at END,
     state = :state, lease = NULL, due = NULL, fence = fence + 1, updated = :now, reason = :reason
 WHERE id = :id RETURNING *"""
 PRUNE: Final = """
 DELETE FROM payasync_intents WHERE id IN (
     SELECT id FROM payasync_intents WHERE state IN ('succeeded', 'rejected') AND updated < :before
     ORDER BY updated LIMIT :limit)
+    AND state IN ('succeeded', 'rejected') AND updated < :before
 RETURNING id"""
+"""Said twice: PostgreSQL looks again at a row that another transaction has changed, and only at the outer condition."""
 
 INTENT: Final = "SELECT * FROM payasync_intents WHERE id = :id"
 LIST: Final = "SELECT * FROM payasync_intents WHERE id > :after ORDER BY id LIMIT :limit"

@@ -7,9 +7,11 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from payasync.calls import Call, Reply
 from payasync.checks import aware, number
-from payasync.journal import statements, transactions
-from payasync.journal.drafting import Keep, of_request
+from payasync.journal import keeping, statements, transactions
+from payasync.journal.drafting import Keep, moving, of_request, without_customer
+from payasync.journal.endings import BY_STATE
 from payasync.journal.intents import ENDS, STATES, Begun, Draft, Intent, Intents, Outcome, State, Step
 from payasync.journal.record import Recorder
 from payasync.journal.recorded import refusal, written
@@ -27,15 +29,18 @@ class StoredJournal(ABC):
     """Keeps intentions in a database; what it promises stands at `Journal`.
 
     Args:
-        keep: Says what may be kept of a request.
+        keep: Says what may be kept of a request; `None`: of what is queued all but the customer's details, and of a
+            direct call what moves money.
+        whole_answers: Keep answers whole.
 
     Attributes:
         recorder: What a session uses.
     """
 
-    def __init__(self, keep: Keep) -> None:
-        self._keep = keep
-        self.recorder: Final = Recorder(self, keep)
+    def __init__(self, keep: Keep | None, *, whole_answers: bool) -> None:
+        self._keep = keep or without_customer
+        self._whole_answers = whole_answers
+        self.recorder: Final = Recorder(self, keep or moving)
 
     @abstractmethod
     async def _run(self, work: Callable[[datetime], Transaction[T]]) -> T:
@@ -49,6 +54,10 @@ class StoredJournal(ABC):
     async def aclose(self) -> None:
         """Finish what was begun, and let go of the journal; whatever is asked afterwards is a `StorageError`."""
 
+    def outcome(self, call: Call, reply: Reply) -> Outcome:
+        """Return what this journal keeps of the answer to a call."""
+        return keeping.outcome(call, reply, whole=self._whole_answers)
+
     async def begin(self, draft: Draft, lease: float) -> Begun:
         """Keep an intention as *sending*, for `lease` seconds, unless its key says that it must not be sent."""
         return await self._run(lambda now: transactions.begin(draft, now, lease))
@@ -57,10 +66,6 @@ class StoredJournal(ABC):
         """Make an intention that is kept already *sending*, for `lease` seconds, unless its state forbids it."""
         asked = number("intent_id", intent_id)
         return await self._run(lambda now: transactions.claim(asked, fence, now, lease))
-
-    async def extend(self, intent: Intent, lease: float) -> bool:
-        """Let a claim end in `lease` seconds from now; `False` where it is lost."""
-        return await self._run(lambda now: transactions.extend(intent, now, lease))
 
     async def settle(
         self,
@@ -83,10 +88,10 @@ class StoredJournal(ABC):
         most, by = number("limit", limit), None if before is None else aware("before", before)
         return await self._run(lambda now: transactions.ask(most, merchant, by, now, lease))
 
-    async def postpone(self, intent: Intent, due: datetime, reason: str = "") -> bool:
+    async def postpone(self, intent: Intent, due: datetime, reason: str = "", *, denied: int = 0) -> bool:
         """End a claim without news: ask again from then on; `False` where the claim is lost."""
         again, why = aware("due", due), _line(reason)
-        return await self._run(lambda _: transactions.postpone(intent, again, why))
+        return await self._run(lambda _: transactions.postpone(intent, again, why, denied))
 
     async def next_due(self, merchant: str | None = None) -> datetime | None:
         """Return when the next intention is to be asked about, or a lease ends; `None` where nothing is to come."""
@@ -126,13 +131,23 @@ class StoredJournal(ABC):
         return await self._intents(statements.LIST_OF_STATE, state=_state(state), **values)
 
     async def resolve(self, intent_id: int, *, as_: State, reason: str) -> Intent:
-        """End an unknown or manual intention by a person's word; who held it changes nothing any more."""
+        """End an unknown, accepted or manual intention by a person's word; who held it changes nothing any more."""
         if as_ not in ENDS:
             raise invalid("as_", f"one of {', '.join(sorted(ENDS))}", as_)
         if not isinstance(reason, str) or not reason.strip():
             raise invalid("reason", "a text that says how you know", reason)
         asked, why = number("intent_id", intent_id), _line(reason)
         return await self._run(lambda now: transactions.resolve(asked, as_, why, now))
+
+    async def told(self, operation: str, reference: str, state: str | None, *, merchant: str) -> Intents:
+        """End what is open by what the service has told of it, and return what that ended."""
+        if operation not in BY_STATE:
+            raise invalid("operation", f"one of {', '.join(BY_STATE)}", operation)
+        end = BY_STATE[operation].get(state or "")
+        if end is None:
+            return []
+        about = {"operation": operation, "reference": reference, "merchant": merchant}
+        return await self._run(lambda now: transactions.told(about, end, f"the service told: {state}", now))
 
     async def prune(self, before: datetime) -> int:
         """Delete what has succeeded or was rejected before a moment, and nothing else; return how many that were."""

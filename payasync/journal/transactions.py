@@ -93,12 +93,16 @@ def begin(draft: Draft, now: datetime, lease: float) -> Transaction[Begun]:
 
 
 def add(draft: Draft, now: datetime) -> Transaction[Begun]:
-    """Keep an intention as *new*; one that is there already keeps its state, and is queued from now on."""
+    """Keep an intention as *new*.
+
+    One that is there already is queued from now on, and keeps its state; only what was rejected is *new* again, so
+    that whoever looks for what nobody sends finds it.
+    """
     first = {"state": "new", "attempts": 0, "fence": 0, "lease": None}
     added, kept = yield from _added(draft, first, now)
     begun = matched(draft, kept, now)
     if not added and begun.step is not Step.CONFLICT:
-        queued = {"id": begun.intent.id, "intent": draft.intent, "request": draft.request}
+        queued = {"id": begun.intent.id, "intent": draft.intent, "request": draft.request, "now": now}
         yield from numbers(statements.QUEUE, queued)
     return begun
 
@@ -136,12 +140,6 @@ def _sent(begun: Begun, now: datetime, until: datetime) -> Transaction[Begun]:
     return Begun(Step.SEND, sent)
 
 
-def extend(held: Intent, now: datetime, lease: float) -> Transaction[bool]:
-    """Let a claim end later, where it still counts."""
-    until = now + timedelta(seconds=lease)
-    return bool((yield from numbers(statements.EXTEND, {"id": held.id, "fence": held.fence, "until": until})))
-
-
 def settle(
     held: Intent, state: State, due: datetime | None, now: datetime, facts: Mapping[str, Any]
 ) -> Transaction[bool]:
@@ -161,9 +159,9 @@ def settle(
     return bool((yield from numbers(statements.SETTLE, settled)))
 
 
-def postpone(held: Intent, due: datetime, reason: str) -> Transaction[bool]:
+def postpone(held: Intent, due: datetime, reason: str, denied: int) -> Transaction[bool]:
     """End a claim without news, where it still counts."""
-    values = {"id": held.id, "fence": held.fence, "due": due, "reason": reason}
+    values = {"id": held.id, "fence": held.fence, "due": due, "denied": denied, "reason": reason}
     return bool((yield from numbers(statements.POSTPONE, values)))
 
 
@@ -187,14 +185,27 @@ def resolve(intent_id: int, state: State, reason: str, now: datetime) -> Transac
     """End an intention by a person's word."""
     before = standing((yield from _existing(intent_id)), now)
     if before not in FOR_A_PERSON:
-        rule = (
-            f"the number of an intention that is {' or '.join(sorted(FOR_A_PERSON))}, which this one, {before}, is not"
-        )
+        *some, last = sorted(FOR_A_PERSON)
+        allowed = f"{', '.join(some)} or {last}"
+        rule = f"the number of an intention that is {allowed}, which this one, {before}, is not"
         raise invalid("intent_id", rule, intent_id)
     check_transition(before, state)
     values = {"id": intent_id, "state": state, "reason": reason, "now": now}
     (resolved,) = yield from intents(statements.RESOLVE, values)
     return resolved
+
+
+def told(about: Mapping[str, str], state: State, reason: str, now: datetime) -> Transaction[Intents]:
+    """End, by the service's own word, what is about a thing and is open.
+
+    Of what was sent several times, that word may be of an earlier attempt: it rejects nothing then, and asking does.
+    """
+    ended: Intents = []
+    for each in (yield from intents(statements.FIND, about, FOR_UPDATE)):
+        if standing(each, now) in ASKED and (state != "rejected" or each.attempts == 1):
+            values = {"id": each.id, "state": state, "reason": reason, "now": now}
+            ended += yield from intents(statements.RESOLVE, values)
+    return ended
 
 
 def _existing(intent_id: int) -> Transaction[Intent]:

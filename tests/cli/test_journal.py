@@ -3,11 +3,12 @@
 import asyncio
 import json
 import stat
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
 import pytest
@@ -23,6 +24,7 @@ from payasync.journal import Intent, Journal, Outcome, PostgresJournal, SqliteJo
 from payasync.journal.drafting import of_request, without_customer
 from payasync.requests import Request
 from payasync.resources.payments import CreatePayment
+from tests.journal.building import kept as keeping
 from tests.journal.building import refund
 
 T = TypeVar("T")
@@ -232,7 +234,7 @@ def test_resolve_asks_first(path: Path, given: str, state: str, code: int) -> No
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("1", "--reason", "seen"), "must be the number of an intention that is manual or unknown"),
+        (("1", "--reason", "seen"), "must be the number of an intention that is accepted, manual or unknown"),
         (("99", "--reason", "seen"), "must be the number of an intention in the journal"),
         (("4", "--reason", " "), "reason must be a text that says how you know"),
     ],
@@ -272,7 +274,17 @@ def test_prune_needs_an_age(path: Path, age: str) -> None:
     assert "such as 90d" in result.output
 
 
-@pytest.mark.parametrize(("age", "hours"), [("3h", 3), ("2d", 48), ("1w", 168)])
+@pytest.mark.parametrize("age", ["0d", "0w", "23h"])
+def test_prune_spares_what_ended_today(path: Path, age: str) -> None:
+    """A number that the journal has forgotten is sent again: nothing of the last day is deleted by a slip."""
+    result = run("prune", "--journal", str(path), "--older-than", age)
+
+    assert 2 == result.exit_code
+    assert "it must be a day or more" in result.output
+    assert 4 == len(run("list", "--journal", str(path)).output.splitlines()[1:])
+
+
+@pytest.mark.parametrize(("age", "hours"), [("30h", 30), ("2d", 48), ("1w", 168)])
 def test_units_of_an_age(path: Path, age: str, hours: int) -> None:
     """Hours, days and weeks."""
     before = datetime.now(UTC).astimezone() - timedelta(hours=hours)
@@ -294,9 +306,59 @@ def test_journal_must_be_there(tmp_path: Path, command: tuple[str, ...]) -> None
     assert not path.exists()
 
 
+@pytest.mark.parametrize("command", [("list",), ("show", "1"), ("prune", "--older-than", "1d")])
+def test_empty_file_is_no_journal(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """Who only looks makes none of it."""
+    path = tmp_path / "pay.db"
+    path.touch()
+    result = run(*command, "--journal", str(path))
+
+    assert 2 == result.exit_code
+    assert "is empty, and no journal" in " ".join(result.output.split())
+    assert b"" == path.read_bytes()
+
+
+KEYWORDS: Final = "host=/nowhere dbname=pay user=shop password=canary connect_timeout=2"
+
+
+@pytest.mark.parametrize("keywords", [KEYWORDS, "password = canary", "pasword=canary", "host=/nowhere canary"])
+def test_connection_string_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keywords: str) -> None:
+    """What libpq reads as names and values is a database: no file is made of it, and no password is shown."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.csv").write_text("out_trade_no,out_refund_no,total_amt,refund_amt\nT1,R1,2,1\n")
+    service = {"PAYASYNC_PROFILE": "sandbox", "PAYASYNC_BASE_URL": "http://127.0.0.1:1", "PAYASYNC_MERCHANT_ID": "M1"}
+    for command in (["journal", "list"], ["refund", "import", "r.csv"]):
+        result = CliRunner().invoke(payasync, [*command, "--journal", keywords], env=service)
+
+        assert 2 == result.exit_code
+        assert "canary" not in result.output
+    assert [tmp_path / "r.csv"] == list(tmp_path.iterdir())
+
+
+def test_file_of_such_a_name_is_a_path() -> None:
+    """Written as one, it is one."""
+    assert [True, True, False, False] == [
+        Address(text).is_file for text in ("pay.db", "./host=a", "host=a", "postgres://a")
+    ]
+
+
+def test_connection_string_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without psycopg the error says what to install, and nothing of the string is shown."""
+    for name in ("psycopg", "payasync.journal.postgres_journal", "payasync.postgres_opening"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    result = run("list", "--journal", KEYWORDS)
+
+    assert 2 == result.exit_code
+    assert 'python -m pip install "payasync[postgres]"' in result.stderr
+    assert ("postgresql://", False) == (Address(KEYWORDS).shown, "canary" in result.output)
+
+
 @pytest.mark.parametrize(
     ("address", "shown"),
     [
+        (KEYWORDS, "host=/nowhere dbname=pay user=shop"),
+        ("pasword=canary", "postgresql://"),
         ("pay.db", "pay.db"),
         ("postgresql://shop:canary@db.example:5433/pay?password=canary", "postgresql://db.example:5433/pay"),
         ("postgres://shop:canary@db.example/pay", "postgres://db.example/pay"),
@@ -356,13 +418,54 @@ def test_times_are_told_as_a_person_would(seconds: float, expected: str) -> None
     assert expected == intent_table.span(seconds)
 
 
-def test_narrow_terminal(path: Path) -> None:
-    """Reasons are broken into lines; words and numbers are not."""
+def listed(intents: Sequence[Intent], width: int, **console: Any) -> list[str]:
+    """Return the lines of a list."""
     out = StringIO()
+    terminal = Console(file=out, width=width, highlight=False, **console)
+    JournalScreen(terminal=terminal).listed(intents, state=None, more=False)
+    return out.getvalue().splitlines()
+
+
+def test_narrow_terminal(path: Path) -> None:
+    """Reasons are broken into lines; words and numbers that fit are not."""
     intents = in_journal(path, SqliteJournal.list)
-    JournalScreen(terminal=Console(file=out, width=72, highlight=False)).listed(intents, state=None, more=False)
-    lines = out.getvalue().splitlines()
+    lines = listed(intents, 72)
 
     assert 72 >= max(map(len, lines))
     assert len(intents) + 1 < len(lines)
     assert [line for line in lines if "payments.create  invoice-42  1000 USD" in line]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_long_numbers_hide_nothing(width: int) -> None:
+    """Each line has its id and its whole state; a long number goes on below, and so does the reason."""
+    number, reason = "R-" + "0123456789abcdef" * 4, "the service does not know it yet, and it may still arrive"
+    facts: dict[str, Any] = {"operation": "subscriptions.create", "reference": number, "reason": reason}
+    intents = [
+        keeping(id=place, state=state, request={"amount": 123456789, "currency": "USD"}, **facts)
+        for place, state in ((9998, "unknown"), (9999, "succeeded"))
+    ]
+    head, *lines = listed(intents, width)
+    begins, ends = head.index("Number"), head.index("Amount") + len("Amount") - len("123456789 USD")
+
+    assert width >= max(map(len, lines))
+    assert ["9998 unknown", "9999 succeeded"] == [" ".join(line.split()[:2]) for line in lines if line[:4].strip()]
+    assert number * 2 == "".join(line[begins:ends].strip() for line in lines)
+    assert {*reason.split()} <= {word for line in lines for word in line[head.index("Why") :].split()}
+
+
+def test_merchant_is_told_where_there_are_several() -> None:
+    """A journal may be one of many merchants, and their numbers may be the same."""
+    one, other = keeping(state="manual"), keeping(id=2, merchant="M2", state="manual")
+
+    assert "Merchant" not in listed([one], 120)[0]
+    assert ["M1", "M2"] == [line.split()[2] for line in listed([one, other], 120)[1:]]
+
+
+def test_lines_in_a_file_end_with_their_last_word(path: Path) -> None:
+    """Nobody wants a table padded to the width of a terminal that is not there."""
+    shown = run("show", "1", "--journal", str(path)).output.splitlines()
+
+    assert [] == [
+        line for line in [*listed(in_journal(path, SqliteJournal.list), 240), *shown] if line != line.rstrip()
+    ]

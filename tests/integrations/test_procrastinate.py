@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from attrs import frozen
 
-from payasync import ConfigurationError, RetryPolicy, Session
+from payasync import ConfigurationError, RateLimitedError, RetryPolicy, Session
 from payasync.cli.sandbox_welcome import Welcome
 from payasync.integrations.procrastinate import PaymentTasks
 from payasync.journal import PostgresJournal, Reconciler
@@ -181,6 +181,22 @@ async def test_forgotten_is_enqueued(shop: Shop) -> None:
 
     assert ([], [("execute_intent", "todo", 0)]) == (young, enqueued)
     assert [("R1", "accepted"), ("R2", "new")] == await shop.states()
+
+
+async def test_rejected_that_is_kept_again_is_enqueued(shop: Shop, sandbox: Sandbox) -> None:
+    """What a direct call could not do, and was then left to a worker, reaches one: it is not `rejected` any more."""
+    sandbox.faults.rate_limited("refunds.create")
+    with pytest.raises(RateLimitedError):
+        await shop.pay.with_options(journal=shop.journal).send(refund("R1"))
+    refused = await shop.states()
+    await shop.journal.add(refund("R1"), merchant=shop.pay.merchant_id)
+    tasks: Any = shop.tasks
+    tasks._age = timedelta(0)
+    await reconcile(shop)
+    await shop.work()
+
+    assert [("R1", "rejected")] == refused
+    assert [("R1", "accepted")] == await shop.states()
 
 
 async def test_job_of_a_dead_worker_is_delivered_again(shop: Shop) -> None:

@@ -50,10 +50,17 @@ def secrets_of(credentials: Credentials) -> list[str]:
 
 async def all_writes(pay: Any) -> None:
     """Do all that a journal keeps, well and badly."""
-    await pay.payments.create(amount=1, currency="USD", description="canary-visible")
+    await pay.payments.create(amount=1, currency="USD", description="canary-word")
     await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T2", extra={"email": CUSTOMER["email"]})
     await pay.orders.close("T2")
-    await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
+    await pay.refunds.create(
+        out_trade_no="T1",
+        out_refund_no="R1",
+        total_amt=450,
+        refund_amt=200,
+        refund_desc="canary-word",
+        notify_url="https://shop.example/?token=canary-address",
+    )
     made = await pay.subscriptions.create(
         frequency="monthly", amount=900, start_date=date(2999, 1, 1), customer=CUSTOMER
     )
@@ -86,28 +93,41 @@ async def test_file_holds_no_secret(journal: SqliteJournal, path: Path, monkeypa
     assert 8 == len(await journal.list())
     assert keys
     assert signatures
-    assert b"canary-visible" in found
-    forbidden = [*keys, *signatures, *DETAILS, "canarynonce", "nonceStr", '"sign"', "Bearer"]
+    assert b"refunds.create:R1" in found
+    forbidden = [
+        *keys,
+        *signatures,
+        *DETAILS,
+        "canary-word",
+        "canary-address",
+        "canarynonce",
+        "nonceStr",
+        '"sign"',
+        "Bearer",
+    ]
     assert [] == [text for text in forbidden if text.encode() in found]
 
 
-async def test_service_that_repeats_everything_gives_nothing_away(journal: SqliteJournal, path: Path) -> None:
+@pytest.mark.parametrize("whole", [False, True])
+async def test_service_that_repeats_everything_gives_nothing_away(path: Path, *, whole: bool) -> None:
     """A service may answer with what it was told, and refuse in words that quote it."""
     request = CreateSubscription(frequency="monthly", amount=900, start_date=date(2027, 1, 31), customer=CUSTOMER)
     fields = dict(codec().call(request).fields) | {"nonceStr": "canarynonce", "sign": "canarysign"}
     echo = {"request": fields, "to": CUSTOMER["email"], "said": f"welcome, {CUSTOMER['name']}", "call": 49151123456}
     refused = {"message": f"{CUSTOMER['email']} of {CUSTOMER['name']} is unknown"}
     profile = evolve(PROFILE, answer=AnswerShape(message="message"))
-    with Recorder([answer(200, dumps(echo)), answer(400, dumps(refused))]) as service:
-        keys = Credentials("M1", secret_key="sk_canary", signing_key="k_canary")
-        async with Session(service.url, credentials=keys, profile=profile, journal=journal) as pay:
-            await pay.send(request)
-            with pytest.raises(ServiceError, match="canary-mail"):
+    async with SqliteJournal(path, whole_answers=whole) as journal:
+        with Recorder([answer(200, dumps(echo)), answer(400, dumps(refused))]) as service:
+            keys = Credentials("M1", secret_key="sk_canary", signing_key="k_canary")
+            async with Session(service.url, credentials=keys, profile=profile, journal=journal) as pay:
                 await pay.send(request)
-    found = written(path.parent)
+                with pytest.raises(ServiceError, match="canary-mail"):
+                    await pay.send(request)
+        states = [each.state for each in await journal.list()]
+        found = written(path.parent)
 
     assert [] == [text for text in (*DETAILS, "canarynonce", "canarysign", "_canary") if text.encode() in found]
-    assert ["succeeded", "rejected"] == [each.state for each in await journal.list()]
+    assert (["succeeded", "rejected"], whole) == (states, b"welcome" in found)
 
 
 async def test_customer_is_queued_only_where_that_is_said(path: Path) -> None:

@@ -7,7 +7,8 @@ from attrs import evolve
 
 from payasync.calls import Call
 from payasync.errors import ConfigurationError, InvalidArgumentError
-from payasync.journal.drafting import WRITES, Keep, of_call, of_request, request_of, without_customer
+from payasync.journal.drafting import WRITES, Keep, moving, of_call, of_request, request_of, without_customer
+from payasync.journal.hashing import COUNTED
 from payasync.journal.intents import Draft, Intent
 from payasync.operations import custom
 from payasync.requests import Request
@@ -101,6 +102,29 @@ def test_nothing_is_kept_beyond_the_documents_fields() -> None:
     assert {"frequency": "monthly", "amount": 900, "start_date": "31.01.2027"} == (
         of_call(call, "M1", without_customer).request
     )
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_words_and_addresses_of_a_direct_call_are_not_kept(name: str) -> None:
+    """What moves no money may be about somebody: of a call that no worker sends it is not needed."""
+    made = of_call(called(WRITTEN[name]), "M1", moving)
+    all_of_it = of_call(called(WRITTEN[name]), "M1", whole).request
+
+    assert made.request == {each: all_of_it[each] for each in COUNTED[name] if each in all_of_it and each != "customer"}
+    assert made.hash == of_call(called(WRITTEN[name]), "M1", whole).hash
+
+
+def test_whom_and_when_tell_two_subscriptions_apart() -> None:
+    """One intent for Alice and for Bob is a mistake, and so is one for two first days; neither can be read of it."""
+    given: dict[str, Any] = {"frequency": "monthly", "amount": 900}
+    days = date(2027, 1, 31), date(2027, 2, 28)
+    drafts = [
+        of_call(called(CreateSubscription(**given, start_date=day, customer={"email": email})), "M1", moving)
+        for day, email in [(days[0], "alice@a.example"), (days[0], "bob@a.example"), (days[1], "bob@a.example")]
+    ]
+
+    assert 3 == len({each.hash for each in drafts})
+    assert "a.example" not in str(drafts)
 
 
 def test_unknown_endpoints_fields_are_not_kept() -> None:

@@ -144,10 +144,25 @@ def test_error_is_a_refusal_only_where_it_proves_one(error: Exception, expected:
     assert expected == of_error(begun(), error, kept())
 
 
-@pytest.mark.parametrize(("sent_at", "expected"), [(None, "rejected"), (START, "unknown")])
-def test_number_that_was_used_may_be_our_own(sent_at: Any, expected: State) -> None:
-    """After an attempt that was in doubt, "used before" may mean that it arrived after all: it is asked about."""
-    assert expected == of_error(begun(), DuplicateError("used before"), kept(sent_at=sent_at))
+@pytest.mark.parametrize("sent_at", [None, START])
+@pytest.mark.parametrize("queued", [False, True])
+def test_number_that_was_used_may_be_our_own(sent_at: Any, queued: bool) -> None:  # noqa: FBT001 - who sends it
+    """That it was used may mean that it was done, by a process without this journal, too: it is asked about."""
+    assert "unknown" == of_error(begun(), DuplicateError("used before"), kept(sent_at=sent_at, queued=queued))
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (RateLimitedError("slow down"), "unknown"),
+        (AuthenticationError("unknown key"), "unknown"),
+        (NotSentError("no"), "unknown"),
+        (ServiceError("too much"), "manual"),
+    ],
+)
+def test_second_send_of_a_queued_one_is_nobodys_to_repeat(error: Exception, expected: State) -> None:
+    """Who queued it has gone: what says nothing of it leaves it open, and a refusal is shown to a person."""
+    assert expected == of_error(begun(), error, kept(queued=True, sent_at=START))
 
 
 @pytest.mark.parametrize(("value", "expected"), [(True, "unknown"), (False, "rejected")])

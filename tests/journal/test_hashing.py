@@ -9,7 +9,7 @@ from payasync.operations import OPERATIONS
 
 SAID: Final = {"description", "subject", "body", "refund_desc"}
 ADDRESSES: Final = {"notify_url", "return_url"}
-CIRCUMSTANCES: Final = {"scene_type", "start_date", "customer"}
+CIRCUMSTANCES: Final = {"scene_type"}
 
 REFUND: Final[dict[str, Any]] = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 200}
 

@@ -22,14 +22,14 @@ from tests.journal.building import START, draft, kept
 
 DESIGN: Final[dict[str, str]] = {
     "new": "sending",
-    "sending": "accepted succeeded rejected unknown",
+    "sending": "accepted succeeded rejected unknown manual",
     "unknown": "accepted succeeded rejected sending manual",
     "accepted": "succeeded rejected",
-    "rejected": "sending",
+    "rejected": "sending new",
     "manual": "succeeded rejected",
     "succeeded": "",
 }
-"""Section 3 of the design: `NEW → SENDING → ACCEPTED | SUCCEEDED | REJECTED | UNKNOWN`, and so on."""
+"""Section 3 of the design: `NEW → SENDING → ACCEPTED | SUCCEEDED | REJECTED | UNKNOWN | MANUAL`, and so on."""
 
 LATER: Final = START + timedelta(seconds=60)
 
@@ -130,6 +130,23 @@ def test_number_and_intent_of_two_requests_are_a_conflict() -> None:
     same, other = kept(hash=again.hash), kept(id=2, hash="b", intent="invoice-42")
 
     assert Begun(Step.CONFLICT, other) == matched(again, [same, other], START)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "expected"),
+    [
+        ("invoice-42", "invoice-43", Step.CONFLICT),
+        ("invoice-42", "invoice-42", Step.ANSWER),
+        ("invoice-42", None, Step.ANSWER),
+        (None, "invoice-43", Step.ANSWER),
+    ],
+)
+def test_number_stands_for_one_intent(earlier: str | None, later: str | None, expected: Step) -> None:
+    """What was done for one invoice is no answer for another, though both took the same number by mistake."""
+    again = draft(intent=later)
+    same = kept(hash=again.hash, state="succeeded", intent=earlier)
+
+    assert Begun(expected, same) == matched(again, [same], START)
 
 
 def test_key_is_the_callers_own_where_there_is_one() -> None:

@@ -194,7 +194,7 @@ async def test_without_a_key_each_is_its_own(journal: Journal) -> None:
 
 
 async def test_number_and_intent_name_the_same(journal: Journal) -> None:
-    """A refund that is unknown under its number is not sent under an intent either, which is its name from then on."""
+    """A refund that is unknown under its number is not sent under an intent either, its name from then on."""
     await in_state(journal, "unknown")
     steps = [
         (await journal.begin(what, LEASE)).step
@@ -203,7 +203,7 @@ async def test_number_and_intent_name_the_same(journal: Journal) -> None:
     (intent,) = await journal.list()
     begun = await journal.begin(draft(), LEASE)
 
-    assert [Step.ASK, Step.CONFLICT, Step.ASK] == steps
+    assert [Step.ASK, Step.CONFLICT, Step.CONFLICT] == steps
     assert "intent:complaint-7" == intent.key
     assert intent == begun.intent
 
@@ -215,7 +215,7 @@ async def test_number_and_intent_of_two_are_a_conflict(journal: Journal) -> None
     before = await journal.list()
     begun = await journal.begin(draft(intent="b"), LEASE)
 
-    assert Begun(Step.CONFLICT, before[1]) == begun
+    assert Begun(Step.CONFLICT, before[0]) == begun
     assert before == await journal.list()
 
 
@@ -286,11 +286,10 @@ async def test_claim_ends_with_its_verdict(journal: Journal, state: State) -> No
     intent = await in_state(journal, state)
     told = [
         await journal.settle(intent, "succeeded"),
-        await journal.extend(intent, LEASE),
         await journal.postpone(intent, START),
     ]
 
-    assert [False] * 3 == told
+    assert [False] * 2 == told
     assert state == (await got(journal, intent.id)).state
 
 
@@ -300,12 +299,11 @@ async def test_claim_that_was_taken_over_is_lost(journal: Journal, clock: Clock)
     clock.advance(LEASE)
     (now,) = await journal.ask(1, LEASE)
     told = [
-        await journal.extend(late, LEASE),
         await journal.settle(late, "rejected"),
         await journal.postpone(late, START),
     ]
 
-    assert [False] * 3 == told
+    assert [False] * 2 == told
     assert now == await got(journal, now.id)
 
 
@@ -317,21 +315,8 @@ async def test_claim_that_ended_unnoticed_is_still_held(journal: Journal, clock:
     assert await journal.settle(intent, "succeeded")
 
 
-async def test_lease_is_extended_from_now(journal: Journal, clock: Clock) -> None:
-    """As long as its holder says so, an intention stays its own."""
-    intent = await sending(journal)
-    clock.advance(LEASE - 1)
-    extended = await journal.extend(intent, LEASE)
-    clock.advance(LEASE - 1)
-    before = await journal.ask(1, LEASE)
-    clock.advance(1)
-
-    assert (True, []) == (extended, before)
-    assert 1 == len(await journal.ask(1, LEASE))
-
-
 async def test_interrupted_is_asked_about_when_its_lease_is_over(journal: Journal, clock: Clock) -> None:
-    """What was being sent is unknown then; something of it may have been sent until the lease was over."""
+    """What was being sent is unknown then; something of it may have been sent until that is found."""
     await sending(journal)
     over = START + timedelta(seconds=LEASE)
     before = (await journal.ask(1, LEASE), await journal.next_due())
@@ -339,7 +324,7 @@ async def test_interrupted_is_asked_about_when_its_lease_is_over(journal: Journa
     (asked,) = await journal.ask(1, LEASE)
 
     assert ([], over) == before
-    assert ("unknown", over, 1, 2, 1) == (asked.state, asked.sent_at, asked.asked, asked.fence, asked.attempts)
+    assert ("unknown", now, 1, 2, 1) == (asked.state, asked.sent_at, asked.asked, asked.fence, asked.attempts)
     assert ("whoever was sending it was interrupted", now) == (asked.reason, asked.updated)
     assert now + timedelta(seconds=LEASE) == asked.lease == await journal.next_due()
     assert [] == await journal.ask(1, LEASE)
@@ -497,12 +482,25 @@ async def test_added_is_new(journal: Journal) -> None:
 
 @pytest.mark.parametrize("state", STATES)
 async def test_added_again_is_the_same(journal: Journal, state: State) -> None:
-    """Who queues an intention twice has queued it once, whatever became of it; from then on it is queued."""
+    """Who queues an intention twice has queued it once; what was rejected waits for a worker again."""
     before = await got(journal, (await in_state(journal, state)).id)
     again = await journal.add(refund(), merchant=MERCHANT, intent="a")
     after = await got(journal, again)
+    expected = "new" if state == "rejected" else state
 
-    assert (before.id, before.state, True, "a") == (again, after.state, after.queued, after.intent)
+    assert (before.id, expected, True, "a") == (again, after.state, after.queued, after.intent)
+    assert (before.attempts, before.fence, before.reason) == (after.attempts, after.fence, after.reason)
+
+
+async def test_rejected_that_is_queued_again_has_waited_since_then(journal: Journal, clock: Clock) -> None:
+    """Whoever looks for what nobody sends finds it, and does not take it for old."""
+    intent = await in_state(journal, "rejected")
+    now = clock.advance(3600)
+    await journal.add(refund(), merchant=MERCHANT)
+    (found,) = await journal.list("new")
+
+    assert (intent.id, now) == (found.id, found.updated)
+    assert Step.SEND is (await journal.claim(found.id, LEASE)).step
 
 
 async def test_other_request_cannot_be_added_under_a_key(journal: Journal) -> None:
@@ -521,7 +519,7 @@ async def test_without_a_key_each_added_is_its_own(journal: Journal) -> None:
 
 
 @pytest.mark.parametrize("as_", sorted(ENDS))
-@pytest.mark.parametrize("state", ["manual", "unknown"])
+@pytest.mark.parametrize("state", ["manual", "unknown", "accepted"])
 async def test_person_ends_what_nobody_knows(journal: Journal, clock: Clock, state: State, as_: State) -> None:
     """A person who has looked says how it ended, and how that is known."""
     intent = await in_state(journal, state)
@@ -540,10 +538,10 @@ async def test_person_ends_what_nobody_knows(journal: Journal, clock: Clock, sta
 async def test_person_ends_what_was_interrupted(journal: Journal, clock: Clock) -> None:
     """What was being sent when its lease ended is unknown, whether or not somebody has asked."""
     await sending(journal)
-    clock.advance(LEASE)
+    now = clock.advance(2 * LEASE)
     resolved = await journal.resolve(1, as_="rejected", reason="not in the back office")
 
-    assert ("rejected", START + timedelta(seconds=LEASE)) == (resolved.state, resolved.sent_at)
+    assert ("rejected", now) == (resolved.state, resolved.sent_at)
 
 
 async def test_persons_word_goes_before_the_askers(journal: Journal) -> None:
@@ -557,11 +555,11 @@ async def test_persons_word_goes_before_the_askers(journal: Journal) -> None:
     assert "succeeded" == (await got(journal, asked.id)).state
 
 
-@pytest.mark.parametrize("state", ["new", "sending", "accepted", "succeeded", "rejected"])
+@pytest.mark.parametrize("state", ["new", "sending", "succeeded", "rejected"])
 async def test_person_ends_nothing_else(journal: Journal, state: State) -> None:
     """What is known, or will be, is not a person's to say."""
     intent = await in_state(journal, state)
-    with pytest.raises(InvalidArgumentError, match=f"manual or unknown, which this one, {state}, is not"):
+    with pytest.raises(InvalidArgumentError, match=f"accepted, manual or unknown, which this one, {state}, is not"):
         await journal.resolve(intent.id, as_="succeeded", reason="seen")
 
     assert state == (await got(journal, intent.id)).state
@@ -592,6 +590,79 @@ async def test_persons_rejection_is_sent_again(journal: Journal) -> None:
     again = await sending(journal)
 
     assert (intent.id, 2, START) == (again.id, again.attempts, again.sent_at)
+
+
+@pytest.mark.parametrize(
+    ("state", "word", "expected"),
+    [
+        ("accepted", "succeeded", "succeeded"),
+        ("accepted", "failed", "rejected"),
+        ("accepted", "processing", "accepted"),
+        ("accepted", None, "accepted"),
+        ("unknown", "succeeded", "succeeded"),
+        ("unknown", "failed", "rejected"),
+        ("sending", "succeeded", "sending"),
+        ("new", "succeeded", "new"),
+        ("rejected", "succeeded", "rejected"),
+        ("succeeded", "failed", "succeeded"),
+        ("manual", "succeeded", "manual"),
+    ],
+)
+async def test_service_s_own_word_ends_what_is_open(
+    journal: Journal, state: State, word: str | None, expected: State
+) -> None:
+    """A genuine notification ends what waits for one, and nothing else; who was asking meanwhile is too late."""
+    held = await in_state(journal, state)
+    ended = await journal.told("refunds.create", "R1", word, merchant=MERCHANT)
+    now = await got(journal, held.id)
+
+    assert expected == now.state
+    assert ([now] if expected != state else []) == ended
+    if ended:
+        assert (f"the service told: {word}", None) == (now.reason, now.due)
+        assert now.fence > held.fence
+
+
+async def test_service_s_word_is_about_one_thing(journal: Journal) -> None:
+    """Another merchant's refund of that number, another refund and another write stay as they are."""
+    await in_state(journal, "accepted")
+    for about in (("refunds.create", "R2", MERCHANT), ("refunds.create", "R1", "M2"), ("orders.close", "R1", MERCHANT)):
+        operation, reference, merchant = about
+        assert [] == await journal.told(operation, reference, "succeeded", merchant=merchant)
+    with pytest.raises(InvalidArgumentError, match=r"operation must be one of payments\.create"):
+        await journal.told("refunds.query", "R1", "succeeded", merchant=MERCHANT)
+
+    assert ["accepted"] == [each.state for each in await journal.list()]
+
+
+async def test_service_s_word_ends_what_was_interrupted(journal: Journal, clock: Clock) -> None:
+    """Who crashed while it sent tells nobody; the service does."""
+    await sending(journal)
+    clock.advance(LEASE)
+    (ended,) = await journal.told("refunds.create", "R1", "succeeded", merchant=MERCHANT)
+
+    assert "succeeded" == ended.state
+
+
+async def test_old_word_rejects_no_second_attempt(journal: Journal) -> None:
+    """What was sent twice may be told of twice: that the first has failed says nothing of the second."""
+    await journal.settle(await sending(journal), "rejected")
+    await journal.settle(await sending(journal), "accepted")
+    failed = await journal.told("refunds.create", "R1", "failed", merchant=MERCHANT)
+    (made,) = await journal.told("refunds.create", "R1", "succeeded", merchant=MERCHANT)
+
+    assert ([], "succeeded") == (failed, made.state)
+
+
+async def test_denials_are_counted_until_there_is_news(journal: Journal) -> None:
+    """How often in a row the service denied to know it is kept with each question, and ends with an answer."""
+    await in_state(journal, "unknown")
+    (held,) = await journal.ask(1, LEASE)
+    await journal.postpone(held, START, denied=7)
+    (again,) = await journal.ask(1, LEASE)
+    await journal.settle(again, "accepted")
+
+    assert (7, 0) == (again.denied, (await got(journal, again.id)).denied)
 
 
 async def test_only_ends_are_pruned(journal: Journal, clock: Clock) -> None:

@@ -6,10 +6,12 @@ import pytest
 from attrs import evolve
 
 from payasync.calls import Call
+from payasync.documents import loads
 from payasync.journal.intents import Outcome
 from payasync.journal.keeping import OWN, outcome, words
 from payasync.profile import Profile
 from payasync.resources.subscriptions import CreateSubscription
+from payasync.responses import OrderResponse
 from payasync.shapes import AnswerShape
 from tests.building import ENVELOPE, PROFILE, call_for, codec, reply
 
@@ -31,15 +33,73 @@ def subscribing(profile: Profile = PROFILE, customer: Any = CUSTOMER) -> Call:
 
 
 def kept(call: Call, document: Any) -> Any:
-    """Return the document that is kept of an answer."""
-    return orjson.loads(outcome(call, reply(document)).body)
+    """Return the document that is kept of an answer, where whole ones are."""
+    return orjson.loads(outcome(call, reply(document), whole=True).body)
 
 
-def test_answer_is_kept_as_it_came() -> None:
-    """What a later call under the same key gets is what the service said: values, types and order."""
+def test_whole_answer_is_kept_as_it_came() -> None:
+    """Who opts in gets, by a later call under the same key, what the service said: values, types and order."""
     document = {"z": 1, "a": [True, None, 1.5, {"b": ""}], "e": "é", "big": 2**64 - 1}
 
-    assert orjson.dumps(document) == outcome(call_for("refunds.create"), reply(document)).body
+    assert orjson.dumps(document) == outcome(call_for("refunds.create"), reply(document), whole=True).body
+
+
+LOCATED: Final[dict[str, Any]] = {
+    "code": 0,
+    "message": "done",
+    "trace": {"id": "7"},
+    "result": {"payment_id": 9, "urls": ["https://pay.example/1"], "state": "PAID"},
+}
+
+
+def test_of_an_answer_what_the_profile_locates_is_kept() -> None:
+    """A payer, a card, an address: whatever else a service puts into its answer does not reach the journal."""
+    shape = AnswerShape(
+        data="result",
+        code="code",
+        ok=(0,),
+        message="message",
+        request_id="trace.id",
+        payment_id="payment_id",
+        payment_status="state",
+        redirect_url="urls.0",
+        order_status="state",
+    )
+    result = {**LOCATED["result"], "payer": {"email": "canary"}, "card": "canary", "refund_status": ["canary"]}
+    document = {**LOCATED, "trace": {"id": "7", "user": "canary"}, "result": result, "customer": "canary"}
+    call = call_for("orders.place", evolve(PROFILE, answer=shape))
+    body = outcome(call, reply(document)).body
+    came, again = OrderResponse.of(call, reply(document)), OrderResponse.of(call, reply(orjson.loads(body)))
+
+    assert {**LOCATED, "result": {**LOCATED["result"], "urls": {"0": "https://pay.example/1"}}} == orjson.loads(body)
+    assert all(getattr(came, name) == getattr(again, name) for name in ("request_id", "state"))
+    assert ("https://pay.example/1", "PAID") == (again.redirect_url, again.order_status)
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ({"status": "outer", "result": None}, {"status": "outer", "result": {}}),
+        ({"status": "outer", "result": {"status": 1.5}}, {"status": "outer", "result": {}}),
+        ({"status": "outer", "other": 1}, {"status": "outer"}),
+        (["status"], {}),
+    ],
+)
+def test_envelope_stays_where_it_was(document: Any, expected: Any) -> None:
+    """An answer that is read again is read in the same way: the code outside is not taken for the state inside."""
+    profile = evolve(PROFILE, answer=AnswerShape(data="result", code="status", ok=("outer",), refund_status="status"))
+
+    assert expected == orjson.loads(outcome(call_for("refunds.create", profile), reply(document)).body)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_long_number_is_kept_to_its_last_digit(*, whole: bool) -> None:
+    """A service may count beyond 64 bits; the write was done, and must not fail because of that."""
+    profile = evolve(PROFILE, answer=AnswerShape(payment_id="no"))
+    came = evolve(reply(), body=b'{"no":1208925819614629174706176}')
+    body = outcome(call_for("payments.create", profile), came, whole=whole).body
+
+    assert {"no": 2**80} == loads(body)
 
 
 def test_facts_of_an_answer_are_kept() -> None:

@@ -228,6 +228,33 @@ async def test_zeros_are_kept_as_escapes(journal: PostgresJournal) -> None:
     assert "no\\x00" == kept.reason
 
 
+async def test_what_is_sent_again_is_not_pruned(journal: PostgresJournal, postgres_dsn: str) -> None:
+    """Who prunes waits for who sends a rejected one again, and leaves it then: its number must stay known."""
+    begun = await journal.begin(draft(), LEASE)
+    await journal.settle(begun.intent, "rejected")
+    again = as_postgres(statements.SEND, "")
+    async with await psycopg.AsyncConnection.connect(postgres_dsn) as other:
+        await other.execute(again.encode(), {"id": 1, "now": START, "until": START + timedelta(seconds=LEASE)})
+        pruning = asyncio.ensure_future(journal.prune(START + timedelta(seconds=1)))
+        await blocked(postgres_dsn)
+        await other.commit()
+    pruned = await pruning
+
+    assert 0 == pruned
+    assert ["sending"] == [each.state for each in await journal.list()]
+
+
+async def blocked(dsn: str) -> None:
+    """Wait until somebody waits for another's lock in this database."""
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    async with (
+        asyncio.timeout(30),
+        await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection,
+    ):
+        while not await (await connection.execute(waiting)).fetchall():
+            await connection.execute("SELECT pg_sleep(0.01)")
+
+
 FILL: Final = """
 INSERT INTO payasync_intents
     (operation, merchant, reference, number, intent, hash, request, queued, state, due, created, updated)
@@ -240,6 +267,7 @@ VALUES: Final[dict[str, Any]] = {
     "intent": "intent 10",
     "id": 10,
     "fence": 0,
+    "denied": 0,
     "by": START,
     "now": START,
     "until": START,

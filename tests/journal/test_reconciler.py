@@ -15,6 +15,7 @@ from attrs import evolve
 from payasync import (
     ConfigurationError,
     Credentials,
+    DuplicateError,
     OutcomeUnknownError,
     RetryPolicy,
     Session,
@@ -150,7 +151,7 @@ async def test_absent_answer_counts_when_the_quarantine_is_over(
     assert 1 == sandbox.ledger.refunds()
 
 
-async def test_quarantine_of_an_interrupted_call_counts_from_the_end_of_its_lease(
+async def test_quarantine_of_an_interrupted_call_counts_from_when_it_is_found(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
 ) -> None:
     """Who was cut off while it sent may have sent until its lease was over; before that, nobody asks."""
@@ -163,14 +164,36 @@ async def test_quarantine_of_an_interrupted_call_counts_from_the_end_of_its_leas
     sending = await only(journal)
     reports = [await reconciler.run_once()]
     assert sending.lease
-    passed(clock, (sending.lease - clock.now).total_seconds() + QUARANTINE - 1)
+    passed(clock, (sending.lease - clock.now).total_seconds() + 7)
+    reports.append(await reconciler.run_once())
+    passed(clock, QUARANTINE - 1)
     reports.append(await reconciler.run_once())
     passed(clock, 1)
     reports.append(await reconciler.run_once())
 
     assert "sending" == sending.state
-    assert [Report(), Report(waiting=1), Report(resolved=1)] == reports
+    assert [Report(), Report(waiting=1), Report(waiting=1), Report(resolved=1)] == reports
     assert "rejected" == (await only(journal)).state
+
+
+async def test_clock_that_jumps_ends_no_quarantine(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
+) -> None:
+    """A clock that is set on by an hour ends the lease of who sends at that moment, and not the quarantine with it."""
+    request = await refund(sandbox)
+    hanging = sandbox.faults.hang("refunds.create", phase="before")
+    call = asyncio.ensure_future(pay.send(request))
+    await until(lambda: hanging.fired)
+    clock.advance(3600)
+    report = await reconciler.run_once()
+    found = await only(journal)
+    with pytest.raises(OutcomeUnknownError):
+        await pay.send(request)
+    call.cancel()
+    await asyncio.wait({call})
+
+    assert (Report(waiting=1), "unknown", clock.now) == (report, found.state, found.sent_at)
+    assert 1 == hanging.fired
 
 
 async def test_what_was_queued_is_sent_again(
@@ -255,10 +278,10 @@ async def test_second_send_that_never_left_is_not_lost(sandbox: Sandbox, journal
     assert 1 == sandbox.ledger.refunds()
 
 
-async def test_second_send_that_is_refused_has_ended(
+async def test_second_send_that_is_refused_needs_a_person(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
 ) -> None:
-    """The service's refusal is final: of an order of 450, 200 were given back meanwhile, and 300 cannot be."""
+    """Its task has ended long ago: of an order of 450, 200 were given back meanwhile, and somebody must hear of it."""
     order = await sandbox.given.paid_order(total_amt=450)
     request = CreateRefund(out_trade_no=order, out_refund_no="R1", total_amt=450, refund_amt=300)
     number = await journal.add(request, merchant=pay.merchant_id)
@@ -268,10 +291,64 @@ async def test_second_send_that_is_refused_has_ended(
         await another.send(evolve(request, out_refund_no="R2", refund_amt=200))
     passed(clock)
     report = await reconciler.run_once()
-    rejected = await only(journal)
+    (manual,) = await reconciler.manual()
 
-    assert (Report(sent=1), "rejected") == (report, rejected.state)
+    assert (Report(manual=1), "manual", 2) == (report, manual.state, manual.attempts)
+    assert manual.reason
     assert 200 == sandbox.ledger.refunded(order)
+
+
+async def test_second_send_that_comes_too_fast_is_sent_again(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
+) -> None:
+    """A service that is busy for a moment has not refused the refund: it stays open, and is made in the end."""
+    number = await queued(sandbox, pay, journal)
+    sandbox.faults.reset_before("refunds.create")
+    await executed(pay, number)
+    sandbox.faults.rate_limited("refunds.create")
+    passed(clock)
+    await reconciler.run_once()
+    open_still = await only(journal)
+    passed(clock)
+    await reconciler.run_once()
+
+    assert ("unknown", 2) == (open_still.state, open_still.attempts)
+    assert ("succeeded", 3) == ((await only(journal)).state, (await only(journal)).attempts)
+    assert 1 == sandbox.ledger.refunds()
+
+
+async def test_number_that_was_used_before_is_asked_about(journal: Journal, clock: Clock) -> None:
+    """Who starts a journal after the refunds were made learns that they were: each is found, none stays rejected."""
+    async with (
+        Sandbox(SLOW, clock="frozen", repeated_refunds="refused") as sandbox,
+        sandbox.session(journal=journal, retry=ONCE) as pay,
+        sandbox.session(retry=ONCE) as before,
+    ):
+        request = await refund(sandbox)
+        await before.send(request)
+        with pytest.raises(DuplicateError):
+            await pay.send(request)
+        report = await reconciling(pay, journal, clock).run_once()
+        again = await pay.send(request)
+        made = sandbox.ledger.refunds()
+
+    assert (Report(resolved=1), "succeeded") == (report, (await only(journal)).state)
+    assert ("succeeded", 1) == (again.state, made)
+
+
+async def test_queued_that_nobody_sends_is_counted(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
+) -> None:
+    """Nothing is to be asked about what was queued; that no worker runs is told all the same, and of its own only."""
+    await queued(sandbox, pay, journal)
+    await journal.add(await refund(sandbox), merchant="another")
+    passed(clock, 299)
+    reports = [await reconciler.run_once()]
+    passed(clock, 1)
+    reports.append(await reconciler.run_once())
+
+    assert [Report(), Report(unsent=1)] == reports
+    assert [1] == [each.id for each in await reconciler.unsent()]
 
 
 async def test_accepted_is_asked_about_until_it_ends(journal: Journal, clock: Clock) -> None:
@@ -298,6 +375,30 @@ async def test_accepted_is_asked_about_until_it_ends(journal: Journal, clock: Cl
     assert [2.0, 4.0, 8.0, 16.0] == pauses
     assert "accepted" == accepted.state
     assert ("rejected", "the refund's state is failed") == ((await only(journal)).state, (await only(journal)).reason)
+
+
+async def test_accepted_that_is_denied_is_shown_to_a_person(journal: Journal, clock: Clock) -> None:
+    """A service that has lost what it took is asked on, nothing is sent again, and a person is told; who may end it."""
+    async with Sandbox(SLOW, clock="frozen", refunds="by hand") as sandbox, Sandbox(SLOW, clock="frozen") as forgetful:
+        async with sandbox.session(journal=journal) as pay:
+            await pay.send(await refund(sandbox))
+        async with forgetful.session(journal=journal, retry=ONCE) as pay:
+            reconciler = reconciling(pay, journal, clock, patience=Patience(questions=2))
+            reports = [await reconciler.run_once()]
+            before = await reconciler.manual()
+            passed(clock, 3600)
+            reports.append(await reconciler.run_once())
+            (denied,) = await reconciler.manual()
+        calls = [*sandbox.ledger.calls("refunds.create"), *forgetful.ledger.calls("refunds.create")]
+    resolved = await journal.resolve(denied.id, as_="rejected", reason="they lost it")
+
+    assert ([Report(waiting=1)] * 2, []) == (reports, before)
+    assert ("accepted", 2, "accepted before, and now the service does not know it") == (
+        denied.state,
+        denied.denied,
+        denied.reason,
+    )
+    assert (1, "rejected") == (len(calls), resolved.state)
 
 
 async def test_what_nothing_names_needs_a_person(sandbox: Sandbox, pay: Session, reconciler: Reconciler) -> None:

@@ -14,9 +14,9 @@ LATER = START + timedelta(seconds=1)
 
 def test_report_counts() -> None:
     """Each end has its number, and together they are all that was asked about."""
-    report = Report.of(["resolved", "waiting", "resolved", "manual", "sent", "lost"], silent=True)
+    report = Report.of(["resolved", "waiting", "resolved", "manual", "sent", "lost"], silent=True, unsent=7)
 
-    assert Report(resolved=2, waiting=1, manual=1, sent=1, lost=1, silent=True) == report
+    assert Report(resolved=2, waiting=1, manual=1, sent=1, lost=1, silent=True, unsent=7) == report
     assert 6 == report.asked
 
 

@@ -22,6 +22,7 @@ from payasync.journal.record import MARGIN
 from payasync.journal.recorded import AT_IT
 from payasync.resources.orders import QueryOrder
 from payasync.settings import Timeouts
+from payasync.shapes import AnswerShape
 from tests.building import PROFILE, Way, codec, reply, way
 from tests.inside import until
 from tests.journal.building import LEASE, MERCHANT, START, Clock, draft, refund
@@ -33,7 +34,7 @@ def call(**facts: Any) -> Call:
     """Return the call of a refund, as it comes to the layer."""
     loop = asyncio.get_running_loop()
     given = {"timeouts": Timeouts(total=30), "deadline": loop.time() + 30, **facts}
-    return codec(PROFILE).call(refund()).derived(**given)
+    return codec(evolve(PROFILE, answer=AnswerShape(refund_status="state"))).call(refund()).derived(**given)
 
 
 async def sent(journal: SqliteJournal, leads: Way, **facts: Any) -> Reply:

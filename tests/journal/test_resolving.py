@@ -211,11 +211,18 @@ def test_what_is_told_is_kept(state: State) -> None:
 @pytest.mark.parametrize("evidence", [said("accepted"), SILENT, UNCLEAR, NOT_DONE, UNASKABLE])
 def test_accepted_waits_whatever_is_said(evidence: Evidence) -> None:
     """What the service took is neither sent again nor given up: it waits for its end, for as long as that takes."""
-    accepted = unknown(state="accepted", asked=50, queued=True)
+    decision = decided(unknown(state="accepted", asked=50, queued=True), evidence, after=10**6)
 
-    assert Decision(move=Move.POSTPONE, state="accepted", reason=evidence.reason, pause=100.0) == decided(
-        accepted, evidence, after=10**6
-    )
+    assert (Move.POSTPONE, "accepted", 100.0) == (decision.move, decision.state, decision.pause)
+    assert decision.reason.endswith(evidence.reason)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "expected"), [(NOT_DONE, 4), (SILENT, 3), (UNCLEAR, 0), (said("accepted"), 0), (UNASKABLE, 0)]
+)
+def test_denials_of_what_was_accepted_are_counted(evidence: Evidence, expected: int) -> None:
+    """As long as nothing else is said: silence neither adds to them nor ends them."""
+    assert expected == decided(unknown(state="accepted", denied=3), evidence).denied
 
 
 @pytest.mark.parametrize("state", ["succeeded", "rejected"])

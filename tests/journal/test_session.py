@@ -67,11 +67,11 @@ async def only(journal: SqliteJournal) -> Intent:
 
 
 async def test_refund_is_had_once(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
-    """The same refund again is answered from the journal, with what the service said."""
+    """The same refund again is answered from the journal, with the state that the service told."""
     first, again = await pay.refunds.create(**REFUND), await pay.refunds.create(**REFUND)
 
     assert (1, 1, 0) == (sent(sandbox), first.attempts, again.attempts)
-    assert (first.data, first.state) == (again.data, again.state)
+    assert (first.refund_status, first.state) == (again.refund_status, again.state)
     assert ("accepted", merchant_of(pay)) == ((await only(journal)).state, (await only(journal)).merchant)
 
 
@@ -188,7 +188,7 @@ async def test_full_disk_stops_the_send(sandbox: Sandbox, pay: Session, journal:
     pages = await file.run(lambda db: db.execute("PRAGMA page_count").fetchone()[0])
     await file.run(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").fetchone())
     with pytest.raises(StorageError, match="database or disk is full"):
-        await pay.refunds.create(**SECOND, refund_desc="c" * 100_000)
+        await pay.refunds.create(**SECOND, intent="c" * 100_000)
     before = sent(sandbox)
     await file.run(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchone())
     await pay.refunds.create(**SECOND)

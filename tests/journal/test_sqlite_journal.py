@@ -42,6 +42,20 @@ async def test_file_is_its_owners_alone(journal: SqliteJournal, path: Path) -> N
     assert {0o600} == {file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
 
 
+def test_file_that_was_there_keeps_its_mode(path: Path) -> None:
+    """Who shares a file with the journal has said who may read it: that is left as it is."""
+
+    async def used() -> None:
+        async with SqliteJournal(path) as journal:
+            await journal.begin(draft(), LEASE)
+
+    path.touch()
+    path.chmod(0o640)
+    asyncio.run(used())
+
+    assert 0o640 == path.stat().st_mode & 0o777
+
+
 async def test_another_programs_file_is_refused(path: Path, journal: SqliteJournal) -> None:
     """A wrong path is the configuration's fault, whatever is asked first, and the file stays as it is."""
     with closing(sqlite3.connect(path)) as db:

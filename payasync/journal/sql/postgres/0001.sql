@@ -12,6 +12,7 @@ CREATE TABLE payasync_intents (
         CHECK (state IN ('new', 'sending', 'accepted', 'succeeded', 'rejected', 'unknown', 'manual')),
     attempts integer NOT NULL DEFAULT 0,
     asked integer NOT NULL DEFAULT 0,
+    denied integer NOT NULL DEFAULT 0,
     fence bigint NOT NULL DEFAULT 0,
     lease timestamptz CHECK (lease IS NOT NULL OR state <> 'sending'),
     due timestamptz,

@@ -12,6 +12,7 @@ CREATE TABLE payasync_intents (
         CHECK (state IN ('new', 'sending', 'accepted', 'succeeded', 'rejected', 'unknown', 'manual')),
     attempts INTEGER NOT NULL DEFAULT 0,
     asked INTEGER NOT NULL DEFAULT 0,
+    denied INTEGER NOT NULL DEFAULT 0,
     fence INTEGER NOT NULL DEFAULT 0,
     lease REAL CHECK (lease IS NOT NULL OR state <> 'sending'),
     due REAL,
