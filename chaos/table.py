@@ -13,7 +13,7 @@ from chaos.truth import Result, name_of
 
 LISTED: Final = 20
 COLUMNS: Final = (
-    "operations", "faults", "kills", "duplicates", "lost", "nonces\nreused", "sent\nagain", "unresolved"
+    "operations", "faults", "kills", "duplicates", "lost", "undone", "nonces\nreused", "sent\nagain", "unresolved"
 )  # fmt: skip
 
 
@@ -34,7 +34,16 @@ def outcomes(results: Sequence[Result]) -> Table:
     for name in COLUMNS:
         table.add_column(name, justify="right")
     for each in results:
-        counts = (each.operations, each.faults, each.kills, each.duplicates, each.lost, each.nonces, each.again)
+        counts = (
+            each.operations,
+            each.faults,
+            each.kills,
+            each.duplicates,
+            each.lost,
+            each.undone,
+            each.nonces,
+            each.again,
+        )
         table.add_row(NAMES[each.strategy], *(f"{count:,}" for count in (*counts, len(each.unresolved))))
     return table
 

@@ -12,6 +12,7 @@ from chaos.lives import ENDED, JOURNALS, RESTING, Strategy, moments
 KINDS: Final = "RPQ"
 """A refund, an order, a refund that is queued first."""
 DONE: Final = frozenset({"accepted", "succeeded"})
+UNDONE: Final = frozenset({"new", "rejected", None})
 LISTED: Final = frozenset({"manual", "unknown"})
 """Where a person finds what was not resolved."""
 
@@ -65,6 +66,7 @@ class Result:
         hits: By step, the operations that kills interrupted there.
         duplicates: What the service did beyond once for each operation.
         lost: Operations of which the merchant believes what is not so, and nothing says so.
+        undone: Those that were refused or not sent to the last, as their callers were told: the run was too short.
         nonces: Nonces that were used twice.
         again: What the service's own rule alone kept from being done twice.
         unresolved: The operations that a person must look at, all of them listed.
@@ -77,6 +79,7 @@ class Result:
     hits: Mapping[str, int]
     duplicates: int
     lost: int
+    undone: int
     nonces: int
     again: int
     unresolved: Mapping[int, str]
@@ -89,6 +92,7 @@ class Result:
             "no fault happened": not self.faults,
             f"{self.nonces} nonces were used twice": self.nonces > 0,
             f"{self.lost} were lost": self.lost > 0,
+            f"{self.undone} were never done, as their callers know": self.undone > 0,
             "it shows no duplicate, so that the harness proves nothing": (self.strategy == "naive")
             and not self.duplicates,
             f"{self.duplicates} were done twice": self.strategy != "naive" and self.duplicates > 0,
@@ -112,6 +116,12 @@ def judged(strategy: Strategy, evidence: Evidence) -> Result:
         if operation not in unresolved
         and not (operation in believed and evidence.effects.get(operation, 0) and _recorded(strategy, operation, known))
     ]
+    undone = [
+        operation
+        for operation in wrong
+        if not (operation in believed or evidence.effects.get(operation, 0))
+        and evidence.states.get(operation) in UNDONE
+    ]
     return Result(
         strategy=strategy,
         operations=evidence.operations,
@@ -119,7 +129,8 @@ def judged(strategy: Strategy, evidence: Evidence) -> Result:
         kills=evidence.kills,
         hits=evidence.hits,
         duplicates=evidence.all_effects - len([each for each in evidence.effects.values() if each]),
-        lost=len(wrong),
+        lost=len(wrong) - len(undone),
+        undone=len(undone),
         nonces=evidence.codes.get("nonce", 0),
         again=evidence.codes.get("duplicate", 0),
         unresolved=unresolved,

@@ -41,6 +41,15 @@ def test_well() -> None:
         ({"states": {0: "succeeded", 1: "rejected"}, "ended": {0}}, "1 were lost"),
         ({"states": {0: "succeeded", 1: "sending"}, "ended": {0}}, "1 were lost"),
         ({"states": {0: "succeeded", 1: "unknown"}}, "1 were lost"),
+        (
+            {"states": {0: "succeeded"}, "ended": {0}, "effects": {0: 1}, "all_effects": 1},
+            "1 were never done, as their callers know",
+        ),
+        (
+            {"states": {0: "succeeded", 1: "rejected"}, "ended": {0}, "effects": {0: 1}, "all_effects": 1},
+            "1 were never done, as their callers know",
+        ),
+        ({"states": {0: "succeeded", 1: "sending"}, "ended": {0}, "effects": {0: 1}, "all_effects": 1}, "1 were lost"),
         ({"codes": {"nonce": 2}}, "2 nonces were used twice"),
         ({"codes": {"duplicate": 2}}, "2 were sent again, after they had been done"),
         ({"faults": 0}, "no fault happened"),
