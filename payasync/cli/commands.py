@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 
@@ -15,19 +15,21 @@ from payasync.cli import listen as listener
 from payasync.cli import sandbox as sandbox_process
 from payasync.cli.doctor_screen import DoctorScreen
 from payasync.cli.folders import in_a_folder
-from payasync.cli.http_message import HttpMessage
+from payasync.cli.http_message import LONGEST
 from payasync.cli.journal import journal
 from payasync.cli.listen_screen import ListenScreen
 from payasync.cli.reconcile import reconcile
 from payasync.cli.refund import refund
 from payasync.cli.sandbox_screen import SandboxScreen
 from payasync.cli.show import Screen
-from payasync.cli.verify_notification import EXIT_CODES, examine
+from payasync.cli.terminal import complain
+from payasync.cli.verify_notification import EXIT_CODES, Finding, examine
 from payasync.cli.verify_notification_screen import VerificationScreen
 from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError, PayasyncError
-from payasync.notifications.reading import KINDS
 from payasync.notifications.timestamps import seconds
+from payasync.notifications.verifying import verification_of
+from payasync.shapes import KINDS
 from payasync.version import VERSION
 
 
@@ -75,7 +77,7 @@ def doctor(profile: str | None, base_url: str | None) -> None:
     try:
         chosen, source = doctor_looks.profile_named(profile)
     except ConfigurationError as error:
-        click.echo(f"payasync doctor: {error}", err=True)
+        complain("doctor", error)
         sys.exit(2)
     screen.profile(chosen.name, source, chosen.audit())
     keys = tuple(doctor_looks.credentials(chosen, os.environ))
@@ -99,7 +101,7 @@ def doctor(profile: str | None, base_url: str | None) -> None:
     "--clock", default="real", show_default=True, metavar="PACE", help="real, frozen, or a factor such as 60."
 )
 @click.option("--webhook-url", metavar="URL", help="Notify this address of what has no notifyUrl.")
-@click.option("--quiet", is_flag=True, help="Show no requests.")
+@click.option("--quiet", is_flag=True, help="Show no requests, and no notifications.")
 @click.option("--json", is_flag=True, help="Show one line of JSON at the start, for scripts, and no more.")
 def sandbox(profile: Path | None, *, quiet: bool, json: bool, **settings: Any) -> None:
     """Serve the whole service on this machine, with its gateway page and a dashboard, until Ctrl-C or SIGTERM.
@@ -110,7 +112,7 @@ def sandbox(profile: Path | None, *, quiet: bool, json: bool, **settings: Any) -
     try:
         asyncio.run(sandbox_process.run(options, SandboxScreen(json=json)))
     except ConfigurationError as error:
-        click.echo(f"payasync sandbox: {' '.join(str(error).split())}", err=True)
+        complain("sandbox", error)
         sys.exit(2)
 
 
@@ -146,7 +148,7 @@ def listen(*, json: bool, **options: Any) -> None:
     try:
         asyncio.run(listener.run(listener.Options(**options), ListenScreen(json=json)))
     except PayasyncError as error:
-        click.echo(f"payasync listen: {' '.join(str(error).split())}", err=True)
+        complain("listen", error)
         sys.exit(2)
 
 
@@ -167,7 +169,13 @@ def _headers(_context: click.Context, _option: click.Parameter, lines: tuple[str
 
 
 @payasync.command("verify-notification", short_help="Tell whether a notification in a file is from the service.")
-@click.argument("file", type=click.File("rb"))
+@click.argument(
+    "files",
+    metavar="FILE...",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+)
 @click.option("-H", "--header", "headers", multiple=True, callback=_headers, metavar="NAME:VALUE", help="A header.")
 @click.option(
     "--profile", metavar="FILE", help="The TOML file of the service; without it, what PAYASYNC_PROFILE names."
@@ -175,22 +183,32 @@ def _headers(_context: click.Context, _option: click.Parameter, lines: tuple[str
 @click.option("--kind", type=click.Choice(KINDS), help="What the address that it arrived at is for.")
 @click.option("--at", "now", callback=_moment, metavar="TIME", help="Look at it as if it had arrived then.")
 def verify_notification(
-    file: BinaryIO, headers: dict[str, str], profile: str | None, kind: str | None, now: float
+    files: tuple[str, ...], headers: dict[str, str], profile: str | None, kind: str | None, now: float
 ) -> None:
     """Tell whether a notification in FILE is from the service; "-" reads standard input.
 
     FILE holds the body as it was received, or the whole HTTP message. The keys are those that `Credentials.from_env`
-    reads. The exit code is 0 where it is genuine, 1 where it is not, and 2 where nobody can tell.
+    reads. The exit code is 0 where it is genuine, 1 where it is not, and 2 where nobody can tell; of several files,
+    the highest.
     """
     try:
-        message = HttpMessage.read(file.read()).with_headers(headers)
-        chosen, _ = doctor_looks.profile_named(profile)
-        finding = examine(message, chosen, Credentials.from_env(), kind=kind, now=now)
+        chosen, _ = doctor_looks.verifying_profile(profile)
+        verification = verification_of(chosen, Credentials.from_env())
     except PayasyncError as error:
-        click.echo(f"payasync verify-notification: cannot tell: {error}", err=True)
+        complain("verify-notification", f"cannot tell: {error}")
         sys.exit(2)
-    VerificationScreen().found(finding)
-    sys.exit(EXIT_CODES[finding.verdict])
+    screen, codes = VerificationScreen(), set[int]()
+    for number, name in enumerate(files):
+        try:
+            with click.open_file(name, "rb") as file:
+                finding = examine(file.read(LONGEST + 1), headers, verification, kind=kind, now=now)
+        except OSError as error:
+            finding = Finding("cannot tell", f"the file cannot be read: {error.strerror}", ())
+        if len(files) > 1:
+            screen.file(name, first=number == 0)
+        screen.found(finding)
+        codes.add(EXIT_CODES[finding.verdict])
+    sys.exit(max(codes))
 
 
 payasync.add_command(journal)

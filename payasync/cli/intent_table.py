@@ -1,7 +1,7 @@
 """Intentions as lines of a table, and as JSON."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from payasync.cli import tables
 from payasync.cli.terminal import plain
 from payasync.journal import Intent, State
 
@@ -27,6 +28,7 @@ AMOUNTS: Final = ("refund_amt", "total_amt", "amount")
 _LONG: Final = 100
 """So many seconds, minutes and hours are told in the next larger unit."""
 _UNITS: Final = ((1, "s"), (60, "min"), (3600, "h"), (86_400, "days"))
+_WIDE: Final = 100
 PIPED: Final = 240
 """Columns, where no terminal says how many it has."""
 
@@ -37,36 +39,35 @@ def console() -> Console:
     return found if found.is_terminal else Console(highlight=False, width=PIPED)
 
 
-def table(intents: Iterable[Intent], *, now: datetime, state: bool = True) -> Table:
+def table(intents: Sequence[Intent], *, now: datetime, width: int, state: bool = True) -> Table:
     """Return intentions as a table.
 
     Args:
         intents: In the order of its rows.
         now: The time, aware.
+        width: Columns that there are; where they are few, it does not say since when.
         state: Say it of each: not all have the same.
     """
-    found = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    found.add_column("Id", justify="right", no_wrap=True)
-    for name in (*(["State"] if state else []), "Write", "Number"):
-        found.add_column(name, no_wrap=True)
-    found.add_column("Amount", justify="right", no_wrap=True)
-    found.add_column("Since", no_wrap=True)
-    found.add_column("Why", overflow="fold")
-    for each in intents:
-        found.add_row(*_row(each, now, state=state))
-    return found
+    left_out = {
+        *([] if state else ["State"]),
+        *([] if len({each.merchant for each in intents}) > 1 else ["Merchant"]),
+        *([] if width >= _WIDE else ["Since"]),
+    }
+    rows = [{name: cell for name, cell in _row(each, now).items() if name not in left_out} for each in intents]
+    return tables.table(list(rows[0]), [list(row.values()) for row in rows])
 
 
-def _row(intent: Intent, now: datetime, *, state: bool) -> Sequence[Text]:
-    return (
-        Text(str(intent.id), "bold"),
-        *([Text(intent.state, STYLES[intent.state])] if state else []),
-        Text(plain(intent.operation)),
-        Text(plain(named(intent)), "bold"),
-        Text(amount(intent)),
-        Text(ago(intent.updated, now), "dim"),
-        Text(plain(why(intent, now))),
-    )
+def _row(intent: Intent, now: datetime) -> Mapping[str, Text]:
+    return {
+        "Id": Text(str(intent.id), "bold"),
+        "State": Text(intent.state, STYLES[intent.state]),
+        "Merchant": Text(plain(intent.merchant)),
+        "Write": Text(plain(intent.operation)),
+        "Number": Text(plain(named(intent)), "bold"),
+        "Amount": Text(amount(intent)),
+        "Since": Text(ago(intent.updated, now), "dim"),
+        "Why": Text(plain(why(intent, now))),
+    }
 
 
 def named(intent: Intent) -> str:

@@ -14,7 +14,7 @@ from payasync.cli.journal_screen import JournalScreen
 from payasync.journal import STATES, Intent, Journal, State
 from payasync.journal.intents import ENDS
 
-NONE: Final = "journal: there is no intention of this number"
+SHORTEST: Final = timedelta(days=1)
 _UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -58,7 +58,7 @@ def show(address: Address, intent_id: int, *, json: bool) -> None:
 @click.option("--reason", required=True, metavar="TEXT", help="How you know; it is kept.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: bool) -> None:
-    """End the unknown or manual intention ID by what you know, for example from the service's back office.
+    """End the unknown, accepted or manual intention ID by what you know, for example from the service's back office.
 
     One that has succeeded is never sent again. One that was rejected is, as soon as somebody repeats it under its
     number: be sure that it was not done.
@@ -78,7 +78,10 @@ def _age(_context: click.Context, _option: click.Parameter, text: str) -> timede
     found = re.fullmatch(r"(\d{1,5})([hdw])", text)
     if not found:
         raise click.BadParameter("it must be a number of hours, days or weeks, such as 90d")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    age = timedelta(**{_UNITS[found[2]]: int(found[1])})
+    if age < SHORTEST:
+        raise click.BadParameter("it must be a day or more: what ended today may well be repeated")
+    return age
 
 
 @journal.command(short_help="Delete what ended long ago.")

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,12 +16,15 @@ from payasync.cli.doctor import profile_named
 from payasync.credentials import Environment
 from payasync.errors import ConfigurationError, PayasyncError
 from payasync.journal import Journal, SqliteJournal
+from payasync.secret import Hidden
 from payasync.session import Session
 from payasync.wiring import PROFILE_PATH
 
 T = TypeVar("T")
 
 POSTGRES: Final = ("postgresql://", "postgres://")
+_KEYWORDS: Final = re.compile(r"\s*\w+\s*=")
+"""Such as `host=db dbname=pay`; taken for the name of a file, its password would be written down."""
 
 
 @frozen
@@ -28,37 +32,49 @@ class Address:
     """Where a journal is.
 
     Attributes:
-        text: The path of a file, or the URL of a PostgreSQL database, which may hold a password.
+        text: The path of a file, or the URL or the connection string of a PostgreSQL database, which may hold a
+            password.
     """
 
     text: str = field(repr=False)
 
     @property
+    def is_file(self) -> bool:
+        """Whether it is a path: neither a URL, nor the names and values that libpq reads; `./a=b` is one."""
+        return not self.text.startswith(POSTGRES) and not _KEYWORDS.match(self.text)
+
+    @property
     def shown(self) -> str:
         """It, as a person may see it: without a password."""
-        if not self.text.startswith(POSTGRES):
+        if self.is_file:
             return self.text
+        if not self.text.startswith(POSTGRES):
+            return _shown(self.text)
         try:
             return str(URL(self.text).with_user(None).with_query(None))
         except ValueError:
             return POSTGRES[0]
 
     def open(self) -> Journal:
-        """Return the journal; nothing is asked of it yet."""
-        return journal_at(self.text)
+        """Return the journal; nothing is asked of it yet.
+
+        Raises:
+            ConfigurationError: It is a database, and no connection string, or the extra `[postgres]` is not installed.
+        """
+        if self.is_file:
+            return SqliteJournal(self.text)
+        from payasync.journal import PostgresJournal  # noqa: PLC0415 - the extra may be missing
+
+        return PostgresJournal(self.text)
 
 
-def journal_at(text: str) -> Journal:
-    """Return the journal in a file, or at the URL of a PostgreSQL database; nothing is asked of it yet.
+def _shown(keywords: str) -> str:
+    try:
+        from payasync.postgres_opening import address  # noqa: PLC0415 - the extra may be missing
 
-    Raises:
-        ConfigurationError: The extra `[postgres]` is not installed, and it is such a URL.
-    """
-    if not text.startswith(POSTGRES):
-        return SqliteJournal(text)
-    from payasync.journal import PostgresJournal  # noqa: PLC0415 - the extra may be missing
-
-    return PostgresJournal(text)
+        return address(Hidden(keywords)).shown
+    except (ImportError, ConfigurationError):
+        return POSTGRES[0]
 
 
 def session_with(journal: Journal, *, profile: str | None, base_url: str | None) -> Session:
@@ -84,10 +100,13 @@ def session_with(journal: Journal, *, profile: str | None, base_url: str | None)
 
 
 def _address(_context: click.Context, _option: click.Parameter, text: str) -> Address:
-    # A mistyped name would be an empty journal.
-    if not text.startswith(POSTGRES) and not Path(text).is_file():
+    found, path = Address(text), Path(text)
+    # A mistyped name would be an empty journal, and so would an empty file.
+    if found.is_file and not path.is_file():
         raise click.BadParameter(f"there is no file {text!r}")
-    return Address(text)
+    if found.is_file and not path.stat().st_size:
+        raise click.BadParameter(f"the file {text!r} is empty, and no journal")
+    return found
 
 
 option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
@@ -98,7 +117,7 @@ option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     show_envvar=True,
     callback=_address,
     metavar="FILE|URL",
-    help="The file of a SqliteJournal, or the postgresql:// URL of a PostgresJournal.",
+    help="The file of a SqliteJournal, or a PostgreSQL connection string: postgresql://… or host=… dbname=….",
 )
 """`--journal`; a URL with a password is better kept in the environment, as others see what is on a command line."""
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from rich.console import Console
 from rich.json import JSON
-from rich.padding import Padding
 from rich.text import Text
 
 from payasync.cli.intent_table import STYLES, ago, as_json, console, named, now, span, table
+from payasync.cli.tables import show
 from payasync.cli.terminal import Lines, plain
 from payasync.journal import Intent, Outcome, State
 from payasync.journal.intents import FOR_A_PERSON
@@ -42,7 +42,7 @@ class JournalScreen:
         if not intents:
             self._lines.write(("Nothing ", "dim"), (f"is {state}." if state else "is kept.", "dim"))
             return
-        self._console.print(table(intents, now=now()))
+        show(self._console, table(intents, now=now(), width=self._console.width))
         if more:
             self._lines.write()
             self._lines.write((f"There are more: --after {intents[-1].id}", "dim"))
@@ -78,7 +78,7 @@ class JournalScreen:
         asked = ", to a question afterwards" if outcome.recovered else ""
         self._lines.row("Answer", f"HTTP {outcome.status}{asked}{told}", "", width=WIDTH)
         if outcome.body:
-            self._console.print(Padding(_body(outcome.body), (0, 0, 0, WIDTH + 4)))
+            show(self._console, _body(outcome.body), indent=WIDTH + 4)
 
     def resolved(self, intent: Intent) -> None:
         """Say that a person has ended an intention."""

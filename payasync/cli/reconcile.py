@@ -1,6 +1,7 @@
 """`payasync reconcile`: asks the service what became of the writes that nobody knows the end of."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Coroutine
 from contextlib import aclosing
@@ -10,15 +11,17 @@ import click
 from attrs import frozen
 
 from payasync.cli import journal_at
+from payasync.cli.exit_codes import INTERRUPTED, NEEDS_A_PERSON
 from payasync.cli.journal_at import Address
+from payasync.cli.quiet import quiet
 from payasync.cli.reconcile_screen import ReconcileScreen
 from payasync.cli.stopping import stopped_by_signals
 from payasync.errors import PayasyncError
 from payasync.journal.reconciler import Reconciler
 from payasync.session import Session
 
-NEEDS_A_PERSON: Final = 3
-INTERRUPTED: Final = 130
+NO_ANSWER: Final = 1
+"""Nothing was found out."""
 
 
 @frozen(kw_only=True)
@@ -56,12 +59,14 @@ def reconcile(*, json: bool, **options: Any) -> None:
     its number where it was queued, and rejected where it was not. It may be interrupted at any time, and several may
     run at once. The keys are those that `Credentials.from_env` reads; only their merchant's writes are asked about.
 
-    The exit code is 0 where all is settled, or waits to be asked about again; 3 where something needs a person, and
-    is listed; 2 where it cannot run; 130 where it was interrupted.
+    The exit code is 0 where all is settled, or waits to be asked about again; 1 where the service answered no question,
+    as it does not take the keys, for example; 3 where something needs a person, or was queued and nobody has begun to
+    send it for minutes, and is listed; 2 where it cannot run; 130 where it was interrupted.
     """
     chosen = Options(**options)
+    service = chosen.base_url or os.environ.get("PAYASYNC_BASE_URL", "")
     try:
-        code = asyncio.run(run(chosen, ReconcileScreen(chosen.address.shown, json=json)))
+        code = asyncio.run(run(chosen, ReconcileScreen(chosen.address.shown, service=service, json=json)))
     except PayasyncError as error:
         journal_at.fail("reconcile", error)
     sys.exit(code)
@@ -79,15 +84,19 @@ async def run(options: Options, screen: ReconcileScreen) -> int:
     try:
         async with journal_at.session_with(journal, profile=options.profile, base_url=options.base_url) as session:
             reconciler = Reconciler(session, journal)
-            interrupted = await _until(stop, _worked(options, reconciler, session, screen))
-            manual, due = await reconciler.manual(), await journal.next_due(session.merchant_id)
+            with quiet():
+                interrupted = await _until(stop, _worked(options, reconciler, session, screen))
+            manual, unsent = await reconciler.manual(), await reconciler.unsent()
+            due = await journal.next_due(session.merchant_id)
     finally:
         await journal.aclose()
     broken_off = interrupted and not options.watch
-    screen.closed(manual, due, interrupted=broken_off)
-    if manual:
+    screen.closed(manual, due, unsent=unsent, interrupted=broken_off)
+    if manual or unsent:
         return NEEDS_A_PERSON
-    return INTERRUPTED if broken_off else 0
+    if broken_off:
+        return INTERRUPTED
+    return NO_ANSWER if screen.unanswered and not options.watch else 0
 
 
 async def _worked(options: Options, reconciler: Reconciler, session: Session, screen: ReconcileScreen) -> None:

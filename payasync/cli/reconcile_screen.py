@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Final
 
-from attrs import asdict
+from attrs import asdict, evolve
 from rich.console import Console
-from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from payasync.cli.intent_table import STYLES, as_json, console, named, now, span, table
+from payasync.cli.tables import show
 from payasync.cli.terminal import Lines, Part, plain
 from payasync.journal import Intent, State
 from payasync.journal.reconciling import ENDS, End, Report, Result
@@ -34,6 +34,8 @@ _STYLES: Final[dict[End, str]] = {
     "lost": "dim",
 }
 _WIDTH: Final = 15
+_ROWS: Final = 100
+"""So many are listed; `payasync journal list` shows all."""
 _REASONS: Final = 3
 """So many reasons of what waits are shown, the most frequent first."""
 
@@ -43,12 +45,14 @@ class ReconcileScreen:
 
     Args:
         file: The journal's.
+        service: Its address.
         json: Show lines of JSON, and no others.
         terminal: Written to in place of the terminal.
     """
 
-    def __init__(self, file: str, *, json: bool = False, terminal: Console | None = None) -> None:
+    def __init__(self, file: str, *, service: str = "", json: bool = False, terminal: Console | None = None) -> None:
         self._file = file
+        self._service = service
         self._json = json
         self._console = terminal or console()
         self._lines = Lines(self._console)
@@ -57,6 +61,11 @@ class ReconcileScreen:
         self._watch = False
         self._asking = True
         self._bar: Progress | None = None
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether the service was asked, and answered no question."""
+        return bool(self._results) and not any(each.answered for each in self._results)
 
     def opened(self, merchant: str, due: Sequence[Intent], *, watch: bool) -> None:
         """Say what is about to be done."""
@@ -68,6 +77,7 @@ class ReconcileScreen:
         write(("payasync reconcile", "bold"), f" {VERSION}: asks the service what became of unknown writes")
         write()
         row("Journal", plain(self._file), "bold")
+        row("Service", plain(self._service), "bold")
         row("Merchant", plain(merchant), "bold")
         row("Due", f"{_writes(len(due))}" if due else "nothing", "bold")
         if watch:
@@ -130,28 +140,32 @@ class ReconcileScreen:
         if self._json and self._watch and report.asked:
             self._lines.write(json.dumps({"asked": report.asked, **asdict(report)}))
 
-    def closed(self, manual: Sequence[Intent], due: datetime | None, *, interrupted: bool) -> None:
+    def closed(
+        self, manual: Sequence[Intent], due: datetime | None, *, unsent: Sequence[Intent] = (), interrupted: bool
+    ) -> None:
         """Show what it came to, and what only a person can say.
 
         Args:
             manual: Needs a person.
             due: When the service is to be asked again, if at all.
+            unsent: Queued, and nobody sends it.
             interrupted: A signal ended it before it was through.
         """
         if self._json:
-            self._as_json(manual, interrupted=interrupted)
+            self._as_json(manual, len(unsent), interrupted=interrupted)
             return
         if interrupted:
             self._lines.write(("  Interrupted. ", "bold yellow"), "What was settled stays so; the next run goes on.")
             self._lines.write()
         if self._asking:
             self._summary(due)
+        self._unsent(unsent)
         self._for_a_person(manual)
 
-    def _as_json(self, manual: Sequence[Intent], *, interrupted: bool) -> None:
+    def _as_json(self, manual: Sequence[Intent], unsent: int, *, interrupted: bool) -> None:
         if not self._asking:
             return
-        report = Report.of((each.end for each in self._results), silent=self._silent)
+        report = Report.of((each.end for each in self._results), silent=self._silent, unsent=unsent)
         facts = {"asked": report.asked, **asdict(report), "interrupted": interrupted}
         self._lines.write(json.dumps({**facts, "needs_a_person": [each.id for each in manual]}))
 
@@ -167,6 +181,10 @@ class ReconcileScreen:
         if self._silent:
             write(("  The service answers nobody: the others were left for the next run.", "yellow"))
             write()
+        elif self.unanswered:
+            write(("  No question had an answer: nothing was found out.", "bold yellow"))
+            write()
+        self._rejected([each for each in self._results if (each.end, each.state) == ("resolved", "rejected")])
         if due is not None:
             left = (due - now()).total_seconds()
             when = "is due now: run it again" if left <= 0 else f"in {span(left)}"
@@ -186,20 +204,39 @@ class ReconcileScreen:
         for reason, many in reasons:
             self._lines.write((f"  {'':{_WIDTH}}{'':>6}  {many}: {plain(reason)}", "dim"))
 
+    def _rejected(self, results: Sequence[Result]) -> None:
+        if not results:
+            return
+        self._lines.write((f"  {_writes(len(results))} not done", "bold magenta"), ": make again what is still wanted.")
+        self._lines.write()
+        self._table([evolve(each.intent, state=each.state, reason=each.reason) for each in results], state=False)
+
+    def _unsent(self, intents: Sequence[Intent]) -> None:
+        if not intents:
+            return
+        waits = f"  {_writes(len(intents))} queued, and nobody has begun to send"
+        self._lines.write((waits, "bold yellow"), " for some minutes: is a worker running?")
+        self._lines.write()
+        self._table(intents, state=False)
+
     def _for_a_person(self, manual: Sequence[Intent]) -> None:
         if not manual:
             return
         write = self._lines.write
         write((f"  {_writes(len(manual))} only a person can end", "bold red"))
         write()
-        self._table(manual, state=False)
+        self._table(manual, state=any(each.state != "manual" for each in manual))
         command = f"payasync journal resolve ID --journal {shlex.quote(self._file)} --as succeeded|rejected --reason …"
         write("  Look into the service's back office what became of each, then:")
         write((f"  {plain(command)}", "cyan"))
         write()
 
     def _table(self, intents: Sequence[Intent], *, state: bool) -> None:
-        self._console.print(Padding(table(intents, now=now(), state=state), (0, 0, 1, 2)))
+        found = table(intents[:_ROWS], now=now(), width=self._console.width, state=state)
+        show(self._console, found, indent=2)
+        if (more := len(intents) - _ROWS) > 0:
+            self._lines.write((f"  … and {more:,} more", "dim"))
+        self._lines.write()
 
 
 def _writes(count: int) -> str:

@@ -8,10 +8,12 @@ from typing import Any
 
 import click
 
+from payasync.cli.exit_codes import INTERRUPTED
 from payasync.cli.folders import in_a_folder
-from payasync.cli.journal_at import POSTGRES, Address, fail
+from payasync.cli.journal_at import Address, fail
 from payasync.cli.refund_import import Options, run
 from payasync.cli.refund_import_screen import RefundImportScreen
+from payasync.cli.terminal import complain
 from payasync.errors import PayasyncError
 
 
@@ -21,9 +23,10 @@ def refund() -> None:
 
 
 def _address(context: click.Context, option: click.Parameter, text: str) -> Address:
-    if not text.startswith(POSTGRES):
+    found = Address(text)
+    if found.is_file:
         in_a_folder(context, option, Path(text))
-    return Address(text)
+    return found
 
 
 @refund.command("import", short_help="Send the refunds of a CSV file, each at most once.")
@@ -59,8 +62,8 @@ def import_(**given: Any) -> None:
 
     It may be interrupted at any time, by Ctrl-C or by force: the same command goes on. What the journal knows to be
     done is not sent again; what was in doubt is asked about, as by payasync reconcile, and sent again only where the
-    service provably never had it; what was refused, or not sent, is tried again. The keys are those that
-    `Credentials.from_env` reads.
+    service provably never had it, once in a run; what was refused, or not sent, is tried again. It stops where the
+    service does not take the keys, or answers nobody. The keys are those that `Credentials.from_env` reads.
 
     The exit code is 0 where all were taken; 1 where some were refused, not sent, or left out; 2 where nothing was
     sent, as a row is bad or it cannot begin; 3 where some may have been done, and a person must look; 130 where it was
@@ -73,4 +76,7 @@ def import_(**given: Any) -> None:
         code = asyncio.run(run(options, screen))
     except PayasyncError as error:
         fail("refund import", error)
+    except KeyboardInterrupt:
+        complain("refund import", "interrupted; nothing was sent")
+        code = INTERRUPTED
     sys.exit(code)

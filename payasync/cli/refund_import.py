@@ -4,24 +4,22 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from attrs import frozen
 
 from payasync import acceptance
 from payasync.cli import journal_at
+from payasync.cli.exit_codes import CANNOT, INTERRUPTED
+from payasync.cli.quiet import quiet
 from payasync.cli.refund_import_screen import RefundImportScreen
 from payasync.cli.refund_results import ResultFile
 from payasync.cli.refund_sending import BROKEN_OFF, RefundSending
 from payasync.cli.refund_sheet import Row, read
 from payasync.cli.refund_verdicts import Verdict, exit_code, left_out
-from payasync.cli.stopping import stopped_by_signals
+from payasync.cli.stopping import interruptible, stopped_by_signals
 from payasync.errors import InvalidArgumentError
 from payasync.journal import Journal
 from payasync.middleware.retry import Pace
-
-BAD_INPUT: Final = 2
-INTERRUPTED: Final = 130
 
 
 @frozen(kw_only=True)
@@ -64,10 +62,11 @@ async def run(
     kept = journal or options.address.open()
     try:
         async with journal_at.session_with(kept, profile=options.profile, base_url=options.base_url) as session:
-            rows = read(_text(options.file), partial(acceptance.check, profile=session.profile))
+            with interruptible():
+                rows = read(_text(options.file), partial(acceptance.check, profile=session.profile))
             if any(row.wrong for row in rows) and not options.keep_going:
                 screen.refused(rows)
-                return BAD_INPUT
+                return CANNOT
             empty = not await kept.list(limit=1)
             with ResultFile(options.result) as result:
                 screen.opened(session.merchant_id, rows, new=empty)
@@ -78,7 +77,7 @@ async def run(
         await kept.aclose()
     screen.closed(verdicts, why=sending.stopped, unwritten=result.failed)
     code = exit_code(verdicts)
-    return INTERRUPTED if sending.stopped == BROKEN_OFF and code < BAD_INPUT else code
+    return INTERRUPTED if sending.stopped == BROKEN_OFF and code < CANNOT else code
 
 
 def _text(file: Path) -> str:
@@ -94,7 +93,7 @@ def _text(file: Path) -> str:
 async def _sent(sending: RefundSending, rows: Sequence[Row], screen: RefundImportScreen) -> Sequence[Verdict]:
     """Send the good rows, and return what became of all."""
     good = [row for row in rows if not row.wrong]
-    with screen.progress(len(good)):
+    with screen.progress(len(good)), quiet():
         await sending.run(good, stopped_by_signals())
     return [sending.verdicts.get(row.line) or left_out(row) for row in rows]
 
@@ -105,6 +104,7 @@ class _Watcher:
     def __init__(self, screen: RefundImportScreen, result: ResultFile) -> None:
         self.asking = screen.asking
         self.stopping = screen.stopping
+        self.looking_up = screen.looking_up
         self._screen = screen
         self._result = result
 

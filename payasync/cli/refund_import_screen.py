@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +16,7 @@ from payasync.cli.intent_table import console, span
 from payasync.cli.journal_at import Address
 from payasync.cli.refund_sheet import Row
 from payasync.cli.refund_verdicts import OPEN, WORDS, Verdict, Word
+from payasync.cli.tables import show, table
 from payasync.cli.terminal import Lines, plain
 from payasync.version import VERSION
 
@@ -33,7 +33,7 @@ _MEANINGS: Final[dict[Word, str]] = {
     "succeeded": "",
     "accepted": "the service took them, and has not ended them yet",
     "refused": "not done",
-    "unsent": "nothing of them left this machine",
+    "unsent": "not done; this run sent nothing of them",
     "left out": "bad rows",
     "unknown": "they may have been done",
     "manual": "only a person can say what became of them",
@@ -119,6 +119,10 @@ class RefundImportScreen:
         """Say that no further one begins."""
         self._show(description="Stopping after those under way")
 
+    def looking_up(self, count: int) -> None:
+        """Say that the journal is asked about so many that were not begun."""
+        self._show(description=f"Looking up {count:,} that were not begun")
+
     def _show(self, **facts: object) -> None:
         if self._bar:
             self._bar.update(self._bar.task_ids[0], **facts)  # type: ignore[arg-type] # its own
@@ -155,8 +159,8 @@ class RefundImportScreen:
         self._lines.write(
             (f"  {word:{_WIDTH}}", _STYLES[word]),
             (f"{len(mine):>7,}", "bold"),
-            f"{worth:>16}  ",
-            (_MEANINGS[word], "dim"),
+            f"{worth:>16}",
+            (f"  {_MEANINGS[word]}".rstrip(), "dim"),
         )
         if word in {"succeeded", "accepted", "left out"}:
             return
@@ -169,17 +173,17 @@ class RefundImportScreen:
     def _doubtful(self, verdicts: Sequence[Verdict]) -> None:
         if not verdicts:
             return
-        found = _table("Line", "Refund", "Order", "Amount", "State")
-        for each in verdicts[:_ROWS]:
-            cells = each.row.cells
-            found.add_row(
-                str(each.row.line),
+        rows = [
+            (
+                Text(str(each.row.line)),
                 Text(plain(each.row.number), "bold"),
-                plain(cells["out_trade_no"]),
-                plain(cells["refund_amt"]),
+                Text(plain(each.row.cells["out_trade_no"])),
+                Text(plain(each.row.cells["refund_amt"])),
                 Text(each.state, _STYLES[each.state]),
             )
-        self._print(found, more=len(verdicts) - _ROWS)
+            for each in verdicts[:_ROWS]
+        ]
+        self._print(table(("Line", "Refund", "Order", "Amount", "State"), rows), more=len(verdicts) - _ROWS)
         write, journal = self._lines.write, plain(f"--journal {shlex.quote(self._journal.shown)}")
         write(("  Do not send them by other means.", "bold"), " What is unknown is asked about by the same command, or")
         write((f"  payasync reconcile {journal}", "cyan"))
@@ -190,29 +194,22 @@ class RefundImportScreen:
             write()
 
     def _bad(self, rows: Sequence[Row]) -> None:
-        found = _table("Line", "Refund", "What is wrong")
-        for each in rows[:_ROWS]:
-            found.add_row(str(each.line), Text(plain(each.number) or "-", "bold"), plain(each.wrong))
-        self._print(found, more=len(rows) - _ROWS)
+        found = [
+            (Text(str(each.line)), Text(plain(each.number) or "-", "bold"), Text(plain(each.wrong)))
+            for each in rows[:_ROWS]
+        ]
+        self._print(table(("Line", "Refund", "What is wrong"), found), more=len(rows) - _ROWS)
 
     def _print(self, table: Table, *, more: int) -> None:
-        self._console.print(Padding(table, (0, 0, 0 if more > 0 else 1, 2)))
+        show(self._console, table, indent=2)
         if more > 0:
             self._lines.write((f"  … and {more:,} more", "dim"))
-            self._lines.write()
+        self._lines.write()
 
     def _title(self) -> None:
         self._lines.write()
         self._lines.write(("payasync refund import", "bold"), f" {VERSION}: ", (plain(str(self._file)), "bold"))
         self._lines.write()
-
-
-def _table(*columns: str) -> Table:
-    found = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in columns:
-        justify = "right" if name in {"Line", "Amount"} else "left"
-        found.add_column(name, justify=justify, no_wrap=name != columns[-1], overflow="fold")  # type: ignore[arg-type]
-    return found
 
 
 def _why(verdict: Verdict) -> str:

@@ -5,15 +5,17 @@ arrived.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing, suppress
 from typing import Final, Protocol
 
 from payasync.bulk import Refused, Result
 from payasync.cli.refund_sheet import Row
-from payasync.cli.refund_verdicts import Verdict, never_arrived, of_kept, of_result
-from payasync.errors import AuthenticationError, ConfigurationError, SessionClosedError, StorageError
+from payasync.cli.refund_stops import Stops
+from payasync.cli.refund_verdicts import Verdict, never_arrived, not_begun, of_kept, of_result
+from payasync.errors import ConfigurationError, SessionClosedError, StorageError
 from payasync.journal import Intent, Journal, Reconciler
+from payasync.journal.reconciler import SILENT
 from payasync.middleware.retry import Pace
 from payasync.operations import CREATE_REFUND
 from payasync.responses import RefundResponse
@@ -26,8 +28,12 @@ PATIENCE: Final = 180.0
 SHORTEST: Final = 0.2
 """Seconds between two rounds of questions, at least."""
 
+PART: Final = 2000
+"""Rows that are begun one after the other; what comes behind them costs nothing, where it is to end early."""
+AT_ONCE: Final = 500
+"""Rows that are looked up in the journal together."""
+
 BROKEN_OFF: Final = "interrupted"
-WRONG_KEYS: Final = "the service does not take these keys"
 
 
 class Watcher(Protocol):
@@ -43,6 +49,10 @@ class Watcher(Protocol):
 
     def stopping(self) -> None:
         """Hear that no further one begins."""
+        ...
+
+    def looking_up(self, count: int) -> None:
+        """Hear that so many were not begun, and are looked up in the journal."""
         ...
 
 
@@ -69,6 +79,9 @@ class RefundSending:
         self._watcher = watcher
         self._limit = limit
         self._pace = pace
+        # All that are under way at once may fail of one and the same thing.
+        self._stops = Stops(max(SILENT, 2 * limit))
+        self._repeated: set[int] = set()
 
     async def run(self, rows: Sequence[Row], stop: asyncio.Event) -> None:
         """Send all that the journal does not know to be done, until `stop` is set; those under way come to their end.
@@ -79,12 +92,17 @@ class RefundSending:
         ending = asyncio.ensure_future(self._end_on(stop))
         try:
             await self._send(rows, stop)
-            with suppress(SessionClosedError):
+            with suppress(SessionClosedError, StorageError):
                 await self._ask(rows, stop)
+        except ConfigurationError as error:
+            if not self.verdicts:
+                raise
+            self._stop(str(error.args[0]), stop)
         finally:
             if not stop.is_set():
                 ending.cancel()
             await asyncio.wait({ending})
+        await self._look_up([row for row in rows if row.line not in self.verdicts])
 
     async def _end_on(self, stop: asyncio.Event) -> None:
         await stop.wait()
@@ -93,7 +111,17 @@ class RefundSending:
         # What has not begun is refused by a session that is closed.
         await self._session.aclose(grace=GRACE)
 
+    def _stop(self, why: str, stop: asyncio.Event) -> None:
+        self.stopped = self.stopped or why
+        stop.set()
+
     async def _send(self, rows: Sequence[Row], stop: asyncio.Event) -> None:
+        for part in _parts(rows, PART):
+            if stop.is_set():
+                return
+            await self._send_part(part, stop)
+
+    async def _send_part(self, rows: Sequence[Row], stop: asyncio.Event) -> None:
         by_number = {row.number: row for row in rows}
         requests = [row.request for row in rows if row.request is not None]
         async with aclosing(self._session.bulk(requests, limit=self._limit)) as results:
@@ -102,33 +130,51 @@ class RefundSending:
 
     async def _note(self, row: Row, result: Result[RefundResponse], stop: asyncio.Event) -> None:
         error = result.error if isinstance(result, Refused) else None
-        if isinstance(error, ConfigurationError):
+        if isinstance(error, SessionClosedError):
+            return  # it was not begun, and is looked up with the others
+        if isinstance(error, ConfigurationError) and not self.verdicts:
             raise error
-        self._hear(of_result(row, result, await self._kept(row), self._session.profile))
-        if isinstance(error, AuthenticationError):
-            self.stopped = WRONG_KEYS
-            stop.set()
+        self._hear(await self._verdict(row, result))
+        why = str(error.args[0]) if isinstance(error, ConfigurationError) else self._stops.why(result)
+        if why:
+            self._stop(why, stop)
+
+    async def _verdict(self, row: Row, result: Result[RefundResponse]) -> Verdict:
+        profile = self._session.profile
+        try:
+            return of_result(row, result, await self._kept(row), profile)
+        except StorageError as error:
+            return of_result(row, result, None, profile, unread=str(error.args[0]))
+
+    async def _look_up(self, rows: Sequence[Row]) -> None:
+        """Say of what was not begun what the journal has of it: a former run may have done it."""
+        if rows:
+            self._watcher.looking_up(len(rows))
+        for part in _parts(rows, AT_ONCE):
+            for verdict in await asyncio.gather(*map(self._not_begun, part)):
+                self._hear(verdict)
+
+    async def _not_begun(self, row: Row) -> Verdict:
+        try:
+            return not_begun(row, await self._kept(row))
+        except StorageError as error:
+            return not_begun(row, None, unread=str(error.args[0]))
 
     def _hear(self, verdict: Verdict) -> None:
         self.verdicts[verdict.row.line] = verdict
         self._watcher.heard(verdict)
 
     async def _kept(self, row: Row) -> Intent | None:
-        with suppress(StorageError):
-            found = await self._journal.find(CREATE_REFUND.name, row.number, merchant=self._session.merchant_id)
-            return found[-1] if found else None
-        return None
+        found = await self._journal.find(CREATE_REFUND.name, row.number, merchant=self._session.merchant_id)
+        return found[-1] if found else None
 
     async def _ask(self, rows: Sequence[Row], stop: asyncio.Event) -> None:
         """Ask about what is in doubt, as long as that leads on within a few minutes."""
         reconciler = Reconciler(self._session, self._journal, pace=self._pace)
         until = self._pace.clock() + PATIENCE
-        while (doubtful := self._in_doubt(rows)) and not stop.is_set():
+        while not stop.is_set() and (doubtful := self._in_doubt(rows)):
             self._watcher.asking(len(doubtful), 0)
-            try:
-                await reconciler.run_once()
-            except StorageError:
-                return
+            await reconciler.run_once()
             await self._told(doubtful, stop)
             due = [await self._due(row) for row in self._in_doubt(rows)]
             if not due or min(due) > until:
@@ -136,19 +182,27 @@ class RefundSending:
             await self._pause(len(due), min(due) - self._pace.clock(), stop)
 
     def _in_doubt(self, rows: Sequence[Row]) -> list[Row]:
-        return [row for row in rows if self.verdicts[row.line].state == "unknown"]
+        known = self.verdicts
+        return [row for row in rows if row.line in known and known[row.line].state == "unknown"]
 
     async def _told(self, doubtful: Sequence[Row], stop: asyncio.Event) -> None:
         """Take the journal's word on what was in doubt; send what it answers by now, or what never arrived."""
         ready = []
         for row in doubtful:
             kept = await self._kept(row)
-            if kept and (kept.state in {"accepted", "succeeded"} or never_arrived(kept)):
+            if kept and (kept.state in {"accepted", "succeeded"} or self._may_repeat(row, kept)):
                 ready.append(row)
             else:
                 self._hear(of_kept(row, kept, self.verdicts[row.line].message))
         if ready:
             await self._send(ready, stop)
+
+    def _may_repeat(self, row: Row, kept: Intent) -> bool:
+        """Return whether a row is sent again, once: a service that loses it twice may lose it for ever."""
+        repeats = never_arrived(kept) and row.line not in self._repeated
+        if repeats:
+            self._repeated.add(row.line)
+        return repeats
 
     async def _due(self, row: Row) -> float:
         kept = await self._kept(row)
@@ -165,3 +219,9 @@ class RefundSending:
             for each in waits:
                 each.cancel()
             await asyncio.wait(waits)
+
+
+def _parts(rows: Sequence[Row], size: int) -> Iterator[Sequence[Row]]:
+    """Yield rows, so many at a time."""
+    for begin in range(0, len(rows), size):
+        yield rows[begin : begin + size]

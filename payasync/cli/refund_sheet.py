@@ -1,6 +1,7 @@
 """A CSV file of refunds, read as a whole: which rows can be sent, and what is wrong with the others. No I/O here."""
 
 import csv
+import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -66,7 +67,7 @@ def read(text: str, check: Check) -> tuple[Row, ...]:
 
 def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
     """Yield where each record begins, and what it holds."""
-    reader = csv.reader(text.splitlines(keepends=True), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     begins = 1
     try:
         for cells in reader:

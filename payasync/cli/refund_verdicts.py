@@ -6,8 +6,9 @@ from typing import Final, Literal, get_args
 from attrs import frozen
 
 from payasync.bulk import Done, Result, Unknown
+from payasync.cli.exit_codes import NEEDS_A_PERSON
 from payasync.cli.refund_sheet import Row
-from payasync.errors import PayasyncError, ServiceError, SessionClosedError
+from payasync.errors import DuplicateError, IntentConflictError, PayasyncError, ServiceError
 from payasync.journal.intents import Intent, State
 from payasync.profile import Profile
 from payasync.responses import RefundResponse, Response
@@ -29,9 +30,11 @@ _OF_STATE: Final[dict[State, Word]] = {
     "manual": "manual",
 }
 
+NOT_BEGUN: Final = "not begun"
+BEGUN: Final = "begun by an earlier run, which has not ended it"
+
 ALL_WELL: Final = 0
 SOME_REFUSED: Final = 1
-NEEDS_A_PERSON: Final = 3
 
 
 @frozen(kw_only=True)
@@ -56,28 +59,41 @@ def left_out(row: Row) -> Verdict:
     return Verdict(row=row, state="left out", message=row.wrong)
 
 
-def of_result(row: Row, result: Result[RefundResponse], kept: Intent | None, profile: Profile) -> Verdict:
+def of_result(
+    row: Row, result: Result[RefundResponse], kept: Intent | None, profile: Profile, *, unread: str = ""
+) -> Verdict:
     """Return what became of a row that was sent, or that the journal has answered.
 
     Args:
         row: Of the file.
         result: Of its call.
-        kept: What the journal has of it by now, where it can be read.
+        kept: What the journal has of it by now.
         profile: Says where codes and messages stand.
+        unread: Why the journal could not be read, where that is so.
     """
     if isinstance(result, Done):
         state = _OF_STATE[kept.state] if kept else "accepted"
         return Verdict(row=row, state=state, **_words(result.response, profile))
     if isinstance(result, Unknown):
         return of_kept(row, kept, result.reason)
-    return _refused(row, result.error)
+    if isinstance(result.error, ServiceError):
+        return _refused(row, result.error, kept)
+    if isinstance(result.error, IntentConflictError) and kept:
+        return _conflicting(row, result.error, kept)
+    return _not_sent(row, str(result.error.args[0]), kept, unread)
 
 
 def of_kept(row: Row, kept: Intent | None, reason: str = "") -> Verdict:
     """Return what the journal says of a row that was in doubt."""
     if kept is None or kept.state == "sending":
         return Verdict(row=row, state="unknown", message=reason)
-    return Verdict(row=row, state=_OF_STATE[kept.state], message=kept.reason or reason)
+    taken = kept.state in {"accepted", "succeeded"}
+    return Verdict(row=row, state=_OF_STATE[kept.state], message=kept.reason or ("" if taken else reason))
+
+
+def not_begun(row: Row, kept: Intent | None, *, unread: str = "") -> Verdict:
+    """Return what is known of a row that this run has not begun: a former one may have done it."""
+    return _not_sent(row, NOT_BEGUN, kept, unread)
 
 
 def never_arrived(kept: Intent | None) -> bool:
@@ -85,12 +101,29 @@ def never_arrived(kept: Intent | None) -> bool:
     return kept is not None and kept.state == "rejected" and kept.outcome is None
 
 
-def _refused(row: Row, error: PayasyncError) -> Verdict:
-    if isinstance(error, ServiceError):
-        code = "" if error.code is None else str(error.code)
-        return Verdict(row=row, state="refused", code=code, message=error.message or str(error.args[0]))
-    message = "not begun" if isinstance(error, SessionClosedError) else str(error.args[0])
-    return Verdict(row=row, state="unsent", message=message)
+def _refused(row: Row, error: ServiceError, kept: Intent | None) -> Verdict:
+    """Return what a refusal says; that the number was used before says that it may have been for this very refund."""
+    state: Word = "unknown" if isinstance(error, DuplicateError) else "refused"
+    if kept and kept.state in {"unknown", "manual"}:
+        state = _OF_STATE[kept.state]
+    code = "" if error.code is None else str(error.code)
+    return Verdict(row=row, state=state, code=code, message=error.message or str(error.args[0]))
+
+
+def _conflicting(row: Row, error: PayasyncError, kept: Intent) -> Verdict:
+    """Return what becomes of a row whose number stands for another refund: it was not done, but that may have been."""
+    word = _OF_STATE[kept.state]
+    message = f"{error.args[0]}; the state of that one: {kept.state}"
+    return Verdict(row=row, state=word if word in OPEN else "refused", message=message)
+
+
+def _not_sent(row: Row, why: str, kept: Intent | None, unread: str) -> Verdict:
+    """Return what the journal says of a row of which this run has sent nothing."""
+    if unread:
+        return Verdict(row=row, state="unknown", message=f"{why}; an earlier run may have sent it: {unread}")
+    if kept is None or kept.state == "new" or (kept.state == "rejected" and kept.sent_at is None):
+        return Verdict(row=row, state="unsent", message=why)
+    return of_kept(row, kept, BEGUN)
 
 
 def _words(response: Response, profile: Profile) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 import asyncio
 import signal
+from collections.abc import Generator
+from contextlib import contextmanager
 from types import FrameType
 
 
@@ -16,3 +18,13 @@ def stopped_by_signals() -> asyncio.Event:
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, ask)
     return stop
+
+
+@contextmanager
+def interruptible() -> Generator[None]:
+    """Let Ctrl-C end at once what keeps the event loop busy; the loop itself would hear of it afterwards."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -126,6 +126,10 @@ async def test_all_is_settled(sandbox: Sandbox, path: Path) -> None:
     assert (0, "") == (result.code, result.err)
     assert "Asked about 3 writes." in result.out
     assert "resolved            3  2 succeeded, 1 rejected" in result.out
+    assert "1 write not done: make again what is still wanted." in result.out
+    assert [["3", "refunds.create", "R3"]] == [
+        line.split()[:3] for line in result.out.splitlines() if "never arrived" in line
+    ]
     assert ["succeeded", "succeeded", "rejected"] == await states(path)
     assert 200 == sandbox.ledger.refunded("T1")
 
@@ -152,12 +156,43 @@ async def test_what_needs_a_person_is_listed(sandbox: Sandbox, path: Path) -> No
 async def test_what_waits_is_no_failure(sandbox: Sandbox, path: Path) -> None:
     """A service that does not answer is asked again later: exit code 0, and the reason is shown."""
     await lost(sandbox, path, absent=["R1"])
+    await lost(sandbox, path, done=["R2"])
     sandbox.faults.server_error("refunds.status")
     result = await run(sandbox, path)
 
     assert 0 == result.code
     assert "waiting             1  HTTP 503, the service failed" in result.out
     assert "The next question in" in result.out
+    assert "No question had an answer" not in result.out
+
+
+@slow
+@pytest.mark.parametrize("changes", [{"PAYASYNC_SECRET_KEY": "wrong"}, {"PAYASYNC_BASE_URL": "http://127.0.0.1:9"}])
+async def test_nothing_found_out_is_no_success(sandbox: Sandbox, path: Path, changes: dict[str, str]) -> None:
+    """With keys that the service does not take, or where nobody is, the exit code tells, and whom it has asked."""
+    await lost(sandbox, path, absent=["R1"])
+    environ = environment(sandbox, **changes)
+    result = await ended(await started(environ, "--journal", str(path)))
+
+    assert (1, "") == (result.code, result.err)
+    assert "No question had an answer: nothing was found out." in result.out
+    assert environ["PAYASYNC_BASE_URL"] in result.out.split("Due")[0]
+
+
+@slow
+async def test_what_nobody_sends_is_listed(sandbox: Sandbox, path: Path) -> None:
+    """A write that was queued long ago, and that no worker has begun, needs a person; one of just now does not."""
+    for number, ago in (("R1", 600.0), ("R2", 0.0)):
+        async with SqliteJournal(path, clock=lambda ago=ago: time.time() - ago) as journal:  # type: ignore[misc]
+            queued = CreateRefund(out_trade_no="T1", out_refund_no=number, total_amt=450, refund_amt=100)
+            await journal.add(queued, merchant=str(sandbox.credentials.merchant_id))
+    result, facts = await run(sandbox, path), await run(sandbox, path, "--json")
+
+    assert (3, 3, 1) == (result.code, facts.code, json.loads(facts.out)["unsent"])
+    assert "1 write queued, and nobody has begun to send for some minutes: is a worker running?" in result.out
+    assert [["1", "refunds.create", "R1"]] == [
+        line.split()[:3] for line in result.out.splitlines() if "refunds.create" in line
+    ]
 
 
 @slow
@@ -197,6 +232,7 @@ async def test_json(sandbox: Sandbox, path: Path) -> None:
         "manual": 1,
         "lost": 0,
         "silent": False,
+        "unsent": 0,
         "interrupted": False,
         "needs_a_person": [2],
     }

@@ -1,25 +1,33 @@
 """`payasync refund import` against a real sandbox, whose ledger is the truth."""
 
+import asyncio
 import csv
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
+from payasync import RetryPolicy, Session
+from payasync.cli import refund_import
 from payasync.cli.commands import payasync
 from payasync.cli.journal_at import Address
 from payasync.cli.refund_import import Options, run
 from payasync.cli.refund_import_screen import RefundImportScreen
-from payasync.journal import SqliteJournal
+from payasync.cli.refund_sending import RefundSending
+from payasync.cli.refund_sheet import read
+from payasync.cli.refund_verdicts import Verdict
+from payasync.errors import StorageError
+from payasync.journal import Intent, SqliteJournal
 from payasync.middleware.retry import Pace
-from payasync.sandbox import ThreadedSandbox
+from payasync.sandbox import PROFILE, ThreadedSandbox
 from tests.journal.building import Clock
 
 HEADER: Final = "out_trade_no,out_refund_no,total_amt,refund_amt"
+SECONDS: Final = 30
 GOOD: Final = ("T1,R1,450,100", "T1,R2,450,50")
 
 
@@ -145,6 +153,43 @@ def test_wrong_keys_stop_it_early(sandbox: ThreadedSandbox, tmp_path: Path) -> N
     assert 0 == sandbox.ledger.refunds()
 
 
+def test_what_was_done_before_is_never_called_unsent(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """A run that ends early says of the rows behind what an earlier one has done: who reads it pays nothing twice."""
+    assert 0 == imported(sandbox, written(tmp_path, *GOOD)).exit_code
+    file = written(tmp_path, "T1,R0,450,1", *GOOD, "T1,R4,450,1")
+    ended = imported(sandbox, file, "--limit", "1", PAYASYNC_SIGNING_KEY="another-key")
+
+    assert 1 == ended.exit_code
+    assert {"R0": "refused", "R1": "succeeded", "R2": "succeeded", "R4": "unsent"} == {
+        number: state for number, (state, _) in told(file).items()
+    }
+
+
+def test_journal_that_was_lost_repeats_nothing(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """The same file with another journal: the service says that it has them, is asked, and they are not refused."""
+    file = written(tmp_path, *GOOD)
+    imported(sandbox, file)
+    ended = imported(sandbox, file, "--journal", str(tmp_path / "other.db"))
+
+    assert 0 == ended.exit_code, ended.output
+    assert {("succeeded", "SBX_OK")} == set(told(file).values())
+    assert 150 == sandbox.ledger.refunded("T1")
+
+
+def test_interrupted_while_it_reads(sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C ends it at once then, too, with the same exit code; nothing was sent."""
+
+    def reading(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("it goes on")
+
+    monkeypatch.setattr(refund_import, "read", reading)
+    ended = imported(sandbox, written(tmp_path, *GOOD))
+
+    assert (130, "payasync refund import: interrupted; nothing was sent\n") == (ended.exit_code, ended.stderr)
+    assert 0 == sent(sandbox)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
@@ -213,7 +258,11 @@ def test_nothing_to_refund(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
 
 
 async def waited(
-    sandbox: ThreadedSandbox, file: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    sandbox: ThreadedSandbox,
+    file: Path,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type[SqliteJournal] = SqliteJournal,
 ) -> tuple[int, str]:
     """Import with a clock that moves where it waits; return the exit code and what is shown."""
     for name, value in environment(sandbox).items():
@@ -227,7 +276,7 @@ async def waited(
     terminal = Console(record=True, width=100, force_terminal=True, file=file.with_name("shown").open("w"))
     screen = RefundImportScreen(file, options.address, service=sandbox.url, result=options.result, terminal=terminal)
     with terminal.file:
-        code = await run(options, screen, SqliteJournal(kept, clock=clock), Pace(clock=clock, sleep=sleep))
+        code = await run(options, screen, kind(kept, clock=clock), Pace(clock=clock, sleep=sleep))
         return code, terminal.export_text()
 
 
@@ -263,3 +312,61 @@ async def test_what_nobody_can_tell_is_listed(
     assert "Do not send them by other means" in shown
     assert "payasync reconcile --journal" in shown
     assert 2 == sandbox.ledger.refunds() == sent(sandbox)
+
+
+class Unwatched:
+    """Nobody who is told how far it is."""
+
+    def heard(self, verdict: Verdict) -> None:
+        """Pass over it."""
+
+    def asking(self, count: int, seconds: float) -> None:
+        """Pass over it."""
+
+    def stopping(self) -> None:
+        """Pass over it."""
+
+    def looking_up(self, count: int) -> None:
+        """Pass over it."""
+
+
+async def test_row_is_sent_again_once(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """A service that loses whatever it is sent is sent nothing a third time by the same run."""
+    rows = read(f"{HEADER}\nT1,R1,450,100", lambda _: None)
+    losing, clock = sandbox.faults.reset_before("refunds.create", times=None), Clock()
+    settings: Any = {"credentials": sandbox.credentials, "profile": PROFILE, "retry": RetryPolicy(attempts=1, quota=0)}
+
+    async def sleep(seconds: float) -> None:
+        clock.advance(seconds)
+
+    async with (
+        SqliteJournal(tmp_path / "pay.db", clock=clock) as journal,
+        Session(sandbox.url, journal=journal, **settings) as pay,
+    ):
+        sending = RefundSending(pay, journal, Unwatched(), limit=1, pace=Pace(clock=clock, sleep=sleep))
+        async with asyncio.timeout(SECONDS):
+            await sending.run(rows, asyncio.Event())
+        (kept,) = await journal.find("refunds.create", "R1")
+
+    assert ("refused", "rejected", 2) == (sending.verdicts[2].state, kept.state, kept.attempts)
+    assert losing.fired
+
+
+class Unreadable(SqliteJournal):
+    """A journal that keeps what it is given, and cannot be looked into."""
+
+    async def find(self, operation: str, reference: str, *, merchant: str | None = None) -> list[Intent]:
+        """Fail."""
+        raise StorageError("the disk is gone", operation=operation, reference=reference or merchant)
+
+
+async def test_journal_that_cannot_be_looked_into_leaves_doubt(
+    sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be looked up is told as unknown, with the reason, and nowhere as unsent."""
+    file = written(tmp_path, *GOOD)
+    sandbox.faults.refuse()
+    code, shown = await waited(sandbox, file, Clock(), monkeypatch, Unreadable)
+
+    assert (3, {"unknown"}) == (code, {state for state, _ in told(file).values()})
+    assert "an earlier run may have sent it: the disk is gone" in " ".join(shown.split())

@@ -121,6 +121,16 @@ async def test_resumed_at_once_waits_for_the_lease(sandbox: Sandbox, file: Path)
     check(sandbox, file)
 
 
+async def test_doubt_is_told_by_the_screen_alone(sandbox: Sandbox, file: Path) -> None:
+    """Lost answers do not fill standard error with log lines: what became of the rows stands in the result."""
+    sandbox.faults.reset_after_commit("refunds.create", times=3)
+    sandbox.faults.reset_before("refunds.status", times=12)
+    code = await ended(await started(sandbox, file, 0))
+
+    assert 0 == code
+    check(sandbox, file)
+
+
 async def test_interrupted(sandbox: Sandbox, file: Path) -> None:
     """After Ctrl-C those under way come to their end, nothing is in doubt, and the next run sends the others alone."""
     process = await started(sandbox, file, 0)

@@ -90,6 +90,14 @@ def test_line_is_where_a_row_begins() -> None:
     assert [(3, ""), (6, "x")] == [(row.line, "x" if row.wrong else "") for row in found]
 
 
+@pytest.mark.parametrize("letter", ["\u2028", "\u0085", "\x0b"])
+def test_only_line_ends_end_a_row(letter: str) -> None:
+    """Other separators that Unicode has stand in words, as when they were copied from a page."""
+    (row,) = rows(f"T1,R1,450,1,cold{letter}late", header=f"{HEADER},refund_desc")
+
+    assert ("", f"cold{letter}late") == (row.wrong, row.cells["refund_desc"])
+
+
 def test_broken_quotes_are_told_with_their_line() -> None:
     """What is no CSV is refused as a whole, and where it begins is told."""
     with pytest.raises(InvalidArgumentError, match="line 3: not CSV"):

@@ -1,10 +1,12 @@
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from payasync import (
     CreateRefund,
     Done,
+    DuplicateError,
+    IntentConflictError,
     NotSentError,
     OutcomeUnknownError,
     PayasyncError,
@@ -12,15 +14,24 @@ from payasync import (
     RefundResponse,
     Refused,
     ServiceError,
-    SessionClosedError,
+    StorageError,
     bulk,
 )
 from payasync.calls import Reply
 from payasync.cli.refund_sheet import Row
-from payasync.cli.refund_verdicts import Verdict, Word, exit_code, left_out, never_arrived, of_kept, of_result
-from payasync.journal import Outcome, State
+from payasync.cli.refund_verdicts import (
+    Verdict,
+    Word,
+    exit_code,
+    left_out,
+    never_arrived,
+    not_begun,
+    of_kept,
+    of_result,
+)
+from payasync.journal import Intent, Outcome, State
 from payasync.sandbox_profile import PROFILE
-from tests.journal.building import kept
+from tests.journal.building import START, kept
 
 REFUND = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
 ROW = Row(line=2, cells={"out_refund_no": "R1"}, request=REFUND)
@@ -53,7 +64,6 @@ def test_answer_without_a_journal_that_can_be_read_was_taken() -> None:
         (ServiceError("HTTP 400", code=7, message="no such order"), ("refused", "7", "no such order")),
         (ServiceError("HTTP 400, refused"), ("refused", "", "HTTP 400, refused")),
         (NotSentError("no connection"), ("unsent", "", "no connection")),
-        (SessionClosedError("the session is closed"), ("unsent", "", "not begun")),
     ],
 )
 def test_refused_or_not_sent(error: PayasyncError, expected: tuple[str, str, str]) -> None:
@@ -61,6 +71,68 @@ def test_refused_or_not_sent(error: PayasyncError, expected: tuple[str, str, str
     found = of_result(ROW, Refused(REFUND, error), kept(state="rejected"), PROFILE)
 
     assert expected == (found.state, found.code, found.message)
+
+
+JOURNAL: Final[list[tuple[Intent | None, Word]]] = [
+    (None, "unsent"),
+    (kept(state="new"), "unsent"),
+    (kept(state="rejected"), "unsent"),
+    (kept(state="rejected", sent_at=START, reason="never arrived"), "refused"),
+    (kept(state="sending"), "unknown"),
+    (kept(state="unknown"), "unknown"),
+    (kept(state="manual"), "manual"),
+    (kept(state="accepted"), "accepted"),
+    (kept(state="succeeded"), "succeeded"),
+]
+
+
+@pytest.mark.parametrize(("intent", "word"), JOURNAL)
+def test_what_this_run_did_not_send_an_earlier_one_may_have(intent: Intent | None, word: Word) -> None:
+    """Only what the journal does not have, or has as not done, is unsent: who pays it otherwise pays it once."""
+    cut = of_result(ROW, Refused(REFUND, StorageError("the journal is closed")), intent, PROFILE)
+
+    assert (word, word) == (not_begun(ROW, intent).state, cut.state)
+
+
+def test_journal_that_cannot_be_read_leaves_doubt() -> None:
+    """Nobody knows then what an earlier run has sent, and nobody says that it was nothing."""
+    error = NotSentError("no connection")
+    found = (
+        of_result(ROW, Refused(REFUND, error), None, PROFILE, unread="it is locked"),
+        not_begun(ROW, None, unread="it is locked"),
+    )
+
+    assert ["unknown", "unknown"] == [each.state for each in found]
+    assert "no connection; an earlier run may have sent it: it is locked" == found[0].message
+    assert "not begun; an earlier run may have sent it: it is locked" == found[1].message
+
+
+@pytest.mark.parametrize("intent", [None, kept(state="unknown")])
+def test_number_that_was_used_before_is_in_doubt(intent: Intent | None) -> None:
+    """The service may have had this very refund under it: it is never called refused before it was asked about."""
+    error = DuplicateError("HTTP 409", code="E9", message="used before")
+    found = of_result(ROW, Refused(REFUND, error), intent, PROFILE)
+
+    assert ("unknown", "E9", "used before") == (found.state, found.code, found.message)
+
+
+def test_refusal_of_what_was_in_doubt_is_the_journals() -> None:
+    """What the journal gives to a person in spite of a refusal is a person's here, too."""
+    found = of_result(ROW, Refused(REFUND, ServiceError("HTTP 400")), kept(state="manual"), PROFILE)
+
+    assert "manual" == found.state
+
+
+@pytest.mark.parametrize(("state", "word"), [("succeeded", "refused"), ("sending", "unknown"), ("manual", "manual")])
+def test_number_of_another_refund(state: State, word: Word) -> None:
+    """A row whose number stands for another refund was not done; what became of that one is told."""
+    error = IntentConflictError("number R1 stands for another request")
+    found = of_result(ROW, Refused(REFUND, error), kept(state=state), PROFILE)
+
+    assert (word, f"number R1 stands for another request; the state of that one: {state}") == (
+        found.state,
+        found.message,
+    )
 
 
 @pytest.mark.parametrize(
