@@ -92,7 +92,8 @@ def coverage_of(profile: Profile) -> Coverage | None:
 def check_covered(profile: Profile) -> None:
     """Refuse a profile that would have something believed that no signature covers.
 
-    Where the name of an event stands is no matter: beside what is signed it is not read, and the address says the kind.
+    Where the name of an event stands is no matter: like the address, one that nobody signed says the kind, and no more.
+    Nor where its time stands: one that nobody signed is better than none, which may be left out.
 
     Raises:
         ConfigurationError: It names the point.
@@ -111,8 +112,6 @@ def check_covered(profile: Profile) -> None:
 def _believed(shape: NotificationShape) -> Iterator[tuple[str, str, str]]:
     """Yield the points that name what is acted upon, with their paths, and where in the document that stands."""
     yield "notification.data", shape.data, _joined(shape.data, "any field of it")
-    if shape.time:
-        yield "notification.time", shape.time, shape.time
     for name in ("out_trade_no", "out_refund_no", "subscription_id"):
         if path := getattr(shape, name):
             yield f"notification.{name}", path, _joined(shape.data, path)

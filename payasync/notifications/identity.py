@@ -17,6 +17,10 @@ MAX_KEY: Final = 200
 
 WEBHOOK_ID: Final = "webhook-id"
 
+OF_THE_EVENT: Final = frozenset({"standard-webhooks", "none"})
+"""Ways of verification by which a time in the payload is that of the event, and stays; else a redelivery has a new one.
+"""
+
 Path = tuple[str, ...]
 
 
@@ -49,13 +53,14 @@ def identity(
         data: The payload in it.
         headers: Its headers.
     """
-    digested = digest(shape, document)
+    digested = digest(shape, document, sent="" if shape.verification in OF_THE_EVENT else shape.time)
     named = [at(data, path) for path in shape.id.get(kind or "", ())]
     if named and all(map(names, named)):
         return Identity(key_of(f"{kind}:", named), weak=False, digest=digested)
     if shape.verification == "standard-webhooks" and names(headers.get(WEBHOOK_ID)):
         return Identity(_key("webhook:", headers[WEBHOOK_ID]), weak=False, digest=digested)
-    return Identity(":".join(filter(None, ("weak", kind, digested))), weak=True, digest=digested)
+    # With its time: a renewal that says the same a month later is another event, and must not be lost.
+    return Identity(":".join(filter(None, ("weak", kind, digest(shape, document)))), weak=True, digest=digested)
 
 
 def names(value: object) -> bool:
@@ -73,14 +78,17 @@ def _key(of: str, name: str) -> str:
     return key if len(key) <= MAX_KEY else f"{of}sha256:{_sha256(name)}"
 
 
-def digest(shape: NotificationShape, document: Any) -> str:
+def digest(shape: NotificationShape, document: Any, *, sent: str = "") -> str:
     """Return the SHA-256, in hexadecimal, of a document without what a redelivery may change.
 
-    That is its signature, its nonce and the time that it must lie in a window with, all of which are made afresh; and
-    the profile's `volatile` fields: a name stands for every field of it, a dotted path for one. The order of names, and
-    what stands between them, makes no difference.
+    That is its signature and its nonce, which are made afresh; and the profile's `volatile` fields: a name stands for
+    every field of it, a dotted path for one. The order of names, and what stands between them, makes no difference.
+
+    Args:
+        shape: The profile's.
+        document: A body, decoded.
+        sent: The path of a time that is new in each delivery, too.
     """
-    sent = shape.time if shape.verification == "body" else ""  # else it is that of the event, which stays
     fresh = {NONCE, *(each for each in shape.volatile if "." not in each)}
     dotted = [each for each in shape.volatile if "." in each]
     paths = [tuple(each.split(".")) for each in (*dotted, shape.signature, sent) if each]

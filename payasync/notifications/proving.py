@@ -4,6 +4,7 @@ Only then is a mark there where its effect is, and nowhere else. A context manag
 every effect, and one that commits each statement by itself would lose those of handlers that fail once.
 """
 
+import asyncio
 from datetime import UTC, datetime
 from secrets import token_hex
 from typing import Final
@@ -30,6 +31,13 @@ class _ProbeError(Exception):
     """Is raised inside a transaction, to see whether it is undone."""
 
 
+class _ProbeCancelledError(asyncio.CancelledError):
+    """The same of a handler that is cut off: no `except Exception` sees that."""
+
+
+_PROBES: Final = (_ProbeError, _ProbeCancelledError)
+
+
 def wrong(rule: str) -> ConfigurationError:
     """Return an error that says what is wrong with a transaction."""
     return ConfigurationError(f"transaction: {rule}", field="transaction")
@@ -46,17 +54,18 @@ async def prove(begin: Begin) -> None:
             marks. Whatever else is raised, such as by a database that does not answer, proves nothing.
     """
     try:
-        await _prove(begin)
+        for failure in _PROBES:
+            await _prove(begin, failure)
     except Exception as error:
         if says_denied(error):
             raise wrong(DENIED) from error
         raise
 
 
-async def _prove(begin: Begin) -> None:
+async def _prove(begin: Begin, failure: type[BaseException]) -> None:
     probe = token_hex(32)
     await _kept(begin, marking(probe, datetime.now(UTC)))
-    found, raised = await _failed(begin, unmarking(probe))
+    found, raised = await _failed(begin, unmarking(probe), failure)
     undone = await _changed(begin, unmarking(probe))
     if not raised:
         raise wrong(SWALLOWED)
@@ -98,19 +107,19 @@ async def _changed(begin: Begin, statement: str) -> bool:
     raise wrong(SWALLOWED)
 
 
-async def _failed(begin: Begin, statement: str) -> tuple[bool, bool]:
+async def _failed(begin: Begin, statement: str, failure: type[BaseException]) -> tuple[bool, bool]:
     """Return whether a statement has changed its row, in a transaction that fails, and whether that was told."""
     changed = False
     try:
         async with entered(begin) as connection:
             changed = await changes(connection, statement)
-            _fail()
-    except Exception as error:
-        if not any(isinstance(each, _ProbeError) for each in behind(error)):
+            _fail(failure)
+    except BaseException as error:
+        if not any(isinstance(each, failure) for each in behind(error)):
             raise
         return changed, True
     return changed, False
 
 
-def _fail() -> None:
-    raise _ProbeError("payasync proves that an error undoes this transaction: nothing is wrong")
+def _fail(failure: type[BaseException]) -> None:
+    raise failure("payasync proves that an error undoes this transaction: nothing is wrong")

@@ -64,17 +64,18 @@ def read(
 ) -> Notification:
     """Return what a body and headers say that were taken in already; as `parse`.
 
-    Where a signature stands in the body, what it does not cover is not read: nobody could tell who wrote it.
+    Where a signature stands in the body, what it does not cover is not read, since nobody could tell who wrote it; but
+    for the kind, which the address says otherwise, and nobody signs that.
     """
     shape, answer, coverage = profile.notification, profile.answer, coverage_of(profile)
     told = coverage.read(document) if coverage else document
     said = coverage.said(told) if coverage else document
-    found, event = _kind(shape, told, _routed(kind))
+    found, event = _kind(shape, document, _routed(kind))
     data = _payload(shape, told)
     named = identity(shape, found, said, _payload(shape, said), headers)
     return Notification(
         kind=found,
-        event=event,
+        event=event if coverage is None or coverage.covers(shape.kind) else None,
         data=data,
         document=document,
         raw=body,
@@ -93,8 +94,7 @@ def read(
 
 def says_kind(profile: Profile) -> bool:
     """Return whether the payload can say its kind; else its address must."""
-    shape, coverage = profile.notification, coverage_of(profile)
-    return bool(shape.kind and shape.kinds) and (coverage is None or coverage.covers(shape.kind))
+    return bool(profile.notification.kind and profile.notification.kinds)
 
 
 def document_of(body: bytes) -> dict[str, Any]:

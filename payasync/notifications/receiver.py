@@ -260,8 +260,12 @@ class Receiver:
 
     async def __aenter__(self) -> Self:
         self._lifetime.check_open()
-        await self._inbox.next_due()  # a file that is none of ours says so now
-        await prove_all(each.transaction for each in self._handlers if each.transaction)
+        try:
+            await self._inbox.next_due()  # a file that is none of ours says so now
+            await prove_all(each.transaction for each in self._handlers if each.transaction)
+        except BaseException:
+            await self.aclose()
+            raise
         self._wake()
         return self
 

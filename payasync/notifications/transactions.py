@@ -83,12 +83,16 @@ async def prove_all(transactions: Iterable[Transactions]) -> None:
     Raises:
         ConfigurationError: One loses what is done in it, or leaves what an error should undo.
     """
-    for each in transactions:
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await each.prove()
-        except ConfigurationError:
-            raise
-        except Exception as error:  # noqa: BLE001 - anybody's code
+    proofs = await asyncio.gather(*map(_proven, transactions), return_exceptions=True)
+    for error in proofs:
+        if isinstance(error, ConfigurationError):
+            raise error
+    for error in proofs:
+        if error is not None:
             about = type(error).__name__
             logger.warning("a handler's transaction cannot be proven yet: %s. Its events wait in the inbox", about)
+
+
+async def _proven(transactions: Transactions) -> None:
+    async with asyncio.timeout(PATIENCE):
+        await transactions.prove()

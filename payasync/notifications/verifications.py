@@ -142,9 +142,9 @@ class InBody(Verification):
         """What is looked at, in words."""
         shape, coverage = self.profile.notification, coverage_of(self.profile)
         window = f"; {shape.time} within {shape.tolerance} seconds" if shape.time else ""
-        unsigned = shape.kind and coverage and not coverage.covers(shape.kind)
-        unread = f"; {shape.kind} is not signed, and not read" if unsigned else ""
-        return f"{shape.signature} over the object that holds it, by {len(self.keys)} of your keys{window}{unread}"
+        unsigned = [path for path in (shape.kind, shape.time) if path and coverage and not coverage.covers(path)]
+        warning = f"; not signed: {', '.join(unsigned)}" if unsigned else ""
+        return f"{shape.signature} over the object that holds it, by {len(self.keys)} of your keys{window}{warning}"
 
     def check_document(self, document: Mapping[str, Any], now: float) -> None:
         """Refuse what the service has not signed; or too long ago, where the profile says where a time stands."""

@@ -127,6 +127,16 @@ def test_whom_and_when_tell_two_subscriptions_apart() -> None:
     assert "a.example" not in str(drafts)
 
 
+def test_date_that_cannot_be_read_back_counts_as_it_was_written() -> None:
+    """A form that says too little to be read, such as an ISO year without its week, tells dates apart all the same."""
+    yearly = evolve(PROFILE, formats={"start_date": "%G"})
+    days = date(2027, 1, 31), date(2027, 2, 28), date(2028, 1, 31)
+    requests = [CreateSubscription(frequency="yearly", amount=900, start_date=day, customer={}) for day in days]
+    hashes = [of_call(codec(yearly).call(each), "M1", moving).hash for each in requests]
+
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
 def test_unknown_endpoints_fields_are_not_kept() -> None:
     """Of an endpoint that the document does not show, nobody knows which field is a customer's."""
     call = codec().custom(custom("POST", "/payment/transfer", read=False), {"customer": "c"}, bearer=False, signed=True)

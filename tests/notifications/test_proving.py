@@ -84,6 +84,23 @@ def committing_always(path: Path) -> Begin:
     return begin
 
 
+def committing_what_is_cut_off(path: Path) -> Begin:
+    """Return what undoes errors, and takes a cancellation for none."""
+
+    @contextmanager
+    def begin() -> Generator[sqlite3.Connection]:
+        with closing(sqlite3.connect(path)) as connection:
+            try:
+                yield connection
+            except Exception:
+                connection.rollback()
+                raise
+            finally:
+                connection.commit()
+
+    return begin
+
+
 def swallowing(path: Path) -> Begin:
     """Return what keeps every error to itself."""
 
@@ -111,6 +128,7 @@ def marked(path: Path) -> int:
         (aiosqlite_connections, LOST),
         (autocommit, LEFT),
         (committing_always, LEFT),
+        (committing_what_is_cut_off, LEFT),
         (swallowing, "swallowed an error"),
     ],
 )

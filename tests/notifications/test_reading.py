@@ -155,10 +155,10 @@ def test_kinds_that_do_not_exist(kind: Any) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "signature", "says"),
-    [("event", "", True), ("", "", False), ("event", "sign", True), ("event", "data.sign", False)],
+    [("event", "", True), ("", "", False), ("event", "sign", True), ("event", "data.sign", True)],
 )
 def test_where_a_kind_can_be_said(kind: str, signature: str, *, says: bool) -> None:
-    """The payload can say it where the profile has a place and names for it, and the signature covers the place."""
+    """The payload can say it where the profile has a place and names for it, signed or not."""
     verification: Any = "body" if signature else "standard-webhooks"
     shape = evolve(SHAPE, data="data", kind=kind, verification=verification, signature=signature)
 

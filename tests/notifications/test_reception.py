@@ -152,10 +152,14 @@ def in_the_body(**facts: Any) -> Profile:
     return evolve(SIGNED, notification=evolve(SIGNED.notification, **given))
 
 
-@pytest.mark.parametrize("paths", [{}, {"payment": ["outTradeNo", "status"]}], ids=["no paths", "paths"])
-async def test_redelivery_is_signed_afresh(paths: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "facts",
+    [{"id": {}, "volatile": ("at",)}, {"id": {"payment": ["outTradeNo", "status"]}}],
+    ids=["no paths", "paths"],
+)
+async def test_redelivery_is_signed_afresh(facts: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Where the body is signed with its time, each delivery has another one, and is the same event nevertheless."""
-    async with opened(tmp_path, profile=in_the_body(id=paths)) as shop:
+    async with opened(tmp_path, profile=in_the_body(**facts)) as shop:
         got = shop.recording()
         for number in range(3):
             shop.clock.advance(1000)
@@ -165,7 +169,7 @@ async def test_redelivery_is_signed_afresh(paths: Any, tmp_path: Path, caplog: p
 
         assert ["done"] == await shop.states()
         assert [450] == [each.trusted["totalAmt"] for each in got]
-        assert ("notification.id.payment" in caplog.text) is not bool(paths)
+        assert ("notification.id.payment" in caplog.text) is not bool(facts["id"])
 
 
 async def test_weak_keys_are_a_warning_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

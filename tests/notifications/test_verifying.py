@@ -386,7 +386,7 @@ def test_what_is_looked_at_in_words() -> None:
         "webhook-signature over the body, by 1 of your keys; webhook-timestamp within 300 seconds",
         "data.sign over the object that holds it, by 2 of your keys; data.at within 60 seconds",
         "data.sign over the object that holds it, by 2 of your keys",
-        "data.sign over the object that holds it, by 2 of your keys; event is not signed, and not read",
+        "data.sign over the object that holds it, by 2 of your keys; not signed: event",
         "nothing",
     ] == [verification_of(profile, CREDENTIALS).checks for profile in (PROFILE, BODY, timeless, routed, unsigned)]
     assert "whatever" in verification_of(PROFILE, CREDENTIALS, lambda _raw, _headers: True).checks
