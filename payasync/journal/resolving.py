@@ -4,7 +4,7 @@ The service is asked by the number that names the write. An absent answer counts
 the quarantine is over since the moment at which something of the write may last have been sent.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import Enum, auto
 from itertools import islice
@@ -35,12 +35,15 @@ from payasync.resources.payments import QueryPayment
 from payasync.responses import PaymentResponse, Response
 from payasync.settings import a_count, a_wait
 from payasync.verdicts import REPEAT
+from payasync.writers import camel
 
 NAMELESS: Final = "nothing names it: the service cannot be asked what became of it"
 ABSENT: Final = "the service does not know it"
 NO_QUARANTINE: Final = "the profile has no recovery.quarantine, so nobody can say that it will not arrive after all"
 QUESTIONS_UNMAPPED: Final = frozenset({"payment_status", "refund_status"})
 """Points of a profile without which a thing cannot be asked about."""
+COMPARED: Final = ("out_trade_no", "out_refund_no", "total_amt", "refund_amt", "currency")
+"""Arguments that say what was asked for, where an answer has them, too."""
 LONGEST_RETRY_AFTER: Final = 86_400.0
 """Seconds: a service that asks for more is asked again all the same."""
 
@@ -146,7 +149,10 @@ def question(intent: Intent, profile: Profile) -> Request[Response] | None:
 
 
 def told(intent: Intent, answer: Response, profile: Profile) -> Evidence:
-    """Return what an answer about its thing says of a write."""
+    """Return what an answer about its thing says of a write; one about another thing gives it to a person."""
+    if intent.state == "unknown" and (other := difference(intent, answer.data)):
+        reason = f"its number stands at the service for another {answer.thing}: {other}"
+        return Evidence(finding=Finding.TOLD, state="manual", reason=reason)
     known = BY_STATE.get(intent.operation, {}).get(answer.state or "")
     if known:
         return Evidence(finding=Finding.TOLD, state=known, reason=_is(answer))
@@ -154,6 +160,27 @@ def told(intent: Intent, answer: Response, profile: Profile) -> Evidence:
         return _not_closed(answer)
     state: State = "accepted" if tells_states(profile, answer.thing) else "succeeded"
     return Evidence(finding=Finding.TOLD, state=state, reason=_is(answer))
+
+
+def difference(intent: Intent, data: object) -> str:
+    """Return in what an answer, by the document's own names, is about something else than was asked for; else nothing.
+
+    A number may have been used for another refund before this one: what the service then tells is that one's.
+    """
+    told = data if isinstance(data, Mapping) else {}
+    for each in COMPARED:
+        name, asked = camel(each), intent.request.get(each)
+        found = told.get(name)
+        if asked is not None and _comparable(found, asked) and str(found) != str(asked):
+            return f"{name} is {found} there, and {asked} here"
+    return ""
+
+
+def _comparable(found: object, asked: object) -> bool:
+    """Return whether two values differ where their texts do: an amount may be written otherwise, as 4.50."""
+    if isinstance(asked, str):
+        return isinstance(found, str) or type(found) is int
+    return type(found) is int or (isinstance(found, str) and found.isdecimal())
 
 
 def _not_closed(answer: Response) -> Evidence:

@@ -336,6 +336,24 @@ async def test_number_that_was_used_before_is_asked_about(journal: Journal, cloc
     assert ("succeeded", 1) == (again.state, made)
 
 
+async def test_number_of_another_refund_is_for_a_person(journal: Journal, clock: Clock) -> None:
+    """What the service tells of a number that was used for another refund is no word of this one: it is not made."""
+    async with (
+        Sandbox(SLOW, clock="frozen", repeated_refunds="refused") as sandbox,
+        sandbox.session(journal=journal, retry=ONCE) as pay,
+        sandbox.session(retry=ONCE) as before,
+    ):
+        request = await refund(sandbox)
+        await before.send(evolve(request, refund_amt=request.refund_amt - 1))
+        with pytest.raises(DuplicateError):
+            await pay.send(request)
+        report = await reconciling(pay, journal, clock).run_once()
+        (found,) = await journal.list()
+
+    assert (Report(manual=1), "manual") == (report, found.state)
+    assert "stands at the service for another refund: refundAmt is " in found.reason
+
+
 async def test_queued_that_nobody_sends_is_counted(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
 ) -> None:

@@ -102,9 +102,42 @@ def test_payment_without_a_known_number_is_no_question() -> None:
     assert question(payment, Profile()) is None
 
 
-def answered(kind: type[Response], operation: str, state: object, profile: Profile = PROFILE) -> Response:
-    """Return an answer that tells a state."""
-    return kind.of(call_for(operation, profile), reply({"result": {"state": state}}))
+def answered(
+    kind: type[Response], operation: str, state: object, profile: Profile = PROFILE, **facts: object
+) -> Response:
+    """Return an answer that tells a state, and more."""
+    return kind.of(call_for(operation, profile), reply({"result": {"state": state, **facts}}))
+
+
+ASKED_FOR: Final = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 200}
+
+
+@pytest.mark.parametrize(
+    ("facts", "differs"),
+    [
+        ({"outTradeNo": "T2"}, "outTradeNo is T2 there, and T1 here"),
+        ({"outTradeNo": "T1", "refundAmt": 100}, "refundAmt is 100 there, and 200 here"),
+        ({"refundAmt": "100"}, "refundAmt is 100 there, and 200 here"),
+        ({"outTradeNo": "T1", "outRefundNo": "R1", "totalAmt": "450", "refundAmt": 200}, ""),
+        ({"refundAmt": "2.00", "totalAmt": 4.5, "outTradeNo": None, "currency": "CAD"}, ""),
+        ({"refundAmt": True, "outTradeNo": ["T2"]}, ""),
+    ],
+)
+def test_answer_about_another_refund(facts: dict[str, Any], differs: str) -> None:
+    """A number may stand for another refund: what the service tells of that is no answer, and a person must look."""
+    intent = unknown(request=ASKED_FOR)
+    decision = decided(intent, told(intent, answered(RefundResponse, "refunds.status", "DONE", **facts), PROFILE))
+
+    assert ("manual" if differs else "succeeded") == decision.state
+    assert decision.reason.endswith(differs)
+
+
+def test_what_was_accepted_is_not_taken_for_another() -> None:
+    """Its own answer is known: a later one that says it otherwise changes nothing of that."""
+    intent = unknown(state="accepted", request=ASKED_FOR)
+    answer = answered(RefundResponse, "refunds.status", "DONE", refundAmt=1)
+
+    assert "succeeded" == decided(intent, told(intent, answer, PROFILE)).state
 
 
 @pytest.mark.parametrize(
