@@ -58,7 +58,7 @@ async def test_what_wakes_too_late_writes_nothing(monkeypatch: pytest.MonkeyPatc
             late = call()
 
             def stopped(_: object) -> bool:
-                deadlines = way._pools.current().deadlines
+                deadlines = way._pools.current().deadlines  # pyright: ignore[reportPrivateUsage]
                 monkeypatch.setattr(deadlines, "time", lambda: late.deadline)
                 return False
 
