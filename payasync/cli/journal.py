@@ -48,7 +48,7 @@ def show_list(address: Address, *, state: State | None, limit: int, after: int, 
 @click.option("--json", is_flag=True, help="Show it as a line of JSON.")
 def show(address: Address, intent_id: int, *, json: bool) -> None:
     """Show all that is kept of the intention ID."""
-    JournalScreen(json=json).shown(_existing(address, intent_id), address.shown)
+    JournalScreen(json=json).shown(_existing(address, intent_id), address)
 
 
 @journal.command(short_help="End an intention by your word.")
@@ -65,7 +65,7 @@ def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: b
     """
     screen = JournalScreen()
     if not yes:
-        screen.shown(_existing(address, intent_id), address.shown, hint=False)
+        screen.shown(_existing(address, intent_id), address, hint=False)
         click.confirm(f"Has it {'succeeded' if end == 'succeeded' else 'not been done'}, for sure?", abort=True)
 
     async def work(kept: Journal) -> Intent:

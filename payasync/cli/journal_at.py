@@ -3,10 +3,12 @@
 import asyncio
 import os
 import re
+import shlex
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
+from urllib.parse import quote, urlencode
 
 import click
 from attrs import field, frozen
@@ -23,6 +25,9 @@ from payasync.wiring import PROFILE_PATH
 T = TypeVar("T")
 
 POSTGRES: Final = ("postgresql://", "postgres://")
+VARIABLE: Final = "PAYASYNC_JOURNAL"
+_SHOWN: Final = frozenset({"host", "hostaddr", "port", "dbname", "service"})
+"""Of what a URL says behind `?`: where the database is, and not how to get in."""
 _KEYWORDS: Final = re.compile(r"\s*\w+\s*=")
 """Such as `host=db dbname=pay`; taken for the name of a file, its password would be written down."""
 
@@ -51,9 +56,14 @@ class Address:
         if not self.text.startswith(POSTGRES):
             return _shown(self.text)
         try:
-            return str(URL(self.text).with_user(None).with_query(None))
+            return _shown_url(URL(self.text))
         except ValueError:
             return POSTGRES[0]
+
+    @property
+    def option(self) -> str:
+        """It, as a command that somebody types is given it; nothing, where the environment says it."""
+        return "" if os.environ.get(VARIABLE) == self.text else f" --journal {shlex.quote(self.shown)}"
 
     def open(self) -> Journal:
         """Return the journal; nothing is asked of it yet.
@@ -66,6 +76,17 @@ class Address:
         from payasync.journal import PostgresJournal  # noqa: PLC0415 - the extra may be missing
 
         return PostgresJournal(self.text)
+
+
+def _shown_url(url: URL) -> str:
+    # Of a password whose `/` or `?` stands there as it is, the rest would be taken for these.
+    if "@" in url.raw_path_qs + url.raw_fragment:
+        return POSTGRES[0]
+    address = url.with_user(None) if url.raw_authority else url
+    said = [(name, value) for name, value in url.query.items() if name in _SHOWN]
+    query = urlencode(said, quote_via=quote, safe="/:,")
+    where = f"{address.scheme}://{address.raw_authority}{address.raw_path}"
+    return f"{where}?{query}" if query else where
 
 
 def _shown(keywords: str) -> str:
@@ -113,7 +134,7 @@ option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--journal",
     "address",
     required=True,
-    envvar="PAYASYNC_JOURNAL",
+    envvar=VARIABLE,
     show_envvar=True,
     callback=_address,
     metavar="FILE|URL",

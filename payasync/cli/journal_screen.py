@@ -1,7 +1,6 @@
 """What a person sees of `payasync journal`."""
 
 import json
-import shlex
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -11,6 +10,7 @@ from rich.json import JSON
 from rich.text import Text
 
 from payasync.cli.intent_table import STYLES, ago, as_json, console, named, now, span, table
+from payasync.cli.journal_at import Address
 from payasync.cli.tables import show
 from payasync.cli.terminal import Lines, plain
 from payasync.journal import Intent, Outcome, State
@@ -47,7 +47,7 @@ class JournalScreen:
             self._lines.write()
             self._lines.write((f"There are more: --after {intents[-1].id}", "dim"))
 
-    def shown(self, intent: Intent, file: str, *, hint: bool = True) -> None:
+    def shown(self, intent: Intent, address: Address, *, hint: bool = True) -> None:
         """Show all that is kept of an intention, and what a person can do about it."""
         if self._json:
             self._lines.write(as_json(intent))
@@ -63,7 +63,7 @@ class JournalScreen:
             self._answer(intent.outcome)
         write()
         if hint and intent.state in FOR_A_PERSON:
-            command = f"payasync journal resolve {intent.id} --journal {shlex.quote(file)} --as succeeded --reason …"
+            command = f"payasync journal resolve {intent.id}{address.option} --as succeeded --reason …"
             write("  If you know what became of it:")
             write((f"  {plain(command)}", "cyan"))
             write()

@@ -3,8 +3,10 @@
 import asyncio
 import os
 import sys
-from collections.abc import Coroutine
+from collections import Counter
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
+from datetime import datetime
 from typing import Any, Final
 
 import click
@@ -12,13 +14,15 @@ from attrs import frozen
 
 from payasync.cli import journal_at
 from payasync.cli.exit_codes import INTERRUPTED, NEEDS_A_PERSON
+from payasync.cli.intent_table import now
 from payasync.cli.journal_at import Address
 from payasync.cli.quiet import quiet
 from payasync.cli.reconcile_screen import ReconcileScreen
 from payasync.cli.stopping import stopped_by_signals
 from payasync.errors import PayasyncError
-from payasync.journal.reconciler import Reconciler
-from payasync.session import Session
+from payasync.journal import STATES, Intent, Journal, State
+from payasync.journal.intents import ENDS
+from payasync.journal.reconciler import PAGE, Reconciler
 
 NO_ANSWER: Final = 1
 """Nothing was found out."""
@@ -66,7 +70,7 @@ def reconcile(*, json: bool, **options: Any) -> None:
     chosen = Options(**options)
     service = chosen.base_url or os.environ.get("PAYASYNC_BASE_URL", "")
     try:
-        code = asyncio.run(run(chosen, ReconcileScreen(chosen.address.shown, service=service, json=json)))
+        code = asyncio.run(run(chosen, ReconcileScreen(chosen.address, service=service, json=json)))
     except PayasyncError as error:
         journal_at.fail("reconcile", error)
     sys.exit(code)
@@ -85,13 +89,14 @@ async def run(options: Options, screen: ReconcileScreen) -> int:
         async with journal_at.session_with(journal, profile=options.profile, base_url=options.base_url) as session:
             reconciler = Reconciler(session, journal)
             with quiet():
-                interrupted = await _until(stop, _worked(options, reconciler, session, screen))
+                interrupted = await _until(stop, _worked(options, reconciler, journal, session.merchant_id, screen))
             manual, unsent = await reconciler.manual(), await reconciler.unsent()
             due = await journal.next_due(session.merchant_id)
+            sending = await _sending(journal, session.merchant_id)
     finally:
         await journal.aclose()
     broken_off = interrupted and not options.watch
-    screen.closed(manual, due, unsent=unsent, interrupted=broken_off)
+    screen.closed(manual, due, sending=sending, unsent=unsent, interrupted=broken_off)
     if manual or unsent:
         return NEEDS_A_PERSON
     if broken_off:
@@ -99,9 +104,11 @@ async def run(options: Options, screen: ReconcileScreen) -> int:
     return NO_ANSWER if screen.unanswered and not options.watch else 0
 
 
-async def _worked(options: Options, reconciler: Reconciler, session: Session, screen: ReconcileScreen) -> None:
+async def _worked(
+    options: Options, reconciler: Reconciler, journal: Journal, merchant: str, screen: ReconcileScreen
+) -> None:
     due = await reconciler.due()
-    screen.opened(session.merchant_id, due, watch=options.watch)
+    screen.opened(merchant, due, others=await _of_others(journal, merchant), watch=options.watch)
     if options.dry_run:
         screen.planned(due)
     elif options.watch:
@@ -111,6 +118,28 @@ async def _worked(options: Options, reconciler: Reconciler, session: Session, sc
     else:
         with screen.progress(len(due)):
             screen.ran(await reconciler.run_once(screen.heard))
+
+
+async def _of_others(journal: Journal, merchant: str) -> Counter[str]:
+    """Return how many writes of each other merchant have not ended."""
+    states: list[State] = [state for state in STATES if state not in ENDS]
+    return Counter(
+        [each.merchant for state in states async for each in _all(journal, state) if each.merchant != merchant]
+    )
+
+
+async def _sending(journal: Journal, merchant: str) -> list[datetime]:
+    """Return when each lease ends that somebody sends by, who may be there no more."""
+    leases = [each.lease async for each in _all(journal, "sending") if each.merchant == merchant]
+    return [lease for lease in leases if lease and lease > now()]
+
+
+async def _all(journal: Journal, state: State) -> AsyncGenerator[Intent]:
+    after = 0
+    while page := await journal.list(state, limit=PAGE, after=after):
+        for each in page:
+            yield each
+        after = page[-1].id
 
 
 async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:

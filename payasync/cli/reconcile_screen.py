@@ -1,9 +1,8 @@
 """What a person sees of `payasync reconcile`: how far it is, what it came to, and what only a person can say."""
 
 import json
-import shlex
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Final
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from payasync.cli.intent_table import STYLES, as_json, console, named, now, span, table
+from payasync.cli.journal_at import Address
 from payasync.cli.tables import show
 from payasync.cli.terminal import Lines, Part, plain
 from payasync.journal import Intent, State
@@ -44,19 +44,22 @@ class ReconcileScreen:
     """The terminal, or whatever stands in its place.
 
     Args:
-        file: The journal's.
+        journal: Where the journal is.
         service: Its address.
         json: Show lines of JSON, and no others.
         terminal: Written to in place of the terminal.
     """
 
-    def __init__(self, file: str, *, service: str = "", json: bool = False, terminal: Console | None = None) -> None:
-        self._file = file
+    def __init__(
+        self, journal: Address, *, service: str = "", json: bool = False, terminal: Console | None = None
+    ) -> None:
+        self._journal = journal
         self._service = service
         self._json = json
         self._console = terminal or console()
         self._lines = Lines(self._console)
         self._results: list[Result] = []
+        self._others: Mapping[str, int] = {}
         self._silent = False
         self._watch = False
         self._asking = True
@@ -67,19 +70,28 @@ class ReconcileScreen:
         """Whether the service was asked, and answered no question."""
         return bool(self._results) and not any(each.answered for each in self._results)
 
-    def opened(self, merchant: str, due: Sequence[Intent], *, watch: bool) -> None:
-        """Say what is about to be done."""
+    def opened(self, merchant: str, due: Sequence[Intent], *, others: Mapping[str, int], watch: bool) -> None:
+        """Say what is about to be done, and how many writes of which other merchants are left open."""
         self._watch = watch
+        self._others = others
         if self._json:
             return
         write, row = self._lines.write, self._lines.row
         write()
         write(("payasync reconcile", "bold"), f" {VERSION}: asks the service what became of unknown writes")
         write()
-        row("Journal", plain(self._file), "bold")
+        row("Journal", plain(self._journal.shown), "bold")
         row("Service", plain(self._service), "bold")
         row("Merchant", plain(merchant), "bold")
         row("Due", f"{_writes(len(due))}" if due else "nothing", "bold")
+        if others:
+            many = sum(others.values())
+            is_, of = ("is", "another merchant") if many == 1 else ("are", "other merchants")
+            write()
+            write(
+                (f"  {many} open {'write' if many == 1 else 'writes'} {is_} of {of}", "bold yellow"),
+                f" ({plain(', '.join(sorted(others)))})",
+            )
         if watch:
             write()
             write(("  Ctrl-C ends it.", "dim"))
@@ -141,13 +153,20 @@ class ReconcileScreen:
             self._lines.write(json.dumps({"asked": report.asked, **asdict(report)}))
 
     def closed(
-        self, manual: Sequence[Intent], due: datetime | None, *, unsent: Sequence[Intent] = (), interrupted: bool
+        self,
+        manual: Sequence[Intent],
+        due: datetime | None,
+        *,
+        sending: Sequence[datetime] = (),
+        unsent: Sequence[Intent] = (),
+        interrupted: bool,
     ) -> None:
         """Show what it came to, and what only a person can say.
 
         Args:
             manual: Needs a person.
             due: When the service is to be asked again, if at all.
+            sending: When each write that somebody is sending is asked about, if that does not end.
             unsent: Queued, and nobody sends it.
             interrupted: A signal ended it before it was through.
         """
@@ -158,7 +177,8 @@ class ReconcileScreen:
             self._lines.write(("  Interrupted. ", "bold yellow"), "What was settled stays so; the next run goes on.")
             self._lines.write()
         if self._asking:
-            self._summary(due)
+            self._summary(None if due in sending else due)
+        self._being_sent(sending)
         self._unsent(unsent)
         self._for_a_person(manual)
 
@@ -167,7 +187,8 @@ class ReconcileScreen:
             return
         report = Report.of((each.end for each in self._results), silent=self._silent, unsent=unsent)
         facts = {"asked": report.asked, **asdict(report), "interrupted": interrupted}
-        self._lines.write(json.dumps({**facts, "needs_a_person": [each.id for each in manual]}))
+        waiting = {"needs_a_person": [each.id for each in manual], "of_other_merchants": dict(self._others)}
+        self._lines.write(json.dumps({**facts, **waiting}))
 
     def _summary(self, due: datetime | None) -> None:
         write = self._lines.write
@@ -207,9 +228,22 @@ class ReconcileScreen:
     def _rejected(self, results: Sequence[Result]) -> None:
         if not results:
             return
-        self._lines.write((f"  {_writes(len(results))} not done", "bold magenta"), ": make again what is still wanted.")
+        self._lines.write(
+            (f"  {_writes(len(results))} not done", "bold magenta"),
+            ": make again what is still wanted, under its own number.",
+        )
         self._lines.write()
         self._table([evolve(each.intent, state=each.state, reason=each.reason) for each in results], state=False)
+
+    def _being_sent(self, ends: Sequence[datetime]) -> None:
+        if not ends:
+            return
+        one = len(ends) == 1
+        are = "is being sent, or was cut off" if one else "are being sent, or were cut off"
+        when = f"in {span((min(ends) - now()).total_seconds())}"
+        asked = f"asked about {when}" if one else f"the first is asked about {when}"
+        self._lines.write((f"  {_writes(len(ends))} {are}", "bold yellow"), f": {asked}")
+        self._lines.write()
 
     def _unsent(self, intents: Sequence[Intent]) -> None:
         if not intents:
@@ -226,7 +260,7 @@ class ReconcileScreen:
         write((f"  {_writes(len(manual))} only a person can end", "bold red"))
         write()
         self._table(manual, state=any(each.state != "manual" for each in manual))
-        command = f"payasync journal resolve ID --journal {shlex.quote(self._file)} --as succeeded|rejected --reason …"
+        command = f"payasync journal resolve ID{self._journal.option} --as succeeded|rejected --reason …"
         write("  Look into the service's back office what became of each, then:")
         write((f"  {plain(command)}", "cyan"))
         write()

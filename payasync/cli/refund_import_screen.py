@@ -1,6 +1,5 @@
 """What a person sees of `payasync refund import`: how far it is, what became of the rows, and what is left to do."""
 
-import shlex
 from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -41,6 +40,8 @@ _MEANINGS: Final[dict[Word, str]] = {
 _WIDTH: Final = 11
 _REASONS: Final = 3
 """So many reasons of one word are shown, the most frequent first."""
+_NOTED: Final = 5.0
+"""Seconds; of a longer wait a file is told, too, once."""
 _ROWS: Final = 20
 """So many rows are listed."""
 
@@ -67,6 +68,7 @@ class RefundImportScreen:
         self._lines = Lines(self._console)
         self._heard: set[int] = set()
         self._bar: Progress | None = None
+        self._waits = False
 
     def refused(self, rows: Sequence[Row]) -> None:
         """Show the bad rows of a file of which nothing is sent."""
@@ -114,6 +116,11 @@ class RefundImportScreen:
         """Say that so many are in doubt, and when the service is asked about them."""
         when = f" in {span(seconds)}" if seconds else ""
         self._show(description=f"Asking about {count}{when}")
+        if self._bar is None and seconds > _NOTED and not self._waits:
+            self._waits = True
+            was, it_is = ("was", "it is") if count == 1 else ("were", "they are")
+            self._lines.write(f"  {_rows(count)} {was} cut off, or had no answer: {it_is} asked about{when}")
+            self._lines.write()
 
     def stopping(self) -> None:
         """Say that no further one begins."""
@@ -164,7 +171,8 @@ class RefundImportScreen:
         )
         if word in {"succeeded", "accepted", "left out"}:
             return
-        reasons = Counter(_why(each) for each in mine)
+        kinds = Counter(each.kind for each in mine)
+        reasons = Counter(each.kind if kinds[each.kind] > 1 and each.kind else _why(each) for each in mine)
         for reason, many in reasons.most_common(_REASONS):
             self._lines.write((f"  {'':{_WIDTH}}{many:>7,}  {plain(reason)}", "dim"))
         if (others := len(reasons) - _REASONS) > 0:
@@ -184,13 +192,13 @@ class RefundImportScreen:
             for each in verdicts[:_ROWS]
         ]
         self._print(table(("Line", "Refund", "Order", "Amount", "State"), rows), more=len(verdicts) - _ROWS)
-        write, journal = self._lines.write, plain(f"--journal {shlex.quote(self._journal.shown)}")
+        write, journal = self._lines.write, plain(self._journal.option)
         write(("  Do not send them by other means.", "bold"), " What is unknown is asked about by the same command, or")
-        write((f"  payasync reconcile {journal}", "cyan"))
+        write((f"  payasync reconcile{journal}", "cyan"))
         write()
         if any(each.state == "manual" for each in verdicts):
             write("  What is manual you end yourself, once you know what became of it:")
-            write((f"  payasync journal list {journal} --state manual", "cyan"))
+            write((f"  payasync journal list{journal} --state manual", "cyan"))
             write()
 
     def _bad(self, rows: Sequence[Row]) -> None:

@@ -1,14 +1,14 @@
 """What became of each row of an import: what a call and the journal say of it, in one word. No I/O here."""
 
-from collections.abc import Iterable
-from typing import Final, Literal, get_args
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, get_args
 
 from attrs import frozen
 
 from payasync.bulk import Done, Result, Unknown
 from payasync.cli.exit_codes import NEEDS_A_PERSON
 from payasync.cli.refund_sheet import Row
-from payasync.errors import DuplicateError, IntentConflictError, PayasyncError, ServiceError
+from payasync.errors import DuplicateError, IntentConflictError, ServiceError
 from payasync.journal.intents import Intent, State
 from payasync.profile import Profile
 from payasync.responses import RefundResponse, Response
@@ -33,6 +33,18 @@ _OF_STATE: Final[dict[State, Word]] = {
 NOT_BEGUN: Final = "not begun"
 BEGUN: Final = "begun by an earlier run, which has not ended it"
 
+_ALREADY: Final[dict[State, str]] = {
+    "accepted": "was already refunded",
+    "succeeded": "was already refunded",
+    "new": "was used before",
+    "rejected": "was used before",
+}
+"""What became of the refund that a number stands for; of any other state, it may have been done."""
+_MAYBE: Final = "may have been refunded already"
+_OWED: Final = "Only if both are owed, give this one a number of its own."
+_ALSO: Final = {"out_trade_no": "order {}", "total_amt": "{} in all"}
+"""What else than its amount makes it another refund."""
+
 ALL_WELL: Final = 0
 SOME_REFUSED: Final = 1
 
@@ -46,12 +58,14 @@ class Verdict:
         state: One of `WORDS`.
         code: The service's result code, where it gave one.
         message: The service's words, or ours.
+        kind: The same without this row's numbers, where it has some: many rows may have it.
     """
 
     row: Row
     state: Word
     code: str = ""
     message: str = ""
+    kind: str = ""
 
 
 def left_out(row: Row) -> Verdict:
@@ -79,7 +93,7 @@ def of_result(
     if isinstance(result.error, ServiceError):
         return _refused(row, result.error, kept)
     if isinstance(result.error, IntentConflictError) and kept:
-        return _conflicting(row, result.error, kept)
+        return _conflicting(row, kept)
     return _not_sent(row, str(result.error.args[0]), kept, unread)
 
 
@@ -110,11 +124,28 @@ def _refused(row: Row, error: ServiceError, kept: Intent | None) -> Verdict:
     return Verdict(row=row, state=state, code=code, message=error.message or str(error.args[0]))
 
 
-def _conflicting(row: Row, error: PayasyncError, kept: Intent) -> Verdict:
+def _conflicting(row: Row, kept: Intent) -> Verdict:
     """Return what becomes of a row whose number stands for another refund: it was not done, but that may have been."""
     word = _OF_STATE[kept.state]
-    message = f"{error.args[0]}; the state of that one: {kept.state}"
-    return Verdict(row=row, state=word if word in OPEN else "refused", message=message)
+    before, now = _told_apart(kept.request, row.cells)
+    already = _ALREADY.get(kept.state, _MAYBE)
+    return Verdict(
+        row=row,
+        state=word if word in OPEN else "refused",
+        message=f"{row.number} {already}: {before} ({kept.state}); this row says {now}. {_OWED}",
+        kind=f"the number {already} ({kept.state}), and the row says another refund. {_OWED}",
+    )
+
+
+def _told_apart(before: Mapping[str, Any], now: Mapping[str, str]) -> tuple[str, str]:
+    """Return how much each of two refunds is, with whatever else is not the same."""
+    words = {"refund_amt": "{}"} | {
+        name: word for name, word in _ALSO.items() if str(before.get(name)) != now.get(name)
+    }
+    first, second = (
+        ", ".join(word.format(each.get(name, "-")) for name, word in words.items()) for each in (before, now)
+    )
+    return first, second
 
 
 def _not_sent(row: Row, why: str, kept: Intent | None, unread: str) -> Verdict:

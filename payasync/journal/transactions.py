@@ -6,9 +6,11 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from attrs import frozen
 
+from payasync.errors import InvalidArgumentError
 from payasync.journal import statements
 from payasync.journal.intents import (
     ASKED,
+    ENDS,
     FOR_A_PERSON,
     Begun,
     Draft,
@@ -185,14 +187,19 @@ def resolve(intent_id: int, state: State, reason: str, now: datetime) -> Transac
     """End an intention by a person's word."""
     before = standing((yield from _existing(intent_id)), now)
     if before not in FOR_A_PERSON:
-        *some, last = sorted(FOR_A_PERSON)
-        allowed = f"{', '.join(some)} or {last}"
-        rule = f"the number of an intention that is {allowed}, which this one, {before}, is not"
-        raise invalid("intent_id", rule, intent_id)
+        raise _not_a_persons(intent_id, before)
     check_transition(before, state)
     values = {"id": intent_id, "state": state, "reason": reason, "now": now}
     (resolved,) = yield from intents(statements.RESOLVE, values)
     return resolved
+
+
+def _not_a_persons(intent_id: int, state: State) -> InvalidArgumentError:
+    rule = "only accepted, unknown or manual ones can be ended"
+    stands = f"{state} already" if state in ENDS else state
+    return InvalidArgumentError(
+        f"intention {intent_id} is {stands}; {rule}", field="intent_id", rule=rule, value=intent_id
+    )
 
 
 def told(about: Mapping[str, str], state: State, reason: str, now: datetime) -> Transaction[Intents]:

@@ -234,7 +234,10 @@ def test_resolve_asks_first(path: Path, given: str, state: str, code: int) -> No
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("1", "--reason", "seen"), "must be the number of an intention that is accepted, manual or unknown"),
+        (
+            ("1", "--reason", "seen"),
+            "intention 1 is succeeded already; only accepted, unknown or manual ones can be ended",
+        ),
         (("99", "--reason", "seen"), "must be the number of an intention in the journal"),
         (("4", "--reason", " "), "reason must be a text that says how you know"),
     ],
@@ -362,13 +365,34 @@ def test_connection_string_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> N
         ("pay.db", "pay.db"),
         ("postgresql://shop:canary@db.example:5433/pay?password=canary", "postgresql://db.example:5433/pay"),
         ("postgres://shop:canary@db.example/pay", "postgres://db.example/pay"),
+        ("postgresql://shop:@/pay?host=/tmp/a%20b&sslpassword=canary", "postgresql:///pay?host=/tmp/a%20b"),
+        ("postgresql:///pay?host=one,two&port=1,2&user=canary", "postgresql:///pay?host=one,two&port=1,2"),
         ("postgresql://shop:canary@one:99999,two:2/pay", "postgresql://"),
+        ("postgresql://shop:1/canary@db/pay", "postgresql://"),
+        ("postgresql://shop:1?host=canary@db/pay", "postgresql://"),
     ],
 )
 def test_no_password_is_shown(address: str, shown: str) -> None:
     """The address of a database may hold one."""
     assert shown == Address(address).shown
     assert "canary" not in repr(Address(address))
+
+
+@pytest.mark.parametrize(
+    ("text", "variable", "option"),
+    [
+        ("my pay.db", "other.db", " --journal 'my pay.db'"),
+        ("my pay.db", "my pay.db", ""),
+        ("postgresql://shop:@/pay?host=/tmp", "", " --journal 'postgresql:///pay?host=/tmp'"),
+    ],
+)
+def test_command_to_be_typed_names_the_same_journal(
+    monkeypatch: pytest.MonkeyPatch, text: str, variable: str, option: str
+) -> None:
+    """By an option, or by the environment where that names this very one."""
+    monkeypatch.setenv("PAYASYNC_JOURNAL", variable)
+
+    assert option == Address(text).option
 
 
 def test_journal_in_postgresql(postgres_dsn: str) -> None:

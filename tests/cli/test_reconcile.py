@@ -21,9 +21,11 @@ from rich.console import Console
 
 from payasync import OutcomeUnknownError, RetryPolicy, Session
 from payasync.cli.commands import payasync
+from payasync.cli.journal_at import Address
 from payasync.cli.reconcile_screen import ReconcileScreen
 from payasync.cli.sandbox_welcome import Welcome
 from payasync.journal import SqliteJournal
+from payasync.journal.drafting import of_request, without_customer
 from payasync.journal.reconciling import End, Report, Result
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import PROFILE, Sandbox
@@ -126,7 +128,7 @@ async def test_all_is_settled(sandbox: Sandbox, path: Path) -> None:
     assert (0, "") == (result.code, result.err)
     assert "Asked about 3 writes." in result.out
     assert "resolved            3  2 succeeded, 1 rejected" in result.out
-    assert "1 write not done: make again what is still wanted." in result.out
+    assert "1 write not done: make again what is still wanted, under its own number." in result.out
     assert [["3", "refunds.create", "R3"]] == [
         line.split()[:3] for line in result.out.splitlines() if "never arrived" in line
     ]
@@ -196,6 +198,36 @@ async def test_what_nobody_sends_is_listed(sandbox: Sandbox, path: Path) -> None
 
 
 @slow
+async def test_writes_of_others_are_told(sandbox: Sandbox, path: Path) -> None:
+    """A journal of another merchant is not clean: how many writes are open, and whose, is told; its ended ones not."""
+    await lost(sandbox, path, absent=["R1", "R2", "R3"])
+    async with SqliteJournal(path) as journal:
+        await journal.resolve(3, as_="rejected", reason="seen")
+    environ = environment(sandbox, PAYASYNC_MERCHANT_ID="M9")
+    result, facts = [await ended(await started(environ, "--journal", str(path), *more)) for more in ((), ("--json",))]
+    mine = str(sandbox.credentials.merchant_id)
+
+    assert (0, 0) == (result.code, facts.code)
+    assert f"2 open writes are of other merchants ({mine})" in result.out
+    assert {mine: 2} == json.loads(facts.out)["of_other_merchants"]
+    assert "of other merchants" not in (await run(sandbox, path)).out
+
+
+@slow
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+async def test_what_was_cut_off_is_told(sandbox: Sandbox, path: Path, more: tuple[str, ...]) -> None:
+    """Straight after a crash nothing is due: that a write may have been cut off is told, and when it is asked about."""
+    async with SqliteJournal(path) as journal:
+        cut = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
+        await journal.begin(of_request(cut, str(sandbox.credentials.merchant_id), None, without_customer), 5 * 3600)
+    result = await run(sandbox, path, *more)
+
+    assert 0 == result.code
+    assert "1 write is being sent, or was cut off: asked about in 5 h" in result.out
+    assert "The next question" not in result.out
+
+
+@slow
 async def test_dry_run_changes_nothing(sandbox: Sandbox, path: Path) -> None:
     """It shows what it would ask about, and asks nobody."""
     await lost(sandbox, path, done=["R1"])
@@ -235,6 +267,7 @@ async def test_json(sandbox: Sandbox, path: Path) -> None:
         "unsent": 0,
         "interrupted": False,
         "needs_a_person": [2],
+        "of_other_merchants": {},
     }
 
     assert [1, 2] == [json.loads(line)["id"] for line in dry.out.splitlines()]
@@ -351,9 +384,9 @@ async def test_profile_and_address_can_be_given(sandbox: Sandbox, path: Path, tm
 def shown(*ends: End, silent: bool = False, interrupted: bool = False, **console: Any) -> str:
     """Return what a screen shows of such a run."""
     out = StringIO()
-    screen = ReconcileScreen("pay.db", terminal=Console(file=out, width=80, highlight=False, **console))
+    screen = ReconcileScreen(Address("pay.db"), terminal=Console(file=out, width=80, highlight=False, **console))
     intent = kept(state="unknown")
-    screen.opened("M1", [intent], watch=False)
+    screen.opened("M1", [intent], others={}, watch=False)
     with screen.progress(len(ends)):
         for number, end in enumerate(ends):
             screen.heard(Result(intent=intent, end=end, state="unknown", reason=f"reason {number % 5}"))

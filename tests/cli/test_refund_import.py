@@ -176,6 +176,21 @@ def test_journal_that_was_lost_repeats_nothing(sandbox: ThreadedSandbox, tmp_pat
     assert 150 == sandbox.ledger.refunded("T1")
 
 
+def test_same_numbers_with_other_amounts_are_not_sent(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """Nothing is refunded; each row is told what its number was used for, and the summary tells it once for all."""
+    imported(sandbox, written(tmp_path, *GOOD))
+    file = written(tmp_path, "T1,R1,450,20", "T1,R2,450,30")
+    ended = imported(sandbox, file)
+    owed = "Only if both are owed, give this one a number of its own."
+
+    assert (1, 150) == (ended.exit_code, sandbox.ledger.refunded("T1"))
+    assert (
+        f"R1 was already refunded: 100 (succeeded); this row says 20. {owed}" in file.with_name("out.csv").read_text()
+    )
+    assert 1 == ended.output.count(owed)
+    assert "make that one again" not in ended.output
+
+
 def test_interrupted_while_it_reads(sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C ends it at once then, too, with the same exit code; nothing was sent."""
 

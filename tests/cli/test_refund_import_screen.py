@@ -1,6 +1,7 @@
 import io
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from payasync.cli.journal_at import Address
@@ -45,6 +46,44 @@ def test_only_the_most_frequent_reasons_are_shown() -> None:
 
     assert 3 == shown.count("1  reason")
     assert "and 2 other reasons" in shown
+
+
+def test_reasons_of_one_kind_are_one_reason() -> None:
+    """They are told without the numbers of each row; a single one with its own."""
+    several = [
+        Verdict(row=row, state="refused", message=f"{row.number}: 10 before", kind="it was refunded") for row in rows(4)
+    ]
+    lines, alone = closed(*several).splitlines(), closed(*several[:1])
+
+    assert ["4  it was refunded"] == [line.strip() for line in lines[1:2]]
+    assert "R0" not in "".join(lines)
+    assert "1  R0: 10 before" in alone
+
+
+def waiting(*waits: tuple[int, float]) -> str:
+    """Return what a file is told of such waits."""
+    terminal = Console(file=io.StringIO(), width=100, record=True)
+    screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", terminal=terminal)
+    with screen.progress(3):
+        for count, seconds in waits:
+            screen.asking(count, seconds)
+    return terminal.export_text().strip()
+
+
+def test_long_wait_is_told_once_where_no_bar_is() -> None:
+    """A file that stays as it is for a minute looks like a command that hangs."""
+    assert "1 row was cut off, or had no answer: it is asked about in 57 s" == waiting((1, 0), (1, 57.0), (1, 30.0))
+    assert "2 rows were cut off, or had no answer: they are asked about in 8 s" == waiting((2, 0.2), (2, 8.0))
+    assert not waiting((1, 0), (1, 1.0))
+
+
+def test_environment_names_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command to be typed names the journal only where the environment does not."""
+    monkeypatch.setenv("PAYASYNC_JOURNAL", "postgresql://me:secret@db/pay")
+    shown = closed(*verdicts("manual", 1))
+
+    assert "payasync reconcile\n" in shown
+    assert "payasync journal list --state manual\n" in shown
 
 
 def test_doubtful_ones_are_listed_with_what_to_do() -> None:

@@ -123,16 +123,44 @@ def test_refusal_of_what_was_in_doubt_is_the_journals() -> None:
     assert "manual" == found.state
 
 
-@pytest.mark.parametrize(("state", "word"), [("succeeded", "refused"), ("sending", "unknown"), ("manual", "manual")])
-def test_number_of_another_refund(state: State, word: Word) -> None:
-    """A row whose number stands for another refund was not done; what became of that one is told."""
-    error = IntentConflictError("number R1 stands for another request")
-    found = of_result(ROW, Refused(REFUND, error), kept(state=state), PROFILE)
+@pytest.mark.parametrize(
+    ("state", "word", "already"),
+    [
+        ("succeeded", "refused", "was already refunded"),
+        ("accepted", "refused", "was already refunded"),
+        ("rejected", "refused", "was used before"),
+        ("sending", "unknown", "may have been refunded already"),
+        ("manual", "manual", "may have been refunded already"),
+    ],
+)
+def test_number_of_another_refund(state: State, word: Word, already: str) -> None:
+    """Who reads of a number that stands for another refund is not told to refund a second time."""
+    owed = "Only if both are owed, give this one a number of its own."
+    found = conflicting(state, refund_amt="20")
 
-    assert (word, f"number R1 stands for another request; the state of that one: {state}") == (
-        found.state,
-        found.message,
-    )
+    assert (word, f"R1 {already}: 10 ({state}); this row says 20. {owed}") == (found.state, found.message)
+    assert "R1" not in found.kind
+    assert owed in found.kind
+
+
+def conflicting(state: State, **changes: str) -> Verdict:
+    """Return what becomes of a row whose number stands for a refund of 10 of T1."""
+    before = kept(state=state, request={"out_trade_no": "T1", "total_amt": 450, "refund_amt": 10})
+    cells = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": "450", "refund_amt": "10", **changes}
+    row = Row(line=2, cells=cells, request=REFUND)
+    return of_result(row, Refused(REFUND, IntentConflictError("another request")), before, PROFILE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"out_trade_no": "T2"}, "10, order T1 (succeeded); this row says 10, order T2."),
+        ({"total_amt": "500"}, "10, 450 in all (succeeded); this row says 10, 500 in all."),
+    ],
+)
+def test_what_makes_it_another_refund_is_told(changes: dict[str, str], words: str) -> None:
+    """Two refunds of the same amount may be of two orders."""
+    assert words in conflicting("succeeded", **changes).message
 
 
 @pytest.mark.parametrize(

@@ -559,9 +559,12 @@ async def test_persons_word_goes_before_the_askers(journal: Journal) -> None:
 async def test_person_ends_nothing_else(journal: Journal, state: State) -> None:
     """What is known, or will be, is not a person's to say."""
     intent = await in_state(journal, state)
-    with pytest.raises(InvalidArgumentError, match=f"accepted, manual or unknown, which this one, {state}, is not"):
+    already = " already" if state in ENDS else ""
+    words = f"intention {intent.id} is {state}{already}; only accepted, unknown or manual ones can be ended"
+    with pytest.raises(InvalidArgumentError, match=f"^{words}$") as caught:
         await journal.resolve(intent.id, as_="succeeded", reason="seen")
 
+    assert "intent_id" == caught.value.field
     assert state == (await got(journal, intent.id)).state
 
 
