@@ -24,7 +24,18 @@ settings.register_profile("payasync", deadline=None)
 settings.load_profile("payasync")
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
-SCENARIOS: Final = ("test_scenarios_", "test_cancelling", "test_cuts", "test_story_faults", "test_sqlite_inbox_model")
+SCENARIOS: Final = (
+    "test_scenarios_",
+    "test_cancelling",
+    "test_cuts",
+    "test_story_faults",
+    "test_sqlite_inbox_model",
+    "test_procrastinate",
+    "test_refund_import",
+    "test_proving",
+    "test_toml_writer",
+    "test_pytest_plugin",
+)
 NO_SKIP: Final = "PAYASYNC_NO_SKIP"
 """Where this is set, everything that a test needs is there: a test that is skipped has failed."""
 
