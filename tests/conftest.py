@@ -35,6 +35,11 @@ SCENARIOS: Final = (
     "test_proving",
     "test_toml_writer",
     "test_pytest_plugin",
+    "test_skipping",
+    "test_listen.py",
+    "test_asgi",
+    "test_transactions.py",
+    "test_command",
 )
 NO_SKIP: Final = "PAYASYNC_NO_SKIP"
 """Where this is set, everything that a test needs is there: a test that is skipped has failed."""
