@@ -281,27 +281,29 @@ async def all_accepted(shop: Shop) -> None:
 
 
 async def test_recipe_of_the_page(postgres_dsn: str, tmp_path: Path) -> None:
-    """The file that docs/tasks.md shows refunds an invoice: it is marked, kept and queued together, and sent once."""
+    """The files that docs/tasks.md shows refund an invoice: it is marked, kept and queued together, and sent once."""
     page = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text(encoding="utf-8")
-    (program,) = re.findall(r'^```python title="payments.py"\n(.*?)^```$', page, re.DOTALL | re.MULTILINE)
-    commands = [line.split() for line in re.findall(r"^python (payments.py .*)$", page, re.MULTILINE)]
-    (tmp_path / "payments.py").write_text(program, encoding="utf-8")
+    recipe = page.partition("\n## procrastinate\n")[2].partition("\n## ")[0]
+    for name, program in re.findall(r'^```python title="(\w+\.py)"\n(.*?)^```$', recipe, re.DOTALL | re.MULTILINE):
+        (tmp_path / name).write_text(program, encoding="utf-8")
+    commands = [line.split() for line in re.findall(r"^python (.*)$", recipe, re.MULTILINE)]
+    (table,) = re.findall(r"^```sql\n(.*?)^```$", recipe, re.DOTALL | re.MULTILINE)
     async with Sandbox() as sandbox, await psycopg.AsyncConnection.connect(postgres_dsn) as db:
         order = await sandbox.given.paid_order(total_amt=450)
-        await db.execute("CREATE TABLE invoices (number text, order_no text, paid int, refunded bool DEFAULT false)")
+        await db.execute(table.encode())
         await db.execute("INSERT INTO invoices VALUES ('I1', %s, 450)", (order,))
         await db.commit()
         served = Welcome.of(sandbox, None, clock="real", db=":memory:").environment
         environment = {**os.environ, **served, "DATABASE_URL": postgres_dsn}
 
-        async def start(command: list[str]) -> asyncio.subprocess.Process:
-            return await asyncio.create_subprocess_exec(sys.executable, *command, env=environment, cwd=tmp_path)
+        async def start(*arguments: str) -> asyncio.subprocess.Process:
+            return await asyncio.create_subprocess_exec(sys.executable, *arguments, env=environment, cwd=tmp_path)
 
         schema, work, refund = commands
-        assert 0 == await (await start(schema)).wait()
-        worker = await start(work)
+        assert 0 == await (await start(*schema)).wait()
+        worker = await start(*work)
         try:
-            assert 0 == await (await start(refund)).wait()
+            assert 0 == await (await start(*refund)).wait()
             async with asyncio.timeout(SECONDS), PostgresJournal(postgres_dsn) as journal:
                 while [each.state for each in await journal.list()] != ["succeeded"]:
                     await db.execute("SELECT pg_sleep(0.05)")
