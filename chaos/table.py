@@ -13,7 +13,8 @@ from chaos.truth import Result, name_of
 
 LISTED: Final = 20
 COLUMNS: Final = (
-    "operations", "faults", "kills", "duplicates", "lost", "undone", "nonces\nreused", "sent\nagain", "unresolved"
+    "opera-\ntions", "faults", "kills", "dupli-\ncates", "lost", "undone", "nonces\nreused", "sent\nagain",
+    "unre-\nsolved",
 )  # fmt: skip
 
 
