@@ -339,6 +339,8 @@ async def test_wrong_transaction_is_found_as_the_receiver_is_entered(tmp_path: P
 
         with pytest.raises(ConfigurationError, match=LOST):
             await shop.receiver.__aenter__()
+        with pytest.raises(SessionClosedError):  # it holds no file open, and acknowledges nothing
+            await shop.receiver.receive(b"{}", {})
 
 
 async def test_wrong_transaction_calls_no_handler(tmp_path: Path) -> None:
