@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import sessionmaker
 from sqlalchemy.pool import NullPool
 
-from payasync import ConfigurationError
+from payasync import ConfigurationError, SessionClosedError
 from payasync.notifications import Notification, transactions
 from payasync.notifications.drivers import Begin
 from payasync.notifications.marks import TABLE
