@@ -294,7 +294,8 @@ async def test_recipe_of_the_page(postgres_dsn: str, tmp_path: Path) -> None:
         await db.execute("INSERT INTO invoices VALUES ('I1', %s, 450)", (order,))
         await db.commit()
         served = Welcome.of(sandbox, None, clock="real", db=":memory:").environment
-        environment = {**os.environ, **served, "DATABASE_URL": postgres_dsn}
+        # Empty: the recipe's files find each other in their folder, as they do for who copies them.
+        environment = {**os.environ, **served, "DATABASE_URL": postgres_dsn, "PYTHONSAFEPATH": ""}
 
         async def start(*arguments: str) -> asyncio.subprocess.Process:
             return await asyncio.create_subprocess_exec(sys.executable, *arguments, env=environment, cwd=tmp_path)
