@@ -13,7 +13,10 @@ from payasync.absent import ABSENT
 
 MAX_DEPTH: Final = 32
 
-_LONG: Final = re.compile(rb"\d{20}").search
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+"""What cannot be misread: it is not nested, and no integer that orjson took for a number with a fraction."""
+
+_LONG: Final = re.compile(rb"\d{19}").search
 """What orjson could take for a number with a fraction, and round: an integer beyond 64 bits, such as an order's."""
 
 
@@ -26,6 +29,8 @@ def loads(raw: bytes) -> object:
     """Return a JSON document, or `ABSENT` where there is none that can be read: not JSON, or nested too deep."""
     try:
         document = orjson.loads(raw)
+        if type(document) is dict and _PLAIN.issuperset(map(type, document.values())):
+            return document  # most answers
         suspicious = raw.count(b"{") + raw.count(b"[") > MAX_DEPTH
         if suspicious and _too_deep(document, MAX_DEPTH):
             return ABSENT

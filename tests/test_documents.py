@@ -80,6 +80,8 @@ def test_null_is_a_document() -> None:
 
 @given(value=st.integers() | st.dictionaries(st.text(), st.integers()))
 @example([10**19, 2**64 - 1, 2**64, -(2**63) - 1, 10**30])
+@example(-(2**63) - 1)
+@example({"orderNo": -(2**63) - 1})
 def test_exact_integers(value: object) -> None:
     """However many digits one has, such as an order's number, none is rounded."""
     written = json.dumps(value).encode()

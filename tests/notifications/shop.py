@@ -41,8 +41,9 @@ def verified_by(profile: Profile, verification: str) -> Profile:
     if verification == "body":
         signature = shape.signature or f"{shape.data}.sealed".lstrip(".")
         place = signature.rpartition(".")[0]
-        time = f"{place}.{time.rpartition('.')[2]}".lstrip(".")  # beside what is signed it would say nothing
-        volatile = ("nonceStr", signature.rpartition(".")[2], time)
+        if time:
+            time = f"{place}.{time.rpartition('.')[2]}".lstrip(".")  # beside what is signed it would say nothing
+        volatile = ("nonceStr", signature.rpartition(".")[2], *([time] if time else []))
     changed: dict[str, Any] = {"verification": verification, "signature": signature, "volatile": volatile, "time": time}
     return evolve(profile, notification=evolve(shape, **changed), name=f"{profile.name} by {verification}")
 
