@@ -21,12 +21,11 @@ class Progress:
 
     Attributes:
         begun: Something of it may have left this machine.
+        over: It has ended without an answer: nothing of it may begin any more, whatever still holds on to it.
     """
 
-    __slots__ = ("begun",)
-
-    def __init__(self) -> None:
-        self.begun = False
+    begun = False
+    over = False
 
 
 @frozen

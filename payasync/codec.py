@@ -53,9 +53,7 @@ class Form:
             _check_unused("extra", request.extra, self.reserved, "is set by payasync itself")
             given |= request.extra
         always = documents.plain(self.blank.fields) if self.nested else self.blank.fields
-        for name, value in always.items():
-            given.setdefault(name, value)
-        return given
+        return {**always, **given}
 
 
 class Codec:

@@ -44,11 +44,11 @@ class Deadline:
         """Note that the write begins: from here to the whole answer it is `Timeouts.read`, within the call's time.
 
         Raises:
-            TimeoutError: The time is over: a process that was stopped, and wakes when others have taken the call for
-                lost, must not write.
+            TimeoutError: The time is over, or the call has been given up: a process that was stopped, and wakes when
+                others have taken the call for lost, must not write; nor must what a layer of the user's has shielded.
         """
         now = self._deadlines.time()
-        if now >= self.when:
+        if now >= self.when or self._call.progress.over:
             raise TimeoutError
         self._call.progress.begun = True
         self.when = min(self.when, now + self._call.timeouts.read)

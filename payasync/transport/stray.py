@@ -5,13 +5,13 @@ taken for answered, or be lost without anybody knowing. Seen before the first by
 """
 
 import select
-import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
+from weakref import ref
 
-_readable: Final["weakref.WeakKeyDictionary[Any, Callable[[], object]]"] = weakref.WeakKeyDictionary()
-"""By connection that carried a request: whether the kernel holds anything of it to read."""
+_readable: Final[dict["ref[Any]", Callable[[], object]]] = {}
+"""By connection that carried a request, while it lives: whether the kernel holds anything of it to read."""
 
 
 def stray(protocol: Any) -> bool:
@@ -22,9 +22,9 @@ def stray(protocol: Any) -> bool:
     """
     if protocol.should_close or protocol.transport is None:
         return True
-    readable = _readable.get(protocol)
+    readable = _readable.get(ref(protocol))
     if readable is None:
-        readable = _readable[protocol] = _looking(protocol.transport)
+        readable = _readable[ref(protocol, _readable.pop)] = _looking(protocol.transport)
         if protocol.transport.get_extra_info("ssl_object") is not None:
             return False  # on a fresh TLS connection the service's session tickets may wait to be read
     return bool(readable())
