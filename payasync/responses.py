@@ -124,6 +124,11 @@ def payload(shape: AnswerShape, document: Any) -> Any:
     return None if document is ABSENT else document
 
 
+def holds_nothing(shape: AnswerShape, document: Any) -> bool:
+    """Return whether the profile's envelope is empty: so some services answer who asks about what they do not know."""
+    return bool(shape.data) and not at(document, shape.data, None)
+
+
 def _request_id(shape: AnswerShape, reply: Reply) -> str | int | None:
     kind, _, name = shape.request_id.partition(":")
     if name:
@@ -132,7 +137,7 @@ def _request_id(shape: AnswerShape, reply: Reply) -> str | int | None:
     return found if isinstance(found, str) or type(found) is int else None
 
 
-@frozen(repr=False)
+@frozen(repr=False, slots=False)
 class PaymentResponse(Response):
     """An answer about a payment: endpoints 1 and 6."""
 
@@ -153,7 +158,7 @@ class PaymentResponse(Response):
         return self._located("payment_status")
 
 
-@frozen(repr=False)
+@frozen(repr=False, slots=False)
 class OrderResponse(Response):
     """An answer about an order: endpoints 2, 3 and 4."""
 
@@ -175,7 +180,7 @@ class OrderResponse(Response):
         return self._located("order_status")
 
 
-@frozen(repr=False)
+@frozen(repr=False, slots=False)
 class RefundResponse(Response):
     """An answer about a refund: endpoints 5 and 7."""
 
@@ -191,7 +196,7 @@ class RefundResponse(Response):
         return self._located("refund_status")
 
 
-@frozen(repr=False)
+@frozen(repr=False, slots=False)
 class SubscriptionResponse(Response):
     """An answer about a subscription: endpoints 8, 9 and 10."""
 

@@ -165,6 +165,17 @@ def _lost(call: Call, found: Row, reply: Reply) -> PayasyncError:
     return forged if call.read else kind(message, sent=True, reason=forged, **_facts(call, reply))
 
 
+def still_unknown(call: Call, why: str, reply: Reply) -> OutcomeUnknownError:
+    """Return the error of a write that was asked about, where the answer says nothing of it.
+
+    Args:
+        call: The write.
+        why: What the answer says.
+        reply: The answer.
+    """
+    return OutcomeUnknownError(f"{why}; {ASK}", sent=True, reason=why, **_facts(call, reply))
+
+
 def _was_refused(call: Call, found: Row) -> bool:
     """Return whether an answer proves that nothing was done, or asks about a read, where that hardly matters."""
     if found in {Row.NOT_EXECUTED, Row.ABSENT}:

@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     import aiohttp
 
 PROFILE_PATH: Final = "PAYASYNC_PROFILE"
+LONGEST_KEPT: Final = 3600.0
+"""Seconds that a call may take with a journal: nobody asks about one that was cut off before they are over."""
+SHORT_ENOUGH: Final = (
+    f"at most {LONGEST_KEPT:.0f} seconds with a journal, which asks about a call that was cut off only after them"
+)
 ENVIRONMENT: Final = "environment"
 """The `proxy` that asks for the one in the environment."""
 
@@ -94,6 +99,8 @@ class Setup:
             raise ConfigurationError(
                 f'journal must be a journal, such as SqliteJournal("pay.db"), not {self.journal!r}', field="journal"
             )
+        if self._too_long(self.timeouts):
+            raise ConfigurationError(f"Timeouts.total must be {SHORT_ENOUGH}", field="Timeouts.total")
 
     def way(self, quota: Quota, ask: Ask, pace: Pace, transport: Send) -> Send:
         """Return the way of a call: each layer wraps those below it."""
@@ -122,15 +129,22 @@ class Setup:
         """Return the times of one call, whose own total goes before the session's.
 
         Raises:
-            InvalidArgumentError: It is no number of seconds above 0.
+            InvalidArgumentError: It is no number of seconds above 0, or too long for a journal.
         """
         if seconds is None:
             return self.timeouts
         try:
-            return evolve(self.timeouts, total=seconds)
+            times = evolve(self.timeouts, total=seconds)
         except ConfigurationError:
-            pass
-        raise invalid("timeout", "a number of seconds above 0", seconds)
+            times = None
+        if times is None:
+            raise invalid("timeout", "a number of seconds above 0", seconds)
+        if self._too_long(times):
+            raise invalid("timeout", SHORT_ENOUGH, seconds)
+        return times
+
+    def _too_long(self, times: Timeouts) -> bool:
+        return self.journal is not None and times.total > LONGEST_KEPT
 
 
 def transport(

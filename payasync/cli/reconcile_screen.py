@@ -161,7 +161,7 @@ class ReconcileScreen:
         unsent: Sequence[Intent] = (),
         interrupted: bool,
     ) -> None:
-        """Show what it came to, and what only a person can say.
+        """Show what it came to, and what needs a person.
 
         Args:
             manual: Needs a person.
@@ -248,7 +248,7 @@ class ReconcileScreen:
     def _unsent(self, intents: Sequence[Intent]) -> None:
         if not intents:
             return
-        waits = f"  {_writes(len(intents))} queued, and nobody has begun to send"
+        waits = f"  {_writes(len(intents))} queued, and nobody has tried to send"
         self._lines.write((waits, "bold yellow"), " for some minutes: is a worker running?")
         self._lines.write()
         self._table(intents, state=False)
@@ -257,7 +257,7 @@ class ReconcileScreen:
         if not manual:
             return
         write = self._lines.write
-        write((f"  {_writes(len(manual))} only a person can end", "bold red"))
+        write((f"  {_writes(len(manual))} {'needs' if len(manual) == 1 else 'need'} a person", "bold red"))
         write()
         self._table(manual, state=any(each.state != "manual" for each in manual))
         command = f"payasync journal resolve ID{self._journal.option} --as succeeded|rejected --reason …"

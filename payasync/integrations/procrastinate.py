@@ -10,7 +10,14 @@ from typing import Any, Final
 import procrastinate
 from procrastinate import exceptions
 
-from payasync.errors import ConfigurationError, NotSentError, OutcomeUnknownError, RateLimitedError, StorageError
+from payasync.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    NotSentError,
+    OutcomeUnknownError,
+    RateLimitedError,
+    StorageError,
+)
 from payasync.journal import Intent, Reconciler
 from payasync.journal.postgres_journal import PostgresJournal
 from payasync.requests import Request
@@ -23,7 +30,7 @@ ATTEMPTS: Final = 8
 GROWTH: Final = 4
 """Seconds until the first retry; each further one waits so many times longer."""
 AGE: Final = timedelta(minutes=1)
-"""Of what nobody has begun to send: by then whoever kept it has enqueued it, or will not any more."""
+"""Of what waits to be sent: by then whoever kept it has enqueued it, or will not any more."""
 STALLED: Final = 30.0
 """Seconds without a sign of life, after which a worker is taken for dead."""
 PAGE: Final = 100
@@ -42,7 +49,7 @@ class PaymentTasks:
             await tasks.add(CreateRefund(...), connection=connection)
 
     What a worker was at when it died is delivered again; what nobody knows the outcome of is asked about, and what
-    `journal.add` alone has kept is enqueued within two minutes.
+    `journal.add` alone has kept, or no task tries any more, is enqueued within two minutes.
 
     Args:
         session: The merchant's; workers send by it.
@@ -75,7 +82,7 @@ class PaymentTasks:
         retry = procrastinate.RetryStrategy(
             max_attempts=ATTEMPTS,
             exponential_wait=GROWTH,
-            retry_exceptions=(NotSentError, RateLimitedError, StorageError),
+            retry_exceptions=(NotSentError, RateLimitedError, AuthenticationError, StorageError),
         )
         executing = self.blueprint.task(name="execute_intent", queue=queue, retry=retry)
         reconciling = self.blueprint.task(
@@ -143,7 +150,7 @@ class PaymentTasks:
             await jobs.retry_job(job)
 
     async def _enqueue_forgotten(self) -> None:
-        """Enqueue what was kept and is in no queue: by `journal.add` alone, or whoever kept it has died."""
+        """Enqueue what waits for a worker, and may be in no queue: nobody put it there, or its task has given up."""
         before, after = datetime.now(UTC) - self._age, 0
         while page := await self._journal.list("new", limit=PAGE, after=after):
             for intent in page:

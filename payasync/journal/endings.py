@@ -78,20 +78,37 @@ def tells_states(profile: Profile, thing: str) -> bool:
 def of_error(call: Call, error: Exception, intent: Intent) -> State:
     """Return the state that an error gives to a write.
 
-    Who queued it may be gone when it is sent again after a doubt. So what did not arrive then is asked about until it
-    is done, and what was refused is given to a person.
+    Who queued it may be gone when it is sent again after a doubt: what was refused then is given to a person.
 
     Args:
         call: Which write.
         error: Of ours, or of a layer of the user's.
         intent: The intention, as it was when it was sent.
     """
-    if not isinstance(error, PayasyncError):
-        return "unknown" if call.progress.begun else "rejected"
     if isinstance(error, OutcomeUnknownError | DuplicateError):
         # The number was used before, by whomever: the service is asked what stands under it.
         return "unknown"
-    refused = isinstance(error, ServiceError)
-    if intent.queued and intent.sent_at is not None:
-        return "manual" if refused and not isinstance(error, _PASSING) else "unknown"
-    return "rejected" if refused or error.sent is False else "unknown"
+    if isinstance(error, ServiceError) and not isinstance(error, _PASSING):
+        return "manual" if intent.queued and intent.sent_at is not None else "rejected"
+    return of_unsent(intent) if _is_unsent(call, error) else "unknown"
+
+
+def of_unsent(intent: Intent) -> State:
+    """Return the state of a write that was not done by this call, and that nothing speaks against.
+
+    A direct one is its caller's to repeat. One that was queued waits for a worker again, unless an earlier attempt may
+    have arrived: it is asked about then, until it is done.
+
+    Args:
+        intent: The intention, as it was when it was sent.
+    """
+    if not intent.queued:
+        return "rejected"
+    return "new" if intent.sent_at is None else "unknown"
+
+
+def _is_unsent(call: Call, error: Exception) -> bool:
+    """Return whether an error proves that this call has done nothing: that of a user's layer says nothing of that."""
+    if not isinstance(error, PayasyncError):
+        return not call.progress.begun
+    return error.sent is False or isinstance(error, _PASSING)

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from attrs import field, frozen
 
 from payasync.errors import InvalidArgumentError
+from payasync.writers import camel
 
 State = Literal["new", "sending", "accepted", "succeeded", "rejected", "unknown", "manual"]
 STATES: Final[tuple[State, ...]] = get_args(State)
@@ -20,17 +21,19 @@ STATES: Final[tuple[State, ...]] = get_args(State)
 
 TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
     "new": frozenset({"sending"}),
-    "sending": frozenset({"accepted", "succeeded", "rejected", "unknown", "manual"}),
+    "sending": frozenset({"new", "accepted", "succeeded", "rejected", "unknown", "manual"}),
     "unknown": frozenset({"accepted", "succeeded", "rejected", "sending", "manual"}),
     "accepted": frozenset({"succeeded", "rejected"}),
     "succeeded": frozenset(),
-    "rejected": frozenset({"sending", "new"}),
+    "rejected": frozenset({"sending", "new", "manual"}),
     "manual": frozenset({"succeeded", "rejected"}),
 }
 """By state, what may follow it, and nothing else.
 
-A rejected one is *new* again when it is queued again. From *sending* straight to *manual* goes only what was sent again
-for who queued it, and was refused: its caller has gone, and nobody else would hear of it.
+A rejected one is *new* again when it is queued again; a queued one, where an attempt at it has certainly done nothing,
+so that whoever looks for what nobody sends finds it. From *sending* straight to *manual* goes only what was sent again
+for who queued it, and was refused: its caller has gone, and nobody else would hear of it. From *rejected* to *manual*
+goes what the service tells to be done after all.
 """
 
 ENDS: Final[frozenset[State]] = frozenset({"succeeded", "rejected"})
@@ -94,13 +97,15 @@ class Intent(Draft):
         state: One of `STATES`.
         attempts: How often it was begun to be sent.
         asked: How often it was claimed to be asked about since it was last sent.
-        denied: How often in a row, and up to now, the service has said that it does not know it.
+        denied: Of what was accepted, how often in a row, and up to now, the service has denied to know it, or has said
+            nothing from which its end could follow; silence does not count.
         fence: The number of the latest claim; an earlier holder changes nothing any more.
         lease: When the claim ends, an aware moment as all others; `None` where nobody holds it.
         due: When the service is to be asked about it, where nobody holds it; `None` where there is nothing to ask.
         created: When it was kept.
         updated: When its state was last set.
         sent_at: The latest moment at which something of it may have been sent without a recognised answer.
+        tick: The same by a clock that nobody sets, where there is one.
         outcome: The last answer that counts, where there is one.
         reason: Why it is in that state, in one line, where there is something to say.
     """
@@ -116,6 +121,7 @@ class Intent(Draft):
     created: datetime
     updated: datetime
     sent_at: datetime | None = None
+    tick: str | None = None
     outcome: Outcome | None = None
     reason: str = ""
 
@@ -155,6 +161,11 @@ class Begun:
 
     step: Step
     intent: Intent
+
+
+def asked_for(intent: Intent) -> dict[str, Any]:
+    """Return what is kept of an intention's arguments, by their wire names."""
+    return {camel(name): value for name, value in intent.request.items()}
 
 
 def check_transition(before: State, after: State) -> None:

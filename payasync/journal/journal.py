@@ -88,7 +88,7 @@ class Journal(Recording, Protocol):
             intent: As `ask` gave it.
             due: From when it is asked about again.
             reason: In one line.
-            denied: How often in a row the service has said by now that it does not know it.
+            denied: How often in a row by now nothing that it said of what was accepted was of use.
         """
         ...
 
@@ -144,16 +144,19 @@ class Journal(Recording, Protocol):
         """
         ...
 
-    async def told(self, operation: str, reference: str, state: str | None, *, merchant: str) -> Intents:
-        """End what is accepted or unknown by what the service has told of it, and return what that ended.
+    async def told(self, operation: str, reference: str, state: str | None, data: object, *, merchant: str) -> Intents:
+        """End what is accepted or unknown by what the service has told of it, and return what that changed.
 
         For notifications, where they are verified or confirmed; the answer that was kept stays. What was sent several
-        times is not rejected by one, which may be about an earlier attempt.
+        times is not rejected by one, which may be about an earlier attempt. What was rejected, and has succeeded by
+        one, is given to a person.
 
         Args:
             operation: The write that it is about: `orders.place`, `orders.close` or `refunds.create`.
             reference: The order's or the refund's number.
             state: Our name of its state, such as `succeeded`; of one that is no end nothing follows.
+            data: What was told, such as the notification's `data`: what is unknown or rejected is not changed by
+                another order's, or by another amount's; that is logged.
             merchant: The merchant's number.
 
         Raises:

@@ -69,7 +69,7 @@ class PostgresJournal(StoredJournal):
         del dsn  # a traceback may show what is local
         self._database = Database(given, SCHEMA, connections=connections, clock=clock)
         self._home: list[dict[str, Any]] = []
-        super().__init__(keep, whole_answers=whole_answers)
+        super().__init__(keep, whole_answers=whole_answers, ticking=clock is None)
 
     def __repr__(self) -> str:
         return f"PostgresJournal({self._database.address.shown!r})"

@@ -131,12 +131,15 @@ class Reconciler:
         return [each for each in found if is_due(each, self._now())]
 
     async def unsent(self) -> Intents:
-        """Return what was queued, and nobody has begun to send for five minutes: no worker may be running."""
+        """Return what was queued, and nobody has tried to send for five minutes: no worker may be running."""
         before = self._now() - UNSENT
         return [each for each in await self._mine("new") if each.updated <= before]
 
     async def manual(self) -> Intents:
-        """Return what a person must say; with it what was accepted, and the service denies to know again and again."""
+        """Return what a person must say.
+
+        With it what was accepted, and the service denies to know again and again, or says nothing of use about.
+        """
         denied = (each for each in await self._mine("accepted") if each.denied >= self._patience.questions)
         return [*await self._mine("manual"), *denied]
 

@@ -45,7 +45,7 @@ class Report:
         manual: A person must say what became of them.
         lost: Somebody else took them meanwhile.
         silent: The run ended early: the service answers nobody.
-        unsent: Queued, and nobody has begun to send them for minutes: no worker may be running. None of the above.
+        unsent: Queued, and nobody has tried to send them for minutes: no worker may be running. None of the above.
     """
 
     resolved: int = 0

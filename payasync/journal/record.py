@@ -22,6 +22,7 @@ logger = logging.getLogger("payasync")
 
 MARGIN: Final = 15.0
 """Seconds that a lease lasts beyond the call's own time, so that no busy machine loses one."""
+CANCELLED: Final = "cancelled before anything was sent"
 
 
 class Recorder:
@@ -66,6 +67,9 @@ class Recorder:
             raise recorded.refusal(begun)
         try:
             reply = await send(call)
+        except asyncio.CancelledError:
+            self._keep_cancelled(call, begun.intent)
+            raise
         except Exception as error:
             await self._keep_error(call, error, begun.intent)
             raise
@@ -92,13 +96,22 @@ class Recorder:
         state = endings.of_error(call, error, intent)
         await self._kept(call, intent, state, reason=keeping.words(call, _reason(error)))
 
+    def _keep_cancelled(self, call: Call, intent: Intent) -> None:
+        """Keep that nothing has left, and have nobody wait for that; all else stays *sending*, and is asked about."""
+        if not call.progress.begun:
+            self._settling.add(self._settlement(intent, endings.of_unsent(intent), reason=CANCELLED))
+
     async def _kept(self, call: Call, intent: Intent, state: State, **facts: Any) -> None:
         """Keep a verdict, as long as the call has time; who is cancelled meanwhile, or cannot wait, stops nothing."""
-        task = asyncio.ensure_future(self._settled(intent, state, **facts))
+        task = self._settlement(intent, state, **facts)
         self._settling.add(task)
-        task.add_done_callback(self._settling.discard)
         left = call.deadline - asyncio.get_running_loop().time()
         await asyncio.wait({task}, timeout=max(GRACE, left))
+
+    def _settlement(self, intent: Intent, state: State, **facts: Any) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(self._settled(intent, state, **facts))
+        task.add_done_callback(self._settling.discard)
+        return task
 
     async def _settled(self, intent: Intent, state: State, **facts: Any) -> None:
         # What cannot be kept stays as it is, *sending*: nothing is lost, it will be asked about.

@@ -4,7 +4,7 @@ The service is asked by the number that names the write. An absent answer counts
 the quarantine is over since the moment at which something of the write may last have been sent.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from enum import Enum, auto
 from itertools import islice
@@ -25,25 +25,23 @@ from payasync.errors import (
     StorageError,
 )
 from payasync.journal.endings import BY_STATE, tells_states
-from payasync.journal.intents import Intent, Outcome, State
+from payasync.journal.intents import Intent, Outcome, State, asked_for
 from payasync.journal.recorded import reply
 from payasync.operations import CLOSE_ORDER, CREATE_PAYMENT
 from payasync.profile import Profile
 from payasync.recovery import inquiry
 from payasync.requests import Request
 from payasync.resources.payments import QueryPayment
-from payasync.responses import PaymentResponse, Response
+from payasync.responses import PaymentResponse, Response, holds_nothing
+from payasync.sameness import difference
 from payasync.settings import a_count, a_wait
 from payasync.verdicts import REPEAT
-from payasync.writers import camel
 
 NAMELESS: Final = "nothing names it: the service cannot be asked what became of it"
 ABSENT: Final = "the service does not know it"
 NO_QUARANTINE: Final = "the profile has no recovery.quarantine, so nobody can say that it will not arrive after all"
 QUESTIONS_UNMAPPED: Final = frozenset({"payment_status", "refund_status"})
 """Points of a profile without which a thing cannot be asked about."""
-COMPARED: Final = ("out_trade_no", "out_refund_no", "total_amt", "refund_amt", "currency")
-"""Arguments that say what was asked for, where an answer has them, too."""
 LONGEST_RETRY_AFTER: Final = 86_400.0
 """Seconds: a service that asks for more is asked again all the same."""
 
@@ -55,7 +53,8 @@ class Patience:
     Args:
         first: Seconds from a question without a result to the next; they double with each further one.
         longest: The most that they can grow to.
-        questions: After so many, answers that say nothing of the write give it to a person.
+        questions: After so many, answers that say nothing of the write give it to a person; what was accepted is
+            shown to one after so many in a row, and asked about further.
         give_up: Seconds since something of the write may last have been sent; who gets no answer at all for so long,
             and to so many questions, gives it to a person.
         sends: After so many, a queued write that arrives nowhere is given to a person.
@@ -79,7 +78,7 @@ class Finding(Enum):
     NOT_DONE = auto()
     """The service says, provably, that it was not done so far."""
     UNCLEAR = auto()
-    """The service answers, and that says nothing of it."""
+    """The service answers, and what became of it does not follow from that."""
     SILENT = auto()
     """There is no usable answer, for reasons that are not of this write: it is asked again."""
     UNASKABLE = auto()
@@ -123,7 +122,7 @@ class Decision:
         state: Which it has from then on.
         reason: Why, in one line.
         pause: Seconds from this question to the next, where there is one.
-        denied: How often in a row the service has said that it does not know it.
+        denied: How often in a row nothing that was heard of what was accepted was of use, as `Intent` has it.
     """
 
     move: Move
@@ -150,7 +149,9 @@ def question(intent: Intent, profile: Profile) -> Request[Response] | None:
 
 def told(intent: Intent, answer: Response, profile: Profile) -> Evidence:
     """Return what an answer about its thing says of a write; one about another thing gives it to a person."""
-    if intent.state == "unknown" and (other := difference(intent, answer.data)):
+    if holds_nothing(profile.answer, answer.document):
+        return Evidence(finding=Finding.UNCLEAR, reason=f"the service tells nothing of the {answer.thing}")
+    if intent.state == "unknown" and (other := difference(asked_for(intent), answer.data)):
         reason = f"its number stands at the service for another {answer.thing}: {other}"
         return Evidence(finding=Finding.TOLD, state="manual", reason=reason)
     known = BY_STATE.get(intent.operation, {}).get(answer.state or "")
@@ -158,35 +159,22 @@ def told(intent: Intent, answer: Response, profile: Profile) -> Evidence:
         return Evidence(finding=Finding.TOLD, state=known, reason=_is(answer))
     if intent.operation == CLOSE_ORDER.name:
         return _not_closed(answer)
-    state: State = "accepted" if tells_states(profile, answer.thing) else "succeeded"
-    return Evidence(finding=Finding.TOLD, state=state, reason=_is(answer))
-
-
-def difference(intent: Intent, data: object) -> str:
-    """Return in what an answer, by the document's own names, is about something else than was asked for; else nothing.
-
-    A number may have been used for another refund before this one: what the service then tells is that one's.
-    """
-    told = data if isinstance(data, Mapping) else {}
-    for each in COMPARED:
-        name, asked = camel(each), intent.request.get(each)
-        found = told.get(name)
-        if asked is not None and _comparable(found, asked) and str(found) != str(asked):
-            return f"{name} is {found} there, and {asked} here"
-    return ""
-
-
-def _comparable(found: object, asked: object) -> bool:
-    """Return whether two values differ where their texts do: an amount may be written otherwise, as 4.50."""
-    if isinstance(asked, str):
-        return isinstance(found, str) or type(found) is int
-    return type(found) is int or (isinstance(found, str) and found.isdecimal())
+    return _taken(answer, profile)
 
 
 def _not_closed(answer: Response) -> Evidence:
     if answer.state is None:
         return Evidence(finding=Finding.UNCLEAR, reason="the profile does not say what the order's state means")
     return Evidence(finding=Finding.NOT_DONE, reason=_is(answer))
+
+
+def _taken(answer: Response, profile: Profile) -> Evidence:
+    if not tells_states(profile, answer.thing):
+        return Evidence(finding=Finding.TOLD, state="succeeded", reason=_is(answer))
+    if answer.state is None:
+        reason = f"{_is(answer)}, and the profile does not say what its state means"
+        return Evidence(finding=Finding.UNCLEAR, state="accepted", reason=reason)
+    return Evidence(finding=Finding.TOLD, state="accepted", reason=_is(answer))
 
 
 def _is(answer: Response) -> str:
@@ -251,8 +239,8 @@ def decide(
 
 
 def _accepted(intent: Intent, evidence: Evidence, pause: float) -> Decision:
-    """Only its end is still to be learnt. Who denies what was accepted changes nothing; that is shown to a person."""
-    denied = {Finding.NOT_DONE: intent.denied + 1, Finding.SILENT: intent.denied}.get(evidence.finding, 0)
+    """Only its end is still to be learnt. Who denies it, or says nothing of use, changes nothing; a person is shown."""
+    denied = {Finding.TOLD: 0, Finding.SILENT: intent.denied}.get(evidence.finding, intent.denied + 1)
     reason = evidence.reason
     if evidence.finding is Finding.NOT_DONE:
         reason = f"accepted before, and now {evidence.reason}"

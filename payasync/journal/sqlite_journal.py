@@ -63,7 +63,7 @@ class SqliteJournal(StoredJournal):
     ) -> None:
         self._file = SqliteFile(path, SCHEMA)
         self._clock = clock
-        super().__init__(keep, whole_answers=whole_answers)
+        super().__init__(keep, whole_answers=whole_answers, ticking=clock is time.time)
 
     def __repr__(self) -> str:
         return f"SqliteJournal({self._file.path!r})"

@@ -30,6 +30,7 @@ WHERE id = :id RETURNING *"""
 SETTLE: Final = """
 UPDATE payasync_intents SET
     state = :state, lease = NULL, due = :due, updated = :now, sent_at = coalesce(:sent_at, sent_at),
+    tick = CASE :state WHEN 'unknown' THEN :tick ELSE tick END,
     outcome = coalesce(:outcome, outcome), denied = 0, reason = :reason
 WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING id"""
 POSTPONE: Final = """
@@ -42,7 +43,7 @@ WHERE coalesce(lease, due) <= :by AND merchant = coalesce(:merchant, merchant)
 ORDER BY coalesce(lease, due), id LIMIT :limit"""
 ASK: Final = """
 UPDATE payasync_intents SET
-    sent_at = CASE state WHEN 'sending' THEN :now ELSE sent_at END,
+    sent_at = coalesce(:sent_at, sent_at), tick = CASE state WHEN 'sending' THEN :tick ELSE tick END,
     updated = CASE state WHEN 'sending' THEN :now ELSE updated END,
     reason = CASE state WHEN 'sending' THEN :interrupted ELSE reason END,
     state = CASE state WHEN 'sending' THEN 'unknown' ELSE state END,

@@ -1,5 +1,6 @@
 """What journals have in common, whichever database they keep intentions in."""
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import datetime
@@ -15,9 +16,12 @@ from payasync.journal.endings import BY_STATE
 from payasync.journal.intents import ENDS, STATES, Begun, Draft, Intent, Intents, Outcome, State, Step
 from payasync.journal.record import Recorder
 from payasync.journal.recorded import refusal, written
+from payasync.journal.ticks import tick
 from payasync.journal.transactions import Transaction
 from payasync.requests import Request, invalid
 from payasync.responses import Response
+
+logger = logging.getLogger("payasync")
 
 PRUNED_AT_ONCE: Final = 500
 """Intentions that one transaction deletes, so that nobody waits long behind it."""
@@ -32,14 +36,16 @@ class StoredJournal(ABC):
         keep: Says what may be kept of a request; `None`: of what is queued all but the customer's details, and of a
             direct call what moves money.
         whole_answers: Keep answers whole.
+        ticking: Time goes by the system's clock, which may be set, and not by one that was given.
 
     Attributes:
         recorder: What a session uses.
     """
 
-    def __init__(self, keep: Keep | None, *, whole_answers: bool) -> None:
+    def __init__(self, keep: Keep | None, *, whole_answers: bool, ticking: bool) -> None:
         self._keep = keep or without_customer
         self._whole_answers = whole_answers
+        self._ticking = ticking
         self.recorder: Final = Recorder(self, keep or moving)
 
     @abstractmethod
@@ -53,6 +59,9 @@ class StoredJournal(ABC):
     @abstractmethod
     async def aclose(self) -> None:
         """Finish what was begun, and let go of the journal; whatever is asked afterwards is a `StorageError`."""
+
+    def _tick(self) -> str | None:
+        return tick() if self._ticking else None
 
     def outcome(self, call: Call, reply: Reply) -> Outcome:
         """Return what this journal keeps of the answer to a call."""
@@ -79,14 +88,16 @@ class StoredJournal(ABC):
         """Keep what became of an intention, and end the claim; `False`, and nothing changes, where that is lost."""
         asked, again = _state(state), None if due is None else aware("due", due)
         facts = {"outcome": None if outcome is None else written(outcome), "reason": _line(reason)}
-        return await self._run(lambda now: transactions.settle(intent, asked, again, now, facts))
+        ticked = self._tick()
+        return await self._run(lambda now: transactions.settle(intent, asked, again, now, facts, tick=ticked))
 
     async def ask(
         self, limit: int, lease: float, *, merchant: str | None = None, before: datetime | None = None
     ) -> Intents:
         """Claim up to `limit` intentions that the service is to be asked about, the longest due first."""
         most, by = number("limit", limit), None if before is None else aware("before", before)
-        return await self._run(lambda now: transactions.ask(most, merchant, by, now, lease))
+        ticked = self._tick()
+        return await self._run(lambda now: transactions.ask(most, merchant, by, now, lease, tick=ticked))
 
     async def postpone(self, intent: Intent, due: datetime, reason: str = "", *, denied: int = 0) -> bool:
         """End a claim without news: ask again from then on; `False` where the claim is lost."""
@@ -139,15 +150,18 @@ class StoredJournal(ABC):
         asked, why = number("intent_id", intent_id), _line(reason)
         return await self._run(lambda now: transactions.resolve(asked, as_, why, now))
 
-    async def told(self, operation: str, reference: str, state: str | None, *, merchant: str) -> Intents:
-        """End what is open by what the service has told of it, and return what that ended."""
+    async def told(self, operation: str, reference: str, state: str | None, data: object, *, merchant: str) -> Intents:
+        """End what is open by what the service has told of it, and return what that changed."""
         if operation not in BY_STATE:
             raise invalid("operation", f"one of {', '.join(BY_STATE)}", operation)
         end = BY_STATE[operation].get(state or "")
         if end is None:
             return []
         about = {"operation": operation, "reference": reference, "merchant": merchant}
-        return await self._run(lambda now: transactions.told(about, end, f"the service told: {state}", now))
+        word = await self._run(lambda now: transactions.told(about, data, end, f"the service told: {state}", now))
+        for kept, other in word.others:
+            logger.warning("intention %d is %s; what was told is of another: %s", kept.id, kept.state, _line(other))
+        return word.changed
 
     async def prune(self, before: datetime) -> int:
         """Delete what has succeeded or was rejected before a moment, and nothing else; return how many that were."""

@@ -1,7 +1,7 @@
 """What a journal does in one transaction: generators that yield statements and take what those give; no I/O here."""
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias, TypeVar
 
 from attrs import frozen
@@ -18,12 +18,16 @@ from payasync.journal.intents import (
     Intents,
     State,
     Step,
+    asked_for,
     check_transition,
     follows,
     matched,
     standing,
 )
+from payasync.journal.ticks import between
+from payasync.operations import CLOSE_ORDER
 from payasync.requests import invalid
+from payasync.sameness import difference
 
 FOR_UPDATE: Final = "FOR UPDATE"
 UNLESS_LOCKED: Final = "FOR UPDATE SKIP LOCKED"
@@ -143,7 +147,13 @@ def _sent(begun: Begun, now: datetime, until: datetime) -> Transaction[Begun]:
 
 
 def settle(
-    held: Intent, state: State, due: datetime | None, now: datetime, facts: Mapping[str, Any]
+    held: Intent,
+    state: State,
+    due: datetime | None,
+    now: datetime,
+    facts: Mapping[str, Any],
+    *,
+    tick: str | None = None,
 ) -> Transaction[bool]:
     """Keep what became of an intention, where the claim still counts.
 
@@ -156,6 +166,7 @@ def settle(
         "now": now,
         "due": (due or now) if state in ASKED else None,
         "sent_at": now if state == "unknown" else None,
+        "tick": tick,
     }
     settled = {"id": held.id, "fence": held.fence, "state": state, **moments, **facts}
     return bool((yield from numbers(statements.SETTLE, settled)))
@@ -167,14 +178,27 @@ def postpone(held: Intent, due: datetime, reason: str, denied: int) -> Transacti
     return bool((yield from numbers(statements.POSTPONE, values)))
 
 
-def ask(limit: int, merchant: str | None, before: datetime | None, now: datetime, lease: float) -> Transaction[Intents]:
+def ask(
+    limit: int, merchant: str | None, before: datetime | None, now: datetime, lease: float, *, tick: str | None = None
+) -> Transaction[Intents]:
     """Claim what the service is to be asked about."""
     due = {"by": now if before is None else min(now, before), "merchant": merchant, "limit": limit}
-    values = {"now": now, "until": now + timedelta(seconds=lease), "interrupted": INTERRUPTED}
+    values = {"now": now, "until": now + timedelta(seconds=lease), "interrupted": INTERRUPTED, "tick": tick}
     claimed: Intents = []
     for each in (yield from intents(statements.DUE, due, UNLESS_LOCKED)):
-        claimed += yield from intents(statements.ASK, {**values, "id": each.id})
+        claimed += yield from intents(statements.ASK, {**values, "id": each.id, "sent_at": _sent_at(each, now, tick)})
     return claimed
+
+
+def _sent_at(kept: Intent, now: datetime, tick: str | None) -> datetime | None:
+    """Return since when an intention is in doubt, by what time it is now: the clock may have been set meanwhile."""
+    if kept.state == "sending":
+        return now
+    gone = between(kept.tick, tick)
+    if gone is None or kept.sent_at is None:
+        return kept.sent_at
+    # Never earlier than what is kept: the tick may be of an attempt before, where another sent without one.
+    return max(kept.sent_at, now - timedelta(seconds=gone))
 
 
 def next_due(merchant: str | None) -> Transaction[datetime | None]:
@@ -185,34 +209,67 @@ def next_due(merchant: str | None) -> Transaction[datetime | None]:
 
 def resolve(intent_id: int, state: State, reason: str, now: datetime) -> Transaction[Intent]:
     """End an intention by a person's word."""
-    before = standing((yield from _existing(intent_id)), now)
+    kept = yield from _existing(intent_id)
+    before = standing(kept, now)
     if before not in FOR_A_PERSON:
-        raise _not_a_persons(intent_id, before)
+        raise _not_a_persons(kept)
     check_transition(before, state)
     values = {"id": intent_id, "state": state, "reason": reason, "now": now}
     (resolved,) = yield from intents(statements.RESOLVE, values)
     return resolved
 
 
-def _not_a_persons(intent_id: int, state: State) -> InvalidArgumentError:
+def _not_a_persons(kept: Intent) -> InvalidArgumentError:
     rule = "only accepted, unknown or manual ones can be ended"
-    stands = f"{state} already" if state in ENDS else state
-    return InvalidArgumentError(
-        f"intention {intent_id} is {stands}; {rule}", field="intent_id", rule=rule, value=intent_id
-    )
+    stands = f"{kept.state} already" if kept.state in ENDS else kept.state
+    if kept.lease is not None:
+        stands += f", and somebody's until {kept.lease.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC at the latest"
+    return InvalidArgumentError(f"intention {kept.id} is {stands}; {rule}", field="intent_id", rule=rule, value=kept.id)
 
 
-def told(about: Mapping[str, str], state: State, reason: str, now: datetime) -> Transaction[Intents]:
-    """End, by the service's own word, what is about a thing and is open.
+@frozen
+class Word:
+    """What the service's own word comes to.
+
+    Attributes:
+        changed: The intentions that have another state by it.
+        others: Those that it is not about, though it is under their number, and in what it is about something else.
+    """
+
+    changed: Intents
+    others: Sequence[tuple[Intent, str]]
+
+
+def told(about: Mapping[str, str], data: object, state: State, reason: str, now: datetime) -> Transaction[Word]:
+    """End, by the service's own word, what is about a thing and is open; what it contradicts is for a person.
+
+    No word about something else under its number changes what is not known to be there.
+    """
+    changed: Intents = []
+    others: list[tuple[Intent, str]] = []
+    for each in (yield from intents(statements.FIND, about, FOR_UPDATE)):
+        stands = standing(each, now)
+        after = _by_word(each, stands, state)
+        other = "" if after is None or stands == "accepted" else difference(asked_for(each), data)
+        if other:
+            others.append((each, other))
+        elif after is not None:
+            why = f"rejected, and {reason}" if stands == "rejected" else reason
+            values = {"id": each.id, "state": after, "reason": why, "now": now}
+            changed += yield from intents(statements.RESOLVE, values)
+    return Word(changed, others)
+
+
+def _by_word(kept: Intent, stands: State, end: State) -> State | None:
+    """Return what becomes of an intention by the service's word about its end; `None`: nothing.
 
     Of what was sent several times, that word may be of an earlier attempt: it rejects nothing then, and asking does.
     """
-    ended: Intents = []
-    for each in (yield from intents(statements.FIND, about, FOR_UPDATE)):
-        if standing(each, now) in ASKED and (state != "rejected" or each.attempts == 1):
-            values = {"id": each.id, "state": state, "reason": reason, "now": now}
-            ended += yield from intents(statements.RESOLVE, values)
-    return ended
+    if stands in ASKED and (end != "rejected" or kept.attempts == 1):
+        return end
+    # An order that nobody closed may end by itself: that moves no money.
+    contradicted = stands == "rejected" and end == "succeeded" and kept.operation != CLOSE_ORDER.name
+    return "manual" if contradicted else None
 
 
 def _existing(intent_id: int) -> Transaction[Intent]:

@@ -17,9 +17,11 @@ from payasync.events import Retrying, Unknown
 from payasync.matrix import Action, decide, decide_afresh, leaves_doubt, proves_absence
 from payasync.middleware.observe import Teller
 from payasync.middleware.quota import RETRY_COST, TIMEOUT_COST, Quota
+from payasync.responses import holds_nothing, payload
 from payasync.retry_after import retry_after
+from payasync.sameness import difference
 from payasync.settings import RetryPolicy
-from payasync.verdicts import SUCCESS, Row, last_word, row
+from payasync.verdicts import SUCCESS, Row, last_word, row, still_unknown
 
 LEAST_TIME: Final = 2.0
 """No retry starts with fewer seconds left, or less than a tenth of the call's total."""
@@ -106,6 +108,7 @@ class Course:
             outcome = await self._settled(self._outcome(self._call, ended))
         except asyncio.CancelledError:
             if self._in_doubt():
+                self._call.progress.begun = True  # of a later attempt, perhaps: whoever keeps the call looks there
                 self._tell_unknown("cancelled after it was sent")
             raise
         if isinstance(outcome, Reply):
@@ -136,8 +139,8 @@ class Course:
             sends += 1
             outcome = await self._attempt(self._call)
 
-    async def _asked(self, lost: Reply | PayasyncError) -> Reply | None:
-        """Ask what became of the write: its reply, or `None`; a final "absent" clears the doubt."""
+    async def _asked(self, lost: Reply | PayasyncError) -> Reply | OutcomeUnknownError | None:
+        """Ask what became of the write: what it comes to, or `None`; a final "absent" clears the doubt."""
         question = self._rules.ask(self._call)
         before, left, earliest = lost, QUESTIONS, -inf
         while question is not None and left and await self._paused(before, ASKING, earliest):
@@ -153,10 +156,20 @@ class Course:
                 continue
             action = decide(question, row(question, before), doubt=False)
             if action is Action.DONE:
-                return evolve(cast("Reply", before), recovered=True)
+                return self._recovered(cast("Reply", before))
             if action is Action.END:
                 return None
         return None
+
+    def _recovered(self, answer: Reply) -> Reply | OutcomeUnknownError:
+        """Return the write's reply, unless it says nothing, or is about another order or amount under its number."""
+        shape, number = self._call.profile.answer, self._call.reference
+        if holds_nothing(shape, answer.document):
+            return still_unknown(self._call, f"the service tells nothing of {number}", answer)
+        other = difference(self._call.fields, payload(shape, answer.document))
+        if other:
+            return still_unknown(self._call, f"{number} stands at the service for another one: {other}", answer)
+        return evolve(answer, recovered=True)
 
     def _final_at(self) -> float:
         """Return when an absent answer becomes final."""
@@ -178,6 +191,7 @@ class Course:
             if asked := ended.headers.get("Retry-After"):
                 self._heed(retry_after(asked))
             return ended if ended.attempts == call.attempt else evolve(ended, attempts=call.attempt)
+        call.progress.over = True
         begun = call.progress.begun and not call.read
         if isinstance(ended, PayasyncError):
             return _lost(ended) if begun and ended.sent is False else ended

@@ -19,7 +19,7 @@ from attrs import evolve
 from click.testing import CliRunner
 from rich.console import Console
 
-from payasync import OutcomeUnknownError, RetryPolicy, Session
+from payasync import NotSentError, OutcomeUnknownError, RetryPolicy, Session
 from payasync.cli.commands import payasync
 from payasync.cli.journal_at import Address
 from payasync.cli.reconcile_screen import ReconcileScreen
@@ -147,11 +147,38 @@ async def test_what_needs_a_person_is_listed(sandbox: Sandbox, path: Path) -> No
 
     for result in (first, second):
         assert 3 == result.code
-        assert "1 write only a person can end" in result.out
+        assert "1 write needs a person" in result.out
         assert "1  payments.create  invoice-42  1000 USD" in result.out
         assert f"payasync journal resolve ID --journal {path} --as succeeded|rejected --reason" in result.out
     assert "There was nothing to ask." in third.out
-    assert (0, False) == (third.code, "only a person" in third.out)
+    assert (0, False) == (third.code, "needs a person" in third.out)
+
+
+@slow
+async def test_accepted_whose_end_nobody_learns_is_listed(path: Path) -> None:
+    """With its reason, and exit code 3: the refund may have been declined, and nobody would hear of it."""
+    async with Sandbox(clock="frozen", refunds="by hand") as sandbox:
+        await sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
+        async with SqliteJournal(path) as journal, sandbox.session(journal=journal) as pay:
+            await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
+        sandbox.faults.redirect("refunds.status", times=None)
+        asked(path, 6)
+        before = await run(sandbox, path)
+        asked(path, 7)
+        result = await run(sandbox, path)
+
+    assert (0, 3) == (before.code, result.code)
+    assert "1 write needs a person" in result.out
+    assert ["1", "accepted", "refunds.create", "R1"] == next(
+        line.split()[:4] for line in result.out.splitlines() if "HTTP 302" in line and "R1" in line
+    )
+    assert ["accepted"] == await states(path)
+
+
+def asked(path: Path, times: int) -> None:
+    """Have all been asked about so many times in vain, and due."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("UPDATE payasync_intents SET due = created, denied = ?", [times])
 
 
 @slow
@@ -191,10 +218,28 @@ async def test_what_nobody_sends_is_listed(sandbox: Sandbox, path: Path) -> None
     result, facts = await run(sandbox, path), await run(sandbox, path, "--json")
 
     assert (3, 3, 1) == (result.code, facts.code, json.loads(facts.out)["unsent"])
-    assert "1 write queued, and nobody has begun to send for some minutes: is a worker running?" in result.out
+    assert "1 write queued, and nobody has tried to send for some minutes: is a worker running?" in result.out
     assert [["1", "refunds.create", "R1"]] == [
         line.split()[:3] for line in result.out.splitlines() if "refunds.create" in line
     ]
+
+
+@slow
+async def test_what_no_worker_could_send_is_listed(sandbox: Sandbox, path: Path) -> None:
+    """A write that was queued, and provably never left when a worker tried, is not lost from sight."""
+    async with (
+        SqliteJournal(path, clock=lambda: time.time() - 600) as journal,
+        sandbox.session(journal=journal, retry=ONCE) as pay,
+    ):
+        queued = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
+        fault = sandbox.faults.refuse()
+        with pytest.raises(NotSentError):
+            await pay.execute(await journal.add(queued, merchant=pay.merchant_id))
+        fault.disarm()
+    result = await run(sandbox, path)
+
+    assert 3 == result.code
+    assert "1 write queued, and nobody has tried to send for some minutes" in result.out
 
 
 @slow

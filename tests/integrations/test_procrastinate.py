@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from attrs import frozen
 
-from payasync import ConfigurationError, RateLimitedError, RetryPolicy, Session
+from payasync import ConfigurationError, Credentials, RateLimitedError, RetryPolicy, Session
 from payasync.cli.sandbox_welcome import Welcome
 from payasync.integrations.procrastinate import PaymentTasks
 from payasync.journal import PostgresJournal, Reconciler
@@ -155,7 +155,36 @@ async def test_what_did_not_leave_is_tried_again(shop: Shop, sandbox: Sandbox) -
 
     assert [("execute_intent", "todo", 1)] == await shop.jobs()
     assert job.scheduled_at is not None
-    assert [("R1", "rejected")] == await shop.states()
+    assert [("R1", "new")] == await shop.states()
+
+
+async def test_what_the_queue_has_given_up_is_enqueued_again(shop: Shop, sandbox: Sandbox) -> None:
+    """A task that has failed for good, after all its tries, is no end of what it should have sent."""
+    fault = sandbox.faults.refuse()
+    await shop.tasks.add(refund("R1"))
+    await shop.work()
+    fault.disarm()
+    async with await psycopg.AsyncConnection.connect(shop.dsn, autocommit=True) as connection:
+        await connection.execute("UPDATE procrastinate_jobs SET status = 'failed'")
+    tasks: Any = shop.tasks
+    tasks._age = timedelta(0)
+    await reconcile(shop)
+    await shop.work()
+
+    assert [("execute_intent", "failed", 1), ("execute_intent", "succeeded", 1)] == await shop.jobs()
+    assert [("R1", "accepted")] == await shop.states()
+
+
+async def test_wrong_key_is_tried_again(shop: Shop, sandbox: Sandbox) -> None:
+    """While a key is being changed, nothing is refused for good: the queue tries again later, once each time."""
+    tasks: Any = shop.tasks
+    merchant = str(sandbox.credentials.merchant_id)
+    wrong = sandbox.session(credentials=Credentials(merchant, secret_key="wrong", signing_key="wrong"))
+    tasks._session = wrong.with_options(journal=shop.journal)
+    await shop.tasks.add(refund("R1"))
+    await shop.work()
+
+    assert ([("R1", "new")], [("execute_intent", "todo", 1)]) == (await shop.states(), await shop.jobs())
 
 
 async def test_refusal_is_not_repeated(shop: Shop) -> None:

@@ -18,7 +18,7 @@ from payasync.errors import (
     ServiceError,
     SessionClosedError,
 )
-from payasync.journal.endings import BY_STATE, of_answer, of_error
+from payasync.journal.endings import BY_STATE, of_answer, of_error, of_unsent
 from payasync.journal.intents import State
 from payasync.operations import custom
 from payasync.profile import Profile
@@ -163,6 +163,37 @@ def test_number_that_was_used_may_be_our_own(sent_at: Any, queued: bool) -> None
 def test_second_send_of_a_queued_one_is_nobodys_to_repeat(error: Exception, expected: State) -> None:
     """Who queued it has gone: what says nothing of it leaves it open, and a refusal is shown to a person."""
     assert expected == of_error(begun(), error, kept(queued=True, sent_at=START))
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (NotSentError("no"), "new"),
+        (NotSentTimeoutError("no"), "new"),
+        (SessionClosedError("no", sent=False), "new"),
+        (NotConfiguredError("no"), "new"),
+        (RateLimitedError("slow down"), "new"),
+        (AuthenticationError("unknown key"), "new"),
+        (ServiceError("too much"), "rejected"),
+        (DuplicateError("used before"), "unknown"),
+        (OutcomeUnknownError("no", sent=False), "unknown"),
+        (NoAnswerError("no"), "unknown"),
+    ],
+)
+def test_queued_waits_again_unless_the_service_said_no(error: Exception, expected: State) -> None:
+    """What was queued, and was certainly not done, is still to be sent; only the service's own word rejects it."""
+    assert expected == of_error(begun(), error, kept(queued=True))
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [({}, "rejected"), ({"queued": True}, "new"), ({"queued": True, "sent_at": START}, "unknown")],
+)
+def test_unsent_is_new_only_where_nothing_arrived_before(facts: dict[str, Any], expected: State) -> None:
+    """A direct call is its caller's to repeat, and what an earlier attempt may have done is asked about."""
+    call = begun(value=False)
+
+    assert [expected] * 2 == [of_unsent(kept(**facts)), of_error(call, ValueError("no"), kept(**facts))]
 
 
 @pytest.mark.parametrize(("value", "expected"), [(True, "unknown"), (False, "rejected")])

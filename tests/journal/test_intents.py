@@ -22,10 +22,10 @@ from tests.journal.building import START, draft, kept
 
 DESIGN: Final[dict[str, str]] = {
     "new": "sending",
-    "sending": "accepted succeeded rejected unknown manual",
+    "sending": "new accepted succeeded rejected unknown manual",
     "unknown": "accepted succeeded rejected sending manual",
     "accepted": "succeeded rejected",
-    "rejected": "sending new",
+    "rejected": "sending new manual",
     "manual": "succeeded rejected",
     "succeeded": "",
 }

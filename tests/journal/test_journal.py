@@ -13,6 +13,7 @@ from payasync.journal import Intent, Journal, Outcome, State
 from payasync.journal.intents import ENDS, STATES, TRANSITIONS, Begun, Draft, Step
 from payasync.journal.postgres_journal import PostgresJournal
 from payasync.journal.sqlite_journal import SqliteJournal
+from payasync.resources.orders import CloseOrder
 from payasync.resources.payments import CreatePayment
 from tests.journal.building import LEASE, MERCHANT, PAYMENT, START, Clock, draft, refund
 
@@ -283,14 +284,15 @@ async def test_later_answer_counts(journal: Journal) -> None:
 @pytest.mark.parametrize("state", sorted(TRANSITIONS["sending"]))
 async def test_claim_ends_with_its_verdict(journal: Journal, state: State) -> None:
     """Who has said what became of it has no further say."""
-    intent = await in_state(journal, state)
+    held = await sending(journal)
     told = [
-        await journal.settle(intent, "succeeded"),
-        await journal.postpone(intent, START),
+        await journal.settle(held, state),
+        await journal.settle(held, "succeeded"),
+        await journal.postpone(held, START),
     ]
 
-    assert [False] * 2 == told
-    assert state == (await got(journal, intent.id)).state
+    assert [True, False, False] == told
+    assert state == (await got(journal, held.id)).state
 
 
 async def test_claim_that_was_taken_over_is_lost(journal: Journal, clock: Clock) -> None:
@@ -559,8 +561,9 @@ async def test_persons_word_goes_before_the_askers(journal: Journal) -> None:
 async def test_person_ends_nothing_else(journal: Journal, state: State) -> None:
     """What is known, or will be, is not a person's to say."""
     intent = await in_state(journal, state)
-    already = " already" if state in ENDS else ""
-    words = f"intention {intent.id} is {state}{already}; only accepted, unknown or manual ones can be ended"
+    held = f"{START + timedelta(seconds=LEASE):%Y-%m-%d %H:%M:%S}"
+    more = {"new": "", "sending": f", and somebody's until {held} UTC at the latest"}.get(state, " already")
+    words = f"intention {intent.id} is {state}{more}; only accepted, unknown or manual ones can be ended"
     with pytest.raises(InvalidArgumentError, match=f"^{words}$") as caught:
         await journal.resolve(intent.id, as_="succeeded", reason="seen")
 
@@ -606,7 +609,7 @@ async def test_persons_rejection_is_sent_again(journal: Journal) -> None:
         ("unknown", "failed", "rejected"),
         ("sending", "succeeded", "sending"),
         ("new", "succeeded", "new"),
-        ("rejected", "succeeded", "rejected"),
+        ("rejected", "failed", "rejected"),
         ("succeeded", "failed", "succeeded"),
         ("manual", "succeeded", "manual"),
     ],
@@ -616,7 +619,7 @@ async def test_service_s_own_word_ends_what_is_open(
 ) -> None:
     """A genuine notification ends what waits for one, and nothing else; who was asking meanwhile is too late."""
     held = await in_state(journal, state)
-    ended = await journal.told("refunds.create", "R1", word, merchant=MERCHANT)
+    ended = await journal.told("refunds.create", "R1", word, {}, merchant=MERCHANT)
     now = await got(journal, held.id)
 
     assert expected == now.state
@@ -631,9 +634,9 @@ async def test_service_s_word_is_about_one_thing(journal: Journal) -> None:
     await in_state(journal, "accepted")
     for about in (("refunds.create", "R2", MERCHANT), ("refunds.create", "R1", "M2"), ("orders.close", "R1", MERCHANT)):
         operation, reference, merchant = about
-        assert [] == await journal.told(operation, reference, "succeeded", merchant=merchant)
+        assert [] == await journal.told(operation, reference, "succeeded", {}, merchant=merchant)
     with pytest.raises(InvalidArgumentError, match=r"operation must be one of payments\.create"):
-        await journal.told("refunds.query", "R1", "succeeded", merchant=MERCHANT)
+        await journal.told("refunds.query", "R1", "succeeded", {}, merchant=MERCHANT)
 
     assert ["accepted"] == [each.state for each in await journal.list()]
 
@@ -642,17 +645,53 @@ async def test_service_s_word_ends_what_was_interrupted(journal: Journal, clock:
     """Who crashed while it sent tells nobody; the service does."""
     await sending(journal)
     clock.advance(LEASE)
-    (ended,) = await journal.told("refunds.create", "R1", "succeeded", merchant=MERCHANT)
+    (ended,) = await journal.told("refunds.create", "R1", "succeeded", {}, merchant=MERCHANT)
 
     assert "succeeded" == ended.state
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"), [("unknown", []), ("rejected", []), ("accepted", ["succeeded"]), ("succeeded", [])]
+)
+async def test_service_s_word_of_another_amount(
+    journal: Journal, caplog: pytest.LogCaptureFixture, state: State, expected: list[State]
+) -> None:
+    """What nobody knows to be done is not changed by what became of another refund under its number: a log says so."""
+    intent = await in_state(journal, state)
+    with caplog.at_level("WARNING", "payasync"):
+        ended = await journal.told("refunds.create", "R1", "succeeded", {"refundAmt": 201}, merchant=MERCHANT)
+    words = f"intention {intent.id} is {state}; what was told is of another: refundAmt is 201 there, and 200 here"
+
+    assert expected == [each.state for each in ended]
+    assert ([words] if state in {"unknown", "rejected"} else []) == caplog.messages
+
+
+async def test_service_s_word_against_what_was_rejected(journal: Journal) -> None:
+    """What was done all the same is a contradiction that a person must look at, and then ends; it is sent no more."""
+    await in_state(journal, "rejected")
+    told = await journal.told("refunds.create", "R1", "succeeded", {"refundAmt": "200"}, merchant=MERCHANT)
+    again = await journal.told("refunds.create", "R1", "succeeded", {}, merchant=MERCHANT)
+    begun = await journal.begin(draft(refund()), LEASE)
+    resolved = await journal.resolve(1, as_="succeeded", reason="the back office has it")
+
+    assert [("manual", "rejected, and the service told: succeeded")] == [(each.state, each.reason) for each in told]
+    assert ([], Step.ASK, "succeeded") == (again, begun.step, resolved.state)
+
+
+async def test_order_that_ends_without_its_close_is_no_contradiction(journal: Journal) -> None:
+    """A close that was refused stays so where its order expires afterwards: no money was moved."""
+    begun = await journal.begin(draft(CloseOrder(out_trade_no="T1")), LEASE)
+    await journal.settle(begun.intent, "rejected")
+
+    assert [] == await journal.told("orders.close", "T1", "expired", {"outTradeNo": "T1"}, merchant=MERCHANT)
 
 
 async def test_old_word_rejects_no_second_attempt(journal: Journal) -> None:
     """What was sent twice may be told of twice: that the first has failed says nothing of the second."""
     await journal.settle(await sending(journal), "rejected")
     await journal.settle(await sending(journal), "accepted")
-    failed = await journal.told("refunds.create", "R1", "failed", merchant=MERCHANT)
-    (made,) = await journal.told("refunds.create", "R1", "succeeded", merchant=MERCHANT)
+    failed = await journal.told("refunds.create", "R1", "failed", {}, merchant=MERCHANT)
+    (made,) = await journal.told("refunds.create", "R1", "succeeded", {}, merchant=MERCHANT)
 
     assert ([], "succeeded") == (failed, made.state)
 

@@ -279,6 +279,7 @@ VALUES: Final[dict[str, Any]] = {
     "reference": "R10",
     "operation": "refunds.create",
     "sent_at": None,
+    "tick": None,
     "outcome": None,
     "reason": "",
     "interrupted": "",

@@ -16,7 +16,9 @@ from payasync import (
     ConfigurationError,
     Credentials,
     DuplicateError,
+    NotSentError,
     OutcomeUnknownError,
+    Profile,
     RetryPolicy,
     Session,
     StorageError,
@@ -369,6 +371,29 @@ async def test_queued_that_nobody_sends_is_counted(
     assert [1] == [each.id for each in await reconciler.unsent()]
 
 
+async def test_queued_that_no_worker_could_send_is_counted(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
+) -> None:
+    """Where nobody listens, and the queue gives up, it is not lost from sight; the next worker sends it, once."""
+    intent_id = await journal.add(await refund(sandbox), merchant=pay.merchant_id)
+    passed(clock, 250)
+    fault = sandbox.faults.refuse()
+    with pytest.raises(NotSentError):
+        await pay.execute(intent_id)
+    fault.disarm()
+    passed(clock, 299)
+    reports = [await reconciler.run_once()]
+    passed(clock, 1)
+    reports.append(await reconciler.run_once())
+    unsent = await reconciler.unsent()
+    await pay.execute(intent_id)
+
+    assert [Report(), Report(unsent=1)] == reports
+    assert [] == await reconciler.unsent()
+    assert [(intent_id, 1)] == [(each.id, each.attempts) for each in unsent]
+    assert 1 == sandbox.ledger.refunds()
+
+
 async def test_accepted_is_asked_about_until_it_ends(journal: Journal, clock: Clock) -> None:
     """A refund that the service has taken waits, with growing pauses, until that has ended it."""
     async with (
@@ -417,6 +442,61 @@ async def test_accepted_that_is_denied_is_shown_to_a_person(journal: Journal, cl
         denied.reason,
     )
     assert (1, "rejected") == (len(calls), resolved.state)
+
+
+REFUND_STATES: Final = {state: words for state, words in PROFILE.states.refund.items() if state != "processing"}
+MUTE: Final = evolve(SLOW, states=evolve(PROFILE.states, refund=REFUND_STATES))
+"""A profile that does not say what a refund that is under way is in."""
+
+
+@pytest.mark.parametrize(
+    ("profile", "reason"),
+    [
+        (SLOW, "HTTP 302, a redirect, which is never followed"),
+        (MUTE, "the service knows the refund, and the profile does not say what its state means"),
+    ],
+)
+async def test_accepted_whose_end_nobody_learns_is_shown_to_a_person(
+    journal: Journal, clock: Clock, profile: Profile, reason: str
+) -> None:
+    """It is asked about further, and is on the list no more once the service says something of use; nothing is sent."""
+    async with (
+        Sandbox(SLOW, clock="frozen", refunds="by hand") as sandbox,
+        sandbox.session(journal=journal, profile=profile, retry=ONCE) as pay,
+        sandbox.session(journal=journal, retry=ONCE) as knowing,
+    ):
+        await pay.send(await refund(sandbox))
+        if profile is SLOW:
+            sandbox.faults.redirect("refunds.status", times=None)
+        listed, patience = list[list[str]](), Patience(questions=2)
+        for _ in range(3):
+            passed(clock, 3600)
+            reconciler = reconciling(pay, journal, clock, patience=patience)
+            assert Report(waiting=1) == await reconciler.run_once()
+            listed.append([f"{each.state}: {each.reason}" for each in await reconciler.manual()])
+        sandbox.faults.clear()
+        passed(clock, 3600)
+        again = reconciling(knowing, journal, clock, patience=patience)
+        report, left = await again.run_once(), await again.manual()
+        calls = sandbox.ledger.calls("refunds.create")
+
+    assert [[], [f"accepted: {reason}"], [f"accepted: {reason}"]] == listed
+    assert (Report(waiting=1), [], 1) == (report, left, len(calls))
+
+
+async def test_accepted_that_is_under_way_is_no_person_s(journal: Journal, clock: Clock) -> None:
+    """However often the service says so."""
+    async with (
+        Sandbox(SLOW, clock="frozen", refunds="by hand") as sandbox,
+        sandbox.session(journal=journal, retry=ONCE) as pay,
+    ):
+        await pay.send(await refund(sandbox))
+        reconciler = reconciling(pay, journal, clock, patience=Patience(questions=1))
+        for _ in range(3):
+            passed(clock, 3600)
+            await reconciler.run_once()
+
+        assert [] == await reconciler.manual()
 
 
 async def test_what_nothing_names_needs_a_person(sandbox: Sandbox, pay: Session, reconciler: Reconciler) -> None:

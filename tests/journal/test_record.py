@@ -7,18 +7,20 @@ from attrs import evolve
 
 from payasync.calls import Call, Entry, Reply
 from payasync.errors import (
+    AuthenticationError,
     DuplicateError,
     IntentConflictError,
     InvalidArgumentError,
     NotSentError,
     NotSentTimeoutError,
     OutcomeUnknownError,
+    RateLimitedError,
     ServiceError,
     StorageError,
 )
 from payasync.journal import Intent, SqliteJournal, State
 from payasync.journal.intents import Draft, Step
-from payasync.journal.record import MARGIN
+from payasync.journal.record import CANCELLED, MARGIN
 from payasync.journal.recorded import AT_IT
 from payasync.resources.orders import QueryOrder
 from payasync.settings import Timeouts
@@ -304,6 +306,48 @@ def settling(journal: Any) -> int:
 
 async def test_cancelled_while_it_is_sent_stays_sending(journal: SqliteJournal) -> None:
     """Who is cancelled after bytes may have left knows nothing: the journal says *sending*, which means ask."""
+    assert await cancelled(journal, call(), begins=True)
+    assert "sending" == (await only(journal)).state
+
+
+async def cancelled(journal: SqliteJournal, call: Call, *, begins: bool) -> bool:
+    """Cancel a call, once it has begun or before; return whether its caller hears of that."""
+    inside = asyncio.Event()
+
+    async def send(call: Call) -> Reply:
+        call.progress.begun = begins
+        inside.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    task = asyncio.ensure_future(journal.recorder.layer(MERCHANT)(call, send))
+    await inside.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    await until(lambda: not settling(journal))
+    return task.cancelled()
+
+
+async def test_cancelled_before_it_was_sent_is_not_in_doubt(journal: SqliteJournal) -> None:
+    """Of what a caller gave up before its first byte left everything is known: it may be done again."""
+    assert await cancelled(journal, call(), begins=False)
+    intent = await only(journal)
+    await sent(journal, way(reply({})))
+
+    assert ("rejected", CANCELLED, None) == (intent.state, intent.reason, intent.sent_at)
+    assert "succeeded" == (await only(journal)).state
+
+
+async def test_queued_that_was_cancelled_before_it_was_sent_is_new(journal: SqliteJournal) -> None:
+    """A worker that is stopped leaves it to another."""
+    intent_id = await journal.add(refund(), merchant=MERCHANT)
+
+    assert await cancelled(journal, call(entry=Entry(intent_id)), begins=False)
+    assert ("new", CANCELLED) == ((await only(journal)).state, (await only(journal)).reason)
+
+
+async def test_cancelled_does_not_wait_for_the_journal(path: Any, clock: Clock) -> None:
+    """Who is cancelled is so at once; what is known of its write is kept behind."""
     inside = asyncio.Event()
 
     async def send(_: Call) -> Reply:
@@ -311,13 +355,51 @@ async def test_cancelled_while_it_is_sent_stays_sending(journal: SqliteJournal) 
         await asyncio.Event().wait()
         raise AssertionError
 
-    task = asyncio.ensure_future(journal.recorder.layer(MERCHANT)(call(), send))
-    await inside.wait()
-    task.cancel()
-    await asyncio.wait([task])
+    async with Gated(path, clock) as journal:
+        task = asyncio.ensure_future(journal.recorder.layer(MERCHANT)(call(), send))
+        await inside.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        await until(journal.reached.is_set)
+        during = (await only(journal)).state
+        journal.gate.set()
+        await until(lambda: not settling(journal))
+        after = (await only(journal)).state
 
     assert task.cancelled()
-    assert "sending" == (await only(journal)).state
+    assert ("sending", "rejected") == (during, after)
+
+
+@pytest.mark.parametrize(
+    "error", [NotSentError("connection refused"), AuthenticationError("unknown key"), RateLimitedError("slow down")]
+)
+async def test_queued_that_was_not_done_waits_for_a_worker(
+    journal: SqliteJournal, clock: Clock, error: Exception
+) -> None:
+    """It is *new* since it was tried, says why, and is sent by the next who comes."""
+    intent_id = await journal.add(refund(), merchant=MERCHANT)
+    tried = clock.advance(5)
+    with pytest.raises(type(error)):
+        await sent(journal, way(error), entry=Entry(intent_id))
+    intent = await only(journal)
+    await sent(journal, way(reply({})), entry=Entry(intent_id))
+    after = await only(journal)
+
+    assert ("new", tried, str(error)) == (intent.state, intent.updated, intent.reason)
+    assert (1, None, None) == (intent.attempts, intent.lease, intent.sent_at)
+    assert ("succeeded", 2) == (after.state, after.attempts)
+
+
+async def test_queued_that_may_have_arrived_is_never_new(journal: SqliteJournal) -> None:
+    """That a second attempt did not leave says nothing of the first one, which nobody has found the end of."""
+    intent_id = await journal.add(refund(), merchant=MERCHANT)
+    with pytest.raises(OutcomeUnknownError):
+        await sent(journal, way(UNKNOWN), entry=Entry(intent_id))
+    (asked,) = await journal.ask(1, LEASE)
+    with pytest.raises(NotSentError):
+        await sent(journal, way(NotSentError("no")), entry=Entry(intent_id, asked.fence))
+
+    assert "unknown" == (await only(journal)).state
 
 
 async def test_queued_is_sent_by_its_number(journal: SqliteJournal) -> None:

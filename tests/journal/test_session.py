@@ -1,7 +1,7 @@
 """A session with a journal, and a real service behind it whose ledger is the truth."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +10,7 @@ import pytest
 from attrs import evolve
 
 from payasync import (
+    AuthenticationError,
     ConfigurationError,
     CreatePayment,
     Credentials,
@@ -25,12 +26,15 @@ from payasync import (
     StorageError,
     Timeouts,
 )
+from payasync.calls import Call, Reply, Send
 from payasync.journal import Intent, SqliteJournal
+from payasync.journal.record import CANCELLED
 from payasync.sandbox import Sandbox
 from tests.inside import until
 from tests.journal.building import file_of, overwrite, refund
 
 ONE_TRY: Final = RetryPolicy(attempts=1)
+QUICK: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
 REFUND: Final[dict[str, Any]] = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 200}
 SECOND: Final[dict[str, Any]] = {**REFUND, "out_refund_no": "R2"}
 
@@ -179,6 +183,86 @@ async def test_not_sent_is_sent_again(sandbox: Sandbox, pay: Session, journal: S
 
     assert ("rejected", "accepted") == (before.state, (await only(journal)).state)
     assert before.reason
+
+
+async def test_queued_that_nobody_hears_is_still_to_be_sent(
+    sandbox: Sandbox, pay: Session, journal: SqliteJournal
+) -> None:
+    """What was queued and provably never left waits for a worker, and so does what was refused for its key alone."""
+    wrong = Credentials(merchant_of(pay), secret_key="wrong", signing_key="wrong")
+    intent_id = await journal.add(refund(), merchant=merchant_of(pay))
+    fault = sandbox.faults.refuse()
+    with pytest.raises(NotSentError):
+        await pay.execute(intent_id)
+    fault.disarm()
+    states = [(await only(journal)).state]
+    async with sandbox.session(journal=journal, retry=ONE_TRY, credentials=wrong) as other:
+        with pytest.raises(AuthenticationError):
+            await other.execute(intent_id)
+    states.append((await only(journal)).state)
+    await pay.execute(intent_id)
+
+    assert ["new", "new", "accepted"] == [*states, (await only(journal)).state]
+    assert 1 == sandbox.ledger.refunds()
+
+
+async def given_up(call: Coroutine[Any, Any, object], ready: asyncio.Event) -> None:
+    """Cancel a call when it is ready for that."""
+    task = asyncio.ensure_future(call)
+    await ready.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+
+
+async def test_given_up_before_it_left_is_rejected(sandbox: Sandbox, journal: SqliteJournal) -> None:
+    """Nothing of it is in doubt, though nothing names it: no person must look for it, and nothing leaves later."""
+    ready, go = asyncio.Event(), asyncio.Event()
+    ends: list[asyncio.Future[Reply]] = []
+
+    async def slow(call: Call, send: Send) -> Reply:
+        await go.wait()
+        return await send(call)
+
+    async def shielding(call: Call, send: Send) -> Reply:
+        ends.append(asyncio.ensure_future(slow(call, send)))
+        ready.set()
+        return await asyncio.shield(ends[0])
+
+    async with sandbox.session(journal=journal, middleware=[shielding]) as pay:
+        await given_up(pay.payments.create(amount=100, currency="USD"), ready)
+        await until(lambda: not settling(journal))
+        go.set()
+        await asyncio.wait(ends)
+
+    assert ("rejected", CANCELLED) == ((await only(journal)).state, (await only(journal)).reason)
+    assert isinstance(ends[0].exception(), NotSentError)
+    assert 0 == sandbox.ledger.payments()
+
+
+async def test_given_up_after_a_later_attempt_left_is_in_doubt(sandbox: Sandbox, journal: SqliteJournal) -> None:
+    """That a first attempt never left says nothing of the second one."""
+    ready = asyncio.Event()
+
+    async def at_second(call: Call, send: Send) -> Reply:
+        if call.attempt == 1:
+            raise NotSentError("no")
+        reply = await send(call)
+        ready.set()
+        await asyncio.Event().wait()
+        return reply
+
+    async with sandbox.session(journal=journal, middleware=[at_second], retry=QUICK) as pay:
+        await given_up(pay.payments.create(amount=100, currency="USD"), ready)
+        await until(lambda: not settling(journal))
+
+    assert "sending" == (await only(journal)).state
+    assert 1 == sandbox.ledger.payments()
+
+
+def settling(journal: Any) -> int:
+    """Return how many verdicts are being kept."""
+    return len(journal.recorder._settling)
 
 
 async def test_full_disk_stops_the_send(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
@@ -408,3 +492,18 @@ def test_one_journal_serves_loops_one_after_the_other(path: Any) -> None:
             return [each.state for each in await journal.list()]
 
     assert ["accepted"] * 3 == asyncio.run(states())
+
+
+async def test_call_is_no_longer_than_somebody_would_wait(
+    sandbox: Sandbox, pay: Session, journal: SqliteJournal
+) -> None:
+    """What is cut off is asked about once the call's time is over: with a journal that is an hour at most."""
+    with pytest.raises(ConfigurationError, match=r"Timeouts\.total must be at most 3600 seconds with a journal"):
+        sandbox.session(journal=journal, timeouts=Timeouts(total=3601))
+    with pytest.raises(InvalidArgumentError, match="timeout must be at most 3600 seconds with a journal"):
+        await pay.send(refund(), timeout=1e300)
+    async with sandbox.session(timeouts=Timeouts(total=1e300)) as patient:
+        await patient.orders.query("T1")
+    await pay.send(refund(), timeout=3600)
+
+    assert 1 == sent(sandbox)

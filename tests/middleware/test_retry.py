@@ -563,6 +563,30 @@ async def test_lost_answer_is_asked_for(operation: Operation, lost: Reply | Paya
     assert 500 == quota.tokens
 
 
+async def test_answer_about_another_amount_recovers_nothing() -> None:
+    """A number that was used for another refund says nothing of this one: nobody is told that it was made."""
+    heard, end = Heard(), way(CUT, reply({"code": "OK", "refundAmt": 201}))
+    with pytest.raises(
+        OutcomeUnknownError, match="R1 stands at the service for another one: refundAmt is 201"
+    ) as caught:
+        await layer(ask=asking, heard=heard)(questioned().with_fields(refundAmt=200), end.send)
+
+    assert ["W", "Q"] == names(end)
+    assert ("R1", 2, True) == (caught.value.reference, caught.value.attempts, caught.value.sent)
+    assert 1 == len(heard.of(Unknown))
+
+
+@pytest.mark.parametrize("data", [None, [], {}, ""])
+async def test_answer_that_holds_nothing_recovers_nothing(data: object) -> None:
+    """A service may say OK, and nothing more, of a number that it does not know."""
+    shape = evolve(PROFILE.answer, data="data")
+    profile, end = evolve(QUARANTINED, answer=shape), way(CUT, reply({"code": "OK", "data": data}))
+    with pytest.raises(OutcomeUnknownError, match="the service tells nothing of R1; it may have been done"):
+        await layer(ask=asking)(questioned(profile), end.send)
+
+    assert ["W", "Q"] == names(end)
+
+
 async def test_question_is_for_other_columns_none() -> None:
     """Nothing is asked about what nothing names, nor about a read or a close."""
     for operation in (*UNNAMED, *READS, CLOSE_ORDER):

@@ -1,0 +1,236 @@
+"""A journalled write that is cancelled at each of its awaits: its row says what may be so, and nothing else is left."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from attrs import evolve, frozen
+
+from payasync import InvalidArgumentError, OutcomeUnknownError, RetryPolicy, Session
+from payasync.journal import PostgresJournal, Reconciler, SqliteJournal
+from payasync.journal.stored import StoredJournal
+from payasync.middleware.retry import Pace
+from payasync.sandbox import PROFILE, Sandbox
+from payasync.shapes import Recovery
+from tests.journal.building import Clock, refund
+from tests.journal.interrupted import NEVER, Interrupted
+from tests.matrix.test_cancelling import sockets
+
+QUICK: Final = RetryPolicy(base_delay=0.001, max_delay=0.002, quota=10**6)
+ONCE: Final = RetryPolicy(attempts=1, quota=0)
+"""A call ends with its first attempt, and asks nothing afterwards: that is the reconciler's."""
+SLOW: Final = evolve(PROFILE, recovery=Recovery(quarantine=60.0))
+LATER: Final = 3600.0
+"""Seconds, after which any lease, pause and quarantine is over."""
+RUNS: Final = 4
+TURNS: Final = 10_000
+"""Of the loop: what has not ended by then stays."""
+MAY_BE_DONE: Final = frozenset({"sending", "unknown", "accepted", "succeeded"})
+NOTHING: Final = "nothing"
+
+Open = Callable[[], StoredJournal]
+Work = Callable[..., Coroutine[Any, Any, object]]
+"""Takes a session, its journal and the number of a refund."""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    """A service with a paid order, which refuses what it has done already: no second send goes unnoticed."""
+    async with Sandbox(SLOW, clock="frozen", repeated_refunds="refused") as sandbox:
+        await sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
+        yield sandbox
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def another(request: pytest.FixtureRequest, path: Path, clock: Clock) -> Open:
+    """Open the journal, once more."""
+    if request.param == "sqlite":
+        return partial(SqliteJournal, path, clock=clock)
+    return partial(PostgresJournal, request.getfixturevalue("postgres_dsn"), clock=clock)
+
+
+@frozen
+class Left:
+    """What there is beside the journal's rows.
+
+    Attributes:
+        tasks: Of the event loop.
+        sockets: Of this process.
+        threads: Of this process.
+    """
+
+    tasks: frozenset[asyncio.Task[Any]]
+    sockets: frozenset[str]
+    threads: frozenset[threading.Thread]
+
+    @classmethod
+    def now(cls) -> "Left":
+        """Return what there is now."""
+        return cls(frozenset(asyncio.all_tasks()), frozenset(sockets()), frozenset(threading.enumerate()))
+
+    async def settled(self) -> "Left":
+        """Return what there is once it is no more than this; soon, it is what has stayed."""
+        for _ in range(TURNS):
+            if self == Left.now():
+                break
+            await asyncio.sleep(0)
+        return Left.now()
+
+
+async def called(pay: Session, _: StoredJournal, number: str) -> object:
+    """Make a refund."""
+    return await pay.send(refund(number, refund_amt=1))
+
+
+async def queued(pay: Session, journal: StoredJournal, number: str) -> object:
+    """Queue a refund, and make it."""
+    return await pay.execute(await journal.add(refund(number, refund_amt=1), merchant=pay.merchant_id))
+
+
+def nothing_fails(_: Sandbox) -> None:
+    """Arm no fault."""
+
+
+def answer_is_lost(sandbox: Sandbox) -> None:
+    """Have the next answer lost, so that the call asks."""
+    sandbox.faults.reset_after_commit("refunds.create")
+
+
+def never_arrives(sandbox: Sandbox) -> None:
+    """Have the next refund lost, so that the call asks in vain."""
+    sandbox.faults.reset_before("refunds.create")
+
+
+def done(sandbox: Sandbox, number: str) -> bool:
+    """Return whether the service has made a refund."""
+    try:
+        sandbox.ledger.refund_state(number)
+    except InvalidArgumentError:
+        return False
+    return True
+
+
+async def states_of(journal: StoredJournal, numbers: Mapping[str, object]) -> dict[str, str]:
+    """Return the states of refunds in the journal."""
+    found = {number: await journal.find("refunds.create", number) for number in numbers}
+    return {number: rows[0].state if rows else NOTHING for number, rows in found.items()}
+
+
+def those(states: Mapping[str, str], *wanted: str) -> set[str]:
+    """Return the refunds that are in some states."""
+    return {number for number, state in states.items() if state in wanted}
+
+
+async def resolved(sandbox: Sandbox, journal: StoredJournal, clock: Clock) -> None:
+    """Reconcile until nothing is open."""
+    async with sandbox.session(journal=journal, retry=ONCE) as pay:
+        reconciler = Reconciler(pay, journal, pace=Pace(clock=clock))
+        for _ in range(RUNS):
+            clock.advance(LATER)
+            await reconciler.run_once()
+
+
+async def cancelled(sandbox: Sandbox, another: Open, work: Work, at: int) -> tuple[Interrupted, object]:
+    """Begin with nothing open, and cancel some work at an await; return how far it came, and how it ended."""
+    async with another() as journal, sandbox.session(journal=journal, retry=QUICK) as pay:
+        watched = Interrupted(work(pay, journal, f"R{at}"), at)
+        ends = await asyncio.gather(asyncio.ensure_future(watched.run()), return_exceptions=True)
+    return watched, type(ends[0])
+
+
+async def cancelled_everywhere(
+    sandbox: Sandbox, another: Open, work: Work, fails: Callable[[Sandbox], None]
+) -> dict[str, object]:
+    """Make refunds, each cancelled at another await; return how those ended that came as far as that."""
+    fails(sandbox)
+    whole, _ = await cancelled(sandbox, another, work, NEVER)
+    ends: dict[str, object] = {}
+    for at in range(whole.waits):
+        fails(sandbox)
+        watched, end = await cancelled(sandbox, another, work, at)
+        sandbox.faults.clear()
+        if watched.reached:
+            ends[f"R{at}"] = end
+    return ends
+
+
+@pytest.mark.parametrize("fails", [nothing_fails, answer_is_lost, never_arrives])
+@pytest.mark.parametrize("work", [called, queued])
+async def test_cancelled_at_each_await(
+    sandbox: Sandbox, another: Open, clock: Clock, *, work: Work, fails: Callable[[Sandbox], None]
+) -> None:
+    """The cancellation is not swallowed; all that is left of the call is its row, which says what may be so."""
+    before = Left.now()
+    ends = await cancelled_everywhere(sandbox, another, work, fails)
+    left = await before.settled()
+    made = {number for number in ends if done(sandbox, number)}
+    async with another() as journal:
+        then = await states_of(journal, ends)
+        await resolved(sandbox, journal, clock)
+        finally_ = await states_of(journal, ends)
+
+    assert ({asyncio.CancelledError}, before) == (set(ends.values()), left)
+    assert "sending" in then.values()
+    assert those(then, "accepted", "succeeded") <= made <= those(then, *MAY_BE_DONE)
+    assert {number for number in ends if done(sandbox, number)} == those(finally_, *MAY_BE_DONE)
+    assert those(finally_, "succeeded") == those(finally_, *MAY_BE_DONE)
+    assert {"SBX_OK"} >= {each.code for each in sandbox.ledger.calls("refunds.create")}
+
+
+async def two_in_doubt(sandbox: Sandbox, journal: StoredJournal, numbers: Mapping[str, Work]) -> None:
+    """Lose the answer to the first refund, and the second one itself, which was queued."""
+    async with sandbox.session(journal=journal, retry=ONCE) as pay:
+        for fails, (number, work) in zip((answer_is_lost, never_arrives), numbers.items(), strict=True):
+            fails(sandbox)
+            with pytest.raises(OutcomeUnknownError):
+                await work(pay, journal, number)
+
+
+async def reconciled(pay: Session, journal: StoredJournal, clock: Clock, at: int, patch: pytest.MonkeyPatch) -> bool:
+    """Reconcile, and cancel that at an await of its worker; return whether it came to that.
+
+    The cancellation must be heard of.
+    """
+    worker: Any = vars(Reconciler)["_work"]
+    watched: list[Interrupted] = []
+
+    def work(self: Reconciler, run: object) -> Coroutine[Any, Any, object]:
+        watched.append(Interrupted(worker(self, run), at, running.cancel))
+        return watched[0].run()
+
+    patch.setattr(Reconciler, "_work", work)
+    running = asyncio.ensure_future(Reconciler(pay, journal, concurrency=1, pace=Pace(clock=clock)).run_once())
+    await asyncio.wait({running})
+    assert running.cancelled() == watched[0].reached
+    return watched[0].reached
+
+
+async def test_reconciler_cancelled_at_each_await(
+    sandbox: Sandbox, another: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it held is ended by a later run: what was done is found, and what never arrived is sent, once."""
+    before, reached = Left.now(), list[bool]()
+    for at in count():
+        numbers: dict[str, Work] = {f"D{at}": called, f"N{at}": queued}
+        async with another() as journal, sandbox.session(journal=journal, retry=ONCE) as pay:
+            await two_in_doubt(sandbox, journal, numbers)
+            clock.advance(LATER)
+            with monkeypatch.context() as patch:
+                reached.append(await reconciled(pay, journal, clock, at, patch))
+        assert before == await before.settled()
+        async with another() as journal:
+            await resolved(sandbox, journal, clock)
+            assert {"succeeded"} == set((await states_of(journal, numbers)).values())
+        if not reached[-1]:
+            break
+
+    assert len(reached) > 1
+    assert 2 * len(reached) == sandbox.ledger.refunds()
+    assert {"SBX_OK"} == {each.code for each in sandbox.ledger.calls("refunds.create")}

@@ -1,0 +1,100 @@
+"""A clock that is set while something is in doubt: the quarantine is as long as it was."""
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+import time_machine
+from attrs import evolve
+
+from payasync import OutcomeUnknownError, RetryPolicy, Session
+from payasync.journal import Reconciler, Report, SqliteJournal
+from payasync.journal.ticks import between, tick
+from payasync.sandbox import PROFILE, Sandbox
+from payasync.shapes import Recovery
+from tests.journal.building import file_of, refund
+
+QUARANTINE: Final = 60.0
+HOUR: Final = 3600.0
+SLOW: Final = evolve(PROFILE, recovery=Recovery(quarantine=QUARANTINE))
+ONCE: Final = RetryPolicy(attempts=1, quota=0)
+
+
+class Ticks:
+    """The clock that nobody sets, in the hands of a test."""
+
+    whose = "a"
+    seconds = 100.0
+
+    def __call__(self) -> str:
+        """Return this moment."""
+        return f"{self.whose} {self.seconds}"
+
+
+@pytest.fixture
+def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
+    """What quarantines go by."""
+    made = Ticks()
+    monkeypatch.setattr("payasync.journal.stored.tick", made)
+    return made
+
+
+@pytest.fixture
+async def journal(path: Path) -> AsyncIterator[SqliteJournal]:
+    """A journal that goes by the machine's clock."""
+    async with SqliteJournal(path) as journal:
+        yield journal
+
+
+@pytest.fixture
+async def pay(journal: SqliteJournal) -> AsyncIterator[Session]:
+    """A session whose refund was lost a moment ago."""
+    async with Sandbox(SLOW, clock="frozen") as sandbox, sandbox.session(journal=journal, retry=ONCE) as pay:
+        await sandbox.given.paid_order(out_trade_no="T1")
+        sandbox.faults.reset_before("refunds.create")
+        with pytest.raises(OutcomeUnknownError):
+            await pay.send(refund())
+        yield pay
+
+
+async def later(pay: Session, journal: SqliteJournal, seconds: float) -> Report:
+    """Set the clock on, and reconcile."""
+    with time_machine.travel(time.time() + seconds):
+        return await Reconciler(pay, journal).run_once()
+
+
+async def test_clock_that_is_set_on(ticks: Ticks, pay: Session, journal: SqliteJournal) -> None:
+    """What is absent may still arrive until the quarantine is over by what nobody sets."""
+    reports = [await later(pay, journal, HOUR)]
+    ticks.seconds += QUARANTINE - 1
+    reports.append(await later(pay, journal, 2 * HOUR))
+    ticks.seconds += 1
+    reports.append(await later(pay, journal, 3 * HOUR))
+
+    assert [Report(waiting=1), Report(waiting=1), Report(resolved=1)] == reports
+
+
+async def test_another_machine(ticks: Ticks, pay: Session, journal: SqliteJournal) -> None:
+    """Whose clock is another's, such as after a start, has only the journal's own time to go by."""
+    ticks.whose = "b"
+
+    assert Report(resolved=1) == await later(pay, journal, QUARANTINE)
+
+
+async def test_stale_tick(ticks: Ticks, pay: Session, journal: SqliteJournal) -> None:
+    """Where the last attempt left no tick, that of one before ends no quarantine early."""
+    ticks.seconds -= QUARANTINE
+    await file_of(journal).run(lambda db: db.execute("UPDATE payasync_intents SET tick = ?", (ticks(),)).rowcount)
+    ticks.seconds += QUARANTINE
+
+    assert Report(waiting=1) == await later(pay, journal, 1.0)
+
+
+def test_between() -> None:
+    """Moments of one clock have seconds between them; time goes on."""
+    assert [1.5, None, None, None] == [
+        between(*pair) for pair in (("a 1.0", "a 2.5"), ("a 1.0", "b 2.5"), (None, "a 1"), ("a 1", None))
+    ]
+    assert (between(tick(), tick()) or 0.0) >= 0.0

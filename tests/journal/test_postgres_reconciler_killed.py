@@ -1,0 +1,123 @@
+"""The reconciler of a journal in PostgreSQL when its process is killed by SIGKILL, at each step: the next goes on."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from attrs import evolve
+
+from chaos.lives import Life
+from chaos.tracing import lines
+from payasync import OutcomeUnknownError, RetryPolicy
+from payasync.cli.sandbox_welcome import Welcome
+from payasync.journal import PostgresJournal, Reconciler
+from payasync.middleware.retry import Pace
+from payasync.sandbox import Sandbox
+from tests.journal.building import refund
+
+PROGRAM: Final = Path(__file__).with_name("dying_reconciler.py")
+SECONDS: Final = 60
+LATER: Final = 3600.0
+"""Seconds, after which any lease, pause and quarantine is over."""
+RUNS: Final = 3
+ONCE: Final = RetryPolicy(attempts=1, quota=0)
+FIRST: Final = tuple((step, 1) for step in ("claimed", "inquiring", "judged", "settling", "settled"))
+"""Where it dies at the first refund, which was done, in the order of what it does."""
+SECOND: Final = (
+    ("claimed", 2),
+    ("inquiring", 2),
+    ("kept", 1),
+    ("leaving", 1),
+    ("answered", 1),
+    ("judged", 2),
+    ("settling", 2),
+    ("settled", 2),
+)
+"""Where it dies at the second one, which it sends again."""
+SENT: Final = SECOND[4:]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    """A service with a paid order, which refuses what it has done already: no second send goes unnoticed."""
+    async with Sandbox(clock="frozen", repeated_refunds="refused") as sandbox:
+        await sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
+        yield sandbox
+
+
+@pytest.fixture
+def life(postgres_dsn: str, tmp_path: Path) -> Life:
+    """A process that dies nowhere, by a clock by which all that is open is due."""
+    return Life(strategy="postgres", journal=postgres_dsn, traces=str(tmp_path), worker=0, first=0, last=0, ahead=LATER)
+
+
+async def unknown_ones(sandbox: Sandbox, dsn: str) -> None:
+    """Queue two refunds, and have a worker lose the answer to the first, and the second one itself."""
+    async with PostgresJournal(dsn) as journal, sandbox.session(journal=journal, retry=ONCE) as pay:
+        for number, arm in (("R1", sandbox.faults.reset_after_commit), ("R2", sandbox.faults.reset_before)):
+            queued = await journal.add(refund(number), merchant=pay.merchant_id)
+            arm("refunds.create")
+            with pytest.raises(OutcomeUnknownError):
+                await pay.execute(queued)
+
+
+async def lived(sandbox: Sandbox, life: Life) -> int:
+    """Run a reconciler in a process, and return how that ended."""
+    environment = {**os.environ, **Welcome.of(sandbox, None, clock="frozen", db=":memory:").environment}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-W", "error", str(PROGRAM), life.json(), env=environment, stderr=subprocess.PIPE
+    )
+    _, errors = await asyncio.wait_for(process.communicate(), SECONDS)
+    assert not errors, errors.decode()
+    assert process.returncode is not None
+    return process.returncode
+
+
+async def reconciled(sandbox: Sandbox, dsn: str, ahead: float) -> None:
+    """Run a reconciler here, so many seconds later."""
+
+    def clock() -> float:
+        return time.time() + ahead
+
+    async with PostgresJournal(dsn, clock=clock) as journal, sandbox.session(journal=journal) as pay:
+        await Reconciler(pay, journal, pace=Pace(clock=clock)).run_once()
+
+
+async def states(dsn: str) -> list[str]:
+    """Return the states of all that is in the journal."""
+    async with PostgresJournal(dsn) as journal:
+        return [each.state for each in await journal.list()]
+
+
+@pytest.mark.parametrize(("fatal", "nth"), [*FIRST, *SECOND])
+async def test_killed(sandbox: Sandbox, life: Life, fatal: str, nth: int) -> None:
+    """Wherever it dies, the next one ends what it had begun: nothing is lost, and nothing is done twice."""
+    await unknown_ones(sandbox, life.journal)
+    code = await lived(sandbox, evolve(life, fatal=fatal, nth=nth))
+    by_then = sandbox.ledger.refunds()
+    for run in range(RUNS):
+        await reconciled(sandbox, life.journal, (2 + run) * LATER)
+
+    assert (-signal.SIGKILL, fatal) == (code, lines(Path(life.trace))[-1][0])
+    assert (2 if (fatal, nth) in SENT else 1) == by_then
+    assert (["succeeded"] * 2, 2) == (await states(life.journal), sandbox.ledger.refunds())
+    assert {"SBX_OK"} == {each.code for each in sandbox.ledger.calls("refunds.create")}
+
+
+async def test_not_killed(sandbox: Sandbox, life: Life) -> None:
+    """The same process ends well where nothing kills it, and comes to the steps above, in their order."""
+    await unknown_ones(sandbox, life.journal)
+    code = await lived(sandbox, life)
+    steps = [(moment, number) for moment, number in lines(Path(life.trace)) if moment not in {"flying", "resting"}]
+
+    assert [*((step, "R1") for step, _ in FIRST), *((step, "R2") for step, _ in SECOND)] == steps
+    assert (0, ["succeeded"] * 2, 2) == (code, await states(life.journal), sandbox.ledger.refunds())

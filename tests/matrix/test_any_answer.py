@@ -1,0 +1,161 @@
+"""Whatever a service answers, a call ends with a recognised answer or with an error of ours."""
+
+import asyncio
+import itertools
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from payasync import CreateRefund, PayasyncError, Response, RetryPolicy, Session, Timeouts
+from payasync.documents import at
+from payasync.journal import SqliteJournal
+from payasync.sandbox_profile import PROFILE
+from payasync.shapes import AnswerShape
+from tests.foreign.recorder import Answer, Recorder
+from tests.matrix.cells import session
+from tests.wire.ten import TEN, TenCall
+
+EXAMPLES: Final = 200
+FEW: Final = 100
+"""Each waits for the disk: one that fails is shown as it was drawn, and not made shorter first."""
+NUMBERS: Final = itertools.count()
+CODES: Final = ("SBX_OK", "SBX_NOT_FOUND", "SBX_DUPLICATE", "SBX_BUSY", "SBX_INVALID")
+BARE: Final = evolve(PROFILE, answer=AnswerShape())
+"""It says nothing of how answers look: any object is one."""
+ONCE: Final = RetryPolicy(attempts=1, quota=0)
+
+TEXTS: Final = st.text(st.characters(codec=None), max_size=20)
+JSON: Final = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+NAMES: Final = st.sampled_from(["code", "message", "requestId", "status", "paymentId", "redirectUrl", "sign", "a"])
+DOCUMENTS: Final = st.dictionaries(NAMES, JSON | st.sampled_from([*CODES, "SBX_PAID", "SBX_SUCCEEDED"]), max_size=6)
+BODIES: Final = st.one_of(
+    (DOCUMENTS | JSON).map(lambda each: json.dumps(each).encode()),
+    st.binary(max_size=60),
+    st.integers(1, 2000).map(lambda depth: b'{"code":' * depth),
+    st.integers(1, 5000).map(lambda digits: b'{"code":"SBX_OK","paymentId":' + b"9" * digits + b"}"),
+    st.sampled_from([b'{"code":"SBX_OK","code":1}', b'{"code":NaN}', b"\xef\xbb\xbf{}", b"null", b""]),
+)
+LINES: Final = st.lists(st.binary(max_size=20).map(lambda line: b"".join(line.splitlines())), max_size=3)
+STATUSES: Final = (
+    st.just(200) | st.sampled_from([200, 201, 204, 302, 304, 400, 404, 409, 422, 429, 500, 503]) | st.integers(200, 599)
+)
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> bytes:
+    """Draw the bytes of an answer: mostly HTTP, with headers and a body that may be anything."""
+    body = draw(BODIES)
+    head = b"HTTP/1.1 %d Any\r\n" % draw(STATUSES)
+    headers = [b"Content-Length: %d" % len(body), *draw(LINES)]
+    return draw(st.sampled_from([head, head, head, b""])) + b"\r\n".join(headers) + b"\r\n\r\n" + body
+
+
+class Said:
+    """What a service answers next, always the same until that is set.
+
+    Attributes:
+        raw: Its bytes.
+    """
+
+    raw = b""
+
+    def __iter__(self) -> Iterator[Answer]:
+        while True:
+            yield Answer(self.raw, then="close")
+
+
+SAID: Final = Said()
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Recorder]:
+    """A service that answers what it is told."""
+    with Recorder(SAID) as service:
+        yield service
+
+
+def brief(service: Recorder, **settings: Any) -> Session:
+    """Return a session that tries once, and waits for little."""
+    return session(service, retry=ONCE, timeouts=Timeouts(total=5), **settings)
+
+
+def everything(response: Response) -> list[Any]:
+    """Return all that an answer says of itself."""
+    names = ("document", "data", "request_id", "state", "headers", "body", "attempts", "recovered")
+    return [repr(response), response.get("a.0.b"), *(getattr(response, name) for name in names)]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[bool], SqliteJournal]]:
+    """Return a journal, of whole answers or not, that stays open; each is used from one loop after the other."""
+    folder = tmp_path_factory.mktemp("journals")
+    journals = {whole: SqliteJournal(folder / f"{whole}.db", whole_answers=whole) for whole in (False, True)}
+    yield journals.__getitem__
+    for journal in journals.values():
+        asyncio.run(journal.aclose())
+
+
+async def ended(call: Awaitable[Response]) -> Response | None:
+    """Return an answer; `None` where an error of ours says, in words, that there is none."""
+    try:
+        return await call
+    except PayasyncError as error:
+        if str(error):
+            return None
+        raise
+
+
+@given(one=st.sampled_from(TEN), raw=answers(), bare=st.booleans())
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_answer(service: Recorder, one: TenCall, raw: bytes, bare: bool) -> None:  # noqa: FBT001 - drawn
+    """Whatever comes, nothing foreign is raised, and what the profile does not recognise is no success."""
+
+    async def called() -> Response | None:
+        async with brief(service, profile=BARE if bare else PROFILE) as pay:
+            return await ended(one.call(pay))
+
+    SAID.raw = raw
+    response = asyncio.run(called())
+
+    assert response is None or everything(response)
+    assert response is None or 200 <= response.http_status < 300
+    assert response is None or bare or at(response.document, "code") == "SBX_OK"
+
+
+@pytest.mark.slow
+@given(raw=answers(), whole=st.booleans())
+@settings(max_examples=FEW, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_answer_is_kept(
+    service: Recorder,
+    kept: Callable[[bool], SqliteJournal],
+    caplog: pytest.LogCaptureFixture,
+    *,
+    raw: bytes,
+    whole: bool,
+) -> None:
+    """Whatever comes, the journal keeps what became of the call, and the same call again is answered from it."""
+    journal, number = kept(whole), f"R{next(NUMBERS)}"
+    request = CreateRefund(out_trade_no="T1", out_refund_no=number, total_amt=1, refund_amt=1)
+
+    async def called() -> tuple[list[bool], list[str]]:
+        async with brief(service, journal=journal) as pay:
+            done = [await ended(pay.send(request)) is not None for _ in range(2)]
+        return done, [each.state for each in await journal.find("refunds.create", number)]
+
+    SAID.raw = raw
+    with caplog.at_level(logging.WARNING, "payasync"):
+        done, (state,) = asyncio.run(called())
+
+    assert [state in {"accepted", "succeeded"}] * 2 == done
+    assert state in {"accepted", "succeeded", "rejected", "unknown"}
+    assert "could not keep" not in caplog.text
