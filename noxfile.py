@@ -76,8 +76,8 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def chaos(session: nox.Session) -> None:
-    """Kill processes that make refunds under faults, at length; `-- --operations 5000 --kills 40` does less."""
-    session.install(".[cli,postgres]", *_group("test"))
+    """Check at length; `-- soak` is one part of it, and `-- --operations 5000 --kills 40` are fewer kills."""
+    session.install(".[cli,postgres,rsa]", *_group("test"))
     session.run("python", "-m", "chaos", *session.posargs)
 
 

@@ -1,82 +1,103 @@
-"""Run the strategies one after the other, print the table, and fail where a promise was broken."""
+"""The long checks, all of them or one: `python -m chaos --help`."""
 
-import asyncio
 import sys
 import time
-from collections.abc import Iterable
-from contextlib import ExitStack
 from typing import Final
 
 import click
-from attrs import evolve
 from rich.console import Console
 
-from chaos.lives import JOURNALS, NAMES, Strategy
-from chaos.run import Scale, run
-from chaos.table import show
-from chaos.truth import Result
-from tests.postgres import postgres
+from chaos.kills import CHOICES, killed
+from chaos.properties import LONG, MODELS, PROPERTIES, tried
+from chaos.run import Scale
+from chaos.soak import SHORT
+from chaos.soak_screen import soaked
+from chaos.steady import Soak
 
-CONTROL: Final = 20
-"""The strategies without a journal do one operation in so many; they show what they lack long before."""
-LEAST: Final = Scale(operations=200, kills=8)
-CHOICES: Final[dict[str, tuple[Strategy, ...]]] = {
-    "sqlite": ("sqlite",),
-    "postgres": ("postgres",),
-    "both": ("sqlite", "postgres"),
-    "none": (),
-}
-
-
-def scaled(strategy: Strategy, scale: Scale) -> Scale:
-    """Return how much a strategy does."""
-    if strategy in JOURNALS:
-        return scale
-    least = min(scale.operations, LEAST.operations), min(scale.kills, LEAST.kills)
-    return evolve(
-        scale,
-        operations=max(least[0], scale.operations // CONTROL),
-        kills=max(least[1], scale.kills // CONTROL),
-    )
-
-
-def run_all(strategies: Iterable[Strategy], scale: Scale, console: Console) -> list[Result]:
-    """Return what the strategies come to."""
-    results: list[Result] = []
-    for strategy in strategies:
-        with ExitStack() as stack, console.status(f"{NAMES[strategy]} ..."):
-            dsn = stack.enter_context(postgres()).dsn if strategy == "postgres" else ""
-            started = time.monotonic()
-            results.append(asyncio.run(run(strategy, scaled(strategy, scale), dsn)))
-        console.print(f"{NAMES[strategy]}: {time.monotonic() - started:.0f} s")
-    return results
-
-
-@click.command()
-@click.option("--operations", type=click.IntRange(min=30), default=100_000, show_default=True, help="Per journal.")
-@click.option("--kills", type=click.IntRange(min=1), default=200, show_default=True, help="Per journal.")
-@click.option(
+CONSOLE: Final = Console()
+SEED: Final = click.option("--seed", type=int, default=None, help="Repeats the draws; by default by the clock.")
+FAULTS: Final = click.option(
     "--faults", type=click.FloatRange(0, 0.9, min_open=True), default=0.2, show_default=True, help="Of calls."
 )
-@click.option("--seed", type=int, default=None, help="Repeats the draws; by default by the clock.")
+
+
+class Parts(click.Group):
+    """Options without the name of a part are those of the kills."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Name the part."""
+        nameless = bool(args) and args[0].startswith("-") and args[0] not in self.get_help_option_names(ctx)
+        return super().parse_args(ctx, ["kills", *args] if nameless else args)
+
+
+@click.group(cls=Parts, invoke_without_command=True)
+@click.pass_context
+def main(context: click.Context) -> list[str]:
+    """Check at length: one part, or without a name one after the other.
+
+    Options without the name of a part are those of the kills. Each part prints how to repeat it.
+    """
+    flaws: list[str] = []
+    if context.invoked_subcommand is None:
+        for part in (properties, models, soak, kills):
+            CONSOLE.rule(str(part.name))
+            started = time.monotonic()
+            flaws += [f"{part.name}: {flaw}" for flaw in context.invoke(part)]
+            CONSOLE.print(f"{part.name}: {(time.monotonic() - started) / 60:.0f} minutes")
+    return flaws
+
+
+@main.result_callback()
+def end(flaws: list[str]) -> None:
+    """Print what is wrong, and exit."""
+    for flaw in flaws:
+        CONSOLE.print(f"[red]FAILED[/red] {flaw}")
+    sys.exit(1 if flaws else 0)
+
+
+@main.command()
+@SEED
+@click.argument("paths", nargs=-1)
+def properties(seed: int | None, paths: tuple[str, ...]) -> list[str]:
+    """Try signatures and what reads foreign text, 100,000 examples each; PATHS: only these files of tests."""
+    return tried(LONG, paths or PROPERTIES, _drawn(seed), CONSOLE)
+
+
+@main.command()
+@SEED
+@click.argument("paths", nargs=-1)
+def models(seed: int | None, paths: tuple[str, ...]) -> list[str]:
+    """Do to inbox and journal, and to models of them, whatever can be done; PATHS: only these files of tests."""
+    return tried("models", paths or MODELS, _drawn(seed), CONSOLE)
+
+
+@main.command()
+@click.option("--operations", type=click.IntRange(min=SHORT.operations), default=60_000, show_default=True)
+@FAULTS
+@SEED
+@click.option("--seconds", type=float, default=3600.0, show_default=True, help="Then it has failed.")
+@click.option("--trace", is_flag=True, help="Name the lines of code that made what there is more of; half as quick.")
+def soak(*, operations: int, faults: float, seed: int | None, seconds: float, trace: bool) -> list[str]:
+    """Let a merchant's server run for long, under all kinds of faults: it must not grow."""
+    run = Soak(operations=operations, faults=faults, seed=_drawn(seed), seconds=seconds, trace=trace)
+    return soaked(run, CONSOLE)
+
+
+@main.command()
+@click.option("--operations", type=click.IntRange(min=30), default=100_000, show_default=True, help="Per journal.")
+@click.option("--kills", type=click.IntRange(min=1), default=200, show_default=True, help="Per journal.")
+@FAULTS
+@SEED
 @click.option("--journal", type=click.Choice([*CHOICES]), default="both", show_default=True)
 @click.option("--seconds", type=float, default=3600.0, show_default=True, help="Per strategy; then it has failed.")
-def main(*, operations: int, kills: int, faults: float, seed: int | None, journal: str, seconds: float) -> None:
+def kills(*, operations: int, kills: int, faults: float, seed: int | None, journal: str, seconds: float) -> list[str]:
     """Kill processes that make refunds and orders under faults, and compare with the service's ledger."""
-    console = Console()
-    drawn = time.time_ns() % 1_000_000 if seed is None else seed
-    console.print(f"--seed {drawn} --operations {operations} --kills {kills} --faults {faults}")
-    scale = Scale(operations=operations, kills=kills, faults=faults, seed=drawn, seconds=seconds)
-    try:
-        results = run_all(("naive", "stable", *CHOICES[journal]), scale, console)
-    except TimeoutError:
-        console.print(f"[red]FAILED[/red] a strategy took more than {seconds:.0f} s")
-        sys.exit(1)
-    show(console, results)
-    flaws = [f"{NAMES[each.strategy]}: {flaw}" for each in results for flaw in each.flaws()]
-    for flaw in flaws:
-        console.print(f"[red]FAILED[/red] {flaw}")
-    sys.exit(1 if flaws else 0)
+    scale = Scale(operations=operations, kills=kills, faults=faults, seed=_drawn(seed), seconds=seconds)
+    return killed(scale, journal, CONSOLE)
+
+
+def _drawn(seed: int | None) -> int:
+    return time.time_ns() % 1_000_000 if seed is None else seed
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ from typing import Any, Final, Literal, Self, get_args
 
 from attrs import asdict, frozen
 
+from chaos.clock import WAYS
+
 Strategy = Literal["naive", "stable", "sqlite", "postgres"]
 STRATEGIES: Final[tuple[Strategy, ...]] = get_args(Strategy)
 """Naive: a new number on each retry; stable: one number, and no journal; and one number with either journal."""
@@ -59,6 +61,9 @@ class Life:
         fatal: The step at which it kills itself; empty: at none; `any`: wherever it is then.
         nth: As it comes to that step for the nth time.
         latest: It dies at the latest when so many operations have ended; 0: it does not.
+        clock: The file of the jumps of the journal's clock; empty: the clock is the machine's, or the server's.
+        jump: The way in which that clock jumps in this life; empty: it does not.
+        jumping: It jumps when so many operations have ended.
         ahead: Seconds by which the journal's clock is ahead.
     """
 
@@ -72,6 +77,9 @@ class Life:
     fatal: str = ""
     nth: int = 1
     latest: int = 0
+    clock: str = ""
+    jump: str = ""
+    jumping: int = 0
     ahead: float = 0.0
 
     @property
@@ -95,16 +103,38 @@ def deaths(strategy: Strategy, kills: int, pace: int, chance: Random) -> list[di
     Args:
         strategy: Which steps there are.
         kills: How many.
-        pace: So many operations end in a life, as a rule at most; one that dies at a rare step lives until then.
+        pace: So many operations end in a life, as a rule at most; one that dies at a rare step, or is the first to die
+            at its step, lives until then.
         chance: Draws when.
     """
     first = chance.sample(moments(strategy), len(moments(strategy)))
     turns = chain(first, cycle([each for moment in first for each in ("any", moment)]))
     latest = 2 * pace + AT_ONCE
     return [
-        {"fatal": step, "nth": 1 if step in RARE else chance.randint(1, pace), "latest": 0 if step in RARE else latest}
-        for step in islice(turns, kills)
+        {
+            "fatal": step,
+            "nth": 1 if step in RARE else chance.randint(1, pace),
+            # Many may end without that step: those that a journal knows the end of already.
+            "latest": 0 if step in RARE or number < len(first) else latest,
+        }
+        for number, step in enumerate(islice(turns, kills))
     ]
+
+
+def jumps(lives: int, share: float, pace: int, chance: Random) -> list[dict[str, Any]]:
+    """Return where the clock jumps, as facts of so many lives: in a drawn share of them, and in the last.
+
+    Args:
+        lives: How many.
+        share: Of the lives, in which it jumps.
+        pace: So many operations end in a life, as a rule at most.
+        chance: Draws in which of them, when, and whether forward or back.
+    """
+    # The others may end before that, as often in the second half of a life.
+    jumping = {*chance.sample(range(lives), round(share * lives)), lives - 1} if share else set[int]()
+    half = max(1, pace // 2)
+    drawn = [{"jump": chance.choice(WAYS), "jumping": chance.randint(1, half)} for _ in range(lives)]
+    return [each if life in jumping else {} for life, each in enumerate(drawn)]
 
 
 def pace(kills: int, operations: int, workers: int) -> int:

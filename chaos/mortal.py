@@ -21,6 +21,10 @@ class Mortal(StoredJournal):
 
     trace: Trace
 
+    def ticks(self) -> None:
+        """Measure quarantines as where the system's own clock jumps, and not one that was given."""
+        self._ticking = True
+
     async def begin(self, draft: Draft, lease: float) -> Begun:
         """Keep an intention."""
         self.trace.mark("asking", draft.reference)

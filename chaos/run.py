@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from attrs import evolve, frozen
 
-from chaos.lives import ENDED, JOURNALS, Life, Strategy, deaths, pace
+from chaos.clock import Clock
+from chaos.lives import ENDED, JOURNALS, Life, Strategy, deaths, jumps, pace
 from chaos.tracing import lines
 from chaos.truth import Evidence, Result, hit, judged, operation_of
 from chaos.worker import ORDER, PAID
@@ -27,11 +28,11 @@ from payasync.shapes import Recovery
 
 PROGRAM: Final = Path(__file__).with_name("worker.py")
 WORKERS: Final = 2
-QUARANTINE: Final = 2.0
-LATE: Final = 1.5
+QUARANTINE: Final = 3.5
+LATE: Final = (2.0, 3.0)
 """Seconds after which the service does what its client has given up: longer than that waits, within the quarantine."""
-LATER: Final = 3600.0
-"""Seconds, after which every lease is over."""
+LATER: Final = 10_000_000.0
+"""Seconds, after which every lease is over, however often the clock has jumped back."""
 LAST: Final = WORKERS
 """The process behind all others, which nobody kills."""
 KINDS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
@@ -43,7 +44,7 @@ KINDS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
     ("hang", {"phase": "after"}),
     ("truncated_body", {"phase": "before"}),
     ("truncated_body", {"phase": "after"}),
-    ("latency", {"phase": "before", "seconds": str(LATE)}),
+    *(("latency", {"phase": "before", "seconds": str(late)}) for late in LATE),
     ("rate_limited", {"phase": "before"}),
 )
 """The faults, each as often as any other."""
@@ -58,6 +59,7 @@ class Scale:
         operations: Refunds and orders.
         kills: Processes that are killed.
         faults: The share of calls that meet one.
+        jumps: The share of lives in which the journal's clock is to jump; some of them end before that.
         seed: Repeats the draws.
         seconds: After so many the run has failed.
     """
@@ -65,6 +67,7 @@ class Scale:
     operations: int
     kills: int
     faults: float = 0.2
+    jumps: float = 0.5
     seed: int = 1
     seconds: float = 3600.0
 
@@ -119,10 +122,13 @@ class Course:
             worker=LAST,
             first=0,
             last=scale.operations,
+            clock=str(folder / "clock") if scale.jumps and strategy in JOURNALS else "",
             ahead=LATER,
         )
         chance = Random(f"{scale.seed} {strategy}")  # noqa: S311 - to be repeated
-        self._deaths = deaths(strategy, scale.kills, pace(scale.kills, scale.operations, WORKERS), chance)
+        often = pace(scale.kills, scale.operations, WORKERS)
+        self._deaths = deaths(strategy, scale.kills, often, chance)
+        self._jumps = jumps(scale.kills + WORKERS, scale.jumps if self._whole.clock else 0, often, chance)
         self._hits = Counter[str]()
         self._kills = 0
         self._environment = {**os.environ, **self._service()}
@@ -151,8 +157,8 @@ class Course:
         """Let one process after the other do a share: each dies where it is to, but the last."""
         mine = evolve(self._whole, worker=worker, first=self._start(worker), last=self._start(worker + 1), ahead=0.0)
         ends: list[dict[str, Any]] = [*self._deaths[worker::WORKERS], {}]
-        for number, end in enumerate(ends):
-            life = evolve(mine, life=number, **end)
+        for number, (end, jump) in enumerate(zip(ends, self._jumps[worker::WORKERS], strict=True)):
+            life = evolve(mine, life=number, **end, **jump)
             if not await self._live(life):
                 return
             self._kills += 1
@@ -191,6 +197,7 @@ class Course:
             faults=faults,
             hits=self._hits,
             kills=self._kills,
+            jumps=len(Clock(self._whole.clock).jumps) if self._whole.clock else None,
         )
 
     def _was_done(self, number: str) -> bool:

@@ -13,7 +13,7 @@ from chaos.truth import Result, name_of
 
 LISTED: Final = 20
 COLUMNS: Final = (
-    "opera-\ntions", "faults", "kills", "dupli-\ncates", "lost", "undone", "nonces\nreused", "sent\nagain",
+    "opera-\ntions", "faults", "kills", "jumps", "dupli-\ncates", "lost", "undone", "nonces\nreused", "sent\nagain",
     "unre-\nsolved",
 )  # fmt: skip
 
@@ -39,13 +39,15 @@ def outcomes(results: Sequence[Result]) -> Table:
             each.operations,
             each.faults,
             each.kills,
+            each.jumps,
             each.duplicates,
             each.lost,
             each.undone,
             each.nonces,
             each.again,
         )
-        table.add_row(NAMES[each.strategy], *(f"{count:,}" for count in (*counts, len(each.unresolved))))
+        shown = ("" if count is None else f"{count:,}" for count in (*counts, len(each.unresolved)))
+        table.add_row(NAMES[each.strategy], *shown)
     return table
 
 

@@ -9,6 +9,7 @@ from random import Random
 from types import TracebackType
 from typing import Final, Self
 
+from chaos.clock import Clock
 from chaos.lives import ENDED, Life
 
 SOON: Final = 0.02
@@ -16,7 +17,7 @@ SOON: Final = 0.02
 
 
 class Trace:
-    """Writes what a process is about to do, and kills it where it is to die.
+    """Writes what a process is about to do, has the clock jump where it is to, and kills it where it is to die.
 
     Args:
         life: The process's.
@@ -36,6 +37,8 @@ class Trace:
             self._count[moment] += 1
             self._count["any"] += moment == ENDED
             counts = self._count[moment], self._count["any"]
+        if moment == ENDED and counts[1] == self._life.jumping:
+            Clock(self._life.clock).jump(self._life.jump)
         if moment == self._life.fatal and counts[0] == self._life.nth:
             if moment != "flying":
                 die()

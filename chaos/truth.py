@@ -41,6 +41,7 @@ class Evidence:
         faults: How many the service met.
         hits: By step, the operations that kills interrupted there.
         kills: How many processes were killed.
+        jumps: How often the journal's clock has jumped; `None` where it was not to.
     """
 
     operations: int
@@ -52,6 +53,7 @@ class Evidence:
     faults: int = 0
     hits: Mapping[str, int] = field(factory=dict)
     kills: int = 0
+    jumps: int | None = None
 
 
 @frozen(kw_only=True)
@@ -63,6 +65,7 @@ class Result:
         operations: How many there were.
         faults: How many the service met.
         kills: How many processes were killed.
+        jumps: How often the journal's clock has jumped; `None` where it was not to.
         hits: By step, the operations that kills interrupted there.
         duplicates: What the service did beyond once for each operation.
         lost: Operations of which the merchant believes what is not so, and nothing says so.
@@ -76,6 +79,7 @@ class Result:
     operations: int
     faults: int
     kills: int
+    jumps: int | None
     hits: Mapping[str, int]
     duplicates: int
     lost: int
@@ -90,6 +94,7 @@ class Result:
         rules = {
             f"no kill hit {', '.join(missed)}": bool(missed),
             "no fault happened": not self.faults,
+            "the clock never jumped": self.jumps == 0,
             f"{self.nonces} nonces were used twice": self.nonces > 0,
             f"{self.lost} were lost": self.lost > 0,
             f"{self.undone} were never done, as their callers know": self.undone > 0,
@@ -127,6 +132,7 @@ def judged(strategy: Strategy, evidence: Evidence) -> Result:
         operations=evidence.operations,
         faults=evidence.faults,
         kills=evidence.kills,
+        jumps=evidence.jumps,
         hits=evidence.hits,
         duplicates=evidence.all_effects - len([each for each in evidence.effects.values() if each]),
         lost=len(wrong) - len(undone),

@@ -15,6 +15,7 @@ from typing import Final
 
 sys.path.append(str(Path(__file__).parents[1]))
 
+from chaos.clock import Clock
 from chaos.lives import AT_ONCE, ENDED, JOURNALS, RESTING, Life
 from chaos.mortal import Mortal, MortalPostgres, MortalSqlite
 from chaos.tracing import Trace, lines
@@ -135,14 +136,23 @@ def journal_of(life: Life, trace: Trace) -> Mortal | None:
     """Return the journal of a strategy that has one."""
     if life.strategy not in JOURNALS:
         return None
-    ahead = (lambda: time.time() + life.ahead) if life.ahead else None
+    clock = clock_of(life)
     journal: Mortal
     if life.strategy == "postgres":
-        journal = MortalPostgres(life.journal, clock=ahead)
+        journal = MortalPostgres(life.journal, clock=clock)
     else:
-        journal = MortalSqlite(life.journal, clock=ahead or time.time)
+        journal = MortalSqlite(life.journal, clock=clock or time.time)
     journal.trace = trace
+    if life.clock:
+        journal.ticks()
     return journal
+
+
+def clock_of(life: Life) -> Callable[[], float] | None:
+    """Return the journal's clock, where that is not the journal's own."""
+    if life.clock:
+        return Clock(life.clock, life.ahead)
+    return (lambda: time.time() + life.ahead) if life.ahead else None
 
 
 def left(life: Life) -> list[int]:
@@ -175,8 +185,7 @@ async def done(share: list[int], do: Do, trace: Trace) -> list[int]:
 @asynccontextmanager
 async def reconciling(pay: Session, journal: Mortal, life: Life, trace: Trace) -> AsyncGenerator[None]:
     """Ask again and again what became of the unknown ones, meanwhile."""
-    pace = Pace(clock=lambda: time.time() + life.ahead)
-    reconciler = Reconciler(pay, journal, patience=PATIENCE, pace=pace)
+    reconciler = Reconciler(pay, journal, patience=PATIENCE, pace=Pace(clock=clock_of(life) or time.time))
 
     async def watch() -> None:
         while True:

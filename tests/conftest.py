@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # Behind all else: an installed payasync comes first, and `tests.`, `benchmarks.` and `chaos.` are found.
 sys.path.append(str(Path(__file__).parents[1]))
@@ -22,6 +22,10 @@ gc.disable()
 # A busy machine makes an example slow, not wrong.
 settings.register_profile("payasync", deadline=None)
 settings.load_profile("payasync")
+
+# Those of the long run, by `--hypothesis-profile`: for pure properties, and for state machines that work on real files.
+settings.register_profile("long", max_examples=100_000, derandomize=False, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("models", settings.get_profile("long"), max_examples=6_000)
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 SCENARIOS: Final = (

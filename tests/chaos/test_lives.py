@@ -2,7 +2,8 @@ from random import Random
 
 import pytest
 
-from chaos.lives import STRATEGIES, Life, Strategy, deaths, moments, pace
+from chaos.clock import WAYS
+from chaos.lives import RARE, STRATEGIES, Life, Strategy, deaths, jumps, moments, pace
 
 
 def chance(seed: int = 1) -> Random:
@@ -20,6 +21,17 @@ def test_deaths(strategy: Strategy) -> None:
     assert sorted(steps) == sorted(each["fatal"] for each in drawn)
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_deaths_at_the_latest(strategy: Strategy) -> None:
+    """The first to die at a step dies nowhere else, however many operations end before; later ones do not wait long."""
+    steps = moments(strategy)
+
+    drawn = deaths(strategy, 5 * len(steps), 10, chance())
+
+    assert {0} == {each["latest"] for each in drawn[: len(steps)]}
+    assert {36} == {each["latest"] for each in drawn[len(steps) :] if each["fatal"] not in RARE}
+
+
 def test_deaths_anywhere() -> None:
     """Of many kills half are at no step in particular."""
     drawn = deaths("sqlite", 200, 10, chance())
@@ -31,6 +43,29 @@ def test_deaths_anywhere() -> None:
 def test_deaths_repeat() -> None:
     """A seed draws the same deaths again, and another one others."""
     drawn = [deaths("sqlite", 40, 10, chance(seed)) for seed in (1, 1, 2)]
+
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_jumps() -> None:
+    """In a share of the lives the clock jumps, once in each: forward or back, and long before they are to end."""
+    drawn = jumps(200, 0.5, 20, chance())
+    jumping = [each for each in drawn if each]
+
+    assert (200, True) == (len(drawn), len(jumping) in {100, 101})
+    assert set(WAYS) == {each["jump"] for each in jumping}
+    assert set(range(1, 11)) == {each["jumping"] for each in jumping}
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0, [False] * 9), (0.01, [False] * 8 + [True])])
+def test_jumps_in_the_last_life(share: float, expected: list[bool]) -> None:
+    """The last life comes to its end: that the clock jumps there, however seldom it does, is certain."""
+    assert expected == [bool(each) for each in jumps(9, share, 10, chance())]
+
+
+def test_jumps_repeat() -> None:
+    """A seed draws the same jumps again, and another one others."""
+    drawn = [jumps(40, 0.5, 10, chance(seed)) for seed in (1, 1, 2)]
 
     assert drawn[0] == drawn[1] != drawn[2]
 

@@ -1,7 +1,9 @@
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
+from chaos.clock import BACK, Clock
 from chaos.lives import Life
 from chaos.tracing import Trace, lines
 
@@ -26,6 +28,27 @@ def test_cut_off(life: Life) -> None:
     Path(life.trace).write_text("kept R3\nended R", encoding="ascii")
 
     assert [("kept", "R3")] == lines(Path(life.trace))
+
+
+def test_jump(life: Life, tmp_path: Path) -> None:
+    """The clock jumps once, when so many operations have ended."""
+    file = str(tmp_path / "clock")
+    seen: list[str] = []
+    with Trace(evolve(life, clock=file, jump=BACK, jumping=2)) as trace:
+        for moment in ("ended", "kept", "ended", "ended"):
+            trace.mark(moment, "R3")
+            seen.append(Clock(file).jumps)
+
+    assert ["", "", BACK, BACK] == seen
+
+
+def test_no_jump(life: Life, tmp_path: Path) -> None:
+    """A life in which the clock does not jump leaves it alone."""
+    file = str(tmp_path / "clock")
+    with Trace(evolve(life, clock=file)) as trace:
+        trace.mark("ended", "R3")
+
+    assert "" == Clock(file).jumps
 
 
 def test_no_trace(life: Life) -> None:

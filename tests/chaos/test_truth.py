@@ -16,6 +16,7 @@ def evidence(**facts: Any) -> Evidence:
         "states": {0: "succeeded", 1: "accepted"},
         "faults": 1,
         "kills": 1,
+        "jumps": 1,
         "hits": dict.fromkeys(MOMENTS, 1),
     }
     return Evidence(**(given | facts))
@@ -26,9 +27,10 @@ def result(strategy: Strategy = "sqlite", **facts: Any) -> Result:
     return judged(strategy, evidence(**facts))
 
 
-def test_well() -> None:
-    """Where all went well there is nothing to say."""
-    assert [] == result().flaws()
+@pytest.mark.parametrize("jumps", [1, None])
+def test_well(jumps: int | None) -> None:
+    """Where all went well there is nothing to say; nor where the clock was not to jump."""
+    assert [] == result(jumps=jumps).flaws()
 
 
 @pytest.mark.parametrize(
@@ -53,6 +55,7 @@ def test_well() -> None:
         ({"codes": {"nonce": 2}}, "2 nonces were used twice"),
         ({"codes": {"duplicate": 2}}, "2 were sent again, after they had been done"),
         ({"faults": 0}, "no fault happened"),
+        ({"jumps": 0}, "the clock never jumped"),
         ({"hits": dict.fromkeys(MOMENTS[1:], 1)}, "no kill hit asking"),
     ],
 )

@@ -3,6 +3,7 @@
 import sqlite3
 import time
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -54,28 +55,30 @@ def filled(path: Path, count: int) -> str:
     return str(path)
 
 
-async def best(path: str, http: aiohttp.ClientSession, prefix: str) -> float:
-    """Return the seconds that the same calls take, in the best of some rounds."""
-    async with Sandbox(db=path, clock="frozen") as sandbox:
-        foreign, taken = Foreign(sandbox, http), list[float]()
-        for turn in range(ROUNDS):
-            started = time.perf_counter()
-            for count in range(CALLS // 3):
-                number = f"{prefix}{turn}-{count}"
-                statuses = [
-                    (await foreign.place(number)).status,
-                    (await foreign.post(QUERY, outTradeNo=f"T{1 + turn * CALLS + count}")).status,
-                    (await foreign.post(CLOSE, outTradeNo=number)).status,
-                ]
-                assert [200, 200, 200] == statuses
-            taken.append(time.perf_counter() - started)
-    return min(taken)
+async def seconds(foreign: Foreign, turn: int) -> float:
+    """Return the seconds of the processor that some calls take: others that use it are not what is measured."""
+    started = time.process_time()
+    for count in range(CALLS // 3):
+        number = f"N{turn}-{count}"
+        statuses = [
+            (await foreign.place(number)).status,
+            (await foreign.post(QUERY, outTradeNo=f"T{1 + turn * CALLS + count}")).status,
+            (await foreign.post(CLOSE, outTradeNo=number)).status,
+        ]
+        assert [200, 200, 200] == statuses
+    return time.process_time() - started
 
 
 @pytest.mark.slow
 async def test_a_million_orders_slow_nothing_down(tmp_path: Path, http: aiohttp.ClientSession) -> None:
     """Calls on a million orders take as long as on a thousand."""
-    few = await best(filled(tmp_path / "few.db", FEW), http, "F")
-    many = await best(filled(tmp_path / "many.db", MANY), http, "M")
+    taken: dict[int, list[float]] = {FEW: [], MANY: []}
+    async with (
+        Sandbox(db=filled(tmp_path / "few.db", FEW), clock="frozen") as few,
+        Sandbox(db=filled(tmp_path / "many.db", MANY), clock="frozen") as many,
+    ):
+        clients = {FEW: Foreign(few, http), MANY: Foreign(many, http)}
+        for turn, count in product(range(ROUNDS), clients):
+            taken[count].append(await seconds(clients[count], turn))
 
-    assert many < few * MOST, f"{CALLS} calls: {few * 1000:.1f} ms on {FEW} orders, {many * 1000:.1f} ms on {MANY}"
+    assert min(taken[MANY]) < min(taken[FEW]) * MOST, f"{CALLS} calls: {taken}"

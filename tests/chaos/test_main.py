@@ -1,0 +1,96 @@
+import io
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import settings
+from rich.console import Console
+
+from chaos.__main__ import end, main
+from chaos.properties import LONG, MODELS, PROPERTIES, tried
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--kills", "0"], ["--journal", "none", "--kills", "0"], ["kills", "--kills", "0"]]
+)
+def test_options_alone_are_those_of_the_kills(arguments: list[str]) -> None:
+    """Options without the name of a part go to the kills, as they always did."""
+    result = CliRunner().invoke(main, arguments)
+
+    assert 2 == result.exit_code
+    assert " kills [OPTIONS]" in result.output
+
+
+def test_no_name_is_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a name all parts run, whatever comes of one, and it is told which of them is not well."""
+    ran = list[str]()
+
+    def run(name: str, *_: Any) -> list[str]:
+        ran.append(name)
+        return ["it grew"] if name == "soak" else []
+
+    # The parts themselves take an hour.
+    monkeypatch.setattr("chaos.__main__.tried", run)
+    monkeypatch.setattr("chaos.__main__.soaked", partial(run, "soak"))
+    monkeypatch.setattr("chaos.__main__.killed", partial(run, "kills"))
+    result = CliRunner().invoke(main, [])
+
+    assert [LONG, "models", "soak", "kills"] == ran
+    assert 1 == result.exit_code
+    assert result.output.endswith("FAILED soak: it grew\n")
+
+
+def test_help_names_the_parts() -> None:
+    """Whoever asks for help is told of all parts."""
+    result = CliRunner().invoke(main, ["--help"])
+
+    assert 0 == result.exit_code
+    assert ["kills", "models", "properties", "soak"] == [
+        line.split()[0] for line in result.output.partition("Commands:")[2].splitlines() if line
+    ]
+
+
+@pytest.mark.parametrize(("flaws", "code", "said"), [([], 0, ""), (["it grew"], 1, "FAILED it grew\n")])
+def test_end(flaws: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever is wrong is told, and the exit code says so."""
+    with pytest.raises(SystemExit) as caught:
+        end(flaws)
+
+    assert (code, said) == (caught.value.code, capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("path", PROPERTIES)
+def test_properties_are_there(path: str) -> None:
+    """What is tried at length is there, and is a property."""
+    assert "\n@given(" in (ROOT / path).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", MODELS)
+def test_models_are_there(path: str) -> None:
+    """What is tried at length is there."""
+    assert (ROOT / path).is_file()
+
+
+def test_profiles() -> None:
+    """A property is tried a hundred thousand times, a state machine less often: each of its runs works on files."""
+    assert 100_000 == settings.get_profile(LONG).max_examples
+    assert 6_000 == settings.get_profile("models").max_examples
+    assert {None} == {settings.get_profile(name).deadline for name in (LONG, "models")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("path", "flaws"),
+    [("tests/notifications/test_endings.py", []), ("tests/nowhere.py", ["pytest ended with 5"])],
+)
+def test_tried(path: str, flaws: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says with which seed it runs, and what does not pass is a flaw."""
+    monkeypatch.chdir(ROOT)
+    said = io.StringIO()
+
+    assert flaws == tried("models", [path], 7, Console(file=said))
+    assert "--hypothesis-seed=7" in said.getvalue()
