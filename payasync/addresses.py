@@ -31,6 +31,11 @@ def base_url(given: object) -> URL:
     return url
 
 
+def shown(url: URL) -> str:
+    """Return a base URL as a text, in which each that leads to the same place is the same."""
+    return str(url).rstrip("/")
+
+
 def _parsed(given: object) -> URL | None:
     if not isinstance(given, str | URL):
         return None

@@ -25,7 +25,7 @@ from payasync.resources.refunds import Refunds
 from payasync.resources.subscriptions import Subscriptions
 from payasync.sender import Sender
 from payasync.settings import RetryPolicy, Timeouts
-from payasync.wiring import Recording, Setup, from_environment, transport
+from payasync.wiring import Recording, Setup, from_environment, service, transport
 
 if TYPE_CHECKING:
     import aiohttp
@@ -114,7 +114,7 @@ class Session(Sender):
         self._quota = quota
         self._closed = False
         pace = Pace(sleep=self._flights.pause)
-        self._way = setup.way(quota, partial(question, codec), pace, self._transport.send)
+        self._way = setup.way(quota, partial(question, codec), pace, self._transport)
         self.payments = Payments(self.send, setup.profile)
         self.orders = Orders(self.send, setup.profile)
         self.refunds = Refunds(self.send, setup.profile)
@@ -129,6 +129,11 @@ class Session(Sender):
     def merchant_id(self) -> str:
         """The merchant's number."""
         return self._setup.credentials.merchant_id
+
+    @property
+    def service(self) -> str:
+        """By what a journal tells this service from others: its base URL; all sandboxes are one."""
+        return service(self._setup.profile, self._transport.base)
 
     @property
     def profile(self) -> Profile:

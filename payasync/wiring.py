@@ -45,8 +45,8 @@ ENVIRONMENT: Final = "environment"
 class Recorder(Protocol):
     """What a session uses of its journal."""
 
-    def layer(self, merchant: str) -> Layer:
-        """Return the layer that keeps one merchant's writes."""
+    def layer(self, merchant: str, service: str) -> Layer:
+        """Return the layer that keeps one merchant's writes to one service, as `Session.service` says it."""
         ...
 
     async def queued(self, intent_id: int, merchant: str) -> Request[Response]:
@@ -102,12 +102,12 @@ class Setup:
         if self._too_long(self.timeouts):
             raise ConfigurationError(f"Timeouts.total must be {SHORT_ENOUGH}", field="Timeouts.total")
 
-    def way(self, quota: Quota, ask: Ask, pace: Pace, transport: Send) -> Send:
+    def way(self, quota: Quota, ask: Ask, pace: Pace, transport: Transport) -> Send:
         """Return the way of a call: each layer wraps those below it."""
         tell = Teller(self.on_event)
         return chain(
             [
-                *self._recording(),
+                *self._recording(service(self.profile, transport.base)),
                 retry(Rules(policy=self.retry, quota=quota, tell=tell, ask=ask, pace=pace)),
                 *([verify(self.credentials)] if self.profile.answer.signature else []),
                 *map(held, self.middleware),
@@ -116,14 +116,15 @@ class Setup:
                 authorize(self.credentials.secret_key),
                 observe(tell),
             ],
-            transport,
+            transport.send,
         )
 
-    def _recording(self) -> list[Layer]:
+    def _recording(self, service: str) -> list[Layer]:
         """Return the layers of a session with a journal: what cannot be signed is not kept there."""
         if self.journal is None:
             return []
-        return [signable(self.credentials.signing_key), self.journal.recorder.layer(self.credentials.merchant_id)]
+        recorder, merchant = self.journal.recorder, self.credentials.merchant_id
+        return [signable(self.credentials.signing_key), recorder.layer(merchant, service)]
 
     def times(self, seconds: float | None) -> Timeouts:
         """Return the times of one call, whose own total goes before the session's.
@@ -163,8 +164,7 @@ def transport(
         ConfigurationError: A setting that is wrong, or that would not be safe.
     """
     url = base_url(address)
-    sandbox = profile.name == SANDBOX.name or evolve(profile, name=SANDBOX.name) == SANDBOX
-    if sandbox and not is_loopback(url):
+    if _is_sandbox(profile) and not is_loopback(url):
         raise ConfigurationError(
             f"profile is the sandbox's own, and {address!r} is not on this machine: its answers are not the "
             "service's; write a profile of the service",
@@ -188,6 +188,18 @@ def transport(
         proxy=via,
         max_response_bytes=max_response_bytes,
     )
+
+
+def service(profile: Profile, base: str) -> str:
+    """Return by what a journal tells a service from others: its base URL, or the sandbox's name.
+
+    A sandbox moves no money, and has another port with each start: all of them are one, and none is a real service.
+    """
+    return SANDBOX.name if _is_sandbox(profile) else base
+
+
+def _is_sandbox(profile: Profile) -> bool:
+    return profile.name == SANDBOX.name or evolve(profile, name=SANDBOX.name) == SANDBOX
 
 
 def _proxy(url: URL, given: str | None) -> Secret | None:

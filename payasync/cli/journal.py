@@ -107,6 +107,26 @@ def prune(address: Address, age: timedelta) -> None:
     JournalScreen().pruned(journal_at.asked(address, work, command="journal prune"), before)
 
 
+@journal.command(short_help="Follow a service to its new address.")
+@journal_at.option
+@click.argument("old", metavar="OLD")
+@click.argument("new", metavar="NEW")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def move(address: Address, old: str, new: str, *, yes: bool) -> None:
+    """Say that the service whose base URL was OLD is at NEW, so that sessions of the new address use this journal.
+
+    Only for one and the same service. Of any other the journal would believe that what OLD has done is done there, and
+    would not send it.
+    """
+    if not yes:
+        click.confirm(f"Does {new} know all that {old} has done, for sure?", abort=True)
+
+    async def work(kept: Journal) -> list[str]:
+        return await kept.move(old, new)
+
+    JournalScreen().moved(journal_at.asked(address, work, command="journal move"), new)
+
+
 def _existing(address: Address, intent_id: int) -> Intent:
     async def work(kept: Journal) -> Intent | None:
         return await kept.get(intent_id)

@@ -88,6 +88,11 @@ class JournalScreen:
             ".",
         )
 
+    def moved(self, merchants: Sequence[str], service: str) -> None:
+        """Say whose writes go to the new address."""
+        whose = plain(", ".join(merchants))
+        self._lines.write("The writes of ", (whose, "bold"), f" go to {plain(service)} from now on.")
+
     def pruned(self, count: int, before: datetime) -> None:
         """Say how much was deleted."""
         what = "1 intention that ended" if count == 1 else f"{count} intentions that ended"

@@ -87,6 +87,8 @@ async def run(options: Options, screen: ReconcileScreen) -> int:
     journal = options.address.open()
     try:
         async with journal_at.session_with(journal, profile=options.profile, base_url=options.base_url) as session:
+            if not options.dry_run:
+                await journal.bind(session.merchant_id, session.service)
             reconciler = Reconciler(session, journal)
             with quiet():
                 interrupted = await _until(stop, _worked(options, reconciler, journal, session.merchant_id, screen))

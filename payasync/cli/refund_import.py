@@ -67,6 +67,7 @@ async def run(
             if any(row.wrong for row in rows) and not options.keep_going:
                 screen.refused(rows)
                 return CANNOT
+            await kept.bind(session.merchant_id, session.service)
             empty = not await kept.list(limit=1)
             with ResultFile(options.result) as result:
                 screen.opened(session.merchant_id, rows, new=empty)

@@ -21,6 +21,33 @@ class Journal(Recording, Protocol):
         """Return what this journal keeps of the answer to a call."""
         ...
 
+    async def bind(self, merchant: str, service: str) -> None:
+        """Keep for ever which service a merchant's writes go to: who works on them has this asked first.
+
+        Args:
+            merchant: The merchant's number.
+            service: As `Session.service` says it.
+
+        Raises:
+            ConfigurationError: They have gone to another.
+        """
+        ...
+
+    async def move(self, old: str, new: str) -> list[str]:
+        """Follow a service to its new address, and return the merchants whose writes go there from now on.
+
+        For one and the same service: of any other the journal would believe what it has never done.
+
+        Args:
+            old: The base URL that it had.
+            new: The one that it has.
+
+        Raises:
+            ConfigurationError: One of them is no base URL.
+            InvalidArgumentError: No merchant's writes go to `old`.
+        """
+        ...
+
     async def begin(self, draft: Draft, lease: float) -> Begun:
         """Keep an intention as *sending*, for `lease` seconds, unless its key says that it must not be sent.
 

@@ -35,7 +35,8 @@ T = TypeVar("T")
 class PostgresJournal(StoredJournal):
     """Keeps intentions in a PostgreSQL database; what it promises stands at `Journal`.
 
-    Nothing is opened before the first use; the tables, `payasync_intents` and `payasync_migrations`, are made then.
+    Nothing is opened before the first use; the tables, `payasync_intents`, `payasync_services` and
+    `payasync_migrations`, are made then.
     When a lease ends, and what is due, goes by the server's clock, and not by those of its clients. A session does not
     close its journal, which others may use, too: use it with `async with`, or call `aclose` at the end.
 
@@ -114,7 +115,7 @@ async def _place(rows: Rows) -> list[dict[str, Any]]:
 async def _answer(rows: Rows, asked: Asked) -> list[Any]:
     values = {name: json.dumps(dict(each)) if name == "request" else each for name, each in asked.values.items()}
     found = await rows.rows(as_postgres(asked.statement, asked.lock), values)
-    return [row["id"] if asked.numbers else _intent(row) for row in found]
+    return [row[asked.column] if asked.column else _intent(row) for row in found]
 
 
 @cache

@@ -103,8 +103,10 @@ class Reconciler:
 
         Raises:
             StorageError: The journal can be neither read nor written now; what was settled stays so.
-            ConfigurationError: The session cannot ask at all: a key or a point of the profile is missing.
+            ConfigurationError: The session cannot ask at all: a key or a point of the profile is missing; or the
+                writes went to another service.
         """
+        await self._journal.bind(self._session.merchant_id, self._session.service)
         run = _Run(self._now(), on_result)
         try:
             async with asyncio.TaskGroup() as group:

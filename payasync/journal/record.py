@@ -36,13 +36,15 @@ class Recorder:
     def __init__(self, journal: Journal, keep: Keep) -> None:
         self._journal = journal
         self._keep = keep
+        self._bound: set[tuple[str, str]] = set()
         self._settling: set[asyncio.Task[None]] = set()
 
-    def layer(self, merchant: str) -> Layer:
-        """Return the layer that keeps one merchant's writes."""
+    def layer(self, merchant: str, service: str) -> Layer:
+        """Return the layer that keeps one merchant's writes to one service, as `Session.service` says it."""
+        whose = merchant, service
 
         def layer(call: Call, send: Send) -> Awaitable[Reply]:
-            return send(call) if call.read else self._recorded(call, send, merchant)
+            return send(call) if call.read else self._recorded(call, send, whose)
 
         return layer
 
@@ -59,8 +61,8 @@ class Recorder:
             raise invalid("intent_id", f"of merchant {merchant!r}, and not {intent.merchant!r}", intent_id)
         return request_of(intent)
 
-    async def _recorded(self, call: Call, send: Send, merchant: str) -> Reply:
-        begun = await self._begun(call, merchant)
+    async def _recorded(self, call: Call, send: Send, whose: tuple[str, str]) -> Reply:
+        begun = await self._begun(call, whose)
         if begun.step is Step.ANSWER:
             return recorded.reply(begun.intent)
         if begun.step is not Step.SEND:
@@ -77,18 +79,21 @@ class Recorder:
         await self._kept(call, begun.intent, state, outcome=self._journal.outcome(call, reply))
         return reply
 
-    async def _begun(self, call: Call, merchant: str) -> Begun:
+    async def _begun(self, call: Call, whose: tuple[str, str]) -> Begun:
         try:
-            return await in_time(call, self._beginning(call, merchant), "the journal")
+            return await in_time(call, self._beginning(call, *whose), "the journal")
         except PayasyncError as error:
             error.add(operation=call.operation.name, reference=call.reference)
             raise
 
-    def _beginning(self, call: Call, merchant: str) -> Awaitable[Begun]:
+    async def _beginning(self, call: Call, merchant: str, service: str) -> Begun:
+        if (merchant, service) not in self._bound:
+            await self._journal.bind(merchant, service)
+            self._bound.add((merchant, service))
         lease = call.timeouts.total + MARGIN
         if call.entry is not None:
-            return self._journal.claim(call.entry.id, lease, fence=call.entry.fence)
-        return self._journal.begin(drafting.of_call(call, merchant, self._keep), lease)
+            return await self._journal.claim(call.entry.id, lease, fence=call.entry.fence)
+        return await self._journal.begin(drafting.of_call(call, merchant, self._keep), lease)
 
     async def _keep_error(self, call: Call, error: Exception, intent: Intent) -> None:
         if isinstance(error, OutcomeUnknownError):

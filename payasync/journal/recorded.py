@@ -6,8 +6,9 @@ import orjson
 from multidict import CIMultiDict
 
 from payasync.calls import Reply
-from payasync.errors import IntentConflictError, OutcomeUnknownError, PayasyncError
+from payasync.errors import ConfigurationError, IntentConflictError, OutcomeUnknownError, PayasyncError
 from payasync.journal.intents import Begun, Intent, Outcome, Step
+from payasync.sandbox_profile import PROFILE as SANDBOX
 
 ASK: Final = "it may have been done: ask for its state, do not repeat it"
 AT_IT: Final = "another process is at it"
@@ -43,9 +44,24 @@ def refusal(begun: Begun) -> PayasyncError:
     return OutcomeUnknownError(f"{where}: {reason}; {ASK}", reason=reason, **about)
 
 
+def _called(service: str) -> str:
+    return "the sandbox" if service == SANDBOX.name else service
+
+
 def _shown(intent: Intent) -> str:
     keys = [f"intent {intent.intent!r}" if intent.intent else "", f"number {intent.reference}" if intent.number else ""]
     return " and ".join(filter(None, keys))
+
+
+def elsewhere(merchant: str, kept: str, given: str) -> ConfigurationError:
+    """Return why a session of another service may neither send nor ask."""
+    moved = f"; if it is the same one at a new address, tell the journal: payasync journal move {kept} {given}"
+    return ConfigurationError(
+        f"journal has what merchant {merchant!r} sent to {_called(kept)}, and this session's service is "
+        f"{_called(given)}: nothing was sent or asked. Give each service a journal of its own"
+        f"{'' if SANDBOX.name in {kept, given} else moved}",
+        field="journal",
+    )
 
 
 def written(outcome: Outcome) -> str:

@@ -25,8 +25,8 @@ def _written(value: Any) -> Any:
 
 
 def given(asked: Asked, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Return the intentions that stand in rows, or their numbers, whichever was asked for."""
-    return [row["id"] if asked.numbers else _intent(row) for row in rows]
+    """Return the intentions that stand in rows, or one column of them, whichever was asked for."""
+    return [row[asked.column] if asked.column else _intent(row) for row in rows]
 
 
 def _intent(row: Mapping[str, Any]) -> Intent:

@@ -67,6 +67,13 @@ DELETE FROM payasync_intents WHERE id IN (
 RETURNING id"""
 """Said twice: PostgreSQL looks again at a row that another transaction has changed, and only at the outer condition."""
 
+BIND: Final = """
+INSERT INTO payasync_services (merchant, service) VALUES (:merchant, :service)
+ON CONFLICT DO NOTHING RETURNING service"""
+SERVICES: Final = """
+SELECT service FROM payasync_services WHERE merchant = coalesce(:merchant, merchant) ORDER BY service"""
+MOVE: Final = "UPDATE payasync_services SET service = :new WHERE service = :old RETURNING merchant"
+
 INTENT: Final = "SELECT * FROM payasync_intents WHERE id = :id"
 LIST: Final = "SELECT * FROM payasync_intents WHERE id > :after ORDER BY id LIMIT :limit"
 LIST_OF_STATE: Final = "SELECT * FROM payasync_intents WHERE state = :state AND id > :after ORDER BY id LIMIT :limit"

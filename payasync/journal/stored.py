@@ -8,6 +8,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from payasync.addresses import base_url, shown
 from payasync.calls import Call, Reply
 from payasync.checks import aware, number
 from payasync.journal import keeping, statements, transactions
@@ -15,7 +16,7 @@ from payasync.journal.drafting import Keep, moving, of_request, without_customer
 from payasync.journal.endings import BY_STATE
 from payasync.journal.intents import ENDS, STATES, Begun, Draft, Intent, Intents, Outcome, State, Step
 from payasync.journal.record import Recorder
-from payasync.journal.recorded import refusal, written
+from payasync.journal.recorded import elsewhere, refusal, written
 from payasync.journal.ticks import tick
 from payasync.journal.transactions import Transaction
 from payasync.requests import Request, invalid
@@ -66,6 +67,21 @@ class StoredJournal(ABC):
     def outcome(self, call: Call, reply: Reply) -> Outcome:
         """Return what this journal keeps of the answer to a call."""
         return keeping.outcome(call, reply, whole=self._whole_answers)
+
+    async def bind(self, merchant: str, service: str) -> None:
+        """Keep for ever which service a merchant's writes go to; any other is refused."""
+        kept = await self._run(lambda _: transactions.bind(merchant, service))
+        if kept != service:
+            raise elsewhere(merchant, kept, service)
+
+    async def move(self, old: str, new: str) -> list[str]:
+        """Follow a service to its new address, and return the merchants whose writes go there from now on."""
+        # The sandbox's name is no base URL: what it has done, no service has.
+        before, after = (shown(base_url(each)) for each in (old, new))
+        merchants, services = await self._run(lambda _: transactions.move(before, after))
+        if not merchants:
+            raise invalid("old", f"the address of one of its services: {', '.join(services) or 'it has none'}", old)
+        return sorted(merchants)
 
     async def begin(self, draft: Draft, lease: float) -> Begun:
         """Keep an intention as *sending*, for `lease` seconds, unless its key says that it must not be sent."""

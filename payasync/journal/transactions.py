@@ -44,13 +44,13 @@ class Asked:
         statement: One of `statements`.
         values: By their names in it.
         lock: How to lock what is found, where not the whole database is locked anyway.
-        numbers: It gives the numbers of intentions, and not the whole of them.
+        column: The one column that it gives, in place of whole intentions.
     """
 
     statement: str
     values: Mapping[str, Any]
     lock: str = ""
-    numbers: bool = False
+    column: str = ""
 
 
 Transaction: TypeAlias = Generator[Asked, Any, T]
@@ -81,8 +81,24 @@ def intents(statement: str, values: Mapping[str, Any], lock: str = "") -> Transa
 
 def numbers(statement: str, values: Mapping[str, Any]) -> Transaction[Sequence[int]]:
     """Return the numbers of the intentions that a statement has kept or changed: what most writes come to."""
-    found: Sequence[int] = yield Asked(statement, values, numbers=True)
+    found: Sequence[int] = yield Asked(statement, values, column="id")
     return found
+
+
+def bind(merchant: str, service: str) -> Transaction[str]:
+    """Return the service that a merchant's writes go to: this one, where there was none."""
+    values = {"merchant": merchant, "service": service}
+    kept: Sequence[str] = yield Asked(statements.BIND, values, column="service")
+    if not kept:
+        kept = yield Asked(statements.SERVICES, {"merchant": merchant}, column="service")
+    return kept[0]
+
+
+def move(old: str, new: str) -> Transaction[tuple[Sequence[str], Sequence[str]]]:
+    """Give a service another address; return the merchants that are its own, and all addresses there are then."""
+    merchants: Sequence[str] = yield Asked(statements.MOVE, {"old": old, "new": new}, column="merchant")
+    services: Sequence[str] = yield Asked(statements.SERVICES, {"merchant": None}, column="service")
+    return merchants, services
 
 
 def begin(draft: Draft, now: datetime, lease: float) -> Transaction[Begun]:

@@ -10,6 +10,7 @@ from attrs import evolve
 from multidict import CIMultiDict
 from yarl import URL
 
+from payasync.addresses import shown
 from payasync.calls import Call, Reply
 from payasync.errors import PayasyncError, SessionClosedError
 from payasync.operations import OPERATIONS
@@ -44,7 +45,7 @@ class Transport:
         proxy: Secret | None,
         max_response_bytes: int,
     ) -> None:
-        self.base = str(base_url).rstrip("/")
+        self.base = shown(base_url)
         self._pools = Pools(evolve(pools, headers=headers))
         self._proxy = proxy
         self._urls: dict[str, URL] = {}

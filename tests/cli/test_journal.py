@@ -298,6 +298,55 @@ def test_units_of_an_age(path: Path, age: str, hours: int) -> None:
     assert result.output.startswith("Deleted 0 intentions")
 
 
+OLD: Final = "https://pay.example"
+NEW: Final = "https://api.pay.example/v2"
+
+
+async def bound(journal: SqliteJournal) -> None:
+    """Have two merchants write to a service."""
+    for merchant in ("M2", "M1"):
+        await journal.bind(merchant, OLD)
+
+
+@pytest.mark.parametrize(("given", "arguments"), [("y\n", ()), (None, ("--yes",))])
+def test_move_follows_a_service(path: Path, given: str | None, arguments: tuple[str, ...]) -> None:
+    """Who says so has the journal follow the service; whose writes that are is told."""
+    in_journal(path, bound)
+    result = run("move", "--journal", str(path), *arguments, OLD, NEW, given=given)
+
+    assert 0 == result.exit_code
+    assert f"The writes of M1, M2 go to {NEW} from now on." in result.output
+    in_journal(path, lambda journal: journal.bind("M1", NEW))
+
+
+def test_move_asks_first(path: Path) -> None:
+    """Of another service the journal would believe what it has never done: a `no` changes nothing."""
+    in_journal(path, bound)
+    result = run("move", "--journal", str(path), OLD, NEW, given="n\n")
+
+    assert 1 == result.exit_code
+    assert f"Does {NEW} know all that {OLD} has done, for sure?" in result.output
+    in_journal(path, bound)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (NEW, OLD, f"old must be the address of one of its services: {OLD}"),
+        (OLD, "api", "base_url must be an absolute URL"),
+    ],
+)
+def test_move_of_a_mistyped_address(path: Path, old: str, new: str, words: str) -> None:
+    """It is told in one line, with the addresses that there are, and nothing changes."""
+    in_journal(path, bound)
+    result = run("move", "--journal", str(path), "--yes", old, new)
+
+    assert 2 == result.exit_code
+    assert words in result.output
+    assert 1 == len(result.output.splitlines())
+    in_journal(path, bound)
+
+
 @pytest.mark.parametrize("command", [("list",), ("show", "1"), ("prune", "--older-than", "1d")])
 def test_journal_must_be_there(tmp_path: Path, command: tuple[str, ...]) -> None:
     """A mistyped name is an error, and makes no file."""

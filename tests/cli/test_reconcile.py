@@ -259,6 +259,20 @@ async def test_writes_of_others_are_told(sandbox: Sandbox, path: Path) -> None:
 
 
 @slow
+async def test_other_service_is_asked_nothing(sandbox: Sandbox, path: Path) -> None:
+    """A journal of one service is refused for another, in one line that says what to do."""
+    await lost(sandbox, path, done=["R1"])
+    real = path.with_name("real.toml")
+    real.write_text(evolve(QUICK, name="real").to_toml(), encoding="utf-8")
+    result = await run(sandbox, path, "--profile", str(real))
+
+    assert (2, "") == (result.code, result.out)
+    assert f"to the sandbox, and this session's service is {sandbox.url}: nothing was sent or asked" in result.err
+    assert 1 == len(result.err.splitlines())
+    assert "1 succeeded" in (await run(sandbox, path)).out
+
+
+@slow
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
 async def test_what_was_cut_off_is_told(sandbox: Sandbox, path: Path, more: tuple[str, ...]) -> None:
     """Straight after a crash nothing is due: that a write may have been cut off is told, and when it is asked about."""

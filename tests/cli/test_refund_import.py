@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from attrs import evolve
 from click.testing import CliRunner, Result
 from rich.console import Console
 
@@ -24,6 +25,7 @@ from payasync.errors import StorageError
 from payasync.journal import Intent, SqliteJournal
 from payasync.middleware.retry import Pace
 from payasync.sandbox import PROFILE, ThreadedSandbox
+from payasync.shapes import Recovery
 from tests.journal.building import Clock
 
 HEADER: Final = "out_trade_no,out_refund_no,total_amt,refund_amt"
@@ -189,6 +191,22 @@ def test_same_numbers_with_other_amounts_are_not_sent(sandbox: ThreadedSandbox, 
     )
     assert 1 == ended.output.count(owed)
     assert "make that one again" not in ended.output
+
+
+def test_other_service_is_sent_nothing(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """What was tried out with one service is not said to be done at another: the journal is refused there."""
+    file = written(tmp_path, *GOOD)
+    imported(sandbox, file)
+    before = file.with_name("out.csv").read_text()
+    profile = evolve(PROFILE, name="real", recovery=Recovery(quarantine=9.0))
+    tmp_path.joinpath("real.toml").write_text(profile.to_toml(), encoding="utf-8")
+    with ThreadedSandbox(profile) as real:
+        ended, url = imported(real, file, "--profile", str(tmp_path / "real.toml")), real.url
+
+        assert (2, 0) == (ended.exit_code, sent(real))
+    assert f"sent to the sandbox, and this session's service is {url}: nothing was sent" in ended.output
+    assert 1 == len(ended.output.splitlines())
+    assert before == file.with_name("out.csv").read_text()
 
 
 def test_interrupted_while_it_reads(sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

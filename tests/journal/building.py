@@ -15,6 +15,7 @@ START: Final = datetime(2027, 1, 1, tzinfo=UTC)
 LEASE: Final = 60.0
 """Seconds."""
 MERCHANT: Final = "M1"
+SERVICE: Final = "https://pay.example/v2"
 
 
 class Clock:

@@ -4,21 +4,23 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import NoneType
 from typing import Any, Final, cast
 
 import pytest
 
-from payasync.errors import IntentConflictError, InvalidArgumentError
+from payasync.errors import ConfigurationError, IntentConflictError, InvalidArgumentError, PayasyncError
 from payasync.journal import Intent, Journal, Outcome, State
 from payasync.journal.intents import ENDS, STATES, TRANSITIONS, Begun, Draft, Step
 from payasync.journal.postgres_journal import PostgresJournal
 from payasync.journal.sqlite_journal import SqliteJournal
 from payasync.resources.orders import CloseOrder
 from payasync.resources.payments import CreatePayment
-from tests.journal.building import LEASE, MERCHANT, PAYMENT, START, Clock, draft, refund
+from tests.journal.building import LEASE, MERCHANT, PAYMENT, SERVICE, START, Clock, draft, refund
 
 OUTCOME: Final = Outcome(status=200, body=b'{"state":"DONE"}')
 OTHER: Final = Outcome(status=201, body=b"{}", verified=True)
+OTHER_SERVICE: Final = "https://test.example"
 HALF_A_PAIR: Final = "\ud800"
 """What JSON can hold and UTF-8 cannot."""
 NAIVE: Final = datetime(2027, 1, 1)  # noqa: DTZ001 - that is what is wrong with it
@@ -63,6 +65,64 @@ async def got(journal: Journal, intent_id: int) -> Intent:
     intent = await journal.get(intent_id)
     assert intent is not None
     return intent
+
+
+async def test_merchants_writes_go_to_one_service(journal: Journal) -> None:
+    """A merchant's first service is the only one, as long as nobody says that it has moved; each has its own."""
+    for _ in range(2):
+        await journal.bind(MERCHANT, SERVICE)
+    await journal.bind("M2", OTHER_SERVICE)
+    with pytest.raises(ConfigurationError) as caught:
+        await journal.bind(MERCHANT, OTHER_SERVICE)
+
+    assert (
+        f"journal has what merchant 'M1' sent to {SERVICE}, and this session's service is {OTHER_SERVICE}: nothing "
+        "was sent or asked. Give each service a journal of its own; if it is the same one at a new address, tell the "
+        f"journal: payasync journal move {SERVICE} {OTHER_SERVICE}" == caught.value.args[0]
+    )
+    assert "journal" == caught.value.field
+
+
+async def test_of_two_services_at_once_one_is_bound(journal: Journal) -> None:
+    """Two processes that begin with one journal and two services do not both go on."""
+    services = (SERVICE, OTHER_SERVICE)
+    ends = await asyncio.gather(*(journal.bind(MERCHANT, each) for each in services), return_exceptions=True)
+    again = await asyncio.gather(*(journal.bind(MERCHANT, each) for each in services), return_exceptions=True)
+
+    assert {NoneType, ConfigurationError} == {type(each) for each in ends}
+    assert [type(each) for each in ends] == [type(each) for each in again]
+
+
+async def test_service_moves(journal: Journal) -> None:
+    """By a person's word the writes of all that were sent to an address go to the new one, and to no other."""
+    for merchant in (MERCHANT, "M2"):
+        await journal.bind(merchant, SERVICE)
+    await journal.bind("M3", OTHER_SERVICE)
+
+    assert [MERCHANT, "M2"] == await journal.move(f"{SERVICE}/", "https://new.example/")
+    await journal.bind(MERCHANT, "https://new.example")
+    await journal.bind("M3", OTHER_SERVICE)
+    with pytest.raises(ConfigurationError, match=r"sent to https://new\.example"):
+        await journal.bind("M2", SERVICE)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error", "words"),
+    [
+        ("https://none.example", SERVICE, InvalidArgumentError, f"old must be .* one of its services: {SERVICE}"),
+        (SERVICE, "pay.example", ConfigurationError, "must be an absolute URL"),
+        ("M1", SERVICE, ConfigurationError, "must be an absolute URL"),
+    ],
+)
+async def test_service_that_is_none_does_not_move(
+    journal: Journal, old: str, new: str, error: type[PayasyncError], words: str
+) -> None:
+    """A mistyped address changes nothing."""
+    await journal.bind(MERCHANT, SERVICE)
+    with pytest.raises(error, match=words):
+        await journal.move(old, new)
+
+    await journal.bind(MERCHANT, SERVICE)
 
 
 async def test_first_is_sent(journal: Journal) -> None:

@@ -647,6 +647,22 @@ async def test_only_its_own_merchant_is_asked_about(sandbox: Sandbox, journal: J
     assert "unknown" == (await only(journal)).state
 
 
+async def test_other_service_is_asked_nothing(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler
+) -> None:
+    """A service that a write did not go to would say that there is no such thing, and would be believed."""
+    request = await refund(sandbox)
+    sandbox.faults.reset_after_commit("refunds.create")
+    await lost(pay, request)
+    async with Sandbox(evolve(SLOW, name="real")) as other, other.session() as elsewhere:
+        with pytest.raises(ConfigurationError, match=f"sent to the sandbox, and this session's .* {other.url}:"):
+            await Reconciler(elsewhere, journal).run_once()
+
+        assert [] == other.ledger.calls("refunds.status")
+    assert "unknown" == (await only(journal)).state
+    assert Report(resolved=1) == await reconciler.run_once()
+
+
 async def test_several_share_the_work(
     sandbox: Sandbox, pay: Session, another: Callable[[], Journal], clock: Clock
 ) -> None:

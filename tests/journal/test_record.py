@@ -8,6 +8,7 @@ from attrs import evolve
 from payasync.calls import Call, Entry, Reply
 from payasync.errors import (
     AuthenticationError,
+    ConfigurationError,
     DuplicateError,
     IntentConflictError,
     InvalidArgumentError,
@@ -27,7 +28,7 @@ from payasync.settings import Timeouts
 from payasync.shapes import AnswerShape
 from tests.building import PROFILE, Way, codec, reply, way
 from tests.inside import until
-from tests.journal.building import LEASE, MERCHANT, START, Clock, draft, refund
+from tests.journal.building import LEASE, MERCHANT, SERVICE, START, Clock, draft, refund
 
 UNKNOWN: Final = OutcomeUnknownError("HTTP 503, it failed; it may have been done", reason="the service failed")
 
@@ -41,7 +42,7 @@ def call(**facts: Any) -> Call:
 
 async def sent(journal: SqliteJournal, leads: Way, **facts: Any) -> Reply:
     """Send a refund through the layer."""
-    return await journal.recorder.layer(MERCHANT)(call(**facts), leads.send)
+    return await journal.recorder.layer(MERCHANT, SERVICE)(call(**facts), leads.send)
 
 
 async def only(journal: SqliteJournal) -> Intent:
@@ -58,12 +59,25 @@ async def test_it_is_kept_before_it_is_sent(journal: SqliteJournal) -> None:
         seen.append(await only(journal))
         return reply({})
 
-    await journal.recorder.layer(MERCHANT)(call(intent="a"), send)
+    await journal.recorder.layer(MERCHANT, SERVICE)(call(intent="a"), send)
     (intent,) = seen
 
     assert ("sending", "R1", "a", MERCHANT) == (intent.state, intent.reference, intent.intent, intent.merchant)
     assert intent.lease is not None
     assert 30 + MARGIN == (intent.lease - START).total_seconds()
+
+
+async def test_another_service_is_sent_nothing(journal: SqliteJournal) -> None:
+    """What one service has done is no answer to a call to another, and nothing of that call is kept."""
+    leads = way(reply({}))
+    await sent(journal, leads)
+    with pytest.raises(ConfigurationError) as caught:
+        await journal.recorder.layer(MERCHANT, "https://other.example")(call(intent="a"), leads.send)
+
+    assert f"sent to {SERVICE}, and this session's service is https://other.example" in str(caught.value)
+    assert ("journal", "refunds.create", "R1") == (caught.value.field, caught.value.operation, caught.value.reference)
+    assert 1 == len(leads.calls)
+    assert 1 == len(await journal.list())
 
 
 async def test_answer_is_kept_and_given(journal: SqliteJournal) -> None:
@@ -183,7 +197,7 @@ async def test_reads_are_not_kept(journal: SqliteJournal) -> None:
     """A question moves no money."""
     leads = way()
     question = codec(PROFILE).call(QueryOrder(out_trade_no="T1"))
-    await journal.recorder.layer(MERCHANT)(question, leads.send)
+    await journal.recorder.layer(MERCHANT, SERVICE)(question, leads.send)
 
     assert ([question], []) == (leads.calls, await journal.list())
 
@@ -227,7 +241,7 @@ async def test_verdict_that_cannot_be_kept_stops_nobody(
     with caplog.at_level(logging.WARNING, "payasync"):
         found: Any
         try:
-            found = await journal.recorder.layer(MERCHANT)(call(), send)
+            found = await journal.recorder.layer(MERCHANT, SERVICE)(call(), send)
         except (ServiceError, OutcomeUnknownError) as error:
             found = error
     async with SqliteJournal(path, clock=clock) as again:
@@ -251,7 +265,7 @@ async def test_verdict_that_comes_too_late_is_told(
         return reply({"state": "DONE"})
 
     with caplog.at_level(logging.WARNING, "payasync"):
-        given = await journal.recorder.layer(MERCHANT)(call(), send)
+        given = await journal.recorder.layer(MERCHANT, SERVICE)(call(), send)
 
     assert ("DONE", "unknown") == (given.document["state"], (await only(journal)).state)
     assert "somebody took it" in caplog.text
@@ -320,7 +334,7 @@ async def cancelled(journal: SqliteJournal, call: Call, *, begins: bool) -> bool
         await asyncio.Event().wait()
         raise AssertionError
 
-    task = asyncio.ensure_future(journal.recorder.layer(MERCHANT)(call, send))
+    task = asyncio.ensure_future(journal.recorder.layer(MERCHANT, SERVICE)(call, send))
     await inside.wait()
     task.cancel()
     await asyncio.wait([task])
@@ -356,7 +370,7 @@ async def test_cancelled_does_not_wait_for_the_journal(path: Any, clock: Clock) 
         raise AssertionError
 
     async with Gated(path, clock) as journal:
-        task = asyncio.ensure_future(journal.recorder.layer(MERCHANT)(call(), send))
+        task = asyncio.ensure_future(journal.recorder.layer(MERCHANT, SERVICE)(call(), send))
         await inside.wait()
         task.cancel()
         await asyncio.wait([task])

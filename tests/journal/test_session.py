@@ -29,10 +29,13 @@ from payasync import (
 from payasync.calls import Call, Reply, Send
 from payasync.journal import Intent, SqliteJournal
 from payasync.journal.record import CANCELLED
-from payasync.sandbox import Sandbox
+from payasync.sandbox import PROFILE, Sandbox
+from payasync.shapes import Recovery
 from tests.inside import until
 from tests.journal.building import file_of, overwrite, refund
 
+REAL: Final = evolve(PROFILE, name="real", recovery=Recovery(quarantine=9.0))
+"""A profile that is not the sandbox's own: its service is one by its address."""
 ONE_TRY: Final = RetryPolicy(attempts=1)
 QUICK: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
 REFUND: Final[dict[str, Any]] = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 200}
@@ -342,6 +345,45 @@ async def test_merchants_share_a_journal(pay: Session, journal: SqliteJournal) -
     assert [(merchant_of(pay), "accepted"), ("M2", "rejected")] == [
         (each.merchant, each.state) for each in await journal.list()
     ]
+
+
+async def test_other_service_is_not_answered_for(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
+    """What was tried out with one service is not taken for done at another, and nothing is sent there."""
+    await pay.refunds.create(**REFUND)
+    async with Sandbox(REAL) as other, other.session(journal=journal) as real:
+        await other.given.paid_order(out_trade_no="T1")
+        queued = await journal.add(refund("R2"), merchant=real.merchant_id)
+        for call in (real.refunds.create(**REFUND), real.execute(queued)):
+            with pytest.raises(ConfigurationError, match=f"sent to the sandbox, and this session's .* {other.url}:"):
+                await call
+
+        assert not other.ledger.calls("refunds.create")
+    assert 1 == sent(sandbox)
+    assert ["accepted", "new"] == [each.state for each in await journal.list()]
+
+
+async def test_service_at_a_new_address(journal: SqliteJournal) -> None:
+    """Once a person has said that the service has moved, the journal answers for it there."""
+    async with Sandbox(REAL) as sandbox, sandbox.session(journal=journal) as pay:
+        await sandbox.given.paid_order(out_trade_no="T1")
+        await pay.refunds.create(**REFUND)
+        old = sandbox.url
+    async with Sandbox(REAL) as other, other.session(journal=journal) as moved:
+        with pytest.raises(ConfigurationError, match=f"payasync journal move {old} {other.url}"):
+            await moved.refunds.create(**REFUND)
+        await journal.move(old, other.url)
+        answer = await moved.refunds.create(**REFUND)
+
+        assert (0, []) == (answer.attempts, list(other.ledger.calls("refunds.create")))
+
+
+async def test_sandboxes_are_one_service(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
+    """One that is started anew, at another port, goes on with the journal that it had."""
+    await pay.refunds.create(**REFUND)
+    async with Sandbox(evolve(PROFILE, recovery=Recovery(quarantine=9.0))) as anew:
+        again = await anew.session(journal=journal).refunds.create(**REFUND)
+
+    assert (0, 1) == (again.attempts, sent(sandbox))
 
 
 async def test_copies_keep_the_journal(pay: Session, journal: SqliteJournal) -> None:
