@@ -43,6 +43,8 @@ class PayasyncError(Exception):
         retry_after: Seconds that the service asked to wait.
         reason: What was behind it: a phrase, or another error of ours.
         response: The service's answer, where there was one.
+        asked: Of a write whose state is to be asked for: the numbers, amounts and currency that it asked for, by their
+            wire names, so that another one's answer under the same number is known.
     """
 
     operation: str | None = None
@@ -52,6 +54,7 @@ class PayasyncError(Exception):
     retry_after: float | None = None
     reason: str | PayasyncError | None = None
     response: Response | None = None
+    asked: Mapping[str, object] | None = None
 
     def __init__(self, message: str = "", /, **facts: Any) -> None:
         super().__init__(message)

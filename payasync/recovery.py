@@ -1,14 +1,16 @@
 """What became of a write: the query that tells, by the number that names it."""
 
-from payasync.calls import Call
+from payasync.calls import Call, Reply
 from payasync.codec import Codec
-from payasync.errors import PayasyncError
+from payasync.errors import DuplicateError, OutcomeUnknownError, PayasyncError
 from payasync.matrix import Column, column
 from payasync.operations import CLOSE_ORDER, CREATE_REFUND, PLACE_ORDER, QUERY_ORDER, QUERY_REFUND
 from payasync.requests import Request, invalid
 from payasync.resources.orders import QueryOrder
 from payasync.resources.refunds import QueryRefund
 from payasync.responses import Response
+from payasync.sameness import objection
+from payasync.verdicts import still_unknown
 
 
 def question(codec: Codec, call: Call) -> Call | None:
@@ -49,3 +51,24 @@ def about(error: PayasyncError) -> Request[Response]:
     if request is None:
         raise error
     return request
+
+
+def check_answer(error: PayasyncError, call: Call, reply: Reply) -> None:
+    """Refuse an answer that says nothing of the write that ended with an error.
+
+    Args:
+        error: Of the write.
+        call: The question.
+        reply: The answer.
+
+    Raises:
+        OutcomeUnknownError: It holds nothing, or is about another order or refund under the same number.
+    """
+    if not isinstance(error, OutcomeUnknownError | DuplicateError):
+        return
+    why = objection(error.asked or {}, call.reference, call.profile.answer, reply.document)
+    if not why:
+        return
+    unknown = still_unknown(call, why, reply)
+    unknown.add(operation=error.operation, intent_id=getattr(error, "intent_id", None), asked=error.asked)
+    raise unknown from error

@@ -6,8 +6,31 @@ A number may have been used for another refund before this one: what the service
 from collections.abc import Mapping
 from typing import Final
 
+from payasync.responses import holds_nothing, payload
+from payasync.shapes import AnswerShape
+
 COMPARED: Final = ("outTradeNo", "outRefundNo", "totalAmt", "refundAmt", "currency")
 """The document's names of what says what was asked for, where both sides have them."""
+
+
+def compared(fields: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields of a write that say what was asked for, by their wire names."""
+    return {name: fields[name] for name in COMPARED if name in fields}
+
+
+def objection(asked: Mapping[str, object], number: str | None, shape: AnswerShape, document: object) -> str:
+    """Return what speaks against taking the answer to a question for what became of a write; nothing, where nothing.
+
+    Args:
+        asked: The fields of the write, by their wire names.
+        number: Which names it.
+        shape: How answers are read.
+        document: The answer.
+    """
+    if holds_nothing(shape, document):
+        return f"the service tells nothing of {number}"
+    other = difference(asked, payload(shape, document))
+    return f"{number} stands at the service for another one: {other}" if other else ""
 
 
 def difference(asked: Mapping[str, object], told: object) -> str:

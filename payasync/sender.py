@@ -13,7 +13,7 @@ from payasync.codec import Codec
 from payasync.errors import ConfigurationError, PayasyncError, SessionClosedError
 from payasync.flights import Flights
 from payasync.operations import custom
-from payasync.recovery import about
+from payasync.recovery import about, check_answer
 from payasync.requests import NOTHING, Request, invalid, word
 from payasync.responses import Response
 from payasync.settings import Timeouts
@@ -197,13 +197,18 @@ class Sender:
             timeout: Seconds for this call, in place of `Timeouts.total`.
 
         Raises:
-            OutcomeUnknownError: The error itself, where nothing names what it was about.
+            OutcomeUnknownError: The error itself, where nothing names what it was about. Another one, where the answer
+                holds nothing, or the number stands at the service for another order or refund.
             NotConfiguredError: The profile does not say how to ask.
             NoAnswerError: No usable answer came: ask again later.
             ServiceError: The service refused the query, or knows no such number.
         """
         question = about(error)
-        return await self.send(evolve(question, extra=extra) if extra else question, timeout=timeout)
+        if extra:
+            question = evolve(question, extra=extra)
+        call, reply = await self.inquire(question, timeout=timeout)
+        check_answer(error, call, reply)
+        return question.answer.of(call, reply)
 
     async def inquire(self, question: Request[Response], *, timeout: float | None = None) -> tuple[Call, Reply]:
         """Send a query, and return it as it was sent, with the answer as it came: for who keeps both.

@@ -1,5 +1,6 @@
 """What became of a write: the question within a call, and `Session.reconcile` after it."""
 
+import pickle
 from typing import Final
 
 import pytest
@@ -28,7 +29,7 @@ from payasync.resources.refunds import QueryRefund
 from payasync.responses import Response
 from payasync.sandbox_profile import PROFILE as SANDBOX
 from payasync.settings import Timeouts
-from payasync.shapes import Accept
+from payasync.shapes import Accept, AnswerShape
 from tests.building import PROFILE, call_for, codec
 from tests.foreign import signatures
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
@@ -204,6 +205,41 @@ async def test_reconcile_a_duplicate() -> None:
             found = await pay.reconcile(caught.value)
 
     assert "paid" == found.state
+
+
+ANOTHER: Final = answer(200, b'{"code":"SBX_OK","status":"SBX_PAID","outTradeNo":"T1","totalAmt":990}')
+EMPTY: Final = answer(200, b'{"code":0,"data":null}')
+LOST: Final = [RESET, *[RESET] * 3]
+"""The write's answer, and those of the questions within the call."""
+
+
+@pytest.mark.parametrize("began", [LOST, [answer(409, b"{}")]], ids=["lost", "duplicate"])
+async def test_reconcile_what_stands_for_another(began: list[Answer]) -> None:
+    """A number that stands for another amount says nothing of this order: who asks is not told that it is paid."""
+    with Recorder([*began, ANOTHER]) as service:
+        async with pay_with(service) as pay:
+            fast = pay.with_options(retry=RetryPolicy(attempts=1, base_delay=0))
+            with pytest.raises((OutcomeUnknownError, DuplicateError)) as lost:
+                await fast.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
+            with pytest.raises(OutcomeUnknownError) as caught:
+                await pay.reconcile(pickle.loads(pickle.dumps(lost.value)))  # noqa: S301 - made in the same line
+
+    assert "T1 stands at the service for another one: totalAmt is 990 there, and 450 here" == caught.value.reason
+    assert ("orders.place", "T1") == (caught.value.operation, caught.value.reference)
+    assert caught.value.response is not None
+    assert {"outTradeNo": "T1", "totalAmt": 450, "currency": "CAD"} == lost.value.asked == caught.value.asked
+    assert "450" not in f"{lost.value} {lost.value!r}"
+
+
+async def test_reconcile_an_empty_answer() -> None:
+    """An envelope that holds nothing does not say that anything was done."""
+    profile = evolve(SANDBOX, answer=AnswerShape(code="code", ok=(0,), data="data"))
+    with Recorder([EMPTY]) as service:
+        async with pay_with(service, profile) as pay:
+            with pytest.raises(OutcomeUnknownError) as caught:
+                await pay.reconcile(unknown("orders.place", "T1"))
+
+    assert ("the service tells nothing of T1", "orders.place") == (caught.value.reason, caught.value.operation)
 
 
 @pytest.mark.parametrize(

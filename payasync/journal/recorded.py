@@ -7,7 +7,8 @@ from multidict import CIMultiDict
 
 from payasync.calls import Reply
 from payasync.errors import ConfigurationError, IntentConflictError, OutcomeUnknownError, PayasyncError
-from payasync.journal.intents import Begun, Intent, Outcome, Step
+from payasync.journal.intents import Begun, Intent, Outcome, Step, asked_for
+from payasync.sameness import compared
 from payasync.sandbox_profile import PROFILE as SANDBOX
 
 ASK: Final = "it may have been done: ask for its state, do not repeat it"
@@ -41,7 +42,8 @@ def refusal(begun: Begun) -> PayasyncError:
     waits = begun.step is Step.WAIT
     reason = AT_IT if waits else intent.reason or "an earlier attempt has no recognised answer"
     where = f"intention {intent.id} in the journal is {intent.state}"
-    return OutcomeUnknownError(f"{where}: {reason}; {ASK}", reason=reason, **about)
+    asked = compared(asked_for(intent))
+    return OutcomeUnknownError(f"{where}: {reason}; {ASK}", reason=reason, asked=asked, **about)
 
 
 def _called(service: str) -> str:

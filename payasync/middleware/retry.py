@@ -12,14 +12,13 @@ import backoff
 from attrs import evolve, frozen
 
 from payasync.calls import Call, Layer, Progress, Reply, Send
-from payasync.errors import NoAnswerError, OutcomeUnknownError, PayasyncError, ServiceError
+from payasync.errors import DuplicateError, NoAnswerError, OutcomeUnknownError, PayasyncError, ServiceError
 from payasync.events import Retrying, Unknown
 from payasync.matrix import Action, decide, decide_afresh, leaves_doubt, proves_absence
 from payasync.middleware.observe import Teller
 from payasync.middleware.quota import RETRY_COST, TIMEOUT_COST, Quota
-from payasync.responses import holds_nothing, payload
 from payasync.retry_after import retry_after
-from payasync.sameness import difference
+from payasync.sameness import compared, objection
 from payasync.settings import RetryPolicy
 from payasync.verdicts import SUCCESS, Row, last_word, row, still_unknown
 
@@ -114,6 +113,8 @@ class Course:
         if isinstance(outcome, Reply):
             self._rules.quota.pay_back(self._taken)
             return outcome
+        if isinstance(outcome, OutcomeUnknownError | DuplicateError):
+            outcome.add(asked=compared(self._call.fields))
         if isinstance(outcome, OutcomeUnknownError):
             self._tell_unknown(_reason(outcome))
         raise outcome
@@ -163,13 +164,9 @@ class Course:
 
     def _recovered(self, answer: Reply) -> Reply | OutcomeUnknownError:
         """Return the write's reply, unless it says nothing, or is about another order or amount under its number."""
-        shape, number = self._call.profile.answer, self._call.reference
-        if holds_nothing(shape, answer.document):
-            return still_unknown(self._call, f"the service tells nothing of {number}", answer)
-        other = difference(self._call.fields, payload(shape, answer.document))
-        if other:
-            return still_unknown(self._call, f"{number} stands at the service for another one: {other}", answer)
-        return evolve(answer, recovered=True)
+        call = self._call
+        why = objection(call.fields, call.reference, call.profile.answer, answer.document)
+        return still_unknown(call, why, answer) if why else evolve(answer, recovered=True)
 
     def _final_at(self) -> float:
         """Return when an absent answer becomes final."""
