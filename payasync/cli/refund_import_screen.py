@@ -169,6 +169,8 @@ class RefundImportScreen:
             f"{worth:>16}",
             (f"  {_MEANINGS[word]}".rstrip(), "dim"),
         )
+        if earlier := sum(each.earlier for each in mine):
+            self._lines.write((f"  {'':{_WIDTH}}{earlier:>7,}  of them by an earlier run, and not sent again", "dim"))
         if word in {"succeeded", "accepted", "left out"}:
             return
         kinds = Counter(each.kind for each in mine)

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import aclosing, suppress
 from typing import Final, Protocol
 
+from attrs import evolve
+
 from payasync.bulk import Refused, Result
 from payasync.cli.refund_sheet import Row
 from payasync.cli.refund_stops import Stops
@@ -134,7 +136,9 @@ class RefundSending:
             return  # it was not begun, and is looked up with the others
         if isinstance(error, ConfigurationError) and not self.verdicts:
             raise error
-        self._hear(await self._verdict(row, result))
+        verdict = await self._verdict(row, result)
+        # What this run has begun is answered from the journal, too, once it was asked about.
+        self._hear(evolve(verdict, earlier=False) if row.line in self.verdicts else verdict)
         why = str(error.args[0]) if isinstance(error, ConfigurationError) else self._stops.why(result)
         if why:
             self._stop(why, stop)

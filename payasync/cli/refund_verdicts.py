@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, get_args
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from payasync.bulk import Done, Result, Unknown
 from payasync.cli.exit_codes import NEEDS_A_PERSON
@@ -29,6 +29,8 @@ _OF_STATE: Final[dict[State, Word]] = {
     "unknown": "unknown",
     "manual": "manual",
 }
+
+_TAKEN: Final[frozenset[State]] = frozenset({"accepted", "succeeded"})
 
 NOT_BEGUN: Final = "not begun"
 BEGUN: Final = "begun by an earlier run, which has not ended it"
@@ -59,6 +61,7 @@ class Verdict:
         code: The service's result code, where it gave one.
         message: The service's words, or ours.
         kind: The same without this row's numbers, where it has some: many rows may have it.
+        earlier: An earlier run has done it: the journal says so, and this one sent nothing.
     """
 
     row: Row
@@ -66,6 +69,7 @@ class Verdict:
     code: str = ""
     message: str = ""
     kind: str = ""
+    earlier: bool = False
 
 
 def left_out(row: Row) -> Verdict:
@@ -87,7 +91,8 @@ def of_result(
     """
     if isinstance(result, Done):
         state = _OF_STATE[kept.state] if kept else "accepted"
-        return Verdict(row=row, state=state, **_words(result.response, profile))
+        earlier = not result.response.attempts
+        return Verdict(row=row, state=state, earlier=earlier, **_words(result.response, profile))
     if isinstance(result, Unknown):
         return of_kept(row, kept, result.reason)
     if isinstance(result.error, ServiceError):
@@ -101,8 +106,8 @@ def of_kept(row: Row, kept: Intent | None, reason: str = "") -> Verdict:
     """Return what the journal says of a row that was in doubt."""
     if kept is None or kept.state == "sending":
         return Verdict(row=row, state="unknown", message=reason)
-    taken = kept.state in {"accepted", "succeeded"}
-    return Verdict(row=row, state=_OF_STATE[kept.state], message=kept.reason or ("" if taken else reason))
+    message = kept.reason or ("" if kept.state in _TAKEN else reason)
+    return Verdict(row=row, state=_OF_STATE[kept.state], message=message)
 
 
 def not_begun(row: Row, kept: Intent | None, *, unread: str = "") -> Verdict:
@@ -154,7 +159,7 @@ def _not_sent(row: Row, why: str, kept: Intent | None, unread: str) -> Verdict:
         return Verdict(row=row, state="unknown", message=f"{why}; an earlier run may have sent it: {unread}")
     if kept is None or kept.state == "new" or (kept.state == "rejected" and kept.sent_at is None):
         return Verdict(row=row, state="unsent", message=why)
-    return of_kept(row, kept, BEGUN)
+    return evolve(of_kept(row, kept, BEGUN), earlier=kept.state in _TAKEN)
 
 
 def _words(response: Response, profile: Profile) -> dict[str, str]:

@@ -101,6 +101,8 @@ def test_each_refund_is_made_once(sandbox: ThreadedSandbox, tmp_path: Path) -> N
     assert "which is empty" not in again.output
     assert sandbox.url in first.output
     assert "2, 150 in all" in first.output
+    assert "by an earlier run" not in first.output
+    assert "2  of them by an earlier run, and not sent again" in again.output
 
 
 def test_bad_row_stops_everything(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
@@ -165,6 +167,7 @@ def test_what_was_done_before_is_never_called_unsent(sandbox: ThreadedSandbox, t
     assert {"R0": "refused", "R1": "succeeded", "R2": "succeeded", "R4": "unsent"} == {
         number: state for number, (state, _) in told(file).items()
     }
+    assert "2  of them by an earlier run, and not sent again" in ended.output
 
 
 def test_journal_that_was_lost_repeats_nothing(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
@@ -318,11 +321,12 @@ async def test_doubt_is_asked_about(sandbox: ThreadedSandbox, tmp_path: Path, mo
     file = written(tmp_path, *GOOD)
     sandbox.faults.reset_after_commit("refunds.create")
     sandbox.faults.reset_before("refunds.status", times=4)
-    code, _ = await waited(sandbox, file, Clock(), monkeypatch)
+    code, shown = await waited(sandbox, file, Clock(), monkeypatch)
 
     assert 0 == code
     assert {("succeeded", "SBX_OK")} == set(told(file).values())
     assert 2 == sent(sandbox) == sandbox.ledger.refunds()
+    assert "by an earlier run" not in shown
 
 
 async def test_what_nobody_can_tell_is_listed(
