@@ -16,6 +16,13 @@ from payasync.journal.intents import ENDS
 
 SHORTEST: Final = timedelta(days=1)
 _UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
+_QUESTIONS: Final[dict[tuple[bool, State], str]] = {
+    (False, "succeeded"): "Has it succeeded, for sure?",
+    (False, "rejected"): "Has it not been done, for sure?",
+    (True, "succeeded"): "It was not done from here. Was it done by other means, for sure?",
+    (True, "rejected"): "It was not done, and nobody will send it. Is it not wanted any more, for sure?",
+}
+"""By whether it is new, and by its end."""
 
 
 @click.group(short_help="See what a journal keeps, and end what needs a person.")
@@ -58,18 +65,21 @@ def show(address: Address, intent_id: int, *, json: bool) -> None:
 @click.option("--reason", required=True, metavar="TEXT", help="How you know; it is kept.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: bool) -> None:
-    """End the unknown, accepted or manual intention ID by what you know, for example from the service's back office.
+    """End the new, unknown, accepted or manual intention ID by what you know, as from the service's back office.
 
     One that has succeeded is never sent again. One that was rejected is, as soon as somebody repeats it under its
-    number: be sure that it was not done.
+    number: be sure that it was not done. A new one was not done from here: it is rejected where nobody wants it any
+    more, and has succeeded where it was done by other means. No task that is left of it sends it then.
     """
-    screen = JournalScreen()
+    screen, seen = JournalScreen(), None
     if not yes:
-        screen.shown(_existing(address, intent_id), address, hint=False)
-        click.confirm(f"Has it {'succeeded' if end == 'succeeded' else 'not been done'}, for sure?", abort=True)
+        found = _existing(address, intent_id)
+        screen.shown(found, address, hint=False)
+        click.confirm(_QUESTIONS[found.state == "new", end], abort=True)
+        seen = found.state
 
     async def work(kept: Journal) -> Intent:
-        return await kept.resolve(intent_id, as_=end, reason=reason)
+        return await kept.resolve(intent_id, as_=end, reason=reason, seen=seen)
 
     screen.resolved(journal_at.asked(address, work, command="journal resolve"))
 

@@ -63,8 +63,10 @@ class JournalScreen:
             self._answer(intent.outcome)
         write()
         if hint and intent.state in FOR_A_PERSON:
-            command = f"payasync journal resolve {intent.id}{address.option} --as succeeded --reason …"
-            write("  If you know what became of it:")
+            unsent = intent.state == "new"
+            end = "rejected" if unsent else "succeeded"
+            command = f"payasync journal resolve {intent.id}{address.option} --as {end} --reason …"
+            write("  If nobody is to send it any more:" if unsent else "  If you know what became of it:")
             write((f"  {plain(command)}", "cyan"))
             write()
 

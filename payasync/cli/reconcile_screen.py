@@ -249,9 +249,13 @@ class ReconcileScreen:
         if not intents:
             return
         waits = f"  {_writes(len(intents))} queued, and nobody has tried to send"
-        self._lines.write((waits, "bold yellow"), " for some minutes: is a worker running?")
-        self._lines.write()
+        write = self._lines.write
+        write((waits, "bold yellow"), " for some minutes: is a worker running?")
+        write()
         self._table(intents, state=False)
+        write("  What nobody is to send any more ends with:")
+        write((f"  {plain(self._ending('rejected'))}", "cyan"))
+        write()
 
     def _for_a_person(self, manual: Sequence[Intent]) -> None:
         if not manual:
@@ -260,10 +264,12 @@ class ReconcileScreen:
         write((f"  {_writes(len(manual))} {'needs' if len(manual) == 1 else 'need'} a person", "bold red"))
         write()
         self._table(manual, state=any(each.state != "manual" for each in manual))
-        command = f"payasync journal resolve ID{self._journal.option} --as succeeded|rejected --reason …"
         write("  Look into the service's back office what became of each, then:")
-        write((f"  {plain(command)}", "cyan"))
+        write((f"  {plain(self._ending('succeeded|rejected'))}", "cyan"))
         write()
+
+    def _ending(self, as_: str) -> str:
+        return f"payasync journal resolve ID{self._journal.option} --as {as_} --reason …"
 
     def _table(self, intents: Sequence[Intent], *, state: bool) -> None:
         found = table(intents[:_ROWS], now=now(), width=self._console.width, state=state)

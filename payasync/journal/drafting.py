@@ -16,7 +16,7 @@ from payasync.calls import Call
 from payasync.documents import flaw, plain
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.journal.hashing import COUNTED, digest
-from payasync.journal.intents import Draft, Intent
+from payasync.journal.intents import Draft, Intent, check_queued
 from payasync.operations import Kind, Operation
 from payasync.profile import Profile
 from payasync.requests import NOTHING, Request, invalid, word
@@ -117,16 +117,9 @@ def request_of(intent: Intent) -> Request[Response]:
     """Return the request that was queued.
 
     Raises:
-        InvalidArgumentError: It was not queued: of a direct call, no more is kept than a person needs.
+        InvalidArgumentError: It is not queued.
     """
-    if not intent.queued:
-        rule = "the number of an intention that `journal.add` has kept"
-        raise InvalidArgumentError(
-            f"intent_id must be {rule}; {intent.id} was a direct call: make it again, under the same number or intent",
-            field="intent_id",
-            rule=rule,
-            value=intent.id,
-        )
+    check_queued(intent)
     arguments = dict(intent.request)
     if START in arguments:
         arguments[START] = _date(arguments[START])

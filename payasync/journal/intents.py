@@ -20,7 +20,7 @@ STATES: Final[tuple[State, ...]] = get_args(State)
 """What an intention can be."""
 
 TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
-    "new": frozenset({"sending"}),
+    "new": frozenset({"sending", "succeeded", "rejected"}),
     "sending": frozenset({"new", "accepted", "succeeded", "rejected", "unknown", "manual"}),
     "unknown": frozenset({"accepted", "succeeded", "rejected", "sending", "manual"}),
     "accepted": frozenset({"succeeded", "rejected"}),
@@ -31,16 +31,17 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
 """By state, what may follow it, and nothing else.
 
 A rejected one is *new* again when it is queued again; a queued one, where an attempt at it has certainly done nothing,
-so that whoever looks for what nobody sends finds it. From *sending* straight to *manual* goes only what was sent again
-for who queued it, and was refused: its caller has gone, and nobody else would hear of it. From *rejected* to *manual*
-goes what the service tells to be done after all.
+so that whoever looks for what nobody sends finds it. A *new* one ends, without being sent, by a person's word alone:
+rejected where nobody wants it any more, succeeded where it was done by other means. From *sending* straight to *manual*
+goes only what was sent again for who queued it, and was refused: its caller has gone, and nobody else would hear of
+it. From *rejected* to *manual* goes what the service tells to be done after all.
 """
 
 ENDS: Final[frozenset[State]] = frozenset({"succeeded", "rejected"})
 """Nothing is still to be learnt; only these are ever deleted."""
 ASKED: Final[frozenset[State]] = frozenset({"unknown", "accepted"})
 """What the service is asked about, again and again."""
-FOR_A_PERSON: Final[frozenset[State]] = frozenset({"manual", "unknown", "accepted"})
+FOR_A_PERSON: Final[frozenset[State]] = frozenset({"manual", "unknown", "accepted", "new"})
 """What a person may end."""
 
 
@@ -75,7 +76,7 @@ class Draft:
         intent: The caller's own key.
         hash: SHA-256 of what moves money, in hexadecimal digits.
         request: The arguments that may be kept, by their names in Python, as JSON values.
-        queued: A worker will send it from what is kept.
+        queued: A worker may send it from what is kept: it was added, and no person has rejected it since.
     """
 
     operation: str
@@ -178,6 +179,24 @@ def check_transition(before: State, after: State) -> None:
     if after not in allowed:
         rule = f"one of {', '.join(allowed)}, which may follow {before}" if allowed else f"{before}, which is final"
         raise InvalidArgumentError(f"state must be {rule}, not {after!r}", field="state", rule=rule, value=after)
+
+
+def check_queued(intent: Intent) -> None:
+    """Refuse to send by its number what no worker may send.
+
+    Raises:
+        InvalidArgumentError: Of a direct call, no more is kept than a person needs; and what a person has rejected is
+            sent to whoever wants it again, and not to a queue that delivers its number still.
+    """
+    if not intent.queued:
+        rule = "the number of an intention that `journal.add` has kept"
+        raise InvalidArgumentError(
+            f"intent_id must be {rule}; {intent.id} was a direct call, or was rejected by a person: make it again, "
+            "under the same number or intent",
+            field="intent_id",
+            rule=rule,
+            value=intent.id,
+        )
 
 
 def standing(intent: Intent, now: datetime) -> State:

@@ -65,7 +65,7 @@ class Journal(Recording, Protocol):
             fence: Of who holds it by `ask`, and has found out that it was never done: it is sent again then.
 
         Raises:
-            InvalidArgumentError: There is no such intention.
+            InvalidArgumentError: There is no such intention; or it was a direct call, or a person has rejected it.
         """
         ...
 
@@ -158,13 +158,17 @@ class Journal(Recording, Protocol):
         """List intentions, those of one state or all, in the order of their numbers, `after` one of them."""
         ...
 
-    async def resolve(self, intent_id: int, *, as_: State, reason: str) -> Intent:
-        """End an unknown, accepted or manual intention by a person's word; who held it changes nothing any more.
+    async def resolve(self, intent_id: int, *, as_: State, reason: str, seen: State | None = None) -> Intent:
+        """End a new, unknown, accepted or manual intention by a person's word; who held it changes nothing any more.
+
+        What has succeeded is never sent again, also where it was done by other means, and not by this journal. What was
+        rejected is sent to whoever repeats it or adds it again; a queue that delivers its number still sends nothing.
 
         Args:
             intent_id: Its number.
             as_: `succeeded` or `rejected`.
             reason: How the person knows.
+            seen: The state that the person has seen; where it is another by now, nothing changes. Left out: any.
 
         Raises:
             InvalidArgumentError: There is no such intention, or its state is another.

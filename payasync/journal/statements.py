@@ -57,7 +57,8 @@ ORDER BY coalesce(lease, due), id LIMIT 1"""
 RESOLVE: Final = """
 UPDATE payasync_intents SET
     sent_at = CASE state WHEN 'sending' THEN :now ELSE sent_at END,
-    state = :state, lease = NULL, due = NULL, fence = fence + 1, updated = :now, reason = :reason
+    state = :state, lease = NULL, due = NULL, fence = fence + 1, updated = :now, reason = :reason,
+    queued = queued AND :queued
 WHERE id = :id RETURNING *"""
 PRUNE: Final = """
 DELETE FROM payasync_intents WHERE id IN (

@@ -157,14 +157,15 @@ class StoredJournal(ABC):
             return await self._intents(statements.LIST, **values)
         return await self._intents(statements.LIST_OF_STATE, state=_state(state), **values)
 
-    async def resolve(self, intent_id: int, *, as_: State, reason: str) -> Intent:
-        """End an unknown, accepted or manual intention by a person's word; who held it changes nothing any more."""
+    async def resolve(self, intent_id: int, *, as_: State, reason: str, seen: State | None = None) -> Intent:
+        """End a new, unknown, accepted or manual intention by a person's word; who held it changes nothing any more."""
         if as_ not in ENDS:
             raise invalid("as_", f"one of {', '.join(sorted(ENDS))}", as_)
         if not isinstance(reason, str) or not reason.strip():
             raise invalid("reason", "a text that says how you know", reason)
         asked, why = number("intent_id", intent_id), _line(reason)
-        return await self._run(lambda now: transactions.resolve(asked, as_, why, now))
+        was = None if seen is None else _state(seen, "seen")
+        return await self._run(lambda now: transactions.resolve(asked, as_, why, was, now))
 
     async def told(self, operation: str, reference: str, state: str | None, data: object, *, merchant: str) -> Intents:
         """End what is open by what the service has told of it, and return what that changed."""
@@ -199,9 +200,9 @@ class StoredJournal(ABC):
         return await self._run(lambda _: transactions.intents(statement, values))
 
 
-def _state(state: State) -> State:
+def _state(state: State, name: str = "state") -> State:
     if state not in STATES:
-        raise invalid("state", f"one of {', '.join(STATES)}", state)
+        raise invalid(name, f"one of {', '.join(STATES)}", state)
     return state
 
 

@@ -19,6 +19,7 @@ from payasync.journal.intents import (
     State,
     Step,
     asked_for,
+    check_queued,
     check_transition,
     follows,
     matched,
@@ -152,7 +153,11 @@ def _added(draft: Draft, first: Mapping[str, Any], now: datetime) -> Transaction
 def claim(intent_id: int, fence: int | None, now: datetime, lease: float) -> Transaction[Begun]:
     """Make an intention *sending*, unless its state forbids it."""
     kept = yield from _existing(intent_id)
-    return (yield from _sent(Begun(follows(kept, now, fence=fence), kept), now, now + timedelta(seconds=lease)))
+    begun = Begun(follows(kept, now, fence=fence), kept)
+    if begun.step is Step.SEND:
+        # Looked at by its sender before, and perhaps rejected by a person since.
+        check_queued(kept)
+    return (yield from _sent(begun, now, now + timedelta(seconds=lease)))
 
 
 def _sent(begun: Begun, now: datetime, until: datetime) -> Transaction[Begun]:
@@ -223,20 +228,22 @@ def next_due(merchant: str | None) -> Transaction[datetime | None]:
     return (found[0].lease or found[0].due) if found else None
 
 
-def resolve(intent_id: int, state: State, reason: str, now: datetime) -> Transaction[Intent]:
-    """End an intention by a person's word."""
+def resolve(intent_id: int, state: State, reason: str, seen: State | None, now: datetime) -> Transaction[Intent]:
+    """End an intention by a person's word; what is rejected so, no queue that has its number still sends."""
     kept = yield from _existing(intent_id)
     before = standing(kept, now)
     if before not in FOR_A_PERSON:
         raise _not_a_persons(kept)
+    if seen not in {None, kept.state, before}:
+        raise invalid("seen", f"what intention {intent_id} is by now, {before}: look at it again", seen)
     check_transition(before, state)
-    values = {"id": intent_id, "state": state, "reason": reason, "now": now}
+    values = {"id": intent_id, "state": state, "reason": reason, "now": now, "queued": state != "rejected"}
     (resolved,) = yield from intents(statements.RESOLVE, values)
     return resolved
 
 
 def _not_a_persons(kept: Intent) -> InvalidArgumentError:
-    rule = "only accepted, unknown or manual ones can be ended"
+    rule = "only new, accepted, unknown or manual ones can be ended"
     stands = f"{kept.state} already" if kept.state in ENDS else kept.state
     if kept.lease is not None:
         stands += f", and somebody's until {kept.lease.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC at the latest"
@@ -271,7 +278,7 @@ def told(about: Mapping[str, str], data: object, state: State, reason: str, now:
             others.append((each, other))
         elif after is not None:
             why = f"rejected, and {reason}" if stands == "rejected" else reason
-            values = {"id": each.id, "state": after, "reason": why, "now": now}
+            values = {"id": each.id, "state": after, "reason": why, "now": now, "queued": True}
             changed += yield from intents(statements.RESOLVE, values)
     return Word(changed, others)
 

@@ -22,6 +22,7 @@ from payasync.cli.journal_at import Address
 from payasync.cli.journal_screen import JournalScreen
 from payasync.journal import Intent, Journal, Outcome, PostgresJournal, SqliteJournal
 from payasync.journal.drafting import of_request, without_customer
+from payasync.journal.intents import ENDS
 from payasync.requests import Request
 from payasync.resources.payments import CreatePayment
 from tests.journal.building import kept as keeping
@@ -159,6 +160,14 @@ def test_show_says_what_a_person_can_do(path: Path) -> None:
     assert f"payasync journal resolve 4 --journal {path} --as succeeded --reason" in output
 
 
+def test_show_says_how_what_nobody_sends_ends(path: Path) -> None:
+    """Of what waits for a worker the usual end is that nobody wants it any more, and not that it was done."""
+    output = run("show", "3", "--journal", str(path)).output
+
+    assert "If nobody is to send it any more:" in output
+    assert f"payasync journal resolve 3 --journal {path} --as rejected --reason" in output
+
+
 def test_show_says_who_holds_it_and_when_it_is_due(path: Path) -> None:
     """What is being asked about is somebody's; what waits has its time."""
     in_journal(path, lambda journal: journal.ask(1, 600.0), clock=lambda: datetime.now(UTC).timestamp() + 100)
@@ -210,9 +219,9 @@ def test_what_was_kept_does_not_reach_the_terminal_raw(path: Path) -> None:
     assert "cold?[2J" in output
 
 
-@pytest.mark.parametrize(("intent_id", "end"), [("4", "succeeded"), ("4", "rejected"), ("2", "rejected")])
+@pytest.mark.parametrize(("intent_id", "end"), [(id_, end) for id_ in ("2", "3", "4") for end in sorted(ENDS)])
 def test_resolve_ends(path: Path, intent_id: str, end: str) -> None:
-    """A person's word ends what is manual or unknown; how they know is kept."""
+    """A person's word ends what is manual, unknown or new; how they know is kept."""
     result = run("resolve", intent_id, "--journal", str(path), "--as", end, "--reason", "seen there", "--yes")
     intent = kept(path, int(intent_id))
 
@@ -232,11 +241,40 @@ def test_resolve_asks_first(path: Path, given: str, state: str, code: int) -> No
 
 
 @pytest.mark.parametrize(
+    ("end", "question"),
+    [
+        ("rejected", "It was not done, and nobody will send it. Is it not wanted any more, for sure?"),
+        ("succeeded", "It was not done from here. Was it done by other means, for sure?"),
+    ],
+)
+def test_resolve_asks_otherwise_about_what_nobody_sent(path: Path, end: str, question: str) -> None:
+    """Whoever takes a write that waits for a done one, or the reverse, reads what that would mean."""
+    result = run("resolve", "3", "--journal", str(path), "--as", end, "--reason", "seen", given="y\n")
+
+    assert (0, end) == (result.exit_code, kept(path, 3).state)
+    assert question in result.output
+
+
+def test_resolve_is_about_what_it_has_shown(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a worker has sent while somebody read the question is not rejected by the answer."""
+
+    async def worked(journal: SqliteJournal) -> bool:
+        begun = await journal.claim(3, 60.0)
+        return await journal.settle(begun.intent, "accepted")
+
+    monkeypatch.setattr("click.confirm", lambda *_, **__: in_journal(path, worked))
+    result = run("resolve", "3", "--journal", str(path), "--as", "rejected", "--reason", "not wanted")
+
+    assert (2, "accepted") == (result.exit_code, kept(path, 3).state)
+    assert "seen must be what intention 3 is by now, accepted: look at it again" in result.stderr
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (
             ("1", "--reason", "seen"),
-            "intention 1 is succeeded already; only accepted, unknown or manual ones can be ended",
+            "intention 1 is succeeded already; only new, accepted, unknown or manual ones can be ended",
         ),
         (("99", "--reason", "seen"), "must be the number of an intention in the journal"),
         (("4", "--reason", " "), "reason must be a text that says how you know"),

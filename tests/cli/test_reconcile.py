@@ -210,14 +210,19 @@ async def test_nothing_found_out_is_no_success(sandbox: Sandbox, path: Path, cha
 
 @slow
 async def test_what_nobody_sends_is_listed(sandbox: Sandbox, path: Path) -> None:
-    """A write that was queued long ago, and that no worker has begun, needs a person; one of just now does not."""
+    """A write that was queued long ago, and that no worker has begun, needs a person, who may end it; a new one not."""
     for number, ago in (("R1", 600.0), ("R2", 0.0)):
         async with SqliteJournal(path, clock=lambda ago=ago: time.time() - ago) as journal:  # type: ignore[misc]
             queued = CreateRefund(out_trade_no="T1", out_refund_no=number, total_amt=450, refund_amt=100)
             await journal.add(queued, merchant=str(sandbox.credentials.merchant_id))
     result, facts = await run(sandbox, path), await run(sandbox, path, "--json")
+    async with SqliteJournal(path) as journal:
+        await journal.resolve(1, as_="rejected", reason="nobody wants it any more", seen="new")
+    last = await run(sandbox, path)
 
     assert (3, 3, 1) == (result.code, facts.code, json.loads(facts.out)["unsent"])
+    assert f"payasync journal resolve ID --journal {path} --as rejected --reason" in result.out
+    assert (0, False) == (last.code, "resolve" in last.out)
     assert "1 write queued, and nobody has tried to send for some minutes: is a worker running?" in result.out
     assert [["1", "refunds.create", "R1"]] == [
         line.split()[:3] for line in result.out.splitlines() if "refunds.create" in line

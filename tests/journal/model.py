@@ -10,8 +10,9 @@ from tests.journal.building import START
 from tests.journal.model_calls import UNKNOWN, Ended
 from tests.journal.model_service import Kind, Thing, Wanted
 
-Says = Literal["send", "answer", "unknown", "conflict"]
-"""What the journal says to who wants to send; unknown: somebody else may be at it, or have done it."""
+Says = Literal["send", "answer", "unknown", "conflict", "withdrawn"]
+"""What the journal says to who wants to send; unknown: somebody else may be at it, or have done it; withdrawn: a person
+has rejected it, and no worker sends it any more."""
 
 PAYABLE: Final = {"paid": "succeeded", "pending": "accepted", "closed": "rejected", "failed": "rejected"}
 MEANS: Final[dict[Kind, dict[str, str]]] = {
@@ -156,10 +157,10 @@ class Book:
 
     def resolve(self, row: Row, state: str) -> bool:
         """End an intention by a person's word, where that is a person's to say."""
-        if self.standing(row) not in OPEN | {"manual"}:
+        if self.standing(row) not in OPEN | {"manual", "new"}:
             return False
         self._end(row, state)
-        row.by_person = True
+        row.by_person, row.queued = True, row.queued and state != "rejected"
         return True
 
     def told(self, kind: Kind, thing: Thing) -> list[int]:

@@ -27,6 +27,23 @@ def executed_in_vain(machine: JournalMachine) -> Iterator[None]:
     yield machine.execute(0, NOBODY)
 
 
+def queued_and_withdrawn(machine: JournalMachine) -> Iterator[None]:
+    """A person says that nobody wants it any more; who adds it again does."""
+    yield from queued(machine)
+    yield machine.resolve("rejected")
+    yield machine.queue(R1)
+    yield machine.execute()
+
+
+def queued_and_done_elsewhere(machine: JournalMachine) -> Iterator[None]:
+    """A person says that it was done by other means: neither a worker nor its caller sends it."""
+    yield from queued(machine)
+    yield machine.resolve("succeeded")
+    yield machine.execute()
+    yield machine.queue(R1)
+    yield machine.send(R1)
+
+
 def accepted(machine: JournalMachine) -> Iterator[None]:
     """The service takes a refund, and has not ended it."""
     yield machine.send(R1)
@@ -163,6 +180,14 @@ def overtaken_before_sending(machine: JournalMachine) -> Iterator[None]:
     yield machine.come_back(1)
 
 
+def overtaken_by_a_person(machine: JournalMachine) -> Iterator[None]:
+    """So does who would send again what a person has rejected since."""
+    yield machine.queue(R1, NEVER)
+    yield machine.die_asking(61)
+    yield machine.resolve("rejected")
+    yield machine.come_back()
+
+
 def late(machine: JournalMachine) -> Iterator[None]:
     """What is absent first arrives within the quarantine: it is not sent again."""
     yield machine.queue(R1, LATE)
@@ -207,6 +232,7 @@ def denied_and_not_sent(machine: JournalMachine) -> Iterator[None]:
     """What a worker cannot send, which may have been done before that, is asked about, and not rejected."""
     yield machine.queue(R1, NEVER)
     yield machine.resolve("rejected")
+    yield machine.queue(R1)
     yield machine.execute(0, NOBODY)
 
 
@@ -268,6 +294,8 @@ PROGRAMS: Final[Mapping[tuple[str, str], Program]] = {
     ("", "new"): queued,
     ("", "sending"): accepted,
     ("new", "sending"): executed,
+    ("new", "succeeded"): queued_and_done_elsewhere,
+    ("new", "rejected"): queued_and_withdrawn,
     ("sending", "new"): executed_in_vain,
     ("sending", "accepted"): accepted,
     ("sending", "succeeded"): done_at_once,
@@ -295,6 +323,7 @@ SAFEGUARDS: Final[tuple[Program, ...]] = (
     overtaken_with_an_answer,
     overtaken_while_asking,
     overtaken_before_sending,
+    overtaken_by_a_person,
     late,
     interrupted,
     interrupted_and_told,

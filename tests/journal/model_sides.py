@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Coroutine
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from attrs import evolve, frozen
 
@@ -30,6 +30,9 @@ from tests.journal.model_service import PAID, Service, Wanted
 from tests.journal.model_world import Death, SkippingLoop, World
 
 T = TypeVar("T")
+
+REFUSED: Final = {"conflict": "IntentConflictError", "withdrawn": "InvalidArgumentError"}
+"""What is raised to who may not send."""
 
 
 @frozen
@@ -197,7 +200,8 @@ class Sides:
         if held:
             self.book.resend(row)
         number = self.world.observer.number(row.id)
-        write = Write("send" if held else "unknown", row, number, fence=claim.held.fence)
+        says: Says = "send" if held else "unknown"
+        write = Write(says if row.queued else "withdrawn", row, number, fence=claim.held.fence)
         self.send(write, NONE, patient=False)
 
     def begun(self) -> tuple[set[Wanted], int]:
@@ -242,7 +246,7 @@ class Sides:
         if write.says == "answer":
             return Ended(state=write.row.told)
         if write.says != "send":
-            return Ended("IntentConflictError" if write.says == "conflict" else UNKNOWN)
+            return Ended(REFUSED.get(write.says, UNKNOWN))
         ended = course.run(write.row.wanted, write.row.id)
         self.book.judge(write.row, ended)
         return ended

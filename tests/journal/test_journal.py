@@ -1,6 +1,7 @@
 """What every journal promises, whichever place it keeps intentions in."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -581,7 +582,7 @@ async def test_without_a_key_each_added_is_its_own(journal: Journal) -> None:
 
 
 @pytest.mark.parametrize("as_", sorted(ENDS))
-@pytest.mark.parametrize("state", ["manual", "unknown", "accepted"])
+@pytest.mark.parametrize("state", ["manual", "unknown", "accepted", "new"])
 async def test_person_ends_what_nobody_knows(journal: Journal, clock: Clock, state: State, as_: State) -> None:
     """A person who has looked says how it ended, and how that is known."""
     intent = await in_state(journal, state)
@@ -617,18 +618,46 @@ async def test_persons_word_goes_before_the_askers(journal: Journal) -> None:
     assert "succeeded" == (await got(journal, asked.id)).state
 
 
-@pytest.mark.parametrize("state", ["new", "sending", "succeeded", "rejected"])
+@pytest.mark.parametrize("state", ["sending", "succeeded", "rejected"])
 async def test_person_ends_nothing_else(journal: Journal, state: State) -> None:
     """What is known, or will be, is not a person's to say."""
     intent = await in_state(journal, state)
     held = f"{START + timedelta(seconds=LEASE):%Y-%m-%d %H:%M:%S}"
-    more = {"new": "", "sending": f", and somebody's until {held} UTC at the latest"}.get(state, " already")
-    words = f"intention {intent.id} is {state}{more}; only accepted, unknown or manual ones can be ended"
+    more = f", and somebody's until {held} UTC at the latest" if state == "sending" else " already"
+    words = f"intention {intent.id} is {state}{more}; only new, accepted, unknown or manual ones can be ended"
     with pytest.raises(InvalidArgumentError, match=f"^{words}$") as caught:
         await journal.resolve(intent.id, as_="succeeded", reason="seen")
 
     assert "intent_id" == caught.value.field
     assert state == (await got(journal, intent.id)).state
+
+
+@pytest.mark.parametrize(("seen", "now"), [("new", "accepted"), ("new", "unknown"), ("unknown", "manual")])
+async def test_person_s_word_is_of_what_was_seen(journal: Journal, seen: State, now: State) -> None:
+    """Who wants to end what nobody has sent says nothing of what a worker has sent meanwhile: that stays as it is."""
+    before = await in_state(journal, now)
+    with pytest.raises(InvalidArgumentError, match=f"seen must be what intention 1 is by now, {now}") as caught:
+        await journal.resolve(1, as_="rejected", reason="not wanted", seen=seen)
+    left = await got(journal, 1)
+
+    assert ("seen", now, before.queued) == (caught.value.field, left.state, left.queued)
+    assert "rejected" == (await journal.resolve(1, as_="rejected", reason="not wanted", seen=now)).state
+
+
+async def test_person_has_seen_what_was_interrupted(journal: Journal, clock: Clock) -> None:
+    """What is shown as being sent, long after its lease, is what a person means as well as the unknown that it is."""
+    await sending(journal)
+    clock.advance(2 * LEASE)
+
+    assert "rejected" == (await journal.resolve(1, as_="rejected", reason="not there", seen="sending")).state
+
+
+@pytest.mark.parametrize("seen", ["lost", 7])
+async def test_person_has_seen_a_state(journal: Journal, seen: Any) -> None:
+    """A word that is no state is a mistake, and no state that has changed."""
+    await in_state(journal, "manual")
+    with pytest.raises(InvalidArgumentError, match="seen must be one of new, sending"):
+        await journal.resolve(1, as_="rejected", reason="seen", seen=seen)
 
 
 @pytest.mark.parametrize("as_", [*sorted(set(STATES) - ENDS), "lost", None])
@@ -656,6 +685,57 @@ async def test_persons_rejection_is_sent_again(journal: Journal) -> None:
     again = await sending(journal)
 
     assert (intent.id, 2, START) == (again.id, again.attempts, again.sent_at)
+
+
+@pytest.mark.parametrize("state", ["new", "unknown", "accepted", "manual"])
+async def test_what_a_person_rejected_no_worker_sends(journal: Journal, state: State) -> None:
+    """Its number may still stand in a queue, or a worker have looked at it already; added again, it is sent again."""
+    intent_id = (await in_state(journal, state)).id
+    await journal.resolve(intent_id, as_="rejected", reason="refunded by hand")
+    with pytest.raises(InvalidArgumentError, match="or was rejected by a person: make it again") as caught:
+        await journal.claim(intent_id, LEASE)
+    left = await got(journal, intent_id)
+    again = await journal.add(refund(), merchant=MERCHANT)
+    waits = await got(journal, intent_id)
+
+    assert ("intent_id", "rejected", False) == (caught.value.field, left.state, left.queued)
+    assert (intent_id, "new", True) == (again, waits.state, waits.queued)
+    assert Step.SEND is (await journal.claim(intent_id, LEASE)).step
+
+
+async def test_what_was_done_by_other_means_is_never_sent(journal: Journal) -> None:
+    """A refund that somebody made by hand while it waited for a worker is answered from then on, however it comes."""
+    intent_id = (await in_state(journal, "new")).id
+    await journal.resolve(intent_id, as_="succeeded", reason="refunded in cash")
+    await journal.add(refund(), merchant=MERCHANT)
+    steps = [(await journal.claim(intent_id, LEASE)).step, (await journal.begin(draft(), LEASE)).step]
+
+    assert [Step.ANSWER, Step.ANSWER] == steps
+    assert "succeeded" == (await got(journal, intent_id)).state
+
+
+async def test_persons_word_and_a_worker_at_once(journal: Journal) -> None:
+    """Either it is sent, and the person is told, or it has ended, and is not sent: never both."""
+    numbers = [await journal.add(refund(f"R{number}"), merchant=MERCHANT) for number in range(20)]
+    work = []
+    for number in numbers:
+        claim = journal.claim(number, LEASE)
+        word = journal.resolve(number, as_="rejected", reason="not wanted", seen="new")
+        work += [claim, word] if number % 2 else [word, claim]
+    ends = await asyncio.gather(*work, return_exceptions=True)
+    states = Counter(each.state for each in await journal.list())
+
+    assert {Begun: states["sending"], Intent: states["rejected"], InvalidArgumentError: 20} == Counter(map(type, ends))
+    assert 20 == states["sending"] + states["rejected"]
+    assert 0 < states["sending"] < 20
+
+
+async def test_what_the_service_rejected_a_worker_sends_again(journal: Journal) -> None:
+    """The service's word takes nothing out of a queue: who delivers its number again, wants it."""
+    intent_id = (await in_state(journal, "accepted")).id
+    await journal.told("refunds.create", "R1", "failed", {}, merchant=MERCHANT)
+
+    assert Step.SEND is (await journal.claim(intent_id, LEASE)).step
 
 
 @pytest.mark.parametrize(

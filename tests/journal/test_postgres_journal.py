@@ -268,6 +268,7 @@ VALUES: Final[dict[str, Any]] = {
     "id": 10,
     "fence": 0,
     "denied": 0,
+    "queued": False,
     "by": START,
     "now": START,
     "until": START,

@@ -497,6 +497,29 @@ async def test_direct_call_is_not_executed(pay: Session) -> None:
         await pay.execute(1)
 
 
+async def test_what_a_person_rejected_is_not_executed(
+    sandbox: Sandbox, pay: Session, journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that is left of it sends nothing, even one that has just read it; whoever makes it again is heard."""
+    intent_id = await journal.add(refund(), merchant=merchant_of(pay))
+    queued = journal.recorder.queued
+
+    async def overtaken(*about: Any) -> Any:
+        request = await queued(*about)
+        if (await only(journal)).state == "new":
+            await journal.resolve(intent_id, as_="rejected", reason="refunded by hand", seen="new")
+        return request
+
+    monkeypatch.setattr(journal.recorder, "queued", overtaken)
+    for _ in range(2):
+        with pytest.raises(InvalidArgumentError, match="or was rejected by a person"):
+            await pay.execute(intent_id)
+    before = sent(sandbox)
+    await pay.refunds.create(**REFUND)
+
+    assert ([0, 1], "accepted") == ([before, sent(sandbox)], (await only(journal)).state)
+
+
 async def test_person_has_the_last_word(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
     """What a person has found to be done is not done again."""
     sandbox.faults.reset_after_commit("payments.create")
