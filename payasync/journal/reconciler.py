@@ -119,12 +119,19 @@ class Reconciler:
         raise error
 
     async def watch(self, on_result: Heard | None = None) -> AsyncGenerator[Report]:
-        """Run again and again, whenever something is due, and yield what each run came to."""
+        """Run again and again, whenever something is due, and yield what each run came to.
+
+        A service that answers nobody is left in peace for longer, whatever is due.
+        """
         while True:
-            yield await self.run_once(on_result)
-            due = await self._journal.next_due(self._session.merchant_id)
-            left = LONGEST if due is None else (due - self._now()).total_seconds()
-            await self._pace.sleep(min(max(left, SHORTEST), LONGEST))
+            report = await self.run_once(on_result)
+            yield report
+            await self._pace.sleep(LONGEST if report.silent else await self._left())
+
+    async def _left(self) -> float:
+        due = await self._journal.next_due(self._session.merchant_id)
+        left = LONGEST if due is None else (due - self._now()).total_seconds()
+        return min(max(left, SHORTEST), LONGEST)
 
     async def due(self) -> Intents:
         """Return what a run would ask about now, and change nothing."""

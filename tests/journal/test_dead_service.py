@@ -28,6 +28,9 @@ OPEN: Final = 60
 AT_ONCE: Final = 10
 IN_VAIN: Final = 20
 """Questions without an answer, one after the other, that end a run; those under way are asked all the same."""
+PEACE: Final = timedelta(seconds=10)
+"""Between two runs, where the first ended as nobody answered."""
+MINUTE: Final = timedelta(minutes=1)
 HOUR: Final = timedelta(hours=1)
 QUESTIONS: Final = 11
 """At once, and after pauses of 2, 4, 8 seconds and so on, until an hour is over."""
@@ -68,28 +71,51 @@ async def test_writes(journal: SqliteJournal, way: Way, dead: Answer) -> None:
     assert MANY == sum(request.path != REFUND_QUERY for request in service.requests)
 
 
-async def test_reconciler(journal: SqliteJournal, clock: Clock) -> None:
-    """No run asks more than a few times in vain, and about each write it asks after growing pauses."""
-    for number in range(OPEN):
+async def unknown(journal: SqliteJournal, many: int) -> None:
+    """Have so many refunds that nobody knows the end of."""
+
+    async def lost(number: int) -> None:
         begun = await journal.begin(draft(refund(f"R{number}")), LEASE)
         await journal.settle(begun.intent, "unknown")
-    end = clock.now + HOUR
+
+    await asyncio.gather(*(lost(number) for number in range(many)))
+
+
+async def watching(journal: SqliteJournal, clock: Clock, service: Recorder, span: timedelta) -> list[Report]:
+    """Have a reconciler watch for so long, by the clock; return what its runs came to."""
 
     async def sleep(seconds: float) -> None:
         clock.advance(seconds)
 
+    end, reports = clock.now + span, list[Report]()
     pace = Pace(clock=clock, sleep=sleep, jitter=lambda bound: bound)
-    reports: list[Report] = []
+    async with session(service, SURE, journal=journal) as pay:
+        reconciler = Reconciler(pay, journal, concurrency=AT_ONCE, pace=pace)
+        async with aclosing(reconciler.watch()) as watched:
+            async for report in watched:
+                reports.append(report)
+                if clock.now >= end:
+                    break
+    return reports
+
+
+async def test_reconciler(journal: SqliteJournal, clock: Clock) -> None:
+    """No run asks more than a few times in vain, and about each write it asks after growing pauses."""
+    await unknown(journal, OPEN)
     with Recorder(otherwise=FAILING) as service:
-        async with session(service, SURE, journal=journal) as pay:
-            reconciler = Reconciler(pay, journal, concurrency=AT_ONCE, pace=pace)
-            async with aclosing(reconciler.watch()) as watched:
-                async for report in watched:
-                    reports.append(report)
-                    if clock.now >= end:
-                        break
+        reports = await watching(journal, clock, service, HOUR)
     asked = Counter(signatures.fields(request)["outRefundNo"] for request in service.requests)
 
     assert {QUESTIONS: OPEN} == Counter(asked.values())
     assert IN_VAIN + AT_ONCE > max(report.asked for report in reports)
     assert {"unknown": OPEN} == Counter(each.state for each in await journal.list(limit=OPEN))
+
+
+async def test_reconciler_with_much_to_ask(journal: SqliteJournal, clock: Clock) -> None:
+    """However many are due, a dead service gets a few questions in ten seconds: fewer than there are writes."""
+    await unknown(journal, MANY)
+    with Recorder(otherwise=FAILING) as service:
+        reports = await watching(journal, clock, service, MINUTE)
+
+    assert 1 + MINUTE / PEACE == len(reports)
+    assert len(service.requests) < len(reports) * (IN_VAIN + AT_ONCE) < MANY

@@ -924,6 +924,22 @@ async def test_watch_runs_when_something_is_due(
     assert module.LONGEST == max(after - before for before, after in pairwise(times))
 
 
+async def test_watch_leaves_a_silent_service_in_peace(
+    sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock
+) -> None:
+    """What is due waits where nobody answers, and no longer than others wait where nothing is due."""
+    await lost_ones(sandbox, pay, module.SILENT + 1)
+    failing = sandbox.faults.server_error("refunds.status", times=None)
+    started = clock.now
+    async with aclosing(reconciling(pay, journal, clock, concurrency=1).watch()) as watched:
+        report = await anext(watched)
+        failing.disarm()
+        again = await anext(watched)
+
+    assert (True, timedelta(seconds=module.LONGEST)) == (report.silent, clock.now - started)
+    assert (False, module.SILENT + 1) == (again.silent, again.asked)
+
+
 async def test_watch_never_spins(pay: Session, journal: Journal, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the journal says, there is a second between two runs."""
 
