@@ -117,6 +117,8 @@ def _facts(intent: Intent, at: datetime) -> Iterator[tuple[str, str, str]]:
         yield "In doubt", f"since {_moment(intent.sent_at, at)}", ""
     if intent.asked:
         yield "Asked", _times(intent.asked), ""
+    if intent.silent_since:
+        yield "Silence", f"since {_moment(intent.silent_since, at)}", ""
     if intent.due:
         yield "Due", "now" if intent.due <= at else f"in {span((intent.due - at).total_seconds())}", ""
     if intent.lease:

@@ -100,6 +100,7 @@ class Intent(Draft):
         asked: How often it was claimed to be asked about since it was last sent.
         denied: Of what was accepted, how often in a row, and up to now, the service has denied to know it, or has said
             nothing from which its end could follow; silence does not count.
+        silent_since: Of what was accepted, the first question that had no usable answer, where none has had one since.
         fence: The number of the latest claim; an earlier holder changes nothing any more.
         lease: When the claim ends, an aware moment as all others; `None` where nobody holds it.
         due: When the service is to be asked about it, where nobody holds it; `None` where there is nothing to ask.
@@ -116,6 +117,7 @@ class Intent(Draft):
     attempts: int = 0
     asked: int = 0
     denied: int = 0
+    silent_since: datetime | None = None
     fence: int = 0
     lease: datetime | None = None
     due: datetime | None = None

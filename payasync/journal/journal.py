@@ -108,7 +108,15 @@ class Journal(Recording, Protocol):
         """
         ...
 
-    async def postpone(self, intent: Intent, due: datetime, reason: str = "", *, denied: int = 0) -> bool:
+    async def postpone(
+        self,
+        intent: Intent,
+        due: datetime,
+        reason: str = "",
+        *,
+        denied: int = 0,
+        silent_since: datetime | None = None,
+    ) -> bool:
         """End a claim without news: ask again from then on; `False` where the claim is lost.
 
         Args:
@@ -116,6 +124,7 @@ class Journal(Recording, Protocol):
             due: From when it is asked about again.
             reason: In one line.
             denied: How often in a row by now nothing that it said of what was accepted was of use.
+            silent_since: Since when, an aware moment, it has said nothing at all of what was accepted.
         """
         ...
 

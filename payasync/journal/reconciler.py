@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from math import isfinite
-from typing import Final
+from typing import Any, Final
 
 from attrs import evolve
 
@@ -147,10 +147,12 @@ class Reconciler:
     async def manual(self) -> Intents:
         """Return what a person must say.
 
-        With it what was accepted, and the service denies to know again and again, or says nothing of use about.
+        With it what was accepted, and the service denies to know again and again, says nothing of use about, or has not
+        answered about for a day (`Patience.give_up`).
         """
-        denied = (each for each in await self._mine("accepted") if each.denied >= self._patience.questions)
-        return [*await self._mine("manual"), *denied]
+        accepted, now = await self._mine("accepted"), self._now()
+        shown = (each for each in accepted if resolving.is_shown(each, now, self._patience))
+        return [*await self._mine("manual"), *shown]
 
     async def _mine(self, state: State) -> Intents:
         mine: Intents = []
@@ -212,7 +214,8 @@ class Reconciler:
         due = None if decision.pause is None else asked_at + timedelta(seconds=decision.pause)
         end: End
         if decision.move is Move.POSTPONE and due is not None:
-            still, end = await self._journal.postpone(held, due, reason, denied=decision.denied), "waiting"
+            facts: dict[str, Any] = {"denied": decision.denied, "silent_since": decision.silent_since}
+            still, end = await self._journal.postpone(held, due, reason, **facts), "waiting"
         else:
             still = await self._journal.settle(held, state, outcome=evidence.outcome, reason=reason, due=due)
             end = "manual" if state == "manual" else "resolved"
@@ -241,7 +244,9 @@ class Reconciler:
     async def _give_back(self, held: Intent, asked_at: datetime) -> None:
         """Let another ask at once, in place of waiting for the end of the lease."""
         with suppress(PayasyncError):
-            await self._journal.postpone(held, asked_at, held.reason, denied=held.denied)
+            await self._journal.postpone(
+                held, asked_at, held.reason, denied=held.denied, silent_since=held.silent_since
+            )
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._pace.clock(), UTC)

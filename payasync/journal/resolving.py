@@ -56,7 +56,8 @@ class Patience:
         questions: After so many, answers that say nothing of the write give it to a person; what was accepted is
             shown to one after so many in a row, and asked about further.
         give_up: Seconds since something of the write may last have been sent; who gets no answer at all for so long,
-            and to so many questions, gives it to a person.
+            and to so many questions, gives it to a person. What was accepted is shown to one where no question has had
+            a usable answer for so long.
         sends: After so many, a queued write that arrives nowhere is given to a person.
 
     Raises:
@@ -123,6 +124,7 @@ class Decision:
         reason: Why, in one line.
         pause: Seconds from this question to the next, where there is one.
         denied: How often in a row nothing that was heard of what was accepted was of use, as `Intent` has it.
+        silent_since: Since when nothing at all was heard of it, as `Intent` has it.
     """
 
     move: Move
@@ -130,6 +132,7 @@ class Decision:
     reason: str = ""
     pause: float | None = None
     denied: int = 0
+    silent_since: datetime | None = None
 
 
 def question(intent: Intent, profile: Profile) -> Request[Response] | None:
@@ -228,7 +231,7 @@ def decide(
     if evidence.state not in {None, intent.state}:
         return _settled(evidence.state or "accepted", evidence.reason, pause)
     if intent.state == "accepted":
-        return _accepted(intent, evidence, pause)
+        return _accepted(intent, evidence, pause, asked_at, patience)
     in_doubt = (asked_at - (intent.sent_at or intent.updated)).total_seconds()
     if evidence.finding is not Finding.NOT_DONE or quarantine is None:
         return _unresolved(intent, evidence, in_doubt, pause, patience)
@@ -238,13 +241,25 @@ def decide(
     return _never_done(intent, evidence, patience)
 
 
-def _accepted(intent: Intent, evidence: Evidence, pause: float) -> Decision:
+def is_shown(accepted: Intent, now: datetime, patience: Patience) -> bool:
+    """Return whether a person is shown what was accepted, as nothing of use is heard of it again and again, or long."""
+    return accepted.denied >= patience.questions or _too_long(accepted.silent_since, now, patience)
+
+
+def _too_long(since: datetime | None, now: datetime, patience: Patience) -> bool:
+    return since is not None and (now - since).total_seconds() >= patience.give_up
+
+
+def _accepted(intent: Intent, evidence: Evidence, pause: float, asked_at: datetime, patience: Patience) -> Decision:
     """Only its end is still to be learnt. Who denies it, or says nothing of use, changes nothing; a person is shown."""
     denied = {Finding.TOLD: 0, Finding.SILENT: intent.denied}.get(evidence.finding, intent.denied + 1)
+    since = (intent.silent_since or asked_at) if evidence.finding is Finding.SILENT else None
     reason = evidence.reason
     if evidence.finding is Finding.NOT_DONE:
         reason = f"accepted before, and now {evidence.reason}"
-    return Decision(move=Move.POSTPONE, state="accepted", reason=reason, pause=pause, denied=denied)
+    if since and _too_long(since, asked_at, patience):
+        reason = f"no usable answer since {since:%Y-%m-%d}: {evidence.reason}"
+    return Decision(move=Move.POSTPONE, state="accepted", reason=reason, pause=pause, denied=denied, silent_since=since)
 
 
 def _settled(state: State, reason: str, pause: float | None = None) -> Decision:

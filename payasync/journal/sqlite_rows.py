@@ -30,7 +30,7 @@ def given(asked: Asked, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
 
 
 def _intent(row: Mapping[str, Any]) -> Intent:
-    moments = ("lease", "due", "created", "updated", "sent_at")
+    moments = ("lease", "due", "created", "updated", "sent_at", "silent_since")
     facts: dict[str, Any] = {
         **row,
         **{name: None if row[name] is None else moment(row[name]) for name in moments},

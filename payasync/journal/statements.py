@@ -24,17 +24,17 @@ WHERE id = :id RETURNING id"""
 
 SEND: Final = """
 UPDATE payasync_intents SET
-    state = 'sending', attempts = attempts + 1, asked = 0, denied = 0, fence = fence + 1, lease = :until, due = NULL,
-    updated = :now, outcome = NULL, reason = ''
+    state = 'sending', attempts = attempts + 1, asked = 0, denied = 0, silent_since = NULL, fence = fence + 1,
+    lease = :until, due = NULL, updated = :now, outcome = NULL, reason = ''
 WHERE id = :id RETURNING *"""
 SETTLE: Final = """
 UPDATE payasync_intents SET
     state = :state, lease = NULL, due = :due, updated = :now, sent_at = coalesce(:sent_at, sent_at),
     tick = CASE :state WHEN 'unknown' THEN :tick ELSE tick END,
-    outcome = coalesce(:outcome, outcome), denied = 0, reason = :reason
+    outcome = coalesce(:outcome, outcome), denied = 0, silent_since = NULL, reason = :reason
 WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING id"""
 POSTPONE: Final = """
-UPDATE payasync_intents SET lease = NULL, due = :due, denied = :denied, reason = :reason
+UPDATE payasync_intents SET lease = NULL, due = :due, denied = :denied, silent_since = :silent_since, reason = :reason
 WHERE id = :id AND fence = :fence AND lease IS NOT NULL AND state IN ('unknown', 'accepted') RETURNING id"""
 
 DUE: Final = """
@@ -58,7 +58,7 @@ RESOLVE: Final = """
 UPDATE payasync_intents SET
     sent_at = CASE state WHEN 'sending' THEN :now ELSE sent_at END,
     state = :state, lease = NULL, due = NULL, fence = fence + 1, updated = :now, reason = :reason,
-    queued = queued AND :queued
+    silent_since = NULL, queued = queued AND :queued
 WHERE id = :id RETURNING *"""
 PRUNE: Final = """
 DELETE FROM payasync_intents WHERE id IN (

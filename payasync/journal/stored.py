@@ -115,10 +115,19 @@ class StoredJournal(ABC):
         ticked = self._tick()
         return await self._run(lambda now: transactions.ask(most, merchant, by, now, lease, tick=ticked))
 
-    async def postpone(self, intent: Intent, due: datetime, reason: str = "", *, denied: int = 0) -> bool:
+    async def postpone(
+        self,
+        intent: Intent,
+        due: datetime,
+        reason: str = "",
+        *,
+        denied: int = 0,
+        silent_since: datetime | None = None,
+    ) -> bool:
         """End a claim without news: ask again from then on; `False` where the claim is lost."""
-        again, why = aware("due", due), _line(reason)
-        return await self._run(lambda _: transactions.postpone(intent, again, why, denied))
+        again, since = aware("due", due), None if silent_since is None else aware("silent_since", silent_since)
+        facts = {"reason": _line(reason), "denied": denied, "silent_since": since}
+        return await self._run(lambda _: transactions.postpone(intent, again, facts))
 
     async def next_due(self, merchant: str | None = None) -> datetime | None:
         """Return when the next intention is to be asked about, or a lease ends; `None` where nothing is to come."""

@@ -193,9 +193,9 @@ def settle(
     return bool((yield from numbers(statements.SETTLE, settled)))
 
 
-def postpone(held: Intent, due: datetime, reason: str, denied: int) -> Transaction[bool]:
+def postpone(held: Intent, due: datetime, facts: Mapping[str, Any]) -> Transaction[bool]:
     """End a claim without news, where it still counts."""
-    values = {"id": held.id, "fence": held.fence, "due": due, "denied": denied, "reason": reason}
+    values = {"id": held.id, "fence": held.fence, "due": due, **facts}
     return bool((yield from numbers(statements.POSTPONE, values)))
 
 

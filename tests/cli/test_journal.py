@@ -176,7 +176,10 @@ def test_show_says_who_holds_it_and_when_it_is_due(path: Path) -> None:
     async def postponed(journal: SqliteJournal) -> bool:
         found = await journal.get(2)
         assert found
-        return await journal.postpone(found, datetime.now(UTC) + timedelta(hours=5), "HTTP 503")
+        now = datetime.now(UTC)
+        return await journal.postpone(
+            found, now + timedelta(hours=5), "HTTP 503", silent_since=now - timedelta(hours=30)
+        )
 
     assert in_journal(path, postponed)
     waits = run("show", "2", "--journal", str(path)).output
@@ -185,6 +188,7 @@ def test_show_says_who_holds_it_and_when_it_is_due(path: Path) -> None:
     assert "more" in held
     assert "Due         in 5 h" in " ".join(waits.splitlines())
     assert "HTTP 503" in waits
+    assert "30 h ago" in next(line for line in waits.splitlines() if "Silence" in line)
 
 
 def test_show_as_json(path: Path) -> None:

@@ -182,6 +182,34 @@ def asked(path: Path, times: int) -> None:
 
 
 @slow
+async def test_accepted_that_nobody_answers_about_is_listed(path: Path) -> None:
+    """With since when, and exit code 3, though the service answers all else: not after an hour, but after a day."""
+    async with Sandbox(clock="frozen", refunds="by hand") as sandbox:
+        await sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
+        async with SqliteJournal(path) as journal, sandbox.session(journal=journal) as pay:
+            await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
+            await pay.payments.create(amount=1000, currency="USD")
+        sandbox.faults.rate_limited("refunds.status", times=None)
+        results = []
+        for hours in (0, 1, 24):
+            unanswered(path, hours)
+            results.append(await run(sandbox, path))
+        last = results[-1].out
+
+    assert [0, 0, 3] == [each.code for each in results]
+    assert "1 write needs a person" in last
+    assert "no usable answer since" in next(line for line in last.splitlines() if " R1 " in line)
+    assert ["accepted", "accepted"] == await states(path)
+
+
+def unanswered(path: Path, hours: int) -> None:
+    """Have nobody have answered about the first one for so many hours, and all be due."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("UPDATE payasync_intents SET due = created")
+        database.execute("UPDATE payasync_intents SET silent_since = ? WHERE id = 1", [time.time() - hours * 3600])
+
+
+@slow
 async def test_what_waits_is_no_failure(sandbox: Sandbox, path: Path) -> None:
     """A service that does not answer is asked again later: exit code 0, and the reason is shown."""
     await lost(sandbox, path, absent=["R1"])

@@ -44,6 +44,7 @@ class Row:
     attempts: int = 0
     asked: int = 0
     denied: int = 0
+    silent_since: datetime | None = None
     fence: int = 0
     lease: datetime | None = None
     due: datetime | None = None
@@ -121,14 +122,15 @@ class Book:
 
     def settle(self, row: Row, state: str, due: datetime | None = None) -> None:
         """Keep what became of an intention, and let go of it."""
-        row.lease, row.updated, row.denied = None, self.now, 0
+        row.lease, row.updated, row.denied, row.silent_since = None, self.now, 0, None
         row.due = (due or self.now) if state in OPEN else None
         row.doubted = self.now if state == "unknown" else row.doubted
         self.move(row, state)
 
-    def postpone(self, row: Row, due: datetime, denied: int) -> None:
+    def postpone(self, row: Row, due: datetime, denied: int, *, silent: bool = False) -> None:
         """Let go of an intention without news."""
         row.lease, row.due, row.denied = None, due, denied
+        row.silent_since = (row.silent_since or self.now) if silent else None
 
     def held(self, before: Row) -> Row | None:
         """Return an intention, where who held it when it was so still does."""
@@ -198,7 +200,7 @@ class Book:
     def _end(self, row: Row, state: str) -> None:
         if row.state == "sending":
             row.doubted = self.now
-        row.lease = row.due = None
+        row.lease = row.due = row.silent_since = None
         row.fence += 1
         row.updated = self.now
         self.move(row, state)
@@ -212,6 +214,7 @@ class Book:
         row.attempts += 1
         row.fence += 1
         row.asked = row.denied = 0
+        row.silent_since = None
         row.told, row.thing, row.by_person = None, "", False
         row.lease, row.due, row.updated = self.now + timedelta(seconds=LEASE), None, self.now
         self.move(row, "sending")

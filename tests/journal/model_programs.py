@@ -49,6 +49,19 @@ def accepted(machine: JournalMachine) -> Iterator[None]:
     yield machine.send(R1)
 
 
+def accepted_and_unheard(machine: JournalMachine) -> Iterator[None]:
+    """Nobody answers what is asked about it, until somebody does; since when is kept as long as that lasts."""
+    yield from accepted(machine)
+    yield machine.reconcile(0, "failing")
+    yield machine.reconcile(46, "busy")
+    yield machine.reconcile(61, "unclear")
+    yield machine.reconcile(61, "refusal")
+    yield machine.reconcile(61)
+    yield machine.reconcile(61, "nobody")
+    yield machine.end()
+    yield machine.reconcile(61)
+
+
 def accepted_and_done(machine: JournalMachine) -> Iterator[None]:
     """The service ends it, and the reconciler asks."""
     yield from accepted(machine)
@@ -320,6 +333,7 @@ PROGRAMS: Final[Mapping[tuple[str, str], Program]] = {
 """By the change, from what to what: empty, there is no intention."""
 
 SAFEGUARDS: Final[tuple[Program, ...]] = (
+    accepted_and_unheard,
     overtaken_with_an_answer,
     overtaken_while_asking,
     overtaken_before_sending,

@@ -113,15 +113,17 @@ class Run:
         long_enough = told or self._in_doubt(row) >= self.waiting.give_up
         if row.state == "unknown" and long_enough and row.asked >= self.waiting.questions:
             return self._settled(row, "manual", told=None)
-        return self._later(row, self._pause(row), denied=0 if row.state == "unknown" else row.denied + told)
+        if row.state == "unknown":
+            return self._later(row, self._pause(row))
+        return self._later(row, self._pause(row), denied=row.denied + told, silent=not told)
 
     def _settled(self, row: Row, state: str, told: str | None) -> Result:
         self.book.settle(row, state, due=self.book.now + timedelta(seconds=self._pause(row)))
         row.told = told or row.told
         return Result(row.id, "manual" if state == "manual" else "resolved", state)
 
-    def _later(self, row: Row, pause: float, denied: int = 0) -> Result:
-        self.book.postpone(row, self.book.now + timedelta(seconds=pause), denied)
+    def _later(self, row: Row, pause: float, denied: int = 0, *, silent: bool = False) -> Result:
+        self.book.postpone(row, self.book.now + timedelta(seconds=pause), denied, silent=silent)
         return Result(row.id, "waiting", row.state)
 
     def _in_doubt(self, row: Row) -> float:

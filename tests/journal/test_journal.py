@@ -836,6 +836,37 @@ async def test_old_word_rejects_no_second_attempt(journal: Journal) -> None:
     assert ([], "succeeded") == (failed, made.state)
 
 
+async def test_silence_is_kept_until_it_ends(journal: Journal) -> None:
+    """Since when nobody answers about what was accepted stands there with each question, and ends with any news."""
+    await in_state(journal, "accepted")
+    found = list[datetime | None]()
+    for since in (START, START, None):
+        (held,) = await journal.ask(1, LEASE)
+        found.append(held.silent_since)
+        await journal.postpone(held, START, silent_since=since)
+    (held,) = await journal.ask(1, LEASE)
+    await journal.postpone(held, START, silent_since=START)
+    told = await journal.told("refunds.create", "R1", "succeeded", {}, merchant=MERCHANT)
+
+    assert [None, START, START, None] == [*found, held.silent_since]
+    assert [("succeeded", None)] == [(each.state, each.silent_since) for each in told]
+
+
+@pytest.mark.parametrize("end", ["settled", "sent"])
+async def test_silence_ends_with_a_verdict(journal: Journal, end: str) -> None:
+    """What is accepted anew, or sent again, was not asked about in vain yet."""
+    await in_state(journal, "unknown")
+    (held,) = await journal.ask(1, LEASE)
+    await journal.postpone(held, START, silent_since=START)
+    (held,) = await journal.ask(1, LEASE)
+    if end == "settled":
+        await journal.settle(held, "accepted")
+    else:
+        await journal.claim(held.id, LEASE, fence=held.fence)
+
+    assert (START, None) == (held.silent_since, (await got(journal, held.id)).silent_since)
+
+
 async def test_denials_are_counted_until_there_is_news(journal: Journal) -> None:
     """How often in a row the service denied to know it is kept with each question, and ends with an answer."""
     await in_state(journal, "unknown")
@@ -940,6 +971,7 @@ async def test_moments_are_aware(journal: Journal, wrong: Any) -> None:
     for field, asking in (
         ("due", journal.settle(intent, "unknown", due=wrong)),
         ("due", journal.postpone(intent, wrong)),
+        ("silent_since", journal.postpone(intent, START, silent_since=wrong)),
         ("before", journal.prune(wrong)),
     ):
         with pytest.raises(InvalidArgumentError, match="a moment with its offset from UTC") as caught:

@@ -269,6 +269,7 @@ VALUES: Final[dict[str, Any]] = {
     "fence": 0,
     "denied": 0,
     "queued": False,
+    "silent_since": None,
     "by": START,
     "now": START,
     "until": START,

@@ -484,6 +484,51 @@ async def test_accepted_whose_end_nobody_learns_is_shown_to_a_person(
     assert (Report(waiting=1), [], 1) == (report, left, len(calls))
 
 
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [
+        ("rate_limited", "HTTP 429, too many requests (code 'SBX_BUSY': 429: a fault of the sandbox)"),
+        ("server_error", "HTTP 503, the service failed (code 'SBX_BUSY': 503: a fault of the sandbox)"),
+    ],
+)
+async def test_accepted_that_nobody_answers_about_is_shown_to_a_person(
+    journal: Journal, clock: Clock, trouble: str, words: str
+) -> None:
+    """After a day, though all other questions are answered; it is asked about further, and off the list once it is."""
+    async with (
+        Sandbox(SLOW, clock="frozen", refunds="by hand") as sandbox,
+        sandbox.session(journal=journal, retry=ONCE) as pay,
+    ):
+        await pay.send(await refund(sandbox))
+        await pay.payments.create(amount=1000, currency="USD")
+        getattr(sandbox.faults, trouble)("refunds.status", times=None)
+        reconciler, listed = reconciling(pay, journal, clock), list[list[str]]()
+        for hours in (0, 23, 1, 1):
+            passed(clock, hours * 3600)
+            assert Report(waiting=2) == await reconciler.run_once()
+            listed.append([f"{each.state}: {each.reason}" for each in await reconciler.manual()])
+        sandbox.faults.clear()
+        passed(clock, 3600)
+        report, left = await reconciler.run_once(), await reconciler.manual()
+        calls = sandbox.ledger.calls("refunds.create")
+
+    assert [[], [], *[[f"accepted: no usable answer since 2027-01-01: {words}"]] * 2] == listed
+    assert (Report(waiting=2), [], 1) == (report, left, len(calls))
+
+
+async def test_outage_of_some_hours_is_no_person_s(sandbox: Sandbox, journal: Journal, clock: Clock) -> None:
+    """What was accepted is not listed as nobody answers for a while, however many questions that were."""
+    async with sandbox.session(journal=journal, retry=ONCE) as pay:
+        await pay.payments.create(amount=1000, currency="USD")
+        sandbox.faults.server_error("payments.status", times=None)
+        reconciler = reconciling(pay, journal, clock, patience=Patience(longest=60.0))
+        for _ in range(20):
+            passed(clock, 3600)
+            assert Report(waiting=1) == await reconciler.run_once()
+
+        assert [] == await reconciler.manual()
+
+
 async def test_accepted_that_is_under_way_is_no_person_s(journal: Journal, clock: Clock) -> None:
     """However often the service says so."""
     async with (

@@ -1,6 +1,6 @@
 """What follows from what the service says of a write that nobody knows the end of."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import pytest
@@ -29,6 +29,7 @@ from payasync.journal.resolving import (
     Finding,
     Move,
     decide,
+    is_shown,
     question,
     refused,
     told,
@@ -266,6 +267,48 @@ def test_accepted_waits_whatever_is_said(evidence: Evidence) -> None:
 def test_what_is_of_no_use_of_what_was_accepted_is_counted(evidence: Evidence, expected: int) -> None:
     """As long as nothing is told of it: silence neither adds to that nor ends it."""
     assert expected == decided(unknown(state="accepted", denied=3), evidence).denied
+
+
+DAY: Final = timedelta(seconds=PATIENCE.give_up)
+
+
+@pytest.mark.parametrize("since", [None, START - timedelta(seconds=7)])
+@pytest.mark.parametrize("evidence", [SILENT, said("accepted"), UNCLEAR, NOT_DONE, UNASKABLE])
+def test_silence_about_what_was_accepted_counts_from_its_first_question(
+    evidence: Evidence, since: datetime | None
+) -> None:
+    """Any answer ends it, of use or not: those are counted."""
+    expected = (since or START) if evidence is SILENT else None
+
+    assert expected == decided(unknown(state="accepted", silent_since=since), evidence).silent_since
+    assert decided(unknown(silent_since=since), evidence).silent_since is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reason"), [(0.001, SILENT.reason), (0.0, f"no usable answer since 2026-12-31: {SILENT.reason}")]
+)
+def test_silence_of_a_day_is_told(seconds: float, reason: str) -> None:
+    """A person reads since when nobody has answered, and what came in place of an answer."""
+    since = START - DAY + timedelta(seconds=seconds)
+
+    assert reason == decided(unknown(state="accepted", silent_since=since), SILENT).reason
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({}, False),
+        ({"denied": 3}, False),
+        ({"denied": 4}, True),
+        ({"asked": 500, "updated": START - 9 * DAY}, False),
+        ({"silent_since": START - DAY + timedelta(seconds=1)}, False),
+        ({"silent_since": START - DAY}, True),
+        ({"silent_since": START - DAY, "denied": 4}, True),
+    ],
+)
+def test_accepted_that_a_person_is_shown(facts: dict[str, Any], *, expected: bool) -> None:
+    """Some answers that say nothing of its end, one after the other, or a day without any; not how long it takes."""
+    assert expected is is_shown(unknown(state="accepted", **facts), START, PATIENCE)
 
 
 @pytest.mark.parametrize("state", ["succeeded", "rejected"])
