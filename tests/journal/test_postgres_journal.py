@@ -288,7 +288,9 @@ VALUES: Final[dict[str, Any]] = {
     "request": "{}",
 }
 LOCKS: Final = {"MATCHING": FOR_UPDATE, "HELD": FOR_UPDATE, "DUE": UNLESS_LOCKED}
-SELECTING: Final = [name for name in vars(statements) if name.isupper() and name != "ADD"]
+OTHERS: Final = {"ADD", "BIND", "SERVICES", "MOVE"}
+"""One finds nothing; the others are about services, of which there is one for each merchant."""
+SELECTING: Final = [name for name in vars(statements) if name.isupper() and name not in OTHERS]
 
 
 async def plans(connection: "psycopg.AsyncConnection[Any]") -> dict[str, Plan]:
