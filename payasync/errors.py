@@ -43,8 +43,8 @@ class PayasyncError(Exception):
         retry_after: Seconds that the service asked to wait.
         reason: What was behind it: a phrase, or another error of ours.
         response: The service's answer, where there was one.
-        asked: Of a write whose state is to be asked for: the numbers, amounts and currency that it asked for, by their
-            wire names, so that another one's answer under the same number is known.
+        asked: Of a write: the numbers, amounts and currency that it asked for, by their wire names, so that another
+            one's answer under the same number is known.
     """
 
     operation: str | None = None

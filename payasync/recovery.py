@@ -2,7 +2,7 @@
 
 from payasync.calls import Call, Reply
 from payasync.codec import Codec
-from payasync.errors import DuplicateError, OutcomeUnknownError, PayasyncError
+from payasync.errors import IntentConflictError, OutcomeUnknownError, PayasyncError
 from payasync.matrix import Column, column
 from payasync.operations import CLOSE_ORDER, CREATE_REFUND, PLACE_ORDER, QUERY_ORDER, QUERY_REFUND
 from payasync.requests import Request, invalid
@@ -43,12 +43,12 @@ def about(error: PayasyncError) -> Request[Response]:
 
     Raises:
         InvalidArgumentError: It is no error of ours.
-        PayasyncError: The error itself, where nothing names what it was about.
+        PayasyncError: The error itself, where nothing names what it was about, or its number stands for another.
     """
     if not isinstance(error, PayasyncError):
         raise invalid("error", "the error of a call, such as an OutcomeUnknownError", error)
     request = inquiry(error.operation, error.reference)
-    if request is None:
+    if request is None or isinstance(error, IntentConflictError):
         raise error
     return request
 
@@ -64,7 +64,7 @@ def check_answer(error: PayasyncError, call: Call, reply: Reply) -> None:
     Raises:
         OutcomeUnknownError: It holds nothing, or is about another order or refund under the same number.
     """
-    if not isinstance(error, OutcomeUnknownError | DuplicateError):
+    if error.asked is None and not isinstance(error, OutcomeUnknownError):
         return
     why = objection(error.asked or {}, call.reference, call.profile.answer, reply.document)
     if not why:

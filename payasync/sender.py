@@ -192,16 +192,18 @@ class Sender:
         """Ask the service what became of a write that ended without a recognised answer.
 
         Args:
-            error: The `OutcomeUnknownError` of an order or a refund that has a number of the merchant's.
+            error: Of an order or a refund that has a number of the merchant's, such as an `OutcomeUnknownError`.
             extra: Fields of the query that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
 
         Raises:
-            OutcomeUnknownError: The error itself, where nothing names what it was about. Another one, where the answer
-                holds nothing, or the number stands at the service for another order or refund.
+            PayasyncError: The error itself, where nothing names what it was about, or its number stands for another.
+            OutcomeUnknownError: The answer holds nothing, or the number stands at the service for another order or
+                refund.
             NotConfiguredError: The profile does not say how to ask.
             NoAnswerError: No usable answer came: ask again later.
-            ServiceError: The service refused the query, or knows no such number.
+            ServiceError: The service refused the query, or knows no such number (`absent`): as long as its quarantine
+                lasts, it may still do what it has received, and under another number that would be a second one.
         """
         question = about(error)
         if extra:

@@ -8,6 +8,7 @@ from attrs import evolve
 
 from payasync import (
     DuplicateError,
+    IntentConflictError,
     InvalidArgumentError,
     NoAnswerError,
     NotConfiguredError,
@@ -213,13 +214,15 @@ LOST: Final = [RESET, *[RESET] * 3]
 """The write's answer, and those of the questions within the call."""
 
 
-@pytest.mark.parametrize("began", [LOST, [answer(409, b"{}")]], ids=["lost", "duplicate"])
+@pytest.mark.parametrize(
+    "began", [LOST, [answer(409, b"{}")], [answer(400, b"{}")]], ids=["lost", "duplicate", "refused"]
+)
 async def test_reconcile_what_stands_for_another(began: list[Answer]) -> None:
     """A number that stands for another amount says nothing of this order: who asks is not told that it is paid."""
     with Recorder([*began, ANOTHER]) as service:
         async with pay_with(service) as pay:
             fast = pay.with_options(retry=RetryPolicy(attempts=1, base_delay=0))
-            with pytest.raises((OutcomeUnknownError, DuplicateError)) as lost:
+            with pytest.raises((OutcomeUnknownError, ServiceError)) as lost:
                 await fast.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
             with pytest.raises(OutcomeUnknownError) as caught:
                 await pay.reconcile(pickle.loads(pickle.dumps(lost.value)))  # noqa: S301 - made in the same line
@@ -229,6 +232,18 @@ async def test_reconcile_what_stands_for_another(began: list[Answer]) -> None:
     assert caught.value.response is not None
     assert {"outTradeNo": "T1", "totalAmt": 450, "currency": "CAD"} == lost.value.asked == caught.value.asked
     assert "450" not in f"{lost.value} {lost.value!r}"
+
+
+async def test_reconcile_a_conflict() -> None:
+    """What stands under a number that was used for another refund is no news of this one: nothing is asked."""
+    error = IntentConflictError("another", operation="refunds.create", reference="R1")
+    with Recorder() as service:
+        async with pay_with(service) as pay:
+            with pytest.raises(IntentConflictError) as caught:
+                await pay.reconcile(error)
+
+    assert error is caught.value
+    assert [] == service.requests
 
 
 async def test_reconcile_an_empty_answer() -> None:

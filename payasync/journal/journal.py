@@ -39,12 +39,12 @@ class Journal(Recording, Protocol):
         For one and the same service: of any other the journal would believe what it has never done.
 
         Args:
-            old: The base URL that it had.
+            old: The base URL that it had; or `sandbox`, which is another service: as long as nothing was done there.
             new: The one that it has.
 
         Raises:
             ConfigurationError: One of them is no base URL.
-            InvalidArgumentError: No merchant's writes go to `old`.
+            InvalidArgumentError: No merchant's writes go to `old`; or it is the sandbox, and has done some.
         """
         ...
 

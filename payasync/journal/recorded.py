@@ -57,11 +57,13 @@ def _shown(intent: Intent) -> str:
 
 def elsewhere(merchant: str, kept: str, given: str) -> ConfigurationError:
     """Return why a session of another service may neither send nor ask."""
-    moved = f"; if it is the same one at a new address, tell the journal: payasync journal move {kept} {given}"
+    same = "nothing was done there" if kept == SANDBOX.name else "it is the same one at a new address"
+    old = "sandbox" if kept == SANDBOX.name else kept
+    moved = f"; if {same}, tell the journal: payasync journal move {old} {given}"
     return ConfigurationError(
         f"journal has what merchant {merchant!r} sent to {_called(kept)}, and this session's service is "
         f"{_called(given)}: nothing was sent or asked. Give each service a journal of its own"
-        f"{'' if SANDBOX.name in {kept, given} else moved}",
+        f"{'' if given == SANDBOX.name else moved}",
         field="journal",
     )
 

@@ -73,6 +73,10 @@ INSERT INTO payasync_services (merchant, service) VALUES (:merchant, :service)
 ON CONFLICT DO NOTHING RETURNING service"""
 SERVICES: Final = """
 SELECT service FROM payasync_services WHERE merchant = coalesce(:merchant, merchant) ORDER BY service"""
+DONE_THERE: Final = """
+SELECT id FROM payasync_intents
+WHERE state NOT IN ('new', 'rejected') AND merchant IN (SELECT merchant FROM payasync_services WHERE service = :old)
+ORDER BY id LIMIT 1"""
 MOVE: Final = "UPDATE payasync_services SET service = :new WHERE service = :old RETURNING merchant"
 
 INTENT: Final = "SELECT * FROM payasync_intents WHERE id = :id"

@@ -21,6 +21,7 @@ from payasync.journal.ticks import tick
 from payasync.journal.transactions import Transaction
 from payasync.requests import Request, invalid
 from payasync.responses import Response
+from payasync.sandbox_profile import PROFILE as SANDBOX
 
 logger = logging.getLogger("payasync")
 
@@ -76,9 +77,9 @@ class StoredJournal(ABC):
 
     async def move(self, old: str, new: str) -> list[str]:
         """Follow a service to its new address, and return the merchants whose writes go there from now on."""
-        # The sandbox's name is no base URL: what it has done, no service has.
-        before, after = (shown(base_url(each)) for each in (old, new))
-        merchants, services = await self._run(lambda _: transactions.move(before, after))
+        sandbox, after = old in {"sandbox", SANDBOX.name}, shown(base_url(new))
+        before = SANDBOX.name if sandbox else shown(base_url(old))
+        merchants, services = await self._run(lambda _: transactions.move(before, after, unused=sandbox))
         if not merchants:
             raise invalid("old", f"the address of one of its services: {', '.join(services) or 'it has none'}", old)
         return sorted(merchants)

@@ -95,8 +95,16 @@ def bind(merchant: str, service: str) -> Transaction[str]:
     return kept[0]
 
 
-def move(old: str, new: str) -> Transaction[tuple[Sequence[str], Sequence[str]]]:
-    """Give a service another address; return the merchants that are its own, and all addresses there are then."""
+def move(old: str, new: str, *, unused: bool) -> Transaction[tuple[Sequence[str], Sequence[str]]]:
+    """Give a service another address; return the merchants that are its own, and all addresses there are then.
+
+    Args:
+        old: Its address.
+        new: The other one.
+        unused: Only where it has done nothing yet, and may not have.
+    """
+    if unused and (done := (yield from numbers(statements.DONE_THERE, {"old": old}))):
+        raise invalid("old", f"a service that has done nothing, and intention {done[0]} was done there", old)
     merchants: Sequence[str] = yield Asked(statements.MOVE, {"old": old, "new": new}, column="merchant")
     services: Sequence[str] = yield Asked(statements.SERVICES, {"merchant": None}, column="service")
     return merchants, services

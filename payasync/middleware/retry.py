@@ -12,7 +12,7 @@ import backoff
 from attrs import evolve, frozen
 
 from payasync.calls import Call, Layer, Progress, Reply, Send
-from payasync.errors import DuplicateError, NoAnswerError, OutcomeUnknownError, PayasyncError, ServiceError
+from payasync.errors import NoAnswerError, OutcomeUnknownError, PayasyncError, ServiceError
 from payasync.events import Retrying, Unknown
 from payasync.matrix import Action, decide, decide_afresh, leaves_doubt, proves_absence
 from payasync.middleware.observe import Teller
@@ -113,7 +113,7 @@ class Course:
         if isinstance(outcome, Reply):
             self._rules.quota.pay_back(self._taken)
             return outcome
-        if isinstance(outcome, OutcomeUnknownError | DuplicateError):
+        if not self._call.read:
             outcome.add(asked=compared(self._call.fields))
         if isinstance(outcome, OutcomeUnknownError):
             self._tell_unknown(_reason(outcome))
@@ -191,7 +191,9 @@ class Course:
         call.progress.over = True
         begun = call.progress.begun and not call.read
         if isinstance(ended, PayasyncError):
-            return _lost(ended) if begun and ended.sent is False else ended
+            # A refusal comes as a reply: an error that is one is of another call, which a layer of the user's has made.
+            denies = ended.sent is False or isinstance(ended, ServiceError)
+            return _lost(ended) if begun and denies else ended
         self._begun = self._begun or begun
         if isinstance(ended, Exception) and self._in_doubt():
             return _lost(ended)

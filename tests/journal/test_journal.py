@@ -126,6 +126,27 @@ async def test_service_that_is_none_does_not_move(
     await journal.bind(MERCHANT, SERVICE)
 
 
+async def test_journal_leaves_the_sandbox_unused(journal: Journal) -> None:
+    """Who was bound to the sandbox by mistake goes on with the real service, as long as nothing was done there."""
+    await journal.add(refund("R2"), merchant=MERCHANT)
+    await journal.settle(await sending(journal), "rejected")
+    await journal.bind(MERCHANT, "payasync-sandbox")
+    with pytest.raises(ConfigurationError, match=f"nothing was done there, .* payasync journal move sandbox {SERVICE}"):
+        await journal.bind(MERCHANT, SERVICE)
+
+    assert [MERCHANT] == await journal.move("sandbox", SERVICE)
+    await journal.bind(MERCHANT, SERVICE)
+
+
+@pytest.mark.parametrize("state", ["sending", "accepted", "succeeded", "unknown", "manual"])
+async def test_what_the_sandbox_has_done_no_service_has(journal: Journal, state: State) -> None:
+    """Nobody's word makes what was tried out a refund that was made."""
+    intent = await in_state(journal, state)
+    await journal.bind(MERCHANT, "payasync-sandbox")
+    with pytest.raises(InvalidArgumentError, match=f"and intention {intent.id} was done there"):
+        await journal.move("sandbox", SERVICE)
+
+
 async def test_first_is_sent(journal: Journal) -> None:
     """An intention that nobody has had before is kept as *sending*, and its sender holds it."""
     begun = await journal.begin(draft(), LEASE)

@@ -386,6 +386,23 @@ async def test_sandboxes_are_one_service(sandbox: Sandbox, pay: Session, journal
     assert (0, 1) == (again.attempts, sent(sandbox))
 
 
+async def test_layer_with_a_call_of_its_own_says_nothing(sandbox: Sandbox, journal: SqliteJournal) -> None:
+    """A payment that was made is not taken for refused, because a layer asked for an order that is not there."""
+    async with sandbox.session() as other:
+
+        async def audit(call: Call, send: Send) -> Reply:
+            reply = await send(call)
+            await other.orders.query("NONE")
+            return reply
+
+        async with sandbox.session(journal=journal, middleware=[audit]) as pay:
+            for _ in range(2):
+                with pytest.raises(OutcomeUnknownError, match="middleware raised ServiceError"):
+                    await pay.payments.create(amount=100, currency="USD", intent="invoice-1")
+
+    assert ("unknown", 1) == ((await only(journal)).state, sent(sandbox, "payments.create"))
+
+
 async def test_copies_keep_the_journal(pay: Session, journal: SqliteJournal) -> None:
     """Other times do not mean that nothing is kept."""
     await pay.with_options(timeouts=Timeouts(total=5)).refunds.create(**REFUND)

@@ -484,11 +484,17 @@ async def test_foreign_error_after_a_read_was_sent(foreign: Exception) -> None:
 
 @pytest.mark.parametrize(
     "denial",
-    [unsent(), NotSentTimeoutError("late"), InvalidArgumentError("the answer does not fit"), ConfigurationError("no")],
+    [
+        unsent(),
+        NotSentTimeoutError("late"),
+        InvalidArgumentError("the answer does not fit"),
+        ConfigurationError("no"),
+        ServiceError("another call was refused"),
+    ],
     ids=repr,
 )
 async def test_what_denies_a_write_that_was_sent(denial: PayasyncError) -> None:
-    """Doubt stays, whatever comes after it: a layer that sent twice, or read the answer, cannot say "not sent"."""
+    """Doubt stays, whatever comes after it: a layer that sent twice, or called elsewhere, cannot say "not done"."""
     end = way(denial)
     with pytest.raises(OutcomeUnknownError) as caught:
         await layer()(refund(), sent(end))
@@ -497,7 +503,7 @@ async def test_what_denies_a_write_that_was_sent(denial: PayasyncError) -> None:
     assert (1, None) == (len(end.calls), caught.value.sent)
 
 
-@pytest.mark.parametrize("end", [ServiceError("refused"), InvalidSignatureError("forged"), OutcomeUnknownError("?")])
+@pytest.mark.parametrize("end", [InvalidSignatureError("forged"), OutcomeUnknownError("?")])
 async def test_what_knows_of_the_sending_is_its_own_word(end: PayasyncError) -> None:
     """An error of ours that does not deny that something was sent goes on as it is."""
     with pytest.raises(type(end)) as caught:
