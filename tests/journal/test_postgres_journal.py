@@ -288,8 +288,8 @@ VALUES: Final[dict[str, Any]] = {
     "request": "{}",
 }
 LOCKS: Final = {"MATCHING": FOR_UPDATE, "HELD": FOR_UPDATE, "DUE": UNLESS_LOCKED}
-OTHERS: Final = {"ADD", "BIND", "SERVICES", "MOVE"}
-"""One finds nothing; the others are about services, of which there is one for each merchant."""
+OTHERS: Final = {"ADD", "BIND", "SERVICES", "DONE_THERE", "MOVE"}
+"""One finds nothing; the others are about services, of which there is one for each merchant, or for a person, once."""
 SELECTING: Final = [name for name in vars(statements) if name.isupper() and name not in OTHERS]
 
 
