@@ -47,6 +47,8 @@ SCENARIOS: Final = (
 )
 NO_SKIP: Final = "PAYASYNC_NO_SKIP"
 """Where this is set, everything that a test needs is there: a test that is skipped has failed."""
+TRACED: Final = "COVERAGE_PROCESS_CONFIG"
+"""Where this is set, coverage measures, also the processes that are started."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -67,6 +69,20 @@ def pytest_collection_finish() -> None:
     """Collect garbage again, that of the tests alone."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Leave a test that is marked so, and the processes that it starts, out of what coverage measures."""
+    if TRACED not in os.environ or not item.get_closest_marker("untraced"):
+        return (yield)
+    tracer, config = sys.gettrace(), os.environ.pop(TRACED)
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracer)
+        os.environ[TRACED] = config
 
 
 @pytest.hookimpl(wrapper=True)
