@@ -14,8 +14,10 @@ from payasync import Session
 
 ROOT: Final = Path(__file__).parents[1]
 README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
+UNUSED: Final = ("cacheprovider", "faker", "hypothesispytest", "randomly", "schemathesis")
+"""Plugins that no snippet is about, and that take seconds to import; ours is found as a user's pytest finds it."""
 SUITE: Final = [
-    *("-m", "pytest", "-q", "-p", "no:cacheprovider"),
+    *("-m", "pytest", "-q", *(option for name in UNUSED for option in ("-p", f"no:{name}"))),
     *("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"),
 ]
 ENVIRONMENT: Final = {
@@ -54,6 +56,7 @@ def section(title: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.untraced
 @pytest.mark.parametrize(("page", "line", "code"), snippets())
 def test_snippet_runs(page: Path, line: int, code: str, tmp_path: Path) -> None:
     """Every Python snippet is a whole program, or a suite of tests, that runs, with warnings as errors.
