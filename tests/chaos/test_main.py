@@ -12,6 +12,15 @@ from chaos.__main__ import end, main
 from chaos.properties import LONG, MODELS, PROPERTIES, tried
 
 ROOT = Path(__file__).parents[2]
+CONFTEST = (ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")
+PLUGINS = "-p hypothesispytest -p randomly -p xdist"
+"""Those whose options the command has: to import all that are installed takes seconds."""
+SUITE = """
+from hypothesis import settings
+
+def test_profile():
+    assert {} == settings().max_examples
+"""
 
 
 @pytest.mark.parametrize(
@@ -83,14 +92,17 @@ def test_profiles() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("path", "flaws"),
-    [("tests/notifications/test_endings.py", []), ("tests/nowhere.py", ["pytest ended with 5"])],
-)
-def test_tried(path: str, flaws: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says with which seed it runs, and what does not pass is a flaw."""
-    monkeypatch.chdir(ROOT)
+@pytest.mark.untraced
+@pytest.mark.parametrize(("examples", "flaws"), [(6_000, []), (6_001, ["pytest ended with 1"])])
+def test_tried(examples: int, flaws: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says with which seed it runs, tests run with the profile, and what does not pass is a flaw."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # where `tests.` is found
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_ADDOPTS", PLUGINS)
+    (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
+    (tmp_path / "test_suite.py").write_text(SUITE.format(examples), encoding="utf-8")
     said = io.StringIO()
 
-    assert flaws == tried("models", [path], 7, Console(file=said))
+    assert flaws == tried("models", ["test_suite.py"], 7, Console(file=said))
     assert "--hypothesis-seed=7" in said.getvalue()
