@@ -67,6 +67,7 @@ def test_running_a_loop(payasync_sandbox, payasync_session, payasync_customer, p
 ASYNCIO: Final = ("-p", "pytest_asyncio.plugin", "-o", "asyncio_default_fixture_loop_scope=function")
 ANYIO: Final = ("-p", "anyio.pytest_plugin")
 XDIST: Final = ("-p", "xdist.plugin", "-n", "2")
+AGAIN: Final = (pytest.mark.slow, pytest.mark.untraced)
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
             "@pytest.mark.asyncio", (*ASYNCIO, "-o", "asyncio_mode=strict"), id="asyncio strict", marks=pytest.mark.slow
         ),
         pytest.param("@pytest.mark.anyio", ANYIO, id="anyio", marks=pytest.mark.slow),
-        pytest.param("@pytest.mark.asyncio", (*ASYNCIO, *XDIST), id="xdist", marks=pytest.mark.slow),
+        pytest.param("@pytest.mark.asyncio", (*ASYNCIO, *XDIST), id="xdist", marks=AGAIN),
     ],
 )
 def test_serves_asynchronous_suites(mark: str, options: tuple[str, ...], run: Run) -> None:
@@ -119,9 +120,7 @@ def test_without():
 """
 
 
-@pytest.mark.parametrize(
-    "options", [pytest.param((), id="alone"), pytest.param(XDIST, id="xdist", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("options", [pytest.param((), id="alone"), pytest.param(XDIST, id="xdist", marks=AGAIN)])
 def test_failure_shows_the_timeline(options: tuple[str, ...], run: Run) -> None:
     """A test that fails shows what its sandbox saw; one that passes, or has none, does not."""
     result = run(FAILING, *options)

@@ -5,7 +5,7 @@ import pytest
 from chaos.run import Scale, arm, run
 from payasync.sandbox import Sandbox
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
 SHORT = Scale(operations=240, kills=13, seconds=60)
 """A kill for each step, and some more."""

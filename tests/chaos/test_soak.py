@@ -14,6 +14,7 @@ from payasync.sandbox.faults.effects import KINDS
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.untraced,
     pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells it under /proc"),
 ]
 

@@ -79,6 +79,7 @@ def check(sandbox: Sandbox, file: Path) -> None:
     assert not file.with_name("out.csv.partial").exists()
 
 
+@pytest.mark.untraced
 async def test_killed_again_and_again(sandbox: Sandbox, file: Path) -> None:
     """Killed from outside, wherever it is, several times: not one refund is repeated, and none is lost."""
     codes = []
@@ -102,6 +103,7 @@ async def until_refunded(sandbox: Sandbox, count: int) -> None:
     await until(lambda: sandbox.ledger.refunds() >= count)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("fatal", MOMENTS)
 async def test_killed_at_each_step(sandbox: Sandbox, file: Path, fatal: str) -> None:
     """Before its first byte, after its answer, after its verdict: the next run ends what this one had begun."""

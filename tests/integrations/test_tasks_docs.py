@@ -208,6 +208,7 @@ def test_no_block_is_left_out() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.untraced
 @each_engine
 async def test_delivered_twice_is_sent_once(shop: Shop, redis_server: Server, engine: Engine) -> None:
     """A queue delivers at least once: what comes again is answered from the journal; a worker goes on to the next."""
@@ -223,6 +224,7 @@ async def test_delivered_twice_is_sent_once(shop: Shop, redis_server: Server, en
 
 
 @pytest.mark.slow
+@pytest.mark.untraced
 @each_engine
 async def test_a_night(shop: Shop, redis_server: Server, engine: Engine) -> None:
     """Put off by the service, interrupted by a kill after the commit, never queued: each is done, and done once."""
@@ -267,6 +269,7 @@ def rows(shop: Shop, question: str) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.slow
+@pytest.mark.untraced
 async def test_child_of_celery_is_killed(shop: Shop, redis_server: Server) -> None:
     """What a worker's child was at when it was killed is delivered to the next one, which does not send it."""
     shop.open(CELERY, redis_server)
@@ -284,6 +287,7 @@ async def test_child_of_celery_is_killed(shop: Shop, redis_server: Server) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.untraced
 async def test_name_is_charged_once(shop: Shop, redis_server: Server) -> None:
     """A payment is known by the name that its task carries: delivered again after a lost answer, it is not sent."""
     shop.open(CELERY, redis_server)

@@ -36,6 +36,7 @@ def play(program: Program, machine: JournalMachine) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.untraced
 def test_whatever_is_done(caplog: pytest.LogCaptureFixture) -> None:
     """Whatever is done, in whatever order, and whatever befalls it: what must be so is so, after every step."""
     # Where something goes wrong, Hypothesis looks for the shortest way there for up to five minutes, and prints that.

@@ -43,7 +43,7 @@ SECOND: Final = (
 """Where it dies at the second one, which it sends again."""
 SENT: Final = SECOND[4:]
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ Place = Path | str
 Process = subprocess.Popen[str]
 Start = Callable[..., Process]
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
 
 @pytest.fixture(params=["journal", "log", "postgres"])

@@ -97,6 +97,7 @@ async def settled(place: Place) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.untraced
 @pytest.mark.parametrize("fatal", MOMENTS)
 async def test_killed(fatal: str, profile: Profile, tmp_path: Path) -> None:
     """Each effect is had once where it shares a transaction with its mark, and else at least once."""

@@ -172,6 +172,7 @@ def number(body: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.untraced
 async def test_nothing_is_lost_that_was_answered(
     receiver: Receiver, http: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
@@ -199,6 +200,7 @@ async def test_nothing_is_lost_that_was_answered(
 
 
 @pytest.mark.slow
+@pytest.mark.untraced
 async def test_timers_go_on(http: aiohttp.ClientSession, tmp_path: Path) -> None:
     """An order that was placed before the kill expires after it, when its time has come."""
     db = ("--db", str(tmp_path / "sbx.db"), "--clock", "2000x")

@@ -215,6 +215,7 @@ class Signer:
 
 
 @pytest.mark.slow
+@pytest.mark.untraced
 @pytest.mark.parametrize("profile", [PROFILE, scrambled("openapi")], ids=str_of)
 def test_schemathesis(profile: Profile) -> None:
     """Whatever is made up from the document, right or wrong: the answer is documented, and never a 500."""
@@ -258,6 +259,7 @@ def _driven(called: Any, operation: Operation, mode: GenerationMode, signer: Sig
     return seen
 
 
+@pytest.mark.untraced
 def test_schemathesis_catches_a_lie() -> None:
     """A document that leaves out what is answered fails: the test above can fail."""
     false = deepcopy(described(PROFILE))

@@ -70,6 +70,7 @@ async def seconds(foreign: Foreign, turn: int) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.untraced
 async def test_a_million_orders_slow_nothing_down(tmp_path: Path, http: aiohttp.ClientSession) -> None:
     """Calls on a million orders take as long as on a thousand."""
     taken: dict[int, list[float]] = {FEW: [], MANY: []}
