@@ -790,6 +790,23 @@ async def test_interrupted_run_gives_back_what_it_holds(sandbox: Sandbox, pay: S
     assert Report(resolved=1) == await reconciler.run_once()
 
 
+async def test_interrupted_run_forgets_nothing(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler
+) -> None:
+    """How often, and since when, nothing of use was heard of what was accepted is known after it as before."""
+    await pay.payments.create(amount=1000, currency="USD")
+    (held,) = await journal.ask(1, 60.0)
+    await journal.postpone(held, held.created, "HTTP 403", denied=3, silent_since=held.created)
+    before = await only(journal)
+    hanging = sandbox.faults.hang("payments.status")
+    run = asyncio.ensure_future(reconciler.run_once())
+    await until(lambda: hanging.fired)
+    run.cancel()
+    await asyncio.wait({run})
+
+    assert before == evolve(await only(journal), asked=before.asked, fence=before.fence)
+
+
 async def test_interrupted_second_send_is_asked_about(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
 ) -> None:
