@@ -54,8 +54,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
 @pytest.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
-    """A service with a paid order."""
-    async with Sandbox(clock="frozen", refunds="by hand") as sandbox:
+    """A service with a paid order, which refuses a refund that is sent a second time."""
+    async with Sandbox(clock="frozen", refunds="by hand", repeated_refunds="refused") as sandbox:
         await sandbox.given.paid_order(out_trade_no="T1", total_amt=45_000)
         yield sandbox
 
