@@ -109,7 +109,8 @@ class Sender:
 
         Raises:
             ConfigurationError: The session has no journal.
-            InvalidArgumentError: There is no such intention, it is another merchant's, or it was a direct call.
+            InvalidArgumentError: There is no such intention, it is another merchant's, it was a direct call, or a
+                person has rejected it since.
             OutcomeUnknownError: It may have been done, or another process is at it.
             PayasyncError: As the method of the request's own name says.
         """
