@@ -25,9 +25,14 @@ class Flights:
         self._shielded: set[asyncio.Task[Any]] = set()
         self._pauses: set[asyncio.Future[bool]] = set()
 
-    def begin(self, call: object) -> None:
-        """Note that a call begins, in the task that runs: `call` is anything that is its own."""
-        self._flying[call] = asyncio.current_task()
+    def begin(self, call: object, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """Note that a call begins, in the task that runs: `call` is anything that is its own.
+
+        Args:
+            call: Ends under the same.
+            loop: The one that runs; who has it at hand saves the system call that asking for it is.
+        """
+        self._flying[call] = asyncio.current_task(loop)
 
     def end(self, call: object) -> None:
         """Note that a call has ended, and tell whoever waits for that."""

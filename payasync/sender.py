@@ -56,9 +56,9 @@ class Sender:
             return await self._flights.shielded(self.send(request, timeout=timeout, intent=intent))
         usual = timeout is None and intent is None and not self._closed and not self._flights.closed
         timeouts = self._setup.timeouts if usual else self._times(request, timeout, intent)
-        deadline = asyncio.get_running_loop().time() + timeouts.total
-        call = self._codec.call(request, timeouts, deadline, intent)
-        self._flights.begin(call.progress)
+        loop = asyncio.get_running_loop()
+        call = self._codec.call(request, timeouts, loop.time() + timeouts.total, intent)
+        self._flights.begin(call.progress, loop)
         try:
             reply = await self._way(call)
         finally:

@@ -59,7 +59,7 @@ class Deadline:
         self._task.cancel()
 
     def __enter__(self) -> Self:
-        self._task = task = running_task()
+        self._task = task = running_task(self._deadlines.loop)
         self._before = task.cancelling()
         self._deadlines.watch(self)
         return self
@@ -75,9 +75,13 @@ class Deadline:
             raise TimeoutError
 
 
-def running_task() -> "asyncio.Task[object]":
-    """Return the task that runs; what awaits a call is always in one."""
-    task = asyncio.current_task()
+def running_task(loop: asyncio.AbstractEventLoop | None = None) -> "asyncio.Task[object]":
+    """Return the task that runs; what awaits a call is always in one.
+
+    Args:
+        loop: The one that runs; who has it at hand saves the system call that asking for it is.
+    """
+    task = asyncio.current_task(loop)
     assert task is not None  # noqa: S101 - asyncio runs coroutines in tasks only
     return task
 
@@ -86,12 +90,13 @@ class Deadlines:
     """The deadlines of one loop, looked at every `GRAIN` seconds while there are any.
 
     Attributes:
+        loop: Theirs.
         time: The loop's clock.
         running: Those that are watched.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self.loop = loop
         self.time = loop.time
         self.running: set[Deadline] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -106,14 +111,14 @@ class Deadlines:
             raise TimeoutError
         self.running.add(deadline)
         if self._timer is None:
-            self._timer = self._loop.call_later(GRAIN, self._look)
+            self._timer = self.loop.call_later(GRAIN, self._look)
 
     def _look(self) -> None:
         now = self.time()
         for deadline in [each for each in self.running if each.when <= now]:
             self.running.discard(deadline)
             deadline.expire()
-        self._timer = self._loop.call_later(GRAIN, self._look) if self.running else None
+        self._timer = self.loop.call_later(GRAIN, self._look) if self.running else None
 
     def close(self) -> None:
         """Stop the timer, and end what is done within the deadlines, as if their time was over."""
