@@ -79,7 +79,7 @@ class Call:
 
     def derived(self, /, **changes: Any) -> Self:
         """Return the call with other values under the names of its attributes."""
-        # Not `attrs.evolve`, which takes four times as long: each call derives three others.
+        # Not `attrs.evolve`, which takes four times as long: each call derives two others.
         other = object.__new__(type(self))
         attributes = other.__dict__
         attributes |= {**self.__dict__, **changes}

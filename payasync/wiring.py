@@ -15,7 +15,6 @@ from payasync.errors import ConfigurationError
 from payasync.events import Event
 from payasync.middleware.authorize import authorize
 from payasync.middleware.chain import chain, held
-from payasync.middleware.nonce import nonce
 from payasync.middleware.observe import Teller, observe
 from payasync.middleware.quota import Quota
 from payasync.middleware.retry import Ask, Pace, Rules, retry
@@ -111,7 +110,6 @@ class Setup:
                 retry(Rules(policy=self.retry, quota=quota, tell=tell, ask=ask, pace=pace)),
                 *([verify(self.credentials)] if self.profile.answer.signature else []),
                 *map(held, self.middleware),
-                nonce,
                 sign(self.credentials.signing_key),
                 authorize(self.credentials.secret_key),
                 observe(tell),

@@ -1,8 +1,9 @@
-"""The signature: each attempt of a signed call has its own `sign` (spec: Authentication, 3)."""
+"""The nonce and the signature: each attempt of a signed call has its own of both (spec: Authentication, 3)."""
 
 import asyncio
 import inspect
 import os
+import secrets
 from collections.abc import Awaitable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
@@ -11,15 +12,16 @@ from typing import Any
 from payasync.calls import Call, Layer, Reply, Send
 from payasync.errors import ConfigurationError, NotSentError, PayasyncError
 from payasync.middleware.chain import in_time
-from payasync.profile import SIGN, not_configured
+from payasync.profile import NONCE, SIGN, not_configured
 from payasync.secret import Secret
 from payasync.signing import SignatureScheme, SortedPairs
 
 
 def sign(key: Secret | None) -> Layer:
-    """Return the layer that signs with a merchant's key, by the scheme of the call's profile.
+    """Return the layer that signs with a merchant's key, over a nonce of each attempt's own.
 
-    A scheme that is `blocking` (RSA) works in one thread of its own, and leaves the event loop free.
+    The nonce is drawn here and never kept: a buffer of random bytes would repeat itself after a fork. The scheme is
+    that of the call's profile; one that is `blocking` (RSA) works in one thread of its own, and leaves the loop free.
     """
 
     def layer(call: Call, send: Send) -> Awaitable[Reply]:
@@ -28,10 +30,11 @@ def sign(key: Secret | None) -> Layer:
         scheme = call.profile.signature
         if scheme is None or key is None:
             raise _missing(call)
+        fields = {**call.fields, NONCE: secrets.token_hex(16)}
         if type(scheme) is SortedPairs and not scheme.blocking:
-            signature = scheme.sign(call.fields, path=call.operation.path, key=key)
-            return send(call.derived(fields={**call.fields, SIGN: signature}))
-        return _signed_in_time(scheme, key, call, send)
+            fields[SIGN] = scheme.sign(fields, path=call.operation.path, key=key)
+            return send(call.derived(fields=fields))
+        return _signed_in_time(scheme, key, call.derived(fields=fields), send)
 
     return layer
 

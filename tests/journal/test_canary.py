@@ -12,7 +12,7 @@ from attrs import evolve
 from payasync import Credentials, InvalidArgumentError, OutcomeUnknownError, RetryPolicy, ServiceError, Session
 from payasync.documents import dumps
 from payasync.journal import SqliteJournal
-from payasync.middleware import nonce
+from payasync.middleware import sign as signing_layer
 from payasync.resources.subscriptions import CreateSubscription
 from payasync.sandbox import Sandbox
 from payasync.shapes import AnswerShape
@@ -80,7 +80,7 @@ async def test_file_holds_no_secret(journal: SqliteJournal, path: Path, monkeypa
         signatures.append(sign(self, *args, **given))
         return signatures[-1]
 
-    monkeypatch.setattr(nonce, "secrets", SimpleNamespace(token_hex=lambda _: f"canarynonce{next(numbers)}"))
+    monkeypatch.setattr(signing_layer, "secrets", SimpleNamespace(token_hex=lambda _: f"canarynonce{next(numbers)}"))
     monkeypatch.setattr(SortedPairs, "sign", signed)
     async with Sandbox(clock="frozen") as sandbox:
         await sandbox.given.paid_order(out_trade_no="T1")

@@ -24,10 +24,10 @@ from payasync.errors import (
 )
 from payasync.events import Retrying, Unknown
 from payasync.middleware.chain import chain
-from payasync.middleware.nonce import nonce
 from payasync.middleware.observe import Teller
 from payasync.middleware.quota import Quota
 from payasync.middleware.retry import Ask, Pace, Rules, retry
+from payasync.middleware.sign import sign
 from payasync.operations import (
     CLOSE_ORDER,
     CREATE_REFUND,
@@ -39,8 +39,10 @@ from payasync.operations import (
     Operation,
 )
 from payasync.profile import Profile
+from payasync.secret import Secret
 from payasync.settings import RetryPolicy, Timeouts
 from payasync.shapes import AnswerShape, HttpCodes, Recovery, ResultCodes
+from payasync.signing import SortedPairs
 from tests.building import PROFILE, Heard, Hours, Way, bare_call, reply, way
 
 START: Final = 1000.0
@@ -356,7 +358,9 @@ async def test_foreign_errors_pass_through(foreign: BaseException) -> None:
 async def test_each_attempt_has_its_own_nonce() -> None:
     """A signed call that is sent again is a new request to the service."""
     end = way(unsent(), unsent(), reply({}))
-    await chain([layer(), nonce], end.send)(refund(signed=True))
+    scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex")
+    call = refund(signed=True, profile=Profile(signature=scheme))
+    await chain([layer(), sign(Secret("sign_canary"))], end.send)(call)
 
     assert 3 == len({call.fields["nonceStr"] for call in end.calls})
 

@@ -1,6 +1,7 @@
 import asyncio
 import hashlib
 import hmac
+import re
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -10,8 +11,6 @@ from attrs import evolve, field, frozen
 
 from payasync.calls import Call
 from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError, NotSentError
-from payasync.middleware.chain import chain
-from payasync.middleware.nonce import nonce
 from payasync.middleware.sign import sign, signable
 from payasync.operations import CREATE_PAYMENT, CREATE_REFUND
 from payasync.profile import Profile
@@ -111,18 +110,21 @@ async def test_signature_is_over_what_is_sent() -> None:
     """The text that is signed holds the fields of the very call that goes on."""
     end = way()
     await sign(KEY)(signed(SortedPairs(algorithm="hmac-sha256", encoding="hex"), b="2", a=1), end.send)
-    expected = hmac.new(b"sign_canary", b"a=1&b=2", hashlib.sha256).hexdigest()
+    nonce = end.calls[0].fields["nonceStr"]
+    expected = hmac.new(b"sign_canary", f"a=1&b=2&nonceStr={nonce}".encode(), hashlib.sha256).hexdigest()
 
-    assert {"b": "2", "a": 1, "sign": expected} == end.calls[0].fields
+    assert {"b": "2", "a": 1, "nonceStr": nonce, "sign": expected} == end.calls[0].fields
 
 
 async def test_custom_scheme_is_given_all() -> None:
     """A scheme sees the fields, the endpoint's path and the key, still a secret."""
     end, scheme = way(), Scheme()
     await sign(KEY)(signed(scheme, a=1), end.send)
+    sent = end.calls[0].fields
+    given = {"a": 1, "nonceStr": sent["nonceStr"]}
 
-    assert [({"a": 1}, "/payment/refund", KEY)] == scheme.seen
-    assert {"a": 1, "sign": "signature"} == end.calls[0].fields
+    assert [(given, "/payment/refund", KEY)] == scheme.seen
+    assert {**given, "sign": "signature"} == sent
 
 
 async def test_custom_scheme_cannot_change_the_call() -> None:
@@ -136,7 +138,8 @@ async def test_custom_scheme_cannot_change_the_call() -> None:
 
     await sign(KEY)(evolve(call, profile=Profile(signature=Greedy())), end.send)
 
-    assert {"a": 1, "sign": "/payment/refund sign_canary []"} == end.calls[0].fields
+    assert {"a", "nonceStr", "sign"} == end.calls[0].fields.keys()
+    assert "/payment/refund sign_canary []" == end.calls[0].fields["sign"]
 
 
 async def test_custom_scheme_may_say_nothing_about_blocking() -> None:
@@ -144,7 +147,7 @@ async def test_custom_scheme_may_say_nothing_about_blocking() -> None:
     end = way()
     await sign(KEY)(signed(ShortScheme(), a=1), end.send)
 
-    assert "/payment/refund sign_canary ['a']" == end.calls[0].fields["sign"]
+    assert "/payment/refund sign_canary ['a', 'nonceStr']" == end.calls[0].fields["sign"]
 
 
 @pytest.mark.parametrize("blocking", [False, True])
@@ -251,12 +254,13 @@ async def test_value_that_cannot_be_signed(scheme: SortedPairs, turns: list[str]
 async def test_each_attempt_is_signed_anew() -> None:
     """Nonce and signature differ for each request (spec: Authentication, 3): neither is kept between attempts."""
     end, call = way(), signed(SortedPairs(algorithm="hmac-sha256", encoding="hex"), a=1)
-    send = chain([nonce, sign(KEY)], end.send)
-    for _ in range(10):
-        await send(call)
+    for _ in range(100):
+        await sign(KEY)(call, end.send)
+    drawn = {sent.fields["nonceStr"] for sent in end.calls}
 
-    assert 10 == len({sent.fields["nonceStr"] for sent in end.calls})
-    assert 10 == len({sent.fields["sign"] for sent in end.calls})
+    assert 100 == len(drawn)
+    assert all(re.fullmatch("[0-9a-f]{32}", each) for each in drawn)
+    assert 100 == len({sent.fields["sign"] for sent in end.calls})
     assert {"a": 1} == call.fields
 
 
