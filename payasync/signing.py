@@ -159,13 +159,21 @@ class SortedPairs:
         return keyed + path if self.append_path else keyed
 
     def _joined(self, fields: Mapping[str, Any], path: str) -> str:
-        texts = {name: self._text_of(name, fields[name]) for name in sorted(fields) if name not in self.exclude}
-        pairs = {name: text for name, text in texts.items() if text or (text is not None and not self.skip_empty)}
-        joined = self.separator.join([f"{name}={text}" for name, text in pairs.items()])
+        texts: dict[str, str] = {}
+        pairs: list[str] = []
+        for name in sorted(fields):  # one loop: three comprehensions took twice as long
+            if name in self.exclude:
+                continue
+            value = fields[name]
+            text = value if type(value) is str else self._text_of(name, value)
+            texts[name] = text or ""
+            if text or (text is not None and not self.skip_empty):
+                pairs.append(f"{name}={text}")
+        joined = self.separator.join(pairs)
         # With every field in it, and as many delimiters as that needs, none is in a name or a text.
         needed = joined.count("=") == len(pairs) and joined.count(self.separator) == len(pairs) - 1
         if not needed or len(pairs) < len(texts) or not encodable(joined):
-            self._check({name: text or "" for name, text in texts.items()})
+            self._check(texts)
         if self.append_path and not encodable(path):
             raise _unsignable("path", path, _UNICODE)
         return joined
