@@ -15,7 +15,7 @@ def number(name: str, given: object) -> int:
         InvalidArgumentError: It is none, or below 0.
     """
     if type(given) is not int or not 0 <= given <= _MOST:
-        raise invalid(name, "an integer of 0 or more", given)
+        raise invalid(name, "an integer of 0 or more, below 2**63", given)
     return given
 
 

@@ -13,6 +13,7 @@ from payasync.cli.journal_at import Address
 from payasync.cli.journal_screen import JournalScreen
 from payasync.journal import STATES, Intent, Journal, State
 from payasync.journal.intents import ENDS
+from payasync.operations import OPERATIONS
 
 SHORTEST: Final = timedelta(days=1)
 _UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
@@ -36,14 +37,19 @@ def journal() -> None:
 @journal.command("list", short_help="List intentions.")
 @journal_at.option
 @click.option("--state", type=click.Choice(STATES), help="Only those of one state.")
+@click.option("--number", metavar="NUMBER", help="Only those about one order, refund or subscription.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
 @click.option("--after", type=click.IntRange(0), default=0, metavar="ID", help="Only those of a higher number.")
 @click.option("--json", is_flag=True, help="Show a line of JSON for each.")
-def show_list(address: Address, *, state: State | None, limit: int, after: int, json: bool) -> None:
+def show_list(address: Address, *, state: State | None, number: str | None, limit: int, after: int, json: bool) -> None:
     """List intentions in the order of their numbers."""
 
     async def work(kept: Journal) -> list[Intent]:
-        return await kept.list(state, limit=limit + 1, after=after)
+        if number is None:
+            return await kept.list(state, limit=limit + 1, after=after)
+        about = [each for operation in OPERATIONS for each in await kept.find(operation.name, number)]
+        found = [each for each in about if each.id > after and state in {None, each.state}]
+        return sorted(found, key=lambda each: each.id)[: limit + 1]
 
     found = journal_at.asked(address, work, command="journal list")
     JournalScreen(json=json).listed(found[:limit], state=state, more=len(found) > limit)
@@ -72,8 +78,8 @@ def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: b
     more, and has succeeded where it was done by other means. No task that is left of it sends it then.
     """
     screen, seen = JournalScreen(), None
+    found = _existing(address, intent_id)
     if not yes:
-        found = _existing(address, intent_id)
         screen.shown(found, address, hint=False)
         click.confirm(_QUESTIONS[found.state == "new", end], abort=True)
         seen = found.state

@@ -64,7 +64,7 @@ class JournalScreen:
         write()
         if hint and intent.state in FOR_A_PERSON:
             unsent = intent.state == "new"
-            end = "rejected" if unsent else "succeeded"
+            end = "rejected" if unsent else "succeeded|rejected"
             command = f"payasync journal resolve {intent.id}{address.option} --as {end} --reason …"
             write("  If nobody is to send it any more:" if unsent else "  If you know what became of it:")
             write((f"  {plain(command)}", "cyan"))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -102,9 +102,9 @@ class RefundImportScreen:
         if not total or not self._console.is_terminal:
             yield
             return
-        columns = TextColumn("  {task.description}"), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn()
+        columns = _What(), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn()
         with Progress(*columns, console=self._console, transient=True) as self._bar:
-            self._bar.add_task("Refunding", total=total)
+            self._bar.add_task("Refunding", total=total, until=0.0)
             yield
 
     def heard(self, verdict: Verdict) -> None:
@@ -114,8 +114,9 @@ class RefundImportScreen:
 
     def asking(self, count: int, seconds: float) -> None:
         """Say that so many are in doubt, and when the service is asked about them."""
-        when = f" in {span(seconds)}" if seconds else ""
-        self._show(description=f"Asking about {count}{when}")
+        until = self._bar.get_time() + seconds if self._bar and seconds else 0.0
+        self._show(description=f"Asking about {count}", until=until)
+        when = f" in {span(seconds)}"
         if self._bar is None and seconds > _NOTED and not self._waits:
             self._waits = True
             was, it_is = ("was", "it is") if count == 1 else ("were", "they are")
@@ -124,11 +125,16 @@ class RefundImportScreen:
 
     def stopping(self) -> None:
         """Say that no further one begins."""
-        self._show(description="Stopping after those under way")
+        # A second signal ends the process where it stands.
+        self._console.show_cursor()
+        self._show(description="Stopping after those under way; Ctrl-C again cuts them off", until=0.0)
+        if self._bar is None:
+            self._lines.write("  Stopping after those under way; a second signal cuts them off.")
+            self._lines.write()
 
     def looking_up(self, count: int) -> None:
         """Say that the journal is asked about so many that were not begun."""
-        self._show(description=f"Looking up {count:,} that were not begun")
+        self._show(description=f"Looking up {count:,} that were not begun", until=0.0)
 
     def _show(self, **facts: object) -> None:
         if self._bar:
@@ -176,7 +182,7 @@ class RefundImportScreen:
         kinds = Counter(each.kind for each in mine)
         reasons = Counter(each.kind if kinds[each.kind] > 1 and each.kind else _why(each) for each in mine)
         for reason, many in reasons.most_common(_REASONS):
-            self._lines.write((f"  {'':{_WIDTH}}{many:>7,}  {plain(reason)}", "dim"))
+            self._lines.write((f"  {'':{_WIDTH}}{many:>7,}  {plain(reason)}", "dim"), hang=_WIDTH + 11)
         if (others := len(reasons) - _REASONS) > 0:
             self._lines.write((f"  {'':{_WIDTH}}{'':>7}  and {others} other reasons", "dim"))
 
@@ -220,6 +226,15 @@ class RefundImportScreen:
         self._lines.write()
         self._lines.write(("payasync refund import", "bold"), f" {VERSION}: ", (plain(str(self._file)), "bold"))
         self._lines.write()
+
+
+class _What(ProgressColumn):
+    """What goes on, and how long it waits still."""
+
+    def render(self, task: Task) -> Text:
+        """Return it, as it is now."""
+        left = task.fields["until"] - task.get_time()
+        return Text(f"  {task.description}{f' in {span(left)}' if left > 0 else ''}")
 
 
 def _why(verdict: Verdict) -> str:

@@ -91,6 +91,7 @@ def _beside(path: Path) -> Path:
 
 
 def _begun(path: Path) -> IO[bytes]:
+    path.touch(mode=0o600)
     file = path.open("wb", buffering=0)
     try:
         file.write(_line(COLUMNS))

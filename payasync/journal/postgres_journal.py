@@ -73,7 +73,11 @@ class PostgresJournal(StoredJournal):
         super().__init__(keep, whole_answers=whole_answers, ticking=clock is None)
 
     def __repr__(self) -> str:
-        return f"PostgresJournal({self._database.address.shown!r})"
+        return f"PostgresJournal({self._place!r})"
+
+    @property
+    def _place(self) -> str:
+        return self._database.address.shown
 
     async def aclose(self) -> None:
         """Finish what was begun, and close all connections; whatever is asked afterwards is a `StorageError`."""

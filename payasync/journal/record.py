@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from typing import Any, Final
 
 from payasync.calls import Call, Layer, Reply, Send
-from payasync.errors import OutcomeUnknownError, PayasyncError
+from payasync.errors import InvalidArgumentError, OutcomeUnknownError, PayasyncError
 from payasync.journal import drafting, endings, keeping, recorded
 from payasync.journal.drafting import Keep, request_of
 from payasync.journal.intents import Begun, Intent, State, Step
@@ -58,7 +58,9 @@ class Recorder:
         if intent is None:
             raise invalid("intent_id", "the number of an intention in the journal", intent_id)
         if intent.merchant != merchant:
-            raise invalid("intent_id", f"of merchant {merchant!r}, and not {intent.merchant!r}", intent_id)
+            rule = f"the number of an intention of merchant {merchant!r}"
+            why = f"intent_id must be {rule}; {intent_id} is of {intent.merchant!r}"
+            raise InvalidArgumentError(why, field="intent_id", rule=rule, value=intent_id)
         return request_of(intent)
 
     async def _recorded(self, call: Call, send: Send, whose: tuple[str, str]) -> Reply:

@@ -1,5 +1,6 @@
 """What a journal says in place of the service: an answer that was kept, or why nothing is sent."""
 
+import shlex
 from typing import Any, Final
 
 import orjson
@@ -55,13 +56,13 @@ def _shown(intent: Intent) -> str:
     return " and ".join(filter(None, keys))
 
 
-def elsewhere(merchant: str, kept: str, given: str) -> ConfigurationError:
+def elsewhere(merchant: str, kept: str, given: str, place: str) -> ConfigurationError:
     """Return why a session of another service may neither send nor ask."""
     same = "nothing was done there" if kept == SANDBOX.name else "it is the same one at a new address"
     old = "sandbox" if kept == SANDBOX.name else kept
-    moved = f"; if {same}, tell the journal: payasync journal move {old} {given}"
+    moved = f"; if {same}, tell it: payasync journal move {old} {given} --journal {shlex.quote(place)}"
     return ConfigurationError(
-        f"journal has what merchant {merchant!r} sent to {_called(kept)}, and this session's service is "
+        f"journal {place!r} has what merchant {merchant!r} sent to {_called(kept)}, and this session's service is "
         f"{_called(given)}: nothing was sent or asked. Give each service a journal of its own"
         f"{'' if given == SANDBOX.name else moved}",
         field="journal",

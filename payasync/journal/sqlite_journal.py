@@ -66,7 +66,11 @@ class SqliteJournal(StoredJournal):
         super().__init__(keep, whole_answers=whole_answers, ticking=clock is time.time)
 
     def __repr__(self) -> str:
-        return f"SqliteJournal({self._file.path!r})"
+        return f"SqliteJournal({self._place!r})"
+
+    @property
+    def _place(self) -> str:
+        return self._file.path
 
     async def aclose(self) -> None:
         """Finish what was begun, and close the file; whatever is asked afterwards is a `StorageError`."""

@@ -50,6 +50,11 @@ class StoredJournal(ABC):
         self._ticking = ticking
         self.recorder: Final = Recorder(self, keep or moving)
 
+    @property
+    @abstractmethod
+    def _place(self) -> str:
+        """Where it is, as a person may see it."""
+
     @abstractmethod
     async def _run(self, work: Callable[[datetime], Transaction[T]]) -> T:
         """Return what a transaction does that begins now, after it was committed."""
@@ -73,7 +78,7 @@ class StoredJournal(ABC):
         """Keep for ever which service a merchant's writes go to; any other is refused."""
         kept = await self._run(lambda _: transactions.bind(merchant, service))
         if kept != service:
-            raise elsewhere(merchant, kept, service)
+            raise elsewhere(merchant, kept, service, self._place)
 
     async def move(self, old: str, new: str) -> list[str]:
         """Follow a service to its new address, and return the merchants whose writes go there from now on."""

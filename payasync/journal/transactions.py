@@ -104,7 +104,9 @@ def move(old: str, new: str, *, unused: bool) -> Transaction[tuple[Sequence[str]
         unused: Only where it has done nothing yet, and may not have.
     """
     if unused and (done := (yield from numbers(statements.DONE_THERE, {"old": old}))):
-        raise invalid("old", f"a service that has done nothing, and intention {done[0]} was done there", old)
+        rule = "a service that has done nothing, where it is the sandbox"
+        why = f"old must be {rule}: intention {done[0]} was done there, or may have been"
+        raise InvalidArgumentError(why, field="old", rule=rule, value=old)
     merchants: Sequence[str] = yield Asked(statements.MOVE, {"old": old, "new": new}, column="merchant")
     services: Sequence[str] = yield Asked(statements.SERVICES, {"merchant": None}, column="service")
     return merchants, services

@@ -157,7 +157,7 @@ def test_show_says_what_a_person_can_do(path: Path) -> None:
     output = run("show", "4", "--journal", str(path)).output
 
     assert "nothing names it" in output
-    assert f"payasync journal resolve 4 --journal {path} --as succeeded --reason" in output
+    assert f"payasync journal resolve 4 --journal {path} --as succeeded|rejected --reason" in output
 
 
 def test_show_says_how_what_nobody_sends_ends(path: Path) -> None:
@@ -280,12 +280,11 @@ def test_resolve_is_about_what_it_has_shown(path: Path, monkeypatch: pytest.Monk
             ("1", "--reason", "seen"),
             "intention 1 is succeeded already; only new, accepted, unknown or manual ones can be ended",
         ),
-        (("99", "--reason", "seen"), "must be the number of an intention in the journal"),
         (("4", "--reason", " "), "reason must be a text that says how you know"),
     ],
 )
 def test_resolve_refuses(path: Path, arguments: tuple[str, ...], words: str) -> None:
-    """What has ended, or is not there, or was not explained, ends with exit code 2, and one line."""
+    """What has ended, or was not explained, ends with exit code 2, and one line."""
     result = run("resolve", *arguments, "--journal", str(path), "--as", "succeeded", "--yes")
 
     assert 2 == result.exit_code
@@ -338,6 +337,25 @@ def test_units_of_an_age(path: Path, age: str, hours: int) -> None:
 
     assert any(f"before {moment:%Y-%m-%d %H:%M}." in result.output for moment in (before, after))
     assert result.output.startswith("Deleted 0 intentions")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"), [((), {"1"}), (("--state", "new"), set()), (("--after", "1"), set())]
+)
+def test_list_of_a_number(path: Path, arguments: tuple[str, ...], expected: set[str]) -> None:
+    """Who asks about a refund knows its number, and not that of its intention."""
+    result = run("list", "--journal", str(path), "--number", "R1", "--json", *arguments)
+
+    assert 0 == result.exit_code
+    assert expected == [json.loads(line)["id"] for line in result.output.splitlines()]
+
+
+@pytest.mark.parametrize("more", [(), ("--yes",)])
+def test_resolve_of_none(path: Path, more: tuple[str, ...]) -> None:
+    """What is not there is told as by `show`, with the same exit code."""
+    result = run("resolve", "--journal", str(path), "99", "--as", "rejected", "--reason", "seen", *more)
+
+    assert (1, f"payasync journal: there is no intention 99 in {path}\n") == (result.exit_code, result.output)
 
 
 OLD: Final = "https://pay.example"

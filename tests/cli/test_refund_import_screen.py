@@ -3,11 +3,13 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.progress import Task, TaskID
 
 from payasync.cli.journal_at import Address
-from payasync.cli.refund_import_screen import RefundImportScreen
+from payasync.cli.refund_import_screen import RefundImportScreen, _What
 from payasync.cli.refund_sheet import Row, read
 from payasync.cli.refund_verdicts import Verdict, Word
+from tests.journal.building import Clock
 
 
 def rows(count: int) -> tuple[Row, ...]:
@@ -75,6 +77,32 @@ def test_long_wait_is_told_once_where_no_bar_is() -> None:
     assert "1 row was cut off, or had no answer: it is asked about in 57 s" == waiting((1, 0), (1, 57.0), (1, 30.0))
     assert "2 rows were cut off, or had no answer: they are asked about in 8 s" == waiting((2, 0.2), (2, 8.0))
     assert not waiting((1, 0), (1, 1.0))
+
+
+def test_wait_is_counted_down() -> None:
+    """A bar that stands still for a minute says how long it does so, and not how long it once was to."""
+    clock = Clock()
+    task = Task(TaskID(1), "Asking about 3", 3, 3, clock, fields={"until": clock() + 54.0})
+    shown = []
+    for _ in range(3):
+        shown.append(_What().render(task).plain)
+        clock.advance(30)
+
+    assert ["  Asking about 3 in 54 s", "  Asking about 3 in 24 s", "  Asking about 3"] == shown
+
+
+def test_stopping_is_told_and_leaves_the_terminal_as_it_was() -> None:
+    """Whoever presses Ctrl-C is told what a second one does, and has a cursor after it."""
+    seen, told = io.StringIO(), io.StringIO()
+    terminals = Console(file=seen, width=100, force_terminal=True), Console(file=told, width=100)
+    for terminal in terminals:
+        screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", terminal=terminal)
+        with screen.progress(3):
+            screen.stopping()
+            cursor = seen.getvalue().rindex("\x1b[?25h") - seen.getvalue().rindex("\x1b[?25l")
+
+            assert cursor > 0
+    assert "Stopping after those under way; a second signal cuts them off." in told.getvalue()
 
 
 def test_environment_names_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
