@@ -63,6 +63,9 @@ def reconcile(*, json: bool, **options: Any) -> None:
     its number where it was queued, and rejected where it was not. It may be interrupted at any time, and several may
     run at once. The keys are those that `Credentials.from_env` reads; only their merchant's writes are asked about.
 
+    What was not done is listed by the run that finds it out, and by no other: tell whoever believes that it was, or
+    make it again. It is settled, and the exit code says nothing of it.
+
     The exit code is 0 where all is settled, or waits to be asked about again; 1 where the service answered no question,
     as it does not take the keys, for example; 3 where something needs a person, or was queued and nobody has begun to
     send it for minutes, and is listed; 2 where it cannot run; 130 where it was interrupted.

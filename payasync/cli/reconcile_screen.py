@@ -150,7 +150,8 @@ class ReconcileScreen:
         """Take note of a run that has ended."""
         self._silent = report.silent
         if self._json and self._watch and report.asked:
-            self._lines.write(json.dumps({"asked": report.asked, **asdict(report)}))
+            ran = self._results[-report.asked :]
+            self._lines.write(json.dumps({"asked": report.asked, **asdict(report), "not_done": _not_done(ran)}))
 
     def closed(
         self,
@@ -185,8 +186,9 @@ class ReconcileScreen:
     def _as_json(self, manual: Sequence[Intent], unsent: int, *, interrupted: bool) -> None:
         if not self._asking:
             return
-        report = Report.of((each.end for each in self._results), silent=self._silent, unsent=unsent)
-        facts = {"asked": report.asked, **asdict(report), "interrupted": interrupted}
+        ends, not_done = (each.end for each in self._results), _not_done(self._results)
+        report = Report.of(ends, silent=self._silent, unsent=unsent, rejected=len(not_done))
+        facts = {"asked": report.asked, **asdict(report), "interrupted": interrupted, "not_done": not_done}
         waiting = {"needs_a_person": [each.id for each in manual], "of_other_merchants": dict(self._others)}
         self._lines.write(json.dumps({**facts, **waiting}))
 
@@ -205,7 +207,7 @@ class ReconcileScreen:
         elif self.unanswered:
             write(("  No question had an answer: nothing was found out.", "bold yellow"))
             write()
-        self._rejected([each for each in self._results if (each.end, each.state) == ("resolved", "rejected")])
+        self._rejected([each for each in self._results if each.rejected])
         if due is not None:
             left = (due - now()).total_seconds()
             when = "is due now: run it again" if left <= 0 else f"in {span(left)}"
@@ -230,7 +232,7 @@ class ReconcileScreen:
             return
         self._lines.write(
             (f"  {_writes(len(results))} not done", "bold magenta"),
-            ": make again what is still wanted, under its own number.",
+            ": tell whoever believes it was, or make it again, under its own number.",
         )
         self._lines.write()
         self._table([evolve(each.intent, state=each.state, reason=each.reason) for each in results], state=False)
@@ -277,6 +279,10 @@ class ReconcileScreen:
         if (more := len(intents) - _ROWS) > 0:
             self._lines.write((f"  … and {more:,} more", "dim"))
         self._lines.write()
+
+
+def _not_done(results: Sequence[Result]) -> list[int]:
+    return [each.intent.id for each in results if each.rejected]
 
 
 def _writes(count: int) -> str:

@@ -4,7 +4,9 @@ The queue carries nothing but the number of an intention, and may deliver it twi
 """
 
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from inspect import iscoroutinefunction
 from typing import Any, Final
 
 import procrastinate
@@ -18,7 +20,7 @@ from payasync.errors import (
     RateLimitedError,
     StorageError,
 )
-from payasync.journal import Intent, Reconciler
+from payasync.journal import Intent, Reconciler, Result
 from payasync.journal.postgres_journal import PostgresJournal
 from payasync.requests import Request
 from payasync.responses import Response
@@ -57,10 +59,15 @@ class PaymentTasks:
         reconciler: Resolves what is unknown; left out: one with its defaults.
         queue: Of procrastinate.
         cron: When to reconcile.
+        on_result: A plain function, called with what became of each write that was asked about: of one that was not
+            done, `result.rejected`, whoever believes that it was hears so. What it raises is logged, and stops nothing.
         stalled: Seconds without a sign of life, after which a worker is taken for dead.
 
     Attributes:
         blueprint: The tasks, for your application.
+
+    Raises:
+        ConfigurationError: `on_result` is no plain function.
     """
 
     def __init__(
@@ -71,11 +78,15 @@ class PaymentTasks:
         reconciler: Reconciler | None = None,
         queue: str = "payasync",
         cron: str = "* * * * *",
+        on_result: Callable[[Result], object] | None = None,
         stalled: float = STALLED,
     ) -> None:
+        if on_result is not None and (not callable(on_result) or iscoroutinefunction(on_result)):
+            raise ConfigurationError(f"on_result must be a plain function, not {on_result!r}", field="on_result")
         self._session = session.with_options(journal=journal)
         self._journal = journal
         self._reconciler = reconciler or Reconciler(session, journal)
+        self._on_result = on_result
         self._stalled = stalled
         self._age = AGE
         self.blueprint: Final = procrastinate.Blueprint()
@@ -140,8 +151,16 @@ class PaymentTasks:
     async def _reconcile(self, context: procrastinate.JobContext, timestamp: int) -> None:
         del timestamp  # of the minute that it was due in
         await self._deliver_again(context.app.job_manager)
-        await self._reconciler.run_once()
+        await self._reconciler.run_once(self._heard)
         await self._enqueue_forgotten()
+
+    def _heard(self, result: Result) -> None:
+        if self._on_result is None:
+            return
+        try:
+            self._on_result(result)
+        except Exception:
+            logger.exception("on_result raised about intention %d; reconciling goes on", result.intent.id)
 
     async def _deliver_again(self, jobs: Any) -> None:
         """Give back to the queue what workers held that have died."""

@@ -260,6 +260,7 @@ class _Run:
         self.silent = False
         self._tell = on_result
         self._ends: list[End] = []
+        self._rejected = 0
         self._unheard = 0
 
     def heard(self, result: Result, finding: Finding) -> None:
@@ -270,12 +271,23 @@ class _Run:
             self._unheard = 0
         self.silent = self._unheard >= SILENT
         self._ends.append(result.end)
+        self._rejected += result.rejected
+        _log(result)
         if self._tell:
             self._tell(result)
 
     def report(self, *, unsent: int) -> Report:
         """Return what it came to."""
-        return Report.of(self._ends, silent=self.silent, unsent=unsent)
+        return Report.of(self._ends, silent=self.silent, unsent=unsent, rejected=self._rejected)
+
+
+def _log(result: Result) -> None:
+    """Warn of what somebody must hear of: who has called it, or queued it, may be gone."""
+    if not result.rejected and result.end != "manual":
+        return
+    intent, what = result.intent, "was not done" if result.rejected else "needs a person"
+    name, why = intent.reference or intent.intent or "-", " ".join(result.reason.split())
+    logger.warning("intention %d (%s, %s) %s: %s", intent.id, intent.operation, name, what, why)
 
 
 def _checked(quarantine: float) -> float:

@@ -33,19 +33,25 @@ class Result:
     reason: str = ""
     answered: bool = True
 
+    @property
+    def rejected(self) -> bool:
+        """Whether it was not done, and is not sent again: whoever believes that it was should hear of it."""
+        return (self.end, self.state) == ("resolved", "rejected")
+
 
 @frozen(kw_only=True)
 class Report:
     """What a run came to, as numbers of intentions.
 
     Attributes:
-        resolved: The service told what became of them, or they never arrived.
+        resolved: The service told what became of them, or they never arrived; those that were rejected are among them.
         sent: They had never arrived, and were sent again.
         waiting: They are asked about again later.
         manual: A person must say what became of them.
         lost: Somebody else took them meanwhile.
         silent: The run ended early: the service answers nobody.
         unsent: Queued, and nobody has tried to send them for minutes: no worker may be running. None of the above.
+        rejected: Of those resolved, how many were not done: whoever believes that they were should hear of it.
     """
 
     resolved: int = 0
@@ -55,6 +61,7 @@ class Report:
     lost: int = 0
     silent: bool = False
     unsent: int = 0
+    rejected: int = 0
 
     @property
     def asked(self) -> int:
@@ -62,10 +69,10 @@ class Report:
         return self.resolved + self.sent + self.waiting + self.manual + self.lost
 
     @classmethod
-    def of(cls, ends: Iterable[End], *, silent: bool = False, unsent: int = 0) -> "Report":
+    def of(cls, ends: Iterable[End], *, silent: bool = False, unsent: int = 0, rejected: int = 0) -> "Report":
         """Count what became of each."""
         counted = Counter(ends)
-        return cls(silent=silent, unsent=unsent, **{end: counted[end] for end in ENDS})
+        return cls(silent=silent, unsent=unsent, rejected=rejected, **{end: counted[end] for end in ENDS})
 
 
 def is_due(intent: Intent, now: datetime) -> bool:

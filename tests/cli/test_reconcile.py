@@ -128,7 +128,7 @@ async def test_all_is_settled(sandbox: Sandbox, path: Path) -> None:
     assert (0, "") == (result.code, result.err)
     assert "Asked about 3 writes." in result.out
     assert "resolved            3  2 succeeded, 1 rejected" in result.out
-    assert "1 write not done: make again what is still wanted, under its own number." in result.out
+    assert "1 write not done: tell whoever believes it was, or make it again, under its own number." in result.out
     assert [["3", "refunds.create", "R3"]] == [
         line.split()[:3] for line in result.out.splitlines() if "never arrived" in line
     ]
@@ -344,25 +344,27 @@ def content(path: Path) -> list[Any]:
 
 @slow
 async def test_json(sandbox: Sandbox, path: Path) -> None:
-    """One line, with the numbers, and the intentions that need a person."""
-    await lost(sandbox, path, done=["R1"])
+    """One line, with the numbers, and the intentions that were not done, and those that need a person."""
+    await lost(sandbox, path, done=["R1"], absent=["R2"])
     await unnamed(sandbox, path)
     dry, result = await run(sandbox, path, "--json", "--dry-run"), await run(sandbox, path, "--json")
     expected = {
-        "asked": 2,
-        "resolved": 1,
+        "asked": 3,
+        "resolved": 2,
         "sent": 0,
         "waiting": 0,
         "manual": 1,
         "lost": 0,
         "silent": False,
         "unsent": 0,
+        "rejected": 1,
         "interrupted": False,
-        "needs_a_person": [2],
+        "not_done": [2],
+        "needs_a_person": [3],
         "of_other_merchants": {},
     }
 
-    assert [1, 2] == [json.loads(line)["id"] for line in dry.out.splitlines()]
+    assert [1, 2, 3] == [json.loads(line)["id"] for line in dry.out.splitlines()]
     assert (3, expected) == (result.code, json.loads(result.out))
 
 

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from datetime import timedelta
@@ -15,12 +16,13 @@ from typing import Any, Final
 import procrastinate
 import psycopg
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 
 from payasync import ConfigurationError, Credentials, RateLimitedError, RetryPolicy, Session
 from payasync.cli.sandbox_welcome import Welcome
 from payasync.integrations.procrastinate import PaymentTasks
-from payasync.journal import PostgresJournal, Reconciler
+from payasync.journal import PostgresJournal, Reconciler, Result
+from payasync.middleware.retry import Pace
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import Sandbox
 
@@ -31,6 +33,16 @@ LATER: Final = 3600
 """Seconds, after which any lease is over, and any quarantine."""
 
 YEARLY: Final = "0 0 1 1 *"
+NOT_DONE: Final = """
+import asyncio, payments
+from payasync.journal import PostgresJournal, Result
+
+async def kept():
+    async with PostgresJournal(payments.DATABASE) as journal:
+        return await journal.get(1)
+
+payments.told(Result(intent=asyncio.run(kept()), end="resolved", state="rejected"))
+"""
 
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -143,6 +155,43 @@ async def test_unknown_is_asked_about_and_not_repeated(shop: Shop, sandbox: Sand
     assert ([("R1", "unknown")], [("execute_intent", "succeeded", 1)]) == before
     assert [("R1", "accepted")] == await shop.states()
     assert 1 == len(sandbox.ledger.calls("refunds.create"))
+
+
+async def test_what_was_not_done_is_told(shop: Shop, sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
+    """A refund that the bank declines days after the task has ended reaches who queued it; its errors stop nothing."""
+    heard: list[Result] = []
+
+    def on_result(result: Result) -> None:
+        heard.append(result)
+        raise ValueError(result.intent.reference)
+
+    for number in ("R1", "R2"):
+        await shop.tasks.add(refund(number))
+    await shop.work()
+    await sandbox.bank.settle_refund("R1", "failed")
+    await sandbox.bank.settle_refund("R2")
+    async with PostgresJournal(shop.dsn, clock=tomorrow) as journal:
+        reconciler = Reconciler(shop.pay, journal, pace=Pace(clock=tomorrow))
+        tasks = PaymentTasks(shop.pay, journal, reconciler=reconciler, on_result=on_result, cron=YEARLY)
+        shop.app.add_tasks_from(tasks.blueprint, namespace="late")
+        await reconcile(evolve(shop, tasks=tasks))
+
+    assert [("R1", "rejected"), ("R2", "succeeded")] == await shop.states()
+    assert [("R1", "the refund's state is failed")] == [(it.intent.reference, it.reason) for it in heard if it.rejected]
+    assert ["succeeded"] == [it.state for it in heard if not it.rejected]
+    assert 2 == sum("on_result raised" in each.getMessage() for each in caplog.records)
+
+
+def tomorrow() -> float:
+    """Return what time it is for who comes a day later."""
+    return time.time() + 86_400
+
+
+@pytest.mark.parametrize("wrong", [1, asyncio.sleep])
+async def test_on_result_is_a_plain_function(shop: Shop, wrong: Any) -> None:
+    """Anything else is refused as it is given: a coroutine that nobody awaits would tell nothing."""
+    with pytest.raises(ConfigurationError, match="on_result must be a plain function"):
+        PaymentTasks(shop.pay, shop.journal, on_result=wrong)
 
 
 async def test_what_did_not_leave_is_tried_again(shop: Shop, sandbox: Sandbox) -> None:
@@ -311,7 +360,7 @@ async def all_accepted(shop: Shop) -> None:
 
 
 async def test_recipe_of_the_page(postgres_dsn: str, tmp_path: Path) -> None:
-    """The files that docs/tasks.md shows refund an invoice: it is marked, kept and queued together, and sent once."""
+    """The files of docs/tasks.md refund an invoice: marked, kept, queued together; not done, it is marked no more."""
     page = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text(encoding="utf-8")
     recipe = page.partition("\n## procrastinate\n")[2].partition("\n## ")[0]
     for name, program in re.findall(r'^```python title="(\w+\.py)"\n(.*?)^```$', recipe, re.DOTALL | re.MULTILINE):
@@ -342,6 +391,9 @@ async def test_recipe_of_the_page(postgres_dsn: str, tmp_path: Path) -> None:
             worker.terminate()
             ended = await worker.wait()
         invoices = await (await db.execute("SELECT number, refunded FROM invoices")).fetchall()
+        await db.commit()
+        assert 0 == await (await start("-c", NOT_DONE)).wait()
+        taken_back = await (await db.execute("SELECT number, refunded FROM invoices")).fetchall()
 
         assert (450, 0) == (sandbox.ledger.refunded(order), ended)
-    assert [("I1", True)] == invoices
+    assert ([("I1", True)], [("I1", False)]) == (invoices, taken_back)

@@ -27,6 +27,18 @@ SECONDS: Final = 60
 INVOICES: Final = ("I1", "I2", "I3")
 TABLE: Final = "CREATE TABLE invoices (number, order_no, due, paid, refunded)"
 KEEP: Final = "import asyncio, shop; asyncio.run(shop.keep_refund('I3'))"
+NOT_DONE: Final = """
+import asyncio, shop
+from payasync.journal import Result
+
+async def main():
+    kept = [await shop.journal.get(await shop.keep_refund(invoice)) for invoice in ("I1", "I2")]
+    shop.take_back([Result(intent=each, end="resolved", state=state) for each, state in zip(kept, STATES)])
+    await shop.journal.aclose()
+
+STATES = "succeeded", "rejected"
+asyncio.run(main())
+"""
 CHARGE_TWICE: Final = "from charging import charge; charge.delay('I1'); charge.delay('I1')"
 LATE: Final = """
 from datetime import timedelta
@@ -71,6 +83,7 @@ CELERY: Final = Engine(
     clock=("--loglevel", "debug"),
     ready="beat: Ticking",
 )
+SHARED: Final = "What the application and the workers share"
 BY_NAME: Final = "A name in place of a number"
 each_engine = pytest.mark.parametrize("engine", [TASKIQ, CELERY], ids=["taskiq", "celery"])
 
@@ -140,7 +153,7 @@ class Shop:
     def open(self, engine: Engine, redis: Server) -> None:
         """Write down a recipe."""
         self.environment["REDIS_URL"] = redis.celery_url if engine is CELERY else redis.url
-        parts = ("What the application and the workers share", engine.heading, BY_NAME)
+        parts = (SHARED, engine.heading, BY_NAME)
         for name, code in files("".join(map(section, parts))).items():
             (self.folder / name).write_text(code, encoding="utf-8")
 
@@ -205,6 +218,16 @@ def test_no_block_is_left_out() -> None:
     recipes = [files(section(each)) for each in re.findall(r"^## (.*)$", PAGE, re.MULTILINE)]
 
     assert len(opened) == opened.count("```python") + sum(map(len, recipes))
+
+
+@pytest.mark.slow
+@pytest.mark.untraced
+async def test_what_was_not_done_is_taken_back(shop: Shop) -> None:
+    """The invoice of a refund that has come to nothing is marked as refunded no more, and no other."""
+    (shop.folder / "shop.py").write_text(files(section(SHARED))["shop.py"], encoding="utf-8")
+    await shop.run("python", "-c", NOT_DONE)
+
+    assert [("I1", 1), ("I2", 0), ("I3", 0)] == rows(shop, "SELECT number, refunded FROM invoices")
 
 
 @pytest.mark.slow

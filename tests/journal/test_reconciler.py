@@ -146,7 +146,7 @@ async def test_absent_answer_counts_when_the_quarantine_is_over(
     reports.append(await reconciler.run_once())
     never = await only(journal)
 
-    assert [Report(waiting=1), Report(waiting=1), Report(resolved=1)] == reports
+    assert [Report(waiting=1), Report(waiting=1), Report(resolved=1, rejected=1)] == reports
     assert ("unknown", "the service does not know it yet, and it may still arrive") == (waiting.state, waiting.reason)
     assert ("rejected", "never arrived: the service does not know it") == (never.state, never.reason)
     assert "succeeded" == (await pay.send(request)).state
@@ -174,7 +174,7 @@ async def test_quarantine_of_an_interrupted_call_counts_from_when_it_is_found(
     reports.append(await reconciler.run_once())
 
     assert "sending" == sending.state
-    assert [Report(), Report(waiting=1), Report(waiting=1), Report(resolved=1)] == reports
+    assert [Report(), Report(waiting=1), Report(waiting=1), Report(resolved=1, rejected=1)] == reports
     assert "rejected" == (await only(journal)).state
 
 
@@ -414,7 +414,7 @@ async def test_accepted_is_asked_about_until_it_ends(journal: Journal, clock: Cl
         passed(clock, pauses[-1])
         reports.append(await reconciler.run_once())
 
-    assert [Report(resolved=1), *[Report(waiting=1)] * 3, Report(resolved=1)] == reports
+    assert [Report(resolved=1), *[Report(waiting=1)] * 3, Report(resolved=1, rejected=1)] == reports
     assert [2.0, 4.0, 8.0, 16.0] == pauses
     assert "accepted" == accepted.state
     assert ("rejected", "the refund's state is failed") == ((await only(journal)).state, (await only(journal)).reason)
@@ -621,7 +621,7 @@ async def test_quarantine_that_is_given(sandbox: Sandbox, journal: Journal, cloc
         reconciler = reconciling(pay, journal, clock, quarantine=2 * QUARANTINE)
         reports = [await later(reconciler, clock), await later(reconciler, clock)]
 
-    assert [Report(waiting=1), Report(resolved=1)] == reports
+    assert [Report(waiting=1), Report(resolved=1, rejected=1)] == reports
 
 
 async def test_answers_that_say_nothing_end_with_a_person(
@@ -945,6 +945,35 @@ async def test_each_result_is_told(sandbox: Sandbox, pay: Session, reconciler: R
     assert ("waiting", "unknown", "R1") == (result.end, result.state, result.intent.reference)
 
 
+async def test_what_somebody_must_hear_of_is_logged(
+    sandbox: Sandbox,
+    pay: Session,
+    reconciler: Reconciler,
+    *,
+    clock: Clock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A warning for each that was not done, and for each that a person must end; of what was done, or waits, none."""
+    await lost_before(sandbox, pay)
+    sandbox.faults.reset_after_commit("refunds.create")
+    await lost(pay, await refund(sandbox, "R2"))
+    sandbox.faults.reset_after_commit("payments.create")
+    with pytest.raises(OutcomeUnknownError):
+        await pay.payments.create(amount=1000, currency="USD", intent="invoice-42")
+    caplog.clear()
+    reports = [await reconciler.run_once()]
+    passed(clock)
+    reports.append(await reconciler.run_once())
+    words = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    nameless = "nothing names it: the service cannot be asked what became of it"
+
+    assert [Report(resolved=1, waiting=1, manual=1), Report(resolved=1, rejected=1)] == reports
+    assert [
+        f"intention 3 (payments.create, invoice-42) needs a person: {nameless}",
+        "intention 1 (refunds.create, R1) was not done: never arrived: the service does not know it",
+    ] == words
+
+
 async def test_due_changes_nothing(sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler) -> None:
     """What a run would ask about can be seen beforehand."""
     await lost_before(sandbox, pay)
@@ -980,7 +1009,7 @@ async def test_watch_runs_when_something_is_due(
     waiting, times = Report(waiting=1), [moment for moment, _ in reports]
 
     # The pauses double: 2, 4, 8, 16, 32 s; the last is cut off where an absent answer is final.
-    assert [*((moment, waiting) for moment in (0, 2, 6, 14, 30)), (60, Report(resolved=1))] == [
+    assert [*((moment, waiting) for moment in (0, 2, 6, 14, 30)), (60, Report(resolved=1, rejected=1))] == [
         each for each in reports if each[1].asked
     ]
     assert module.LONGEST == max(after - before for before, after in pairwise(times))

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from payasync.journal import Report
-from payasync.journal.reconciling import is_due
+from payasync.journal import Report, Result, State
+from payasync.journal.reconciling import End, is_due
 from tests.journal.building import START, kept
 
 LATER = START + timedelta(seconds=1)
@@ -14,10 +14,25 @@ LATER = START + timedelta(seconds=1)
 
 def test_report_counts() -> None:
     """Each end has its number, and together they are all that was asked about."""
-    report = Report.of(["resolved", "waiting", "resolved", "manual", "sent", "lost"], silent=True, unsent=7)
+    ends: list[End] = ["resolved", "waiting", "resolved", "manual", "sent", "lost"]
+    report = Report.of(ends, silent=True, unsent=7, rejected=1)
 
-    assert Report(resolved=2, waiting=1, manual=1, sent=1, lost=1, silent=True, unsent=7) == report
+    assert Report(resolved=2, waiting=1, manual=1, sent=1, lost=1, silent=True, unsent=7, rejected=1) == report
     assert 6 == report.asked
+
+
+@pytest.mark.parametrize(
+    ("end", "state", "expected"),
+    [
+        ("resolved", "rejected", True),
+        ("resolved", "succeeded", False),
+        ("lost", "rejected", False),
+        ("manual", "manual", False),
+    ],
+)
+def test_what_was_not_done(end: End, state: State, expected: bool) -> None:  # noqa: FBT001 - what is expected
+    """What has ended without being done, by this run and by no other."""
+    assert expected is Result(intent=kept(state="unknown"), end=end, state=state).rejected
 
 
 @pytest.mark.parametrize(
