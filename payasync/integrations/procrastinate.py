@@ -53,6 +53,8 @@ class PaymentTasks:
     What a worker was at when it died is delivered again; what nobody knows the outcome of is asked about, and what
     `journal.add` alone has kept, or no task tries any more, is enqueued within two minutes.
 
+    Several merchants share an application, a queue and a journal, each with tasks under a namespace of its own.
+
     Args:
         session: The merchant's; workers send by it.
         journal: In the same database as the queue.
@@ -96,9 +98,9 @@ class PaymentTasks:
             retry_exceptions=(NotSentError, RateLimitedError, AuthenticationError, StorageError),
         )
         executing = self.blueprint.task(name="execute_intent", queue=queue, retry=retry)
-        reconciling = self.blueprint.task(
-            name="reconcile", queue=queue, queueing_lock=f"{queue}:reconcile", pass_context=True
-        )
+        # Of this merchant alone: of several in one queue, each is reconciled.
+        waiting = f"{queue}:reconcile:{session.merchant_id}"
+        reconciling = self.blueprint.task(name="reconcile", queue=queue, queueing_lock=waiting, pass_context=True)
         self._execute_intent = executing(self._execute)
         self.blueprint.periodic(cron=cron)(reconciling(self._reconcile))
 

@@ -17,12 +17,15 @@ import procrastinate
 import psycopg
 import pytest
 from attrs import evolve, frozen
+from procrastinate.periodic import PeriodicDeferrer
 
 from payasync import ConfigurationError, Credentials, RateLimitedError, RetryPolicy, Session
 from payasync.cli.sandbox_welcome import Welcome
 from payasync.integrations.procrastinate import PaymentTasks
 from payasync.journal import PostgresJournal, Reconciler, Result
+from payasync.journal.drafting import of_request, without_customer
 from payasync.middleware.retry import Pace
+from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import Sandbox
 
@@ -275,6 +278,26 @@ async def test_rejected_that_is_kept_again_is_enqueued(shop: Shop, sandbox: Sand
 
     assert [("R1", "rejected")] == refused
     assert [("R1", "accepted")] == await shop.states()
+
+
+async def test_each_merchant_is_reconciled(shop: Shop, sandbox: Sandbox) -> None:
+    """Of several in one queue, however busy that is: none keeps another's reconciliation out, and each asks its own."""
+    second = shop.pay.for_merchant(evolve(sandbox.credentials, merchant_id="M2"))
+    both = [PaymentTasks(pay, shop.journal) for pay in (shop.pay, second)]
+    for number, tasks in enumerate(both, 1):
+        shop.app.add_tasks_from(tasks.blueprint, namespace=f"payasync{number}")
+    clock = PeriodicDeferrer(shop.app.periodic_registry, max_delay=60)
+    for minute in (3600, 3660):
+        await clock.defer_jobs(list(clock.get_previous_tasks(at=minute)))
+    waiting = [job.task_name for job in await shop.app.job_manager.list_jobs_async()]
+    for pay in (shop.pay, second):
+        draft = of_request(CreatePayment(amount=100, currency="USD"), pay.merchant_id, "I1", without_customer)
+        await shop.journal.settle((await shop.journal.begin(draft, SECONDS)).intent, "unknown")
+    await shop.work()
+
+    assert ["payasync1:reconcile", "payasync2:reconcile"] == waiting
+    assert [("reconcile", "succeeded", 1)] * 2 == await shop.jobs()
+    assert ["manual", "manual"] == [each.state for each in await shop.journal.list()]
 
 
 async def test_job_of_a_dead_worker_is_delivered_again(shop: Shop) -> None:
