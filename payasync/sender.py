@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -10,7 +11,7 @@ from attrs import evolve
 from payasync import bulk
 from payasync.calls import Call, Entry, Reply, Send
 from payasync.codec import Codec
-from payasync.errors import ConfigurationError, PayasyncError, SessionClosedError
+from payasync.errors import ConfigurationError, PayasyncError, SessionClosedError, StorageError
 from payasync.flights import Flights
 from payasync.operations import custom
 from payasync.recovery import about, check_answer
@@ -50,8 +51,7 @@ class Sender:
         Raises:
             PayasyncError: As the method of the same name says.
         """
-        if not isinstance(request, Request) or not hasattr(request, "operation"):
-            raise invalid("request", "a request object, such as CreateRefund(...)", request)
+        _check_request(request)
         if shield:
             return await self._flights.shielded(self.send(request, timeout=timeout, intent=intent))
         usual = timeout is None and intent is None and not self._closed and not self._flights.closed
@@ -65,6 +65,22 @@ class Sender:
             self._flights.end(call.progress)
         answer: R = request.answer.of(call, reply)  # type: ignore[assignment] # its own
         return answer
+
+    def check(self, request: Request[Response]) -> None:
+        """Refuse a request that this session could not send, as sending it would; and send nothing.
+
+        For who keeps a request now and has it sent later, such as by `journal.add`. It passes where the service may
+        refuse it all the same.
+
+        Args:
+            request: Such as `CreateRefund(...)`.
+
+        Raises:
+            InvalidArgumentError: It is no request object, or the profile says that the service does not take it.
+            NotConfiguredError: It needs a point that the profile leaves open.
+        """
+        _check_request(request)
+        self._codec.call(request)
 
     def bulk(
         self,
@@ -110,7 +126,8 @@ class Sender:
         Raises:
             ConfigurationError: The session has no journal.
             InvalidArgumentError: There is no such intention, it is another merchant's, it was a direct call, or a
-                person has rejected it since.
+                person has rejected it since. Or the service does not take it, as the profile says by now: that is kept
+                as its reason.
             OutcomeUnknownError: It may have been done, or another process is at it.
             PayasyncError: As the method of the request's own name says.
         """
@@ -123,7 +140,12 @@ class Sender:
         request = await journal.recorder.queued(intent_id, self._setup.credentials.merchant_id)
         timeouts = self._times(request, timeout, None)
         deadline = asyncio.get_running_loop().time() + timeouts.total
-        call = self._codec.call(request, timeouts, deadline, None).derived(entry=Entry(intent_id, fence))
+        try:
+            call = self._codec.call(request, timeouts, deadline, None).derived(entry=Entry(intent_id, fence))
+        except PayasyncError as error:
+            with suppress(StorageError):
+                await journal.note(intent_id, str(error.args[0]))
+            raise
         return request.answer.of(call, await self._reply(call))
 
     async def request(
@@ -231,3 +253,8 @@ class Sender:
     def _check_open(self) -> None:
         if self._closed or self._flights.closed:
             raise SessionClosedError("the session is closed: make another")
+
+
+def _check_request(request: object) -> None:
+    if not isinstance(request, Request) or not hasattr(request, "operation"):
+        raise invalid("request", "a request object, such as CreateRefund(...)", request)

@@ -61,6 +61,10 @@ class Recording(Protocol):
         """What keeps the writes."""
         ...
 
+    async def note(self, intent_id: int, reason: str) -> bool:
+        """Keep why what waits to be sent cannot be."""
+        ...
+
 
 def _layers(given: Iterable[Layer]) -> tuple[Layer, ...]:
     layers = tuple(given) if isinstance(given, Iterable) else (given,)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import aiohttp
 import pytest
+from attrs import evolve
 
 from payasync import (
     Attempted,
@@ -26,6 +27,7 @@ from payasync import (
     Event,
     InvalidArgumentError,
     NoAnswerError,
+    NotConfiguredError,
     NotSentError,
     OrderResponse,
     OutcomeUnknownError,
@@ -33,6 +35,7 @@ from payasync import (
     PaymentResponse,
     Profile,
     QueryOrder,
+    QueryRefund,
     RefundResponse,
     Reply,
     Request,
@@ -737,6 +740,30 @@ async def test_send_takes_nothing_else() -> None:
                 await pay.send(nothing)
 
     assert "request" == caught.value.field
+    assert [] == service.connections
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        (CreatePayment(amount=100, currency="USD", description="too long"), "description"),
+        (QueryRefund(identifier="R1"), "refund_status"),
+        ({"out_trade_no": "T1"}, "request"),
+    ],
+)
+async def test_check_refuses_as_sending_would(wrong: Any, field: str) -> None:
+    """What this session cannot send is refused in the same words; what it can passes; and neither is sent."""
+    profile = evolve(SANDBOX, accept=evolve(SANDBOX.accept, length={"description": 3}), refund_status=None)
+    with recorder() as service:
+        async with pay_with(service, profile=profile) as pay:
+            with pytest.raises((InvalidArgumentError, NotConfiguredError)) as checked:
+                pay.check(wrong)
+            with pytest.raises(type(checked.value)) as sent:
+                await pay.send(wrong)
+            pay.check(CreatePayment(amount=100, currency="USD"))
+    refused: Any = checked.value
+
+    assert (repr(sent.value), field) == (repr(refused), refused.field)
     assert [] == service.connections
 
 

@@ -15,12 +15,15 @@ from procrastinate import exceptions
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
+    InvalidArgumentError,
+    NotConfiguredError,
     NotSentError,
     OutcomeUnknownError,
     RateLimitedError,
     StorageError,
 )
 from payasync.journal import Intent, Reconciler, Result
+from payasync.journal.drafting import request_of
 from payasync.journal.postgres_journal import PostgresJournal
 from payasync.requests import Request
 from payasync.responses import Response
@@ -36,6 +39,7 @@ AGE: Final = timedelta(minutes=1)
 STALLED: Final = 30.0
 """Seconds without a sign of life, after which a worker is taken for dead."""
 PAGE: Final = 100
+UNREADABLE: Final = "this version of payasync cannot read it"
 
 
 class PaymentTasks:
@@ -51,7 +55,8 @@ class PaymentTasks:
             await tasks.add(CreateRefund(...), connection=connection)
 
     What a worker was at when it died is delivered again; what nobody knows the outcome of is asked about, and what
-    `journal.add` alone has kept, or no task tries any more, is enqueued within two minutes.
+    `journal.add` alone has kept, or no task tries any more, is enqueued within two minutes; not what cannot be made
+    into a call, of which `Reconciler.unsent` tells with the reason.
 
     Several merchants share an application, a queue and a journal, each with tasks under a namespace of its own.
 
@@ -113,11 +118,13 @@ class PaymentTasks:
             connection: Of psycopg, to the journal's database: it is kept, and enqueued, when that commits.
 
         Raises:
-            InvalidArgumentError: As `journal.add`.
+            InvalidArgumentError: As `journal.add`; or the service does not take it, as the profile says.
+            NotConfiguredError: It needs a point that the profile leaves open.
             IntentConflictError: Its key stands for another request.
             ConfigurationError: The blueprint is in no application, or that is not open.
             StorageError: It cannot be kept now; a transaction of the caller's has failed then.
         """
+        self._session.check(request)
         kept = await self._journal.add(
             request, merchant=self._session.merchant_id, intent=intent, connection=connection
         )
@@ -175,9 +182,25 @@ class PaymentTasks:
         before, after = datetime.now(UTC) - self._age, 0
         while page := await self._journal.list("new", limit=PAGE, after=after):
             for intent in page:
-                if self._is_forgotten(intent, before):
+                if self._is_forgotten(intent, before) and await self._is_sendable(intent):
                     await self._enqueue(intent.id, queueing_lock=f"payasync:{intent.id}")
             after = page[-1].id
 
     def _is_forgotten(self, intent: Intent, before: datetime) -> bool:
         return intent.merchant == self._session.merchant_id and intent.updated < before
+
+    async def _is_sendable(self, intent: Intent) -> bool:
+        """Return whether it can be made into a call by now; where not, each task would only fail: keep why, instead."""
+        why = self._flaw(intent)
+        if why and await self._journal.note(intent.id, why):
+            logger.warning("intention %d cannot be sent, and is left to a person: %s", intent.id, why)
+        return not why
+
+    def _flaw(self, intent: Intent) -> str:
+        try:
+            self._session.check(request_of(intent))
+        except (InvalidArgumentError, NotConfiguredError) as error:
+            return str(error.args[0])
+        except (KeyError, TypeError):  # an operation or an argument that a newer one knows
+            return UNREADABLE
+        return ""

@@ -155,6 +155,18 @@ class Journal(Recording, Protocol):
         """
         ...
 
+    async def note(self, intent_id: int, reason: str) -> bool:
+        """Keep why a *new* intention cannot be sent; it waits as long as before, and `Reconciler.unsent` tells of it.
+
+        Args:
+            intent_id: Its number.
+            reason: In one line.
+
+        Returns:
+            Whether anything has changed: not where it says so already, and not where its state is another by now.
+        """
+        ...
+
     async def get(self, intent_id: int) -> Intent | None:
         """Return an intention by its number; `None` where there is none."""
         ...

@@ -54,6 +54,9 @@ SELECT * FROM payasync_intents
 WHERE coalesce(lease, due) IS NOT NULL AND merchant = coalesce(:merchant, merchant)
 ORDER BY coalesce(lease, due), id LIMIT 1"""
 
+NOTE: Final = """
+UPDATE payasync_intents SET reason = :reason
+WHERE id = :id AND state = 'new' AND reason <> :reason RETURNING id"""
 RESOLVE: Final = """
 UPDATE payasync_intents SET
     sent_at = CASE state WHEN 'sending' THEN :now ELSE sent_at END,

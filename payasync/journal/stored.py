@@ -156,6 +156,11 @@ class StoredJournal(ABC):
             raise refusal(begun)
         return begun.intent.id
 
+    async def note(self, intent_id: int, reason: str) -> bool:
+        """Keep why what is *new* cannot be sent, and change nothing else of it; `False` where that is kept already."""
+        values = {"id": number("intent_id", intent_id), "reason": _line(reason)}
+        return bool(await self._run(lambda _: transactions.numbers(statements.NOTE, values)))
+
     async def get(self, intent_id: int) -> Intent | None:
         """Return an intention by its number; `None` where there is none."""
         found = await self._intents(statements.INTENT, id=number("intent_id", intent_id))

@@ -18,8 +18,9 @@ import psycopg
 import pytest
 from attrs import evolve, frozen
 from procrastinate.periodic import PeriodicDeferrer
+from psycopg.pq import TransactionStatus
 
-from payasync import ConfigurationError, Credentials, RateLimitedError, RetryPolicy, Session
+from payasync import ConfigurationError, Credentials, InvalidArgumentError, RateLimitedError, RetryPolicy, Session
 from payasync.cli.sandbox_welcome import Welcome
 from payasync.integrations.procrastinate import PaymentTasks
 from payasync.journal import PostgresJournal, Reconciler, Result
@@ -27,7 +28,7 @@ from payasync.journal.drafting import of_request, without_customer
 from payasync.middleware.retry import Pace
 from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
-from payasync.sandbox import Sandbox
+from payasync.sandbox import PROFILE, Sandbox
 
 PROGRAM: Final = Path(__file__).with_name("refunding_worker.py")
 SECONDS: Final = 60
@@ -262,6 +263,47 @@ async def test_forgotten_is_enqueued(shop: Shop) -> None:
 
     assert ([], [("execute_intent", "todo", 0)]) == (young, enqueued)
     assert [("R1", "accepted"), ("R2", "new")] == await shop.states()
+
+
+async def test_what_the_service_does_not_take_is_not_added(shop: Shop, sandbox: Sandbox) -> None:
+    """It is refused as sending it would be, before anything is kept: the caller's transaction is as it was."""
+    tasks: Any = shop.tasks
+    tasks._session = strict(shop, sandbox)
+    async with await psycopg.AsyncConnection.connect(shop.dsn) as connection:
+        with pytest.raises(InvalidArgumentError, match="refund_desc"):
+            await shop.tasks.add(evolve(refund("R1"), refund_desc="too long"), connection=connection)
+        assert TransactionStatus.IDLE == connection.info.transaction_status
+
+    assert ([], []) == (await shop.states(), await shop.jobs())
+
+
+def strict(shop: Shop, sandbox: Sandbox) -> Session:
+    """Return a session of a service that takes short descriptions alone."""
+    profile = evolve(PROFILE, accept=evolve(PROFILE.accept, length={"refund_desc": 5}))
+    return sandbox.session(profile=profile, journal=shop.journal)
+
+
+async def test_what_cannot_be_sent_is_left_to_a_person(
+    shop: Shop, sandbox: Sandbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No task is made that would only fail; why is kept, and logged once, and others are not kept waiting."""
+    merchant = shop.pay.merchant_id
+    for number, text in (("R1", "too long"), ("R2", "short"), ("R3", "newer")):
+        await shop.journal.add(evolve(refund(number), refund_desc=text), merchant=merchant)
+    async with await psycopg.AsyncConnection.connect(shop.dsn, autocommit=True) as connection:
+        await connection.execute("UPDATE payasync_intents SET operation = 'refunds.newer' WHERE reference = 'R3'")
+    tasks: Any = shop.tasks
+    usual, tasks._session, tasks._age = tasks._session, strict(shop, sandbox), timedelta(0)
+    await reconcile(shop)
+    await reconcile(shop)
+    jobs, kept = await shop.jobs(), await shop.journal.list("new")
+    tasks._session = usual
+    await reconcile(shop)
+
+    assert [("execute_intent", "todo", 0)] == jobs
+    assert ["refund_desc", "", "this"] == [each.reason.partition(" ")[0] for each in kept]
+    assert 2 == sum("is left to a person" in each.getMessage() for each in caplog.records)
+    assert [("execute_intent", "todo", 0)] * 2 == await shop.jobs()
 
 
 async def test_rejected_that_is_kept_again_is_enqueued(shop: Shop, sandbox: Sandbox) -> None:

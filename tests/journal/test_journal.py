@@ -10,6 +10,7 @@ from types import NoneType
 from typing import Any, Final, cast
 
 import pytest
+from attrs import evolve
 
 from payasync.errors import ConfigurationError, IntentConflictError, InvalidArgumentError, PayasyncError
 from payasync.journal import Intent, Journal, Outcome, State
@@ -588,6 +589,20 @@ async def test_rejected_that_is_queued_again_has_waited_since_then(journal: Jour
 
     assert (intent.id, now) == (found.id, found.updated)
     assert Step.SEND is (await journal.claim(found.id, LEASE)).step
+
+
+async def test_why_it_cannot_be_sent_is_kept(journal: Journal, clock: Clock) -> None:
+    """Of what waits, and of nothing else; it has waited as long as before, and is told apart from what says so."""
+    first, second = [await journal.add(refund(number), merchant="M1") for number in ("R1", "R2")]
+    await journal.claim(second, LEASE)
+    before = await journal.get(first)
+    clock.advance(1)
+    changed = [await journal.note(each, why) for each in (first, second) for why in ("too\nlong", "too long", "other")]
+    after = [await journal.get(each) for each in (first, second)]
+
+    assert before
+    assert [True, False, True, False, False, False] == changed
+    assert [evolve(before, reason="other"), ""] == [after[0], after[1] and after[1].reason]
 
 
 async def test_other_request_cannot_be_added_under_a_key(journal: Journal) -> None:

@@ -537,6 +537,24 @@ async def test_what_a_person_rejected_is_not_executed(
     assert ([0, 1], "accepted") == ([before, sent(sandbox)], (await only(journal)).state)
 
 
+async def test_what_cannot_be_made_into_a_call_keeps_why(
+    sandbox: Sandbox, pay: Session, journal: SqliteJournal
+) -> None:
+    """The profile may have changed since it was kept: it waits on, nothing is sent, and the journal says why."""
+    kept = await journal.add(refund(refund_desc="too long"), merchant=pay.merchant_id)
+    before = await only(journal)
+    profile = evolve(PROFILE, accept=evolve(PROFILE.accept, length={"refund_desc": 5}))
+    async with sandbox.session(journal=journal, profile=profile) as strict:
+        with pytest.raises(InvalidArgumentError) as caught:
+            await strict.execute(kept)
+    after = await only(journal)
+    await pay.execute(kept)
+
+    assert evolve(before, reason=str(caught.value.args[0])) == after
+    assert "refund_desc" in after.reason
+    assert ("accepted", "") == ((await only(journal)).state, (await only(journal)).reason)
+
+
 async def test_person_has_the_last_word(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
     """What a person has found to be done is not done again."""
     sandbox.faults.reset_after_commit("payments.create")
