@@ -4,13 +4,14 @@ The queue carries nothing but the number of an intention, and may deliver it twi
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from inspect import iscoroutinefunction
 from typing import Any, Final
 
 import procrastinate
-from procrastinate import exceptions
+from procrastinate import RetryDecision, exceptions
+from procrastinate.jobs import Job
 
 from payasync.errors import (
     AuthenticationError,
@@ -25,21 +26,54 @@ from payasync.errors import (
 from payasync.journal import Intent, Reconciler, Result
 from payasync.journal.drafting import request_of
 from payasync.journal.postgres_journal import PostgresJournal
+from payasync.journal.resolving import LONGEST_RETRY_AFTER
 from payasync.requests import Request
 from payasync.responses import Response
 from payasync.session import Session
 
 logger: Final = logging.getLogger("payasync")
 
+AGAIN: Final = (NotSentError, RateLimitedError, AuthenticationError, StorageError)
+"""Nothing was done, and nothing speaks against the write itself."""
 ATTEMPTS: Final = 8
 GROWTH: Final = 4
 """Seconds until the first retry; each further one waits so many times longer."""
+LONGEST: Final = 900.0
+"""Seconds that a pause may grow to, where the service does not ask for more."""
 AGE: Final = timedelta(minutes=1)
 """Of what waits to be sent: by then whoever kept it has enqueued it, or will not any more."""
+REST: Final = timedelta(minutes=30)
+"""Of what was tried in vain: for so long it is left in peace once no task tries it any more."""
 STALLED: Final = 30.0
 """Seconds without a sign of life, after which a worker is taken for dead."""
 PAGE: Final = 100
+WAITING: Final = """
+SELECT DISTINCT (args ->> 'intent_id')::bigint AS id FROM procrastinate_jobs
+WHERE status = 'todo' AND task_name = %(name)s AND (args ->> 'intent_id')::bigint = ANY(%(ids)s)
+"""
 UNREADABLE: Final = "this version of payasync cannot read it"
+
+
+def pause(error: BaseException, attempts: int) -> float | None:
+    """Return the seconds after which a task is worth another attempt; `None` where it is not.
+
+    Args:
+        error: What it has ended with.
+        attempts: How many there were before.
+    """
+    if not isinstance(error, AGAIN) or attempts >= ATTEMPTS or getattr(error, "permanent", False):
+        return None
+    asked = min(error.retry_after or 0.0, LONGEST_RETRY_AFTER)
+    return max(asked, min(float(GROWTH ** (attempts + 1)), LONGEST))
+
+
+class Retries(procrastinate.BaseRetryStrategy):
+    """Tries again what was certainly not done: later each time, and not before the service lets it."""
+
+    def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
+        """Say when to try again, if at all."""
+        seconds = pause(exception, job.attempts)
+        return None if seconds is None else RetryDecision(retry_at=datetime.now(UTC) + timedelta(seconds=seconds))
 
 
 class PaymentTasks:
@@ -55,8 +89,8 @@ class PaymentTasks:
             await tasks.add(CreateRefund(...), connection=connection)
 
     What a worker was at when it died is delivered again; what nobody knows the outcome of is asked about, and what
-    `journal.add` alone has kept, or no task tries any more, is enqueued within two minutes; not what cannot be made
-    into a call, of which `Reconciler.unsent` tells with the reason.
+    `journal.add` alone has kept is enqueued within two minutes, and what was tried and no task tries any more after
+    half an hour; not what cannot be made into a call, of which `Reconciler.unsent` tells with the reason.
 
     Several merchants share an application, a queue and a journal, each with tasks under a namespace of its own.
 
@@ -95,14 +129,9 @@ class PaymentTasks:
         self._reconciler = reconciler or Reconciler(session, journal)
         self._on_result = on_result
         self._stalled = stalled
-        self._age = AGE
+        self._age, self._rest = AGE, REST
         self.blueprint: Final = procrastinate.Blueprint()
-        retry = procrastinate.RetryStrategy(
-            max_attempts=ATTEMPTS,
-            exponential_wait=GROWTH,
-            retry_exceptions=(NotSentError, RateLimitedError, AuthenticationError, StorageError),
-        )
-        executing = self.blueprint.task(name="execute_intent", queue=queue, retry=retry)
+        executing = self.blueprint.task(name="execute_intent", queue=queue, retry=Retries())
         # Of this merchant alone: of several in one queue, each is reconciled.
         waiting = f"{queue}:reconcile:{session.merchant_id}"
         reconciling = self.blueprint.task(name="reconcile", queue=queue, queueing_lock=waiting, pass_context=True)
@@ -179,15 +208,27 @@ class PaymentTasks:
 
     async def _enqueue_forgotten(self) -> None:
         """Enqueue what waits for a worker, and may be in no queue: nobody put it there, or its task has given up."""
-        before, after = datetime.now(UTC) - self._age, 0
+        now, after = datetime.now(UTC), 0
         while page := await self._journal.list("new", limit=PAGE, after=after):
-            for intent in page:
-                if self._is_forgotten(intent, before) and await self._is_sendable(intent):
+            forgotten = [each for each in page if self._is_forgotten(each, now)]
+            waiting = await self._waiting(forgotten)
+            for intent in forgotten:
+                if intent.id not in waiting and await self._is_sendable(intent):
                     await self._enqueue(intent.id, queueing_lock=f"payasync:{intent.id}")
             after = page[-1].id
 
-    def _is_forgotten(self, intent: Intent, before: datetime) -> bool:
-        return intent.merchant == self._session.merchant_id and intent.updated < before
+    def _is_forgotten(self, intent: Intent, now: datetime) -> bool:
+        age = self._rest if intent.attempts else self._age
+        return intent.merchant == self._session.merchant_id and now - intent.updated > age
+
+    async def _waiting(self, intents: Sequence[Intent]) -> set[int]:
+        """Return the numbers of those that a task has still to try: perhaps later, as the service has asked for."""
+        if not intents:
+            return set()
+        task = self._execute_intent
+        queue = task.configure().job_manager.connector
+        found = await queue.execute_query_all_async(WAITING, name=task.name, ids=[each.id for each in intents])
+        return {row["id"] for row in found}
 
     async def _is_sendable(self, intent: Intent) -> bool:
         """Return whether it can be made into a call by now; where not, each task would only fail: keep why, instead."""

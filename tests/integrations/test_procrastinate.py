@@ -20,9 +20,24 @@ from attrs import evolve, frozen
 from procrastinate.periodic import PeriodicDeferrer
 from psycopg.pq import TransactionStatus
 
-from payasync import ConfigurationError, Credentials, InvalidArgumentError, RateLimitedError, RetryPolicy, Session
+from payasync import (
+    AuthenticationError,
+    Call,
+    ConfigurationError,
+    Credentials,
+    InvalidArgumentError,
+    NotSentError,
+    PayasyncError,
+    RateLimitedError,
+    Reply,
+    RetryPolicy,
+    Send,
+    ServiceError,
+    Session,
+    StorageError,
+)
 from payasync.cli.sandbox_welcome import Welcome
-from payasync.integrations.procrastinate import PaymentTasks
+from payasync.integrations.procrastinate import PaymentTasks, pause
 from payasync.journal import PostgresJournal, Reconciler, Result
 from payasync.journal.drafting import of_request, without_customer
 from payasync.middleware.retry import Pace
@@ -211,8 +226,71 @@ async def test_what_did_not_leave_is_tried_again(shop: Shop, sandbox: Sandbox) -
     assert [("R1", "new")] == await shop.states()
 
 
+async def test_service_that_asks_for_time_gets_it(shop: Shop, sandbox: Sandbox) -> None:
+    """No attempt comes before the time that the service has asked for: not from the queue, and not by the clock."""
+    sandbox.faults.rate_limited("refunds.create", retry_after=3600)
+    await shop.tasks.add(refund("R1"))
+    await shop.work()
+    tasks: Any = shop.tasks
+    tasks._age = tasks._rest = timedelta(0)
+    await reconcile(shop)
+    await shop.work()
+    async with await psycopg.AsyncConnection.connect(shop.dsn) as connection:
+        found = await connection.execute("SELECT scheduled_at > now() + '59 min' FROM procrastinate_jobs")
+        later = await found.fetchall()
+
+    assert ([("execute_intent", "todo", 1)], [(True,)]) == (await shop.jobs(), later)
+    assert [1] == [each.attempts for each in await shop.journal.list()]
+
+
+async def test_what_repeating_cannot_mend_is_not_repeated(shop: Shop, sandbox: Sandbox) -> None:
+    """Such as a certificate that is not trusted: the task has failed, where whoever looks after the queue sees it."""
+
+    async def untrusted(call: Call, send: Send) -> Reply:
+        del call, send
+        error = NotSentError("the certificate is not trusted")
+        error.add(permanent=True)
+        raise error
+
+    tasks: Any = shop.tasks
+    tasks._session = sandbox.session(journal=shop.journal, middleware=[untrusted], retry=RetryPolicy(attempts=1))
+    await shop.tasks.add(refund("R1"))
+    await shop.work()
+
+    assert ([("R1", "new")], [("execute_intent", "failed", 1)]) == (await shop.states(), await shop.jobs())
+
+
+def an_error(kind: type[PayasyncError], **facts: Any) -> PayasyncError:
+    """Return an error with such facts."""
+    error = kind("no")
+    error.add(**facts)
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts", "expected"),
+    [
+        (an_error(NotSentError), 0, 4.0),
+        (an_error(StorageError), 1, 16.0),
+        (an_error(AuthenticationError), 7, 900.0),
+        (an_error(AuthenticationError), 8, None),
+        (an_error(RateLimitedError, retry_after=2.5), 0, 4.0),
+        (an_error(RateLimitedError, retry_after=3600.0), 0, 3600.0),
+        (an_error(NotSentError, retry_after=3600.0), 7, 3600.0),
+        (an_error(RateLimitedError, retry_after=1e9), 0, 86_400.0),
+        (an_error(NotSentError, permanent=True), 0, None),
+        (an_error(ServiceError), 0, None),
+        (an_error(InvalidArgumentError), 0, None),
+        (ValueError("no"), 0, None),
+    ],
+)
+def test_pause(error: Exception, attempts: int, expected: float | None) -> None:
+    """Longer each time, not before the service lets it, though within a day; and only what is worth another attempt."""
+    assert expected == pause(error, attempts)
+
+
 async def test_what_the_queue_has_given_up_is_enqueued_again(shop: Shop, sandbox: Sandbox) -> None:
-    """A task that has failed for good, after all its tries, is no end of what it should have sent."""
+    """A task that has failed for good is no end of what it should have sent: half an hour later there is another."""
     fault = sandbox.faults.refuse()
     await shop.tasks.add(refund("R1"))
     await shop.work()
@@ -222,8 +300,12 @@ async def test_what_the_queue_has_given_up_is_enqueued_again(shop: Shop, sandbox
     tasks: Any = shop.tasks
     tasks._age = timedelta(0)
     await reconcile(shop)
+    young = await shop.jobs()
+    tasks._rest = timedelta(0)
+    await reconcile(shop)
     await shop.work()
 
+    assert [("execute_intent", "failed", 1)] == young
     assert [("execute_intent", "failed", 1), ("execute_intent", "succeeded", 1)] == await shop.jobs()
     assert [("R1", "accepted")] == await shop.states()
 
@@ -314,7 +396,7 @@ async def test_rejected_that_is_kept_again_is_enqueued(shop: Shop, sandbox: Sand
     refused = await shop.states()
     await shop.journal.add(refund("R1"), merchant=shop.pay.merchant_id)
     tasks: Any = shop.tasks
-    tasks._age = timedelta(0)
+    tasks._rest = timedelta(0)
     await reconcile(shop)
     await shop.work()
 
