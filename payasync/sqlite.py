@@ -22,9 +22,18 @@ from typing import Any, Final, Generic, TypeVar
 from attrs import frozen
 
 from payasync.errors import ConfigurationError, StorageError
-from payasync.sqlite_opening import Schema, checked_path, opened, transaction
+from payasync.sqlite_opening import Schema, VanishedError, checked_path, opened, place, transaction
 
 T = TypeVar("T")
+
+GONE: Final = (
+    "its file has vanished, and nothing else knows what stood in it: put it back before any process is started anew, "
+    "which would make an empty one"
+)
+ANOTHER: Final = (
+    "another file has taken its file's place, and does not know what stood in that: put that one back, or start this "
+    "process anew where the other is right"
+)
 
 
 @frozen(eq=False)
@@ -38,7 +47,8 @@ class _Job(Generic[T]):
 class SqliteFile:
     """Runs functions in transactions of a file, in a thread, and lets those that wait share a commit.
 
-    Nothing is opened before the first use. Usable from several event loops, and by several processes.
+    Nothing is opened before the first use. Usable from several event loops, and by several processes. A file is made
+    at the first use alone: one that vanishes later, or whose place another takes, is unavailable until it is back.
 
     Args:
         path: The file's; it is made, for its owner alone, where there is none.
@@ -52,6 +62,7 @@ class SqliteFile:
         self.path = checked_path(path, schema.name)
         self._schema = schema
         self._closed = False
+        self._place: tuple[int, int] | None = None
         self.begin()
         _FILES.add(self)
 
@@ -73,7 +84,7 @@ class SqliteFile:
 
         Raises:
             ConfigurationError: The file is another program's, a newer payasync's, or none of SQLite.
-            StorageError: It cannot be read or written now: locked, full, failing, or closed here.
+            StorageError: It cannot be read or written now: locked, full, failing, vanished, or closed here.
         """
         if self._closed:
             raise StorageError(f"the {self._schema.name} is closed", reason="closed")
@@ -84,6 +95,21 @@ class SqliteFile:
         if sleeping:
             self._submit(self._drain)
         return await future
+
+    def check(self) -> None:
+        """Refuse another file than the one that was used first.
+
+        Raises:
+            StorageError: It has vanished, or another stands in its place.
+        """
+        try:
+            self._check_place()
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def remember(self) -> None:
+        """Take the file that is at the path for the one that was used first, where none was."""
+        self._place = self._place or place(self.path)
 
     async def aclose(self) -> None:
         """Finish what waits, and close the file; a second time does nothing."""
@@ -132,15 +158,26 @@ class SqliteFile:
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for ever
             if len(jobs) > 1 and not _of_file(error):
                 return [self._ends([job])[0] for job in jobs]
-            # It is opened anew the next time.
-            self._let_go()
+            if not isinstance(error, VanishedError):
+                # It is opened anew the next time; one that has vanished is held, so that no other gets its number.
+                self._let_go()
             return [self._failure(error) for _ in jobs]
 
     def _done_together(self, jobs: Sequence[_Job[Any]]) -> list[Any]:
+        self._check_place()
         if self._db is None:
             self._db = opened(self.path, self._schema)
+            self.remember()
+            self._check_place()
         with transaction(self._db):
             return [job.work(self._db) for job in jobs]
+
+    def _check_place(self) -> None:
+        if self._place is None:
+            return
+        found = place(self.path)
+        if found != self._place:
+            raise VanishedError(GONE if found is None else ANOTHER)
 
     def _failure(self, error: Exception) -> Exception:
         if isinstance(error, sqlite3.Error | OSError):

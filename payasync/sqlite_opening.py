@@ -18,6 +18,10 @@ WAL_SINCE: Final = (3, 51, 3)
 _MARKS: Final = ("application_id", "user_version")
 
 
+class VanishedError(OSError):
+    """A file that was in use is not at its path any more."""
+
+
 @frozen(kw_only=True)
 class Schema:
     """Whose file it is, and what stands in it.
@@ -48,6 +52,18 @@ def checked_path(path: object, name: str) -> str:
     if isinstance(text, str) and text not in {"", ":memory:"} and "\0" not in text:
         return str(Path(text).absolute())
     raise ConfigurationError(f"path must be that of the {name}'s file, not {path!r}", field="path")
+
+
+def place(path: str) -> tuple[int, int] | None:
+    """Return what tells a file from another that takes its place; `None` where there is none.
+
+    The file is not opened: to close it again would let go of SQLite's locks.
+    """
+    try:
+        found = Path(path).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def opened(path: str, schema: Schema) -> sqlite3.Connection:

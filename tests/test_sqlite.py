@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from payasync.errors import ConfigurationError, StorageError
-from payasync.sqlite import SqliteFile
+from payasync.sqlite import ANOTHER, GONE, SqliteFile
 from payasync.sqlite_opening import Schema
 
 SCHEMA: Final = Schema(name="inbox", application=0x1234, steps=("CREATE TABLE notes (text TEXT NOT NULL);\n",))
@@ -106,6 +106,21 @@ def is_there(path: Path) -> bool:
 def damage(path: Path) -> None:
     """Overwrite a file."""
     path.write_bytes(b"\0" * 100_000)
+
+
+def move_away(path: Path) -> None:
+    """Let a file vanish from its path."""
+    path.rename(path.with_name("elsewhere.db"))
+
+
+def put_back(path: Path) -> None:
+    """Let it be there again."""
+    path.with_name("elsewhere.db").rename(path)
+
+
+def delete(path: Path) -> None:
+    """Let a file be no more."""
+    path.unlink()
 
 
 async def begun(*tasks: "asyncio.Future[Any]") -> None:
@@ -225,6 +240,61 @@ async def test_file_that_is_damaged_later_is_unavailable(path: Path, file: Sqlit
     found = (await all_of(file, notes))[0]
 
     assert isinstance(found, StorageError | ConfigurationError)
+
+
+@pytest.fixture(params=[(99,), (3,)], ids=["rollback", "wal"])
+def _mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Test with either way in which SQLite makes a commit durable."""
+    monkeypatch.setattr("payasync.sqlite_opening.WAL_SINCE", request.param)
+
+
+@pytest.mark.usefixtures("_mode")
+async def test_file_that_vanishes_is_not_begun_anew(path: Path, file: SqliteFile) -> None:
+    """A file is made at the first use alone: an empty one would deny all that stood in it. Put back, it goes on."""
+    await file.run(note("a"))
+    move_away(path)
+    ends = [(await all_of(file, notes))[0] for _ in range(3)]
+    made = is_there(path)
+    put_back(path)
+    await file.run(note("b"))
+
+    assert [f"the inbox '{path}' is unavailable: {GONE}"] * 3 == [end.args[0] for end in ends]
+    assert {StorageError} == {type(end) for end in ends}
+    assert not made
+    assert ["a", "b"] == await file.run(notes)
+
+
+@pytest.mark.usefixtures("_mode")
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_file_whose_place_another_takes_is_unavailable(path: Path, file: SqliteFile, *, deleted: bool) -> None:
+    """What another process has made in its place knows nothing of what stood in it; it is not written, nor believed."""
+    await file.run(note("a"))
+    if deleted:
+        delete(path)
+        ends = await all_of(file, notes)
+    else:
+        move_away(path)
+        ends = []
+    other = SqliteFile(path, SCHEMA)
+    await other.run(note("other"))
+    ends += await all_of(file, notes, note("b"))
+    await other.aclose()
+
+    assert {StorageError} == {type(end) for end in ends}
+    assert [f"the inbox '{path}' is unavailable: {ANOTHER}"] * 2 == [end.args[0] for end in ends[-2:]]
+    assert ["other"] == on_disk(path)
+
+
+async def test_file_that_vanished_while_nobody_held_it_is_not_begun_anew(path: Path, file: SqliteFile) -> None:
+    """What was in use stays known over a fork and an error, with which the file is closed."""
+    await file.run(note("a"))
+    file.pause()
+    file.resume()
+    delete(path)
+    found = (await all_of(file, notes))[0]
+
+    assert isinstance(found, StorageError)
+    assert not is_there(path)
 
 
 async def test_who_is_cancelled_before_its_turn_writes_nothing(path: Path, file: SqliteFile) -> None:

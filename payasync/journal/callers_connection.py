@@ -38,7 +38,7 @@ async def done_within(
             await prepare()
         _check_file(await _rows(connection, "PRAGMA database_list"), path)
         return await run(transaction, partial(_answer, connection))
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise StorageError(f"the journal {path!r} is unavailable: {error}", reason=str(error)) from None
     except AttributeError:
         raise _refused(path, type(connection).__name__) from None

@@ -38,7 +38,8 @@ class SqliteJournal(StoredJournal):
     before anything is sent.
 
     Args:
-        path: The file's; it is made where there is none. Not on a network's file system.
+        path: The file's; it is made at the first use, where there is none, and never again: one that vanishes, or whose
+            place another takes, is a `StorageError` until it is back. Not on a network's file system.
         keep: Returns, of an operation and its arguments, those that may be kept. Without it, a direct call's are those
             that move money, and those of what is queued all but the customer's details.
         whole_answers: Keep the service's answers whole, but for nonces, signatures and the customer's details as far as
@@ -81,8 +82,11 @@ class SqliteJournal(StoredJournal):
         return await self._file.run(lambda db: _done(db, work(now)))
 
     async def _within(self, connection: Any, work: Callable[[datetime], Transaction[T]]) -> T:
+        self._file.check()
         transaction = work(moment(self._clock()))
-        return await done_within(connection, transaction, path=self._file.path, schema=SCHEMA, prepare=self.next_due)
+        done = await done_within(connection, transaction, path=self._file.path, schema=SCHEMA, prepare=self.next_due)
+        self._file.remember()
+        return done
 
 
 def _done(db: sqlite3.Connection, transaction: Transaction[T]) -> T:

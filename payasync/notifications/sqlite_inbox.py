@@ -33,7 +33,8 @@ class SqliteInbox:
     Nothing is opened before the first use. The file is its owner's alone, and payloads stand in it as they came.
 
     Args:
-        path: The file's; it is made where there is none. Not on a network's file system.
+        path: The file's; it is made at the first use, where there is none, and never again: one that vanishes, or whose
+            place another takes, is a `StorageError` until it is back. Not on a network's file system.
         clock: Returns seconds since 1970: what is due, and when a lease ends, goes by it.
 
     Raises:

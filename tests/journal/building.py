@@ -81,3 +81,8 @@ def overwrite(path: Path, damage: bytes, start: int = 0) -> None:
     with path.open("r+b" if path.exists() else "wb") as file:
         file.seek(start)
         file.write(damage)
+
+
+def move_away(path: Path) -> None:
+    """Let a file vanish from its path."""
+    path.rename(path.with_name("elsewhere.db"))

@@ -17,7 +17,7 @@ from payasync.journal.transactions import add
 from payasync.sqlite import SqliteFile
 from payasync.sqlite_opening import Schema
 from payasync.sqlite_values import rows
-from tests.journal.building import LEASE, MERCHANT, START, Clock, content, draft, file_of, overwrite, refund
+from tests.journal.building import LEASE, MERCHANT, START, Clock, content, draft, file_of, move_away, overwrite, refund
 
 
 async def references(path: Path) -> list[str | None]:
@@ -147,6 +147,51 @@ async def test_closed_journal_takes_nothing(path: Path) -> None:
         await journal.begin(draft(refund("R2")), LEASE)
 
     assert ["R1"] == await references(path)
+
+
+async def test_journal_that_vanishes_sends_nothing_again(path: Path, journal: SqliteJournal) -> None:
+    """An empty journal would send a second time what the lost one has: nothing is kept, or asked, without that."""
+    await journal.begin(draft(), LEASE)
+    move_away(path)
+    for _ in range(2):
+        with pytest.raises(StorageError, match="its file has vanished"):
+            await journal.begin(draft(), LEASE)
+
+    assert content(path) is None
+
+
+@pytest.mark.parametrize("used", [False, True])
+async def test_connection_to_what_is_not_the_journal_any_more_keeps_nothing(
+    path: Path, journal: SqliteJournal, *, used: bool
+) -> None:
+    """Nobody would send what is kept in a file that was moved away, or in the one that took its place."""
+    async with SqliteJournal(path) as other:
+        await (journal if used else other).list()
+    with closing(sqlite3.connect(path)) as before:
+        before.execute("PRAGMA user_version").fetchone()
+        if not used:
+            await journal.add(refund(), merchant=MERCHANT, connection=before)
+            before.rollback()
+        move_away(path)
+        with pytest.raises(StorageError, match="its file has vanished"):
+            await journal.add(refund(), merchant=MERCHANT, connection=before)
+    async with SqliteJournal(path) as other:
+        await other.list()
+    with closing(sqlite3.connect(path)) as after, pytest.raises(StorageError, match="another file has taken"):
+        await journal.add(refund(), merchant=MERCHANT, connection=after)
+
+    assert [] == await references(path)
+
+
+async def test_connection_that_was_first_and_whose_file_has_vanished(path: Path, journal: SqliteJournal) -> None:
+    """SQLite works on in a file that was moved away; a journal that was never opened here does not follow it."""
+    async with SqliteJournal(path) as other:
+        await other.list()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version").fetchone()
+        move_away(path)
+        with pytest.raises(StorageError, match="No such file"):
+            await journal.add(refund(), merchant=MERCHANT, connection=db)
 
 
 async def test_two_journals_on_one_file_are_one(path: Path, journal: SqliteJournal, clock: Clock) -> None:

@@ -50,6 +50,27 @@ async def test_another_programs_file_is_refused(path: Path, inbox: SqliteInbox) 
         await inbox.next_due()
 
 
+def delete(path: Path) -> None:
+    """Let a file be no more."""
+    path.unlink()
+
+
+def is_there(path: Path) -> bool:
+    """Return whether there is a file."""
+    return path.exists()
+
+
+async def test_inbox_that_vanishes_takes_nothing(path: Path, inbox: SqliteInbox) -> None:
+    """What was handled would be new to an empty one, and handled again: the service is told to come again instead."""
+    await inbox.add(received())
+    delete(path)
+    for _ in range(2):
+        with pytest.raises(StorageError, match="its file has vanished"):
+            await inbox.add(received())
+
+    assert not is_there(path)
+
+
 async def test_closed_inbox_takes_nothing(path: Path) -> None:
     """What cannot be kept any more is not acknowledged."""
     inbox = SqliteInbox(path)
