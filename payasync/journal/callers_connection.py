@@ -14,6 +14,9 @@ from payasync.sqlite_opening import Schema
 
 _MARKS: Final = ("application_id", "user_version")
 
+_NOTHING: Final = "DELETE FROM payasync_intents WHERE FALSE"
+"""Changes nothing, and begins a transaction on a connection that does not commit by itself, as whatever writes does."""
+
 T = TypeVar("T")
 
 
@@ -30,13 +33,14 @@ async def done_within(
         prepare: Makes the file, or brings it up to date.
 
     Raises:
-        ConfigurationError: It is no connection to that file.
+        ConfigurationError: It is no connection to that file, or commits each statement by itself.
         StorageError: The file cannot be written now.
     """
     try:
         if not await _is_prepared(connection, schema):
             await prepare()
         _check_file(await _rows(connection, "PRAGMA database_list"), path)
+        await _check_transaction(connection)
         return await run(transaction, partial(_answer, connection))
     except (sqlite3.Error, OSError) as error:
         raise StorageError(f"the journal {path!r} is unavailable: {error}", reason=str(error)) from None
@@ -57,6 +61,17 @@ def _check_file(databases: list[dict[str, Any]], path: str) -> None:
     found = next(each["file"] for each in databases if each["name"] == "main")
     if not found or not Path(found).samefile(path):
         raise _refused(path, repr(found) if found else "a database in memory")
+
+
+async def _check_transaction(connection: Any) -> None:
+    if not connection.in_transaction:
+        await _rows(connection, _NOTHING)
+    if not connection.in_transaction:
+        raise ConfigurationError(
+            "connection must be in a transaction, and this one commits each statement by itself: execute BEGIN first, "
+            "or connect without isolation_level=None and autocommit=True",
+            field="connection",
+        )
 
 
 def _refused(path: str, other: str) -> ConfigurationError:

@@ -34,8 +34,8 @@ class SqliteJournal(StoredJournal):
     others may use, too: use it with `async with`, or call `aclose` at the end.
 
     `add(..., connection=)` takes a connection of sqlite3 or aiosqlite to the journal's own file, in which the caller
-    may have tables, too. As long as its transaction has written and goes on, nothing else of the journal can: commit
-    before anything is sent.
+    may have tables, too; one that commits each statement by itself is refused outside of a transaction. As long as its
+    transaction has written and goes on, nothing else of the journal can: commit before anything is sent.
 
     Args:
         path: The file's; it is made at the first use, where there is none, and never again: one that vanishes, or whose

@@ -1,10 +1,11 @@
 import asyncio
 import sqlite3
+import sys
 from contextlib import closing
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import aiosqlite
 import pytest
@@ -249,6 +250,44 @@ async def test_added_with_a_connection_of_aiosqlite(path: Path, journal: SqliteJ
         await getattr(db, end)()
 
     assert ([intent_id] if end == "commit" else []) == [each.id for each in await journal.list()]
+
+
+AUTOCOMMIT: Final = [
+    {"isolation_level": None},
+    pytest.param({"autocommit": True}, marks=pytest.mark.skipif(sys.version_info < (3, 12), reason="of Python 3.12")),
+]
+
+
+@pytest.mark.parametrize("by_itself", AUTOCOMMIT)
+async def test_connection_that_commits_by_itself_is_refused(
+    path: Path, journal: SqliteJournal, by_itself: dict[str, Any]
+) -> None:
+    """What it kept would stay, and be sent, where the caller's own work fails: nothing is kept, and nothing begun."""
+    with closing(sqlite3.connect(path, **by_itself)) as db:
+        with pytest.raises(ConfigurationError, match=r"must be in a transaction, .* execute BEGIN first") as caught:
+            await journal.add(refund(), merchant=MERCHANT, connection=db)
+        within = db.in_transaction
+    async with aiosqlite.connect(path, **by_itself) as waiting:
+        with pytest.raises(ConfigurationError, match="must be in a transaction"):
+            await journal.add(refund(), merchant=MERCHANT, connection=waiting)
+
+    assert ("connection", False) == (caught.value.field, within)
+    assert [] == await journal.list()
+
+
+@pytest.mark.parametrize("by_itself", AUTOCOMMIT)
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+async def test_transaction_that_the_caller_begins_is_one(
+    path: Path, journal: SqliteJournal, by_itself: dict[str, Any], end: str
+) -> None:
+    """Who begins and ends transactions in SQL has what was kept end with them."""
+    await journal.list()
+    with closing(sqlite3.connect(path, **by_itself)) as db:
+        db.execute("BEGIN")
+        intent_id = await journal.add(refund(), merchant=MERCHANT, connection=db)
+        db.execute(end)
+
+    assert ([intent_id] if end == "COMMIT" else []) == [each.id for each in await journal.list()]
 
 
 async def test_added_twice_by_connections_is_once(path: Path, journal: SqliteJournal) -> None:
