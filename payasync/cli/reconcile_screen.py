@@ -250,9 +250,10 @@ class ReconcileScreen:
     def _unsent(self, intents: Sequence[Intent]) -> None:
         if not intents:
             return
-        waits = f"  {_writes(len(intents))} queued, and nobody has tried to send"
+        waits = f"  {_writes(len(intents))} queued, and not sent for some minutes"
+        tried = " Why says what came of the last try." if any(each.reason for each in intents) else ""
         write = self._lines.write
-        write((waits, "bold yellow"), " for some minutes: is a worker running?")
+        write((waits, "bold yellow"), f": is a worker running?{tried}")
         write()
         self._table(intents, state=False)
         write("  What nobody is to send any more ends with:")

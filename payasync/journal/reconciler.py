@@ -37,7 +37,7 @@ SILENT: Final = 20
 """After so many questions without any answer, one after the other, a run leaves the service in peace."""
 PAGE: Final = 500
 UNSENT: Final = timedelta(minutes=5)
-"""After so long, what was queued should have been begun to be sent."""
+"""After so long, what was queued should have been sent."""
 SHORTEST: Final = 1.0
 """Seconds between two runs, at least."""
 LONGEST: Final = 10.0
@@ -140,9 +140,12 @@ class Reconciler:
         return [each for each in found if is_due(each, self._now())]
 
     async def unsent(self) -> Intents:
-        """Return what was queued, and nobody has tried to send for five minutes: no worker may be running."""
+        """Return what was queued, and is not sent for five minutes: no worker may be running, or none can send it.
+
+        What was tried, and failed, counts from when it was kept, however lately that was; its `reason` says why.
+        """
         before = self._now() - UNSENT
-        return [each for each in await self._mine("new") if each.updated <= before]
+        return [each for each in await self._mine("new") if (each.created if each.reason else each.updated) <= before]
 
     async def manual(self) -> Intents:
         """Return what a person must say.

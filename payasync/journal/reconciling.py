@@ -50,7 +50,7 @@ class Report:
         manual: A person must say what became of them.
         lost: Somebody else took them meanwhile.
         silent: The run ended early: the service answers nobody.
-        unsent: Queued, and nobody has tried to send them for minutes: no worker may be running. None of the above.
+        unsent: Queued, and not sent for minutes: no worker may be running, or none can send them. None of the above.
         rejected: Of those resolved, how many were not done: whoever believes that they were should hear of it.
     """
 

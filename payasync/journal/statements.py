@@ -19,6 +19,7 @@ QUEUE: Final = """
 UPDATE payasync_intents SET
     intent = coalesce(intent, :intent), queued = TRUE, request = :request,
     updated = CASE state WHEN 'rejected' THEN :now ELSE updated END,
+    reason = CASE state WHEN 'rejected' THEN '' ELSE reason END,
     state = CASE state WHEN 'rejected' THEN 'new' ELSE state END
 WHERE id = :id RETURNING id"""
 

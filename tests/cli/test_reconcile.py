@@ -251,7 +251,8 @@ async def test_what_nobody_sends_is_listed(sandbox: Sandbox, path: Path) -> None
     assert (3, 3, 1) == (result.code, facts.code, json.loads(facts.out)["unsent"])
     assert f"payasync journal resolve ID --journal {path} --as rejected --reason" in result.out
     assert (0, False) == (last.code, "resolve" in last.out)
-    assert "1 write queued, and nobody has tried to send for some minutes: is a worker running?" in result.out
+    assert "1 write queued, and not sent for some minutes: is a worker running?" in result.out
+    assert "Why says" not in result.out
     assert [["1", "refunds.create", "R1"]] == [
         line.split()[:3] for line in result.out.splitlines() if "refunds.create" in line
     ]
@@ -259,20 +260,20 @@ async def test_what_nobody_sends_is_listed(sandbox: Sandbox, path: Path) -> None
 
 @slow
 async def test_what_no_worker_could_send_is_listed(sandbox: Sandbox, path: Path) -> None:
-    """A write that was queued, and provably never left when a worker tried, is not lost from sight."""
-    async with (
-        SqliteJournal(path, clock=lambda: time.time() - 600) as journal,
-        sandbox.session(journal=journal, retry=ONCE) as pay,
-    ):
+    """A write that was queued, and provably never left when a worker tried just now, is listed with the reason."""
+    async with SqliteJournal(path, clock=lambda: time.time() - 600) as journal:
         queued = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
+        intent_id = await journal.add(queued, merchant=str(sandbox.credentials.merchant_id))
+    async with SqliteJournal(path) as journal, sandbox.session(journal=journal, retry=ONCE) as pay:
         fault = sandbox.faults.refuse()
         with pytest.raises(NotSentError):
-            await pay.execute(await journal.add(queued, merchant=pay.merchant_id))
+            await pay.execute(intent_id)
         fault.disarm()
     result = await run(sandbox, path)
 
     assert 3 == result.code
-    assert "1 write queued, and nobody has tried to send for some minutes" in result.out
+    assert "1 write queued, and not sent for some minutes: is a worker running? Why says what came of" in result.out
+    assert "connection refused" in next(line for line in result.out.splitlines() if "R1" in line)
 
 
 @slow

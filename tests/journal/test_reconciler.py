@@ -374,24 +374,43 @@ async def test_queued_that_nobody_sends_is_counted(
 async def test_queued_that_no_worker_could_send_is_counted(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
 ) -> None:
-    """Where nobody listens, and the queue gives up, it is not lost from sight; the next worker sends it, once."""
+    """Where nobody listens, it is not hidden by who tries again and again; the next worker sends it, once."""
     intent_id = await journal.add(await refund(sandbox), merchant=pay.merchant_id)
-    passed(clock, 250)
+    passed(clock, 1)
     fault = sandbox.faults.refuse()
     with pytest.raises(NotSentError):
         await pay.execute(intent_id)
-    fault.disarm()
-    passed(clock, 299)
+    passed(clock, 298)
     reports = [await reconciler.run_once()]
     passed(clock, 1)
+    with pytest.raises(NotSentError):
+        await pay.execute(intent_id)
     reports.append(await reconciler.run_once())
     unsent = await reconciler.unsent()
+    fault.disarm()
     await pay.execute(intent_id)
 
     assert [Report(), Report(unsent=1)] == reports
     assert [] == await reconciler.unsent()
-    assert [(intent_id, 1)] == [(each.id, each.attempts) for each in unsent]
+    assert [(intent_id, 2, True)] == [(each.id, each.attempts, bool(each.reason)) for each in unsent]
     assert 1 == sandbox.ledger.refunds()
+
+
+async def test_what_is_added_again_has_five_minutes_anew(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
+) -> None:
+    """What was rejected long ago, and is queued again just now, was not tried since: it has no reason of before."""
+    request = await refund(sandbox)
+    intent_id = await journal.add(request, merchant=pay.merchant_id)
+    await journal.resolve(intent_id, as_="rejected", reason="nobody wanted it")
+    passed(clock, 86_400)
+    await journal.add(request, merchant=pay.merchant_id)
+    passed(clock, 299)
+    early = await reconciler.unsent()
+    passed(clock, 1)
+
+    assert ([], "") == (early, (await only(journal)).reason)
+    assert [intent_id] == [each.id for each in await reconciler.unsent()]
 
 
 async def test_accepted_is_asked_about_until_it_ends(journal: Journal, clock: Clock) -> None:
