@@ -5,12 +5,16 @@ A number may have been used for another refund before this one: what the service
 
 from collections.abc import Mapping
 from typing import Final
+from unicodedata import decimal
 
 from payasync.responses import holds_nothing, payload
 from payasync.shapes import AnswerShape
 
 COMPARED: Final = ("outTradeNo", "outRefundNo", "totalAmt", "refundAmt", "currency")
 """The document's names of what says what was asked for, where both sides have them."""
+
+LONGEST: Final = 100
+"""Characters of a strange value that are shown."""
 
 
 def compared(fields: Mapping[str, object]) -> dict[str, object]:
@@ -45,14 +49,24 @@ def difference(asked: Mapping[str, object], told: object) -> str:
     for name in COMPARED:
         mine, theirs = asked.get(name), told.get(name)
         if mine is not None and _differs(mine, theirs):
-            return f"{name} is {theirs} there, and {mine} here"
+            return f"{name} is {_shown(theirs)} there, and {mine} here"
     return ""
+
+
+def _shown(theirs: object) -> str:
+    text = str(theirs)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def _differs(mine: object, theirs: object) -> bool:
     """Return whether two values are not the same, however they are written; what cannot be compared says nothing."""
     if isinstance(mine, str):
         return isinstance(theirs, str | int) and type(theirs) is not bool and str(theirs).casefold() != mine.casefold()
-    if isinstance(theirs, str) and theirs.isdecimal():
-        theirs = int(theirs)
+    if isinstance(theirs, str):
+        return theirs.isdecimal() and _digits(theirs) != str(mine)
     return type(theirs) is int and theirs != mine
+
+
+def _digits(text: str) -> str:
+    """Return a number's digits as we write them; Python takes no thousands of them for a number."""
+    return "".join(str(decimal(each)) for each in text).lstrip("0") or "0"

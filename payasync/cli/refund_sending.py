@@ -17,7 +17,7 @@ from payasync.cli.refund_stops import Stops
 from payasync.cli.refund_verdicts import Verdict, never_arrived, not_begun, of_kept, of_result
 from payasync.errors import ConfigurationError, SessionClosedError, StorageError
 from payasync.journal import Intent, Journal, Reconciler
-from payasync.journal.reconciler import SILENT
+from payasync.journal.reconciling import SILENT
 from payasync.middleware.retry import Pace
 from payasync.operations import CREATE_REFUND
 from payasync.responses import RefundResponse

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from math import isfinite
@@ -21,7 +21,7 @@ from payasync.errors import (
 from payasync.journal import resolving
 from payasync.journal.intents import Intent, Intents, State
 from payasync.journal.journal import Journal
-from payasync.journal.reconciling import End, Report, Result, is_due
+from payasync.journal.reconciling import End, Heard, Report, Result, Run, is_due
 from payasync.journal.resolving import Decision, Evidence, Finding, Move, Patience
 from payasync.middleware.retry import Pace
 from payasync.session import Session
@@ -33,8 +33,6 @@ SECONDS: Final = 30.0
 """A question takes no longer."""
 LEASE: Final = SECONDS + 15.0
 """Seconds that a claim lasts, beyond its question, so that no busy machine loses one."""
-SILENT: Final = 20
-"""After so many questions without any answer, one after the other, a run leaves the service in peace."""
 PAGE: Final = 500
 UNSENT: Final = timedelta(minutes=5)
 """After so long, what was queued should have been sent."""
@@ -42,8 +40,6 @@ SHORTEST: Final = 1.0
 """Seconds between two runs, at least."""
 LONGEST: Final = 10.0
 """Seconds between two runs, at most: somebody else may add something at any time."""
-
-Heard = Callable[[Result], None]
 
 
 class Reconciler:
@@ -104,10 +100,11 @@ class Reconciler:
         Raises:
             StorageError: The journal can be neither read nor written now; what was settled stays so.
             ConfigurationError: The session cannot ask at all: a key or a point of the profile is missing; or the
-                writes went to another service.
+                writes went to another service. Any other error, such as one of a layer of the session's, leaves the
+                write that it is about waiting, and the run goes on.
         """
         await self._journal.bind(self._session.merchant_id, self._session.service)
-        run = _Run(self._now(), on_result)
+        run = Run(self._now(), on_result)
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self._concurrency):
@@ -165,21 +162,36 @@ class Reconciler:
             after = page[-1].id
         return mine
 
-    async def _work(self, run: "_Run") -> None:
+    async def _work(self, run: Run) -> None:
         while not run.silent and (held := await self._claimed(run)):
             asked_at = held.lease - timedelta(seconds=LEASE) if held.lease else run.started
             try:
-                run.heard(*await self._resolved(held, asked_at))
+                result, finding = await self._resolved(held, asked_at)
+                _log(result)
+                run.heard(result, finding)
             except BaseException:
                 await self._give_back(held, asked_at)
                 raise
 
-    async def _claimed(self, run: "_Run") -> Intent | None:
+    async def _claimed(self, run: Run) -> Intent | None:
         mine = self._session.merchant_id
         found = await self._journal.ask(1, LEASE, merchant=mine, before=run.started)
         return found[0] if found else None
 
     async def _resolved(self, held: Intent, asked_at: datetime) -> tuple[Result, Finding]:
+        try:
+            return await self._ended(held, asked_at)
+        except PayasyncError:
+            raise
+        except Exception as error:
+            # Of a layer of the user's, say: it waits, and the others are asked about.
+            logger.warning("intention %d cannot be asked about now", held.id, exc_info=True)
+            evidence = resolving.failed(error)
+        decision = self._decided(held, evidence, asked_at)
+        # That says nothing of whether the service answers.
+        return await self._kept(held, decision, evidence, asked_at), Finding.UNASKABLE
+
+    async def _ended(self, held: Intent, asked_at: datetime) -> tuple[Result, Finding]:
         evidence = await self._asked(held)
         decision = self._decided(held, evidence, asked_at)
         if decision.move is Move.SEND:
@@ -235,7 +247,15 @@ class Reconciler:
             raise
         except PayasyncError as error:
             logger.debug("intention %d was sent again: %s", held.id, error)
+        except Exception as error:
+            logger.warning("intention %d was sent again, if at all, with an error", held.id, exc_info=True)
+            return await self._failed(held, error)
         return None
+
+    async def _failed(self, held: Intent, error: Exception) -> Evidence | None:
+        """Return why it could not be sent, unless it was begun: the session has kept then what became of it."""
+        now = await self._journal.get(held.id)
+        return None if now is None or now.fence != held.fence else resolving.failed(error)
 
     async def _sent_again(self, held: Intent) -> Result:
         now = await self._journal.get(held.id)
@@ -253,35 +273,6 @@ class Reconciler:
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._pace.clock(), UTC)
-
-
-class _Run:
-    """One run: since when, what it came to so far, and how long the service has been silent."""
-
-    def __init__(self, started: datetime, on_result: Heard | None) -> None:
-        self.started = started
-        self.silent = False
-        self._tell = on_result
-        self._ends: list[End] = []
-        self._rejected = 0
-        self._unheard = 0
-
-    def heard(self, result: Result, finding: Finding) -> None:
-        """Count a result."""
-        if finding is Finding.SILENT:
-            self._unheard += 1
-        elif finding is not Finding.UNASKABLE:
-            self._unheard = 0
-        self.silent = self._unheard >= SILENT
-        self._ends.append(result.end)
-        self._rejected += result.rejected
-        _log(result)
-        if self._tell:
-            self._tell(result)
-
-    def report(self, *, unsent: int) -> Report:
-        """Return what it came to."""
-        return Report.of(self._ends, silent=self.silent, unsent=unsent, rejected=self._rejected)
 
 
 def _log(result: Result) -> None:

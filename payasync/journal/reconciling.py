@@ -1,17 +1,20 @@
 """What a run of the reconciler came to: plain values, no I/O here."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Final, Literal, get_args
 
 from attrs import frozen
 
 from payasync.journal.intents import ASKED, Intent, State, standing
+from payasync.journal.resolving import Finding
 
 End = Literal["resolved", "sent", "waiting", "manual", "lost"]
 ENDS: Final[tuple[End, ...]] = get_args(End)
 """What can become of an intention in a run."""
+SILENT: Final = 20
+"""After so many questions without any answer, one after the other, a run leaves the service in peace."""
 
 
 @frozen(kw_only=True)
@@ -73,6 +76,37 @@ class Report:
         """Count what became of each."""
         counted = Counter(ends)
         return cls(silent=silent, unsent=unsent, rejected=rejected, **{end: counted[end] for end in ENDS})
+
+
+Heard = Callable[[Result], None]
+
+
+class Run:
+    """One run: since when, what it came to so far, and how long the service has been silent."""
+
+    def __init__(self, started: datetime, on_result: Heard | None) -> None:
+        self.started = started
+        self.silent = False
+        self._tell = on_result
+        self._ends: list[End] = []
+        self._rejected = 0
+        self._unheard = 0
+
+    def heard(self, result: Result, finding: Finding) -> None:
+        """Count a result."""
+        if finding is Finding.SILENT:
+            self._unheard += 1
+        elif finding is not Finding.UNASKABLE:
+            self._unheard = 0
+        self.silent = self._unheard >= SILENT
+        self._ends.append(result.end)
+        self._rejected += result.rejected
+        if self._tell:
+            self._tell(result)
+
+    def report(self, *, unsent: int) -> Report:
+        """Return what it came to."""
+        return Report.of(self._ends, silent=self.silent, unsent=unsent, rejected=self._rejected)
 
 
 def is_due(intent: Intent, now: datetime) -> bool:

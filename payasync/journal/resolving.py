@@ -204,6 +204,11 @@ def refused(error: PayasyncError) -> Evidence:
     return Evidence(finding=finding, reason=words, retry_after=error.retry_after)
 
 
+def failed(error: Exception) -> Evidence:
+    """Return what a question says that ended with an error that is none of ours, such as that of a user's layer."""
+    return Evidence(finding=Finding.SILENT, reason=f"{type(error).__name__}: {error}")
+
+
 def _unmapped(error: PayasyncError) -> bool:
     return isinstance(error, NotConfiguredError) and error.field in QUESTIONS_UNMAPPED
 

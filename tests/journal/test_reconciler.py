@@ -36,6 +36,7 @@ from payasync.journal import (
     State,
 )
 from payasync.journal import reconciler as module
+from payasync.journal.reconciling import SILENT
 from payasync.middleware.retry import Pace
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import PROFILE, Sandbox
@@ -689,13 +690,13 @@ async def test_one_question_is_one_request(sandbox: Sandbox, journal: Journal, c
 
 async def test_silent_service_is_left_in_peace(sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock) -> None:
     """After some questions without any answer a run ends, and the others stay due."""
-    await lost_ones(sandbox, pay, module.SILENT + 10)
+    await lost_ones(sandbox, pay, SILENT + 10)
     failing = sandbox.faults.server_error("refunds.status", times=None)
     reconciler = reconciling(pay, journal, clock, concurrency=1)
     report = await reconciler.run_once()
 
-    assert Report(waiting=module.SILENT, silent=True) == report
-    assert module.SILENT == failing.fired
+    assert Report(waiting=SILENT, silent=True) == report
+    assert SILENT == failing.fired
     assert 10 == len(await reconciler.due())
 
 
@@ -939,6 +940,54 @@ async def test_queued_one_that_the_profile_refuses_now(
     assert "cannot be sent again" in (await only(journal)).reason
 
 
+@pytest.mark.parametrize("many", [1, SILENT])
+async def test_error_of_a_layer_stops_nothing_else(sandbox: Sandbox, journal: Journal, clock: Clock, many: int) -> None:
+    """A layer that fails for some writes has those wait, with the reason; all others are asked about."""
+
+    async def odd(call: Call, send: Send) -> Reply:
+        if call.read and call.reference != f"R{many}":
+            raise KeyError("tenant")
+        return await send(call)
+
+    async with sandbox.session(journal=journal, retry=ONCE, middleware=[odd]) as pay:
+        await lost_ones(sandbox, pay, many + 1)
+        report = await reconciling(pay, journal, clock, concurrency=1).run_once()
+    *odd_ones, last = await journal.list()
+
+    assert Report(waiting=many + 1) == report
+    assert last.reason.startswith("the service does not know it")
+    assert {("unknown", "KeyError: 'tenant'", None)} == {(each.state, each.reason, each.lease) for each in odd_ones}
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_second_send_that_fails_oddly_stops_nothing_else(
+    sandbox: Sandbox, journal: Journal, clock: Clock, monkeypatch: pytest.MonkeyPatch, *, begun: bool
+) -> None:
+    """What a layer, or what is kept, lets nobody send again waits, and is asked about; so are all others."""
+
+    async def odd(call: Call, send: Send) -> Reply:
+        if cut.fired and not call.read:
+            raise KeyError("tenant")
+        return await send(call)
+
+    async def unreadable(*_: object) -> Any:
+        raise KeyError("tenant")
+
+    cut = sandbox.faults.reset_before("refunds.create")
+    async with sandbox.session(journal=journal, retry=ONCE, middleware=[odd]) as pay:
+        await executed(pay, await queued(sandbox, pay, journal))
+        passed(clock)
+        if not begun:
+            monkeypatch.setattr(journal.recorder, "queued", unreadable)
+        report = await reconciling(pay, journal, clock).run_once()
+    intent = await only(journal)
+
+    # On a clock that stands, what was sent again is due in the same run.
+    assert (Report(sent=1, waiting=1) if begun else Report(waiting=1)) == report
+    assert ("unknown", None, 2 if begun else 1) == (intent.state, intent.lease, intent.attempts)
+    assert begun or "KeyError: 'tenant'" == intent.reason
+
+
 async def test_run_ends_though_time_passes(sandbox: Sandbox, journal: Journal, clock: Clock) -> None:
     """It asks once about each: what comes due again meanwhile is the next run's."""
 
@@ -1038,7 +1087,7 @@ async def test_watch_leaves_a_silent_service_in_peace(
     sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock
 ) -> None:
     """What is due waits where nobody answers, and no longer than others wait where nothing is due."""
-    await lost_ones(sandbox, pay, module.SILENT + 1)
+    await lost_ones(sandbox, pay, SILENT + 1)
     failing = sandbox.faults.server_error("refunds.status", times=None)
     started = clock.now
     async with aclosing(reconciling(pay, journal, clock, concurrency=1).watch()) as watched:
@@ -1047,7 +1096,7 @@ async def test_watch_leaves_a_silent_service_in_peace(
         again = await anext(watched)
 
     assert (True, timedelta(seconds=module.LONGEST)) == (report.silent, clock.now - started)
-    assert (False, module.SILENT + 1) == (again.silent, again.asked)
+    assert (False, SILENT + 1) == (again.silent, again.asked)
 
 
 async def test_watch_never_spins(pay: Session, journal: Journal, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
