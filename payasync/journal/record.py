@@ -5,7 +5,8 @@ It is the outermost: what it keeps is the end of the whole call, after all its a
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
+from contextlib import suppress
 from typing import Any, Final
 
 from payasync.calls import Call, Layer, Reply, Send
@@ -23,6 +24,7 @@ logger = logging.getLogger("payasync")
 MARGIN: Final = 15.0
 """Seconds that a lease lasts beyond the call's own time, so that no busy machine loses one."""
 CANCELLED: Final = "cancelled before anything was sent"
+TOO_LATE: Final = "cancelled, or out of time, before anything was sent"
 
 
 class Recorder:
@@ -94,8 +96,24 @@ class Recorder:
             self._bound.add((merchant, service))
         lease = call.timeouts.total + MARGIN
         if call.entry is not None:
-            return await self._journal.claim(call.entry.id, lease, fence=call.entry.fence)
-        return await self._journal.begin(drafting.of_call(call, merchant, self._keep), lease)
+            return await self._firmly(self._journal.claim(call.entry.id, lease, fence=call.entry.fence))
+        return await self._firmly(self._journal.begin(drafting.of_call(call, merchant, self._keep), lease))
+
+    async def _firmly(self, beginning: Coroutine[Any, Any, Begun]) -> Begun:
+        """Return what the journal says; who is cancelled meanwhile, or out of time, leaves nothing *sending*."""
+        task = asyncio.ensure_future(beginning)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._hold(asyncio.ensure_future(self._undone(task)))
+            raise
+
+    async def _undone(self, beginning: asyncio.Task[Begun]) -> None:
+        """Wait for what may be committed still, and keep that nothing was sent."""
+        with suppress(PayasyncError):
+            begun = await beginning
+            if begun.step is Step.SEND:
+                await self._settled(begun.intent, endings.of_unsent(begun.intent), reason=TOO_LATE)
 
     async def _keep_error(self, call: Call, error: Exception, intent: Intent) -> None:
         if isinstance(error, OutcomeUnknownError):
@@ -106,19 +124,19 @@ class Recorder:
     def _keep_cancelled(self, call: Call, intent: Intent) -> None:
         """Keep that nothing has left, and have nobody wait for that; all else stays *sending*, and is asked about."""
         if not call.progress.begun:
-            self._settling.add(self._settlement(intent, endings.of_unsent(intent), reason=CANCELLED))
+            self._hold(asyncio.ensure_future(self._settled(intent, endings.of_unsent(intent), reason=CANCELLED)))
 
     async def _kept(self, call: Call, intent: Intent, state: State, **facts: Any) -> None:
         """Keep a verdict, as long as the call has time; who is cancelled meanwhile, or cannot wait, stops nothing."""
-        task = self._settlement(intent, state, **facts)
-        self._settling.add(task)
+        task = asyncio.ensure_future(self._settled(intent, state, **facts))
+        self._hold(task)
         left = call.deadline - asyncio.get_running_loop().time()
         await asyncio.wait({task}, timeout=max(GRACE, left))
 
-    def _settlement(self, intent: Intent, state: State, **facts: Any) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(self._settled(intent, state, **facts))
+    def _hold(self, task: asyncio.Task[None]) -> None:
+        """Let something be kept to its end, whoever waits for it."""
+        self._settling.add(task)
         task.add_done_callback(self._settling.discard)
-        return task
 
     async def _settled(self, intent: Intent, state: State, **facts: Any) -> None:
         # What cannot be kept stays as it is, *sending*: nothing is lost, it will be asked about.

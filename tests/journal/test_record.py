@@ -20,8 +20,8 @@ from payasync.errors import (
     StorageError,
 )
 from payasync.journal import Intent, SqliteJournal, State
-from payasync.journal.intents import Draft, Step
-from payasync.journal.record import CANCELLED, MARGIN
+from payasync.journal.intents import Begun, Draft, Step
+from payasync.journal.record import CANCELLED, MARGIN, TOO_LATE
 from payasync.journal.recorded import AT_IT
 from payasync.resources.orders import QueryOrder
 from payasync.settings import Timeouts
@@ -298,6 +298,77 @@ async def test_cancelled_while_it_is_kept_is_kept(path: Any, clock: Clock) -> No
 
     assert task.cancelled()
     assert "succeeded" == state
+
+
+class Slow(SqliteJournal):
+    """A journal that waits for a gate after it has committed that an intention is being sent."""
+
+    def __init__(self, path: Any, clock: Clock) -> None:
+        super().__init__(path, clock=clock)
+        self.reached, self.gate = asyncio.Event(), asyncio.Event()
+
+    async def begin(self, draft: Draft, lease: float) -> Begun:
+        """Keep an intention as *sending*."""
+        return await self._gated(await super().begin(draft, lease))
+
+    async def claim(self, intent_id: int, lease: float, *, fence: int | None = None) -> Begun:
+        """Make an intention *sending*."""
+        return await self._gated(await super().claim(intent_id, lease, fence=fence))
+
+    async def _gated(self, begun: Begun) -> Begun:
+        self.reached.set()
+        await self.gate.wait()
+        return begun
+
+
+@pytest.mark.parametrize("queued", [False, True])
+@pytest.mark.parametrize("late", [False, True])
+async def test_who_is_gone_while_the_journal_commits_leaves_nothing_in_doubt(
+    path: Any, clock: Clock, *, late: bool, queued: bool
+) -> None:
+    """Cancelled or out of time while *sending* is committed: nothing was sent, and the journal says so at once."""
+    leads = way(reply({}))
+    async with Slow(path, clock) as journal:
+        facts: dict[str, Any] = {"entry": Entry(await journal.add(refund(), merchant=MERCHANT))} if queued else {}
+        if late:
+            facts["deadline"] = asyncio.get_running_loop().time() + 0.1
+        task = asyncio.ensure_future(sent(journal, leads, **facts))
+        await journal.reached.wait()
+        if not late:
+            task.cancel()
+        await asyncio.wait([task])
+        during = (await only(journal)).state
+        journal.gate.set()
+        await until(lambda: not settling(journal))
+        after = await only(journal)
+        before = len(leads.calls)
+        await sent(journal, leads, **{name: facts[name] for name in facts if name == "entry"})
+
+    assert task.cancelled() != late
+    assert not late or isinstance(task.exception(), NotSentTimeoutError)
+    assert ("sending", "new" if queued else "rejected", TOO_LATE) == (during, after.state, after.reason)
+    assert (None, 0, 1) == (after.sent_at, before, len(leads.calls))
+
+
+async def test_who_is_gone_while_the_journal_says_no_changes_nothing(
+    path: Any, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was done before stays so, whoever is cancelled while the journal tells of it."""
+    async with Slow(path, clock) as journal:
+        journal.gate.set()
+        await sent(journal, way(reply({"state": "DONE"})))
+        journal.gate.clear()
+        journal.reached.clear()
+        task = asyncio.ensure_future(sent(journal, way()))
+        await journal.reached.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        journal.gate.set()
+        await until(lambda: not settling(journal))
+        intent = await only(journal)
+
+    assert ("succeeded", 1) == (intent.state, intent.attempts)
+    assert [] == caplog.records
 
 
 async def test_answer_waits_for_the_journal_within_the_call_only(path: Any, clock: Clock) -> None:
