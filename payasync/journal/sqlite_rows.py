@@ -3,12 +3,17 @@
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
+
+from attrs import fields
 
 from payasync.journal.intents import Intent
 from payasync.journal.recorded import read
 from payasync.journal.transactions import Asked
 from payasync.sqlite_values import moment, text
+
+# A later payasync, to which another process was upgraded, may have added some.
+_COLUMNS: Final = tuple(each.name for each in fields(Intent))
 
 
 def written(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,7 +37,7 @@ def given(asked: Asked, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
 def _intent(row: Mapping[str, Any]) -> Intent:
     moments = ("lease", "due", "created", "updated", "sent_at", "silent_since")
     facts: dict[str, Any] = {
-        **row,
+        **{name: row[name] for name in _COLUMNS},
         **{name: None if row[name] is None else moment(row[name]) for name in moments},
         "request": json.loads(row["request"]),
         "queued": bool(row["queued"]),

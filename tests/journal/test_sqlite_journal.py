@@ -118,6 +118,21 @@ async def test_journal_of_an_older_schema_is_brought_up_to_date(
     assert before == content(path)
 
 
+async def test_journal_of_which_another_makes_a_later_one_is_used_on(path: Path, journal: SqliteJournal) -> None:
+    """Where one of two processes is upgraded first, the other ends what it is at, and loses nothing."""
+    first = (await journal.begin(draft(), LEASE)).intent
+    step = "ALTER TABLE payasync_intents ADD COLUMN later TEXT NOT NULL DEFAULT 'x';\n"
+    file = SqliteFile(path, Schema(name="journal", application=SCHEMA.application, steps=(*SCHEMA.steps, step)))
+    await file.run(lambda _: None)
+    await file.aclose()
+    settled = await journal.settle(first, "succeeded")
+    second = (await journal.begin(draft(refund("R2")), LEASE)).intent
+
+    assert settled
+    assert ["succeeded", "sending"] == [each.state for each in await journal.list()]
+    assert second == await journal.get(second.id)
+
+
 def test_every_migration_is_a_step() -> None:
     """The steps are the numbered files, in their order; none is forgotten when a wheel is made."""
     names = sorted(file.name for file in resources.files("payasync.journal").joinpath("sql/sqlite").iterdir())
