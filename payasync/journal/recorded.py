@@ -14,6 +14,8 @@ from payasync.sandbox_profile import PROFILE as SANDBOX
 
 ASK: Final = "it may have been done: ask for its state, do not repeat it"
 AT_IT: Final = "another process is at it"
+TAKEN: Final = "somebody else has taken it, or ended it, meanwhile"
+"""Of what was held by a claim that counts no more."""
 
 
 def reply(intent: Intent) -> Reply:
@@ -40,8 +42,9 @@ def refusal(begun: Begun) -> PayasyncError:
             reason="the same key was used before for a different request",
             **about,
         )
-    waits = begun.step is Step.WAIT
-    reason = AT_IT if waits else intent.reason or "an earlier attempt has no recognised answer"
+    reason = intent.reason or "an earlier attempt has no recognised answer"
+    if begun.step is Step.WAIT:
+        reason = AT_IT if intent.state == "sending" else TAKEN
     where = f"intention {intent.id} in the journal is {intent.state}"
     asked = compared(asked_for(intent))
     return OutcomeUnknownError(f"{where}: {reason}; {ASK}", reason=reason, asked=asked, **about)

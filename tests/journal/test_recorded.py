@@ -68,6 +68,8 @@ def test_conflict_names_the_other(facts: dict[str, str | None], words: str) -> N
     ("step", "state", "reason", "expected"),
     [
         (Step.WAIT, "sending", "", "another process is at it"),
+        (Step.WAIT, "succeeded", "", "somebody else has taken it, or ended it, meanwhile"),
+        (Step.WAIT, "unknown", "no answer", "somebody else has taken it, or ended it, meanwhile"),
         (Step.ASK, "unknown", "no answer", "no answer"),
         (Step.ASK, "manual", "", "an earlier attempt has no recognised answer"),
     ],
