@@ -11,7 +11,7 @@ from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, closing, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from attrs import Factory, field, frozen
@@ -285,7 +285,7 @@ def pass_hours(redis: Server) -> None:
             client.xclaim("taskiq", "taskiq", "nobody", 0, [each["message_id"]], idle=7_200_000)
 
 
-def rows(shop: Shop, question: str) -> list[tuple[str, ...]]:
+def rows(shop: Shop, question: str) -> list[tuple[Any, ...]]:
     """Ask the shop's own database."""
     with closing(sqlite3.connect(shop.folder / "shop.db")) as db:
         return db.execute(question).fetchall()

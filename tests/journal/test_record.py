@@ -518,7 +518,10 @@ async def test_unknown_is_sent_again_by_who_holds_it(journal: SqliteJournal) -> 
 
 @pytest.mark.parametrize(
     ("number", "merchant", "rule"),
-    [(7, MERCHANT, "the number of an intention"), (1, "M2", "of merchant 'M2'; 1 is of 'M1'")],
+    [
+        (7, MERCHANT, "the number of an intention"),
+        (1, "M2", "the number of an intention of merchant 'M2'; 1 is of 'M1'"),
+    ],
 )
 async def test_queued_is_ones_own(journal: SqliteJournal, number: int, merchant: str, rule: str) -> None:
     """A worker sends for its own merchant, and only what is there."""

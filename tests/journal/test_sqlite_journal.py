@@ -267,10 +267,7 @@ async def test_added_with_a_connection_of_aiosqlite(path: Path, journal: SqliteJ
     assert ([intent_id] if end == "commit" else []) == [each.id for each in await journal.list()]
 
 
-AUTOCOMMIT: Final = [
-    {"isolation_level": None},
-    pytest.param({"autocommit": True}, marks=pytest.mark.skipif(sys.version_info < (3, 12), reason="of Python 3.12")),
-]
+AUTOCOMMIT: Final = [{"isolation_level": None}, *([{"autocommit": True}] if sys.version_info >= (3, 12) else [])]
 
 
 @pytest.mark.parametrize("by_itself", AUTOCOMMIT)
