@@ -1,11 +1,15 @@
 """What every store asks of its arguments, whatever it keeps things in."""
 
 from datetime import datetime
+from inspect import iscoroutinefunction
 from typing import Final
 
+from payasync.errors import ConfigurationError
 from payasync.requests import invalid
 
 _MOST: Final = 2**63 - 1
+_LONGEST: Final = 10**9
+"""Seconds that a moment can be moved by."""
 
 
 def number(name: str, given: object) -> int:
@@ -28,3 +32,24 @@ def aware(name: str, given: object) -> datetime:
     if not isinstance(given, datetime) or given.tzinfo is None:
         raise invalid(name, "a moment with its offset from UTC", given)
     return given
+
+
+def seconds(name: str, given: object) -> float:
+    """Return a number of seconds that a lease can last.
+
+    Raises:
+        InvalidArgumentError: It is none, below 0, or longer than decades.
+    """
+    if not isinstance(given, int | float) or isinstance(given, bool) or not 0 <= given <= _LONGEST:
+        raise invalid(name, "a number of seconds, 0 or more, and no more than a billion", given)
+    return given
+
+
+def check_function(name: str, given: object) -> None:
+    """Refuse, as the store is made, what it could not call later.
+
+    Raises:
+        ConfigurationError: It is no function, or an `async` one.
+    """
+    if not callable(given) or iscoroutinefunction(given):
+        raise ConfigurationError(f"{name} must be a plain function, not {given!r}", field=name)

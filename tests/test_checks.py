@@ -3,8 +3,8 @@ from typing import Any, Final
 
 import pytest
 
-from payasync import InvalidArgumentError
-from payasync.checks import aware, number
+from payasync import ConfigurationError, InvalidArgumentError
+from payasync.checks import aware, check_function, number, seconds
 
 NOW: Final = datetime(2027, 1, 1, tzinfo=UTC)
 
@@ -32,3 +32,32 @@ def test_moments_say_their_zone(wrong: Any) -> None:
 
     assert "before" == caught.value.field
     assert NOW == aware("before", NOW)
+
+
+@pytest.mark.parametrize("given", [0, 0.5, 45, 10**9])
+def test_seconds_are_those_that_a_lease_can_last(given: float) -> None:
+    """What a moment can be moved by is taken as it is."""
+    assert given == seconds("lease", given)
+
+
+@pytest.mark.parametrize("wrong", [-1, True, "5", None, float("nan"), float("inf"), 10**9 + 1, 10**400])
+def test_other_seconds_are_refused_by_name(wrong: Any) -> None:
+    """A lease that is none is refused before a moment is reckoned with it."""
+    with pytest.raises(InvalidArgumentError, match="lease must be a number of seconds, 0 or more") as caught:
+        seconds("lease", wrong)
+
+    assert "lease" == caught.value.field
+
+
+async def wait() -> None:
+    """Be awaited."""
+
+
+@pytest.mark.parametrize("wrong", [5, "clock", None, wait])
+def test_functions_can_be_called(wrong: Any) -> None:
+    """What is called later, and cannot be, is refused at once; so is what would have to be awaited."""
+    with pytest.raises(ConfigurationError, match="clock must be a plain function, not ") as caught:
+        check_function("clock", wrong)
+    check_function("clock", NOW.timestamp)
+
+    assert "clock" == caught.value.field

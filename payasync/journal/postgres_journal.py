@@ -11,6 +11,7 @@ import psycopg
 from attrs import fields
 from psycopg.pq import TransactionStatus
 
+from payasync.checks import check_function
 from payasync.errors import ConfigurationError
 from payasync.journal.drafting import Keep
 from payasync.journal.intents import Intent
@@ -53,8 +54,9 @@ class PostgresJournal(StoredJournal):
         recorder: What a session uses.
 
     Raises:
-        ConfigurationError: `dsn` is no connection string, or `psycopg` is not installed. Where the tables are another
-            program's, a newer payasync's, or may not be made, whatever is asked first raises it.
+        ConfigurationError: `dsn` is no connection string, `keep` or `clock` no plain function, or `psycopg` is not
+            installed. Where the tables are another program's, a newer payasync's, or may not be made, whatever is asked
+            first raises it.
     """
 
     def __init__(
@@ -68,6 +70,8 @@ class PostgresJournal(StoredJournal):
     ) -> None:
         given = Hidden(dsn)
         del dsn  # a traceback may show what is local
+        if clock is not None:
+            check_function("clock", clock)
         self._database = Database(given, SCHEMA, connections=connections, clock=clock)
         self._home: list[dict[str, Any]] = []
         super().__init__(keep, whole_answers=whole_answers, ticking=clock is None)

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from inspect import iscoroutinefunction
 from math import isfinite
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from payasync.journal.journal import Journal
 from payasync.journal.reconciling import End, Heard, Report, Result, Run, is_due
 from payasync.journal.resolving import Decision, Evidence, Finding, Move, Patience
 from payasync.middleware.retry import Pace
+from payasync.requests import invalid
 from payasync.session import Session
 from payasync.settings import RetryPolicy
 
@@ -81,6 +83,14 @@ class Reconciler:
             raise ConfigurationError(
                 f"concurrency must be an integer of 1 or more, not {concurrency!r}", field="concurrency"
             )
+        if not hasattr(journal, "recorder"):
+            raise ConfigurationError(
+                f'journal must be a journal, such as SqliteJournal("pay.db"), not {journal!r}', field="journal"
+            )
+        kinds = {"session": (session, Session), "patience": (patience, Patience), "pace": (pace, Pace)}
+        for name, (value, kind) in kinds.items():
+            if not isinstance(value, kind):
+                raise ConfigurationError(f"{name} must be a {kind.__name__}, not {value!r}", field=name)
         # What is sent again is kept where it was asked about, whatever journal the session has.
         self._session = session.with_options(journal=journal)
         # The journal keeps the pauses between questions: a service that is down is asked once, and not three times.
@@ -98,11 +108,14 @@ class Reconciler:
             on_result: A plain function, called with what became of each.
 
         Raises:
+            InvalidArgumentError: `on_result` is no plain function.
             StorageError: The journal can be neither read nor written now; what was settled stays so.
             ConfigurationError: The session cannot ask at all: a key or a point of the profile is missing; or the
                 writes went to another service. Any other error, such as one of a layer of the session's, leaves the
                 write that it is about waiting, and the run goes on.
         """
+        if on_result is not None and (not callable(on_result) or iscoroutinefunction(on_result)):
+            raise invalid("on_result", "a plain function of a result, or None", on_result)
         await self._journal.bind(self._session.merchant_id, self._session.service)
         run = Run(self._now(), on_result)
         try:

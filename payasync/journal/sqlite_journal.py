@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
+from payasync.checks import check_function
 from payasync.journal.callers_connection import done_within
 from payasync.journal.drafting import Keep
 from payasync.journal.sqlite_rows import given, written
@@ -50,8 +51,8 @@ class SqliteJournal(StoredJournal):
         recorder: What a session uses.
 
     Raises:
-        ConfigurationError: `path` is no path of a file. Where the file is another program's, a newer payasync's, or
-            damaged, whatever is asked first raises it, and the file stays as it is.
+        ConfigurationError: `path` is no path of a file; `keep` or `clock` no plain function. Where the file is another
+            program's, a newer payasync's, or damaged, whatever is asked first raises it, and the file stays as it is.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class SqliteJournal(StoredJournal):
         whole_answers: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        check_function("clock", clock)
         self._file = SqliteFile(path, SCHEMA)
         self._clock = clock
         super().__init__(keep, whole_answers=whole_answers, ticking=clock is time.time)

@@ -10,7 +10,7 @@ from typing import Any, Final, Self, TypeVar
 
 from payasync.addresses import base_url, shown
 from payasync.calls import Call, Reply
-from payasync.checks import aware, number
+from payasync.checks import aware, check_function, number, seconds
 from payasync.journal import keeping, statements, transactions
 from payasync.journal.drafting import Keep, moving, of_request, without_customer
 from payasync.journal.endings import BY_STATE
@@ -42,9 +42,14 @@ class StoredJournal(ABC):
 
     Attributes:
         recorder: What a session uses.
+
+    Raises:
+        ConfigurationError: `keep` is no plain function.
     """
 
     def __init__(self, keep: Keep | None, *, whole_answers: bool, ticking: bool) -> None:
+        if keep is not None:
+            check_function("keep", keep)
         self._keep = keep or without_customer
         self._whole_answers = whole_answers
         self._ticking = ticking
@@ -91,12 +96,13 @@ class StoredJournal(ABC):
 
     async def begin(self, draft: Draft, lease: float) -> Begun:
         """Keep an intention as *sending*, for `lease` seconds, unless its key says that it must not be sent."""
-        return await self._run(lambda now: transactions.begin(draft, now, lease))
+        lasts = seconds("lease", lease)
+        return await self._run(lambda now: transactions.begin(draft, now, lasts))
 
     async def claim(self, intent_id: int, lease: float, *, fence: int | None = None) -> Begun:
         """Make an intention that is kept already *sending*, for `lease` seconds, unless its state forbids it."""
-        asked = number("intent_id", intent_id)
-        return await self._run(lambda now: transactions.claim(asked, fence, now, lease))
+        asked, lasts = number("intent_id", intent_id), seconds("lease", lease)
+        return await self._run(lambda now: transactions.claim(asked, fence, now, lasts))
 
     async def settle(
         self,
@@ -118,8 +124,8 @@ class StoredJournal(ABC):
     ) -> Intents:
         """Claim up to `limit` intentions that the service is to be asked about, the longest due first."""
         most, by = number("limit", limit), None if before is None else aware("before", before)
-        ticked = self._tick()
-        return await self._run(lambda now: transactions.ask(most, merchant, by, now, lease, tick=ticked))
+        lasts, ticked = seconds("lease", lease), self._tick()
+        return await self._run(lambda now: transactions.ask(most, merchant, by, now, lasts, tick=ticked))
 
     async def postpone(
         self,
@@ -179,8 +185,8 @@ class StoredJournal(ABC):
 
     async def resolve(self, intent_id: int, *, as_: State, reason: str, seen: State | None = None) -> Intent:
         """End a new, unknown, accepted or manual intention by a person's word; who held it changes nothing any more."""
-        if as_ not in ENDS:
-            raise invalid("as_", f"one of {', '.join(sorted(ENDS))}", as_)
+        if as_ not in (ends := sorted(ENDS)):
+            raise invalid("as_", f"one of {', '.join(ends)}", as_)
         if not isinstance(reason, str) or not reason.strip():
             raise invalid("reason", "a text that says how you know", reason)
         asked, why = number("intent_id", intent_id), _line(reason)
@@ -189,8 +195,10 @@ class StoredJournal(ABC):
 
     async def told(self, operation: str, reference: str, state: str | None, data: object, *, merchant: str) -> Intents:
         """End what is open by what the service has told of it, and return what that changed."""
-        if operation not in BY_STATE:
+        if operation not in list(BY_STATE):
             raise invalid("operation", f"one of {', '.join(BY_STATE)}", operation)
+        if state is not None and not isinstance(state, str):
+            raise invalid("state", "our name of a state, or None", state)
         end = BY_STATE[operation].get(state or "")
         if end is None:
             return []

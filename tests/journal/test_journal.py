@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from types import NoneType
@@ -994,6 +995,45 @@ async def test_numbers_are_checked(journal: Journal, wrong: Any) -> None:
             await asking
 
         assert field == caught.value.field
+
+
+@pytest.mark.parametrize("wrong", ["5", -1, None])
+async def test_leases_are_checked(journal: Journal, wrong: Any) -> None:
+    """A lease that is no number of seconds is refused by its name, and nothing is claimed."""
+    for asking in (journal.ask(1, wrong), journal.begin(draft(), wrong), journal.claim(1, wrong)):
+        with pytest.raises(InvalidArgumentError, match="lease must be a number of seconds"):
+            await asking
+
+    assert [] == await journal.list()
+
+
+@pytest.mark.parametrize("wrong", [[], {}, 7])
+async def test_words_are_checked(journal: Journal, wrong: Any) -> None:
+    """A word that is no text is refused by its name, whatever Python makes of it."""
+    await in_state(journal, "unknown")
+    about: dict[str, Any] = {"data": {}, "merchant": MERCHANT}
+    for field, asking in (
+        ("as_", journal.resolve(1, as_=wrong, reason="seen")),
+        ("seen", journal.resolve(1, as_="rejected", reason="seen", seen=wrong)),
+        ("operation", journal.told(wrong, "R1", "succeeded", **about)),
+        ("state", journal.told("refunds.create", "R1", wrong, **about)),
+        ("state", journal.list(wrong)),
+    ):
+        with pytest.raises(InvalidArgumentError) as caught:
+            await asking
+
+        assert (field, wrong) == (caught.value.field, caught.value.value)
+    assert ["unknown"] == [each.state for each in await journal.list()]
+
+
+@pytest.mark.parametrize("name", ["keep", "clock"])
+def test_functions_are_checked(path: Path, name: str) -> None:
+    """What is called with each write, and could not be, is refused as the journal is made."""
+    for make in (partial(SqliteJournal, path), partial(PostgresJournal, "postgresql://127.0.0.1:9/pay")):
+        with pytest.raises(ConfigurationError, match=f"{name} must be a plain function, not 5") as caught:
+            cast("Any", make)(**{name: 5})
+
+        assert name == caught.value.field
 
 
 async def test_states_are_checked(journal: Journal) -> None:

@@ -16,6 +16,7 @@ from payasync import (
     ConfigurationError,
     Credentials,
     DuplicateError,
+    InvalidArgumentError,
     NotSentError,
     OutcomeUnknownError,
     Profile,
@@ -1001,6 +1002,30 @@ async def test_run_ends_though_time_passes(sandbox: Sandbox, journal: Journal, c
 
     assert Report(waiting=2) == report
     assert 2 == len(sandbox.ledger.calls("refunds.status"))
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [("session", "x"), ("journal", None), ("journal", "pay.db"), ("patience", 3), ("pace", 3)],
+)
+def test_parts_are_checked(pay: Session, journal: Journal, name: str, wrong: Any) -> None:
+    """What is no session, journal, patience or pace is refused by its name, as the reconciler is made."""
+    parts: dict[str, Any] = {"session": pay, "journal": journal, name: wrong}
+    with pytest.raises(ConfigurationError, match=f"{name} must be a ") as caught:
+        Reconciler(**parts)
+
+    assert name == caught.value.field
+
+
+@pytest.mark.parametrize("wrong", [5, asyncio.sleep])
+async def test_listener_is_checked(sandbox: Sandbox, pay: Session, reconciler: Reconciler, wrong: Any) -> None:
+    """What cannot be told a result is refused before the first question."""
+    await lost_before(sandbox, pay)
+    with pytest.raises(InvalidArgumentError, match="on_result must be a plain function of a result, or None") as caught:
+        await reconciler.run_once(wrong)
+
+    assert "on_result" == caught.value.field
+    assert [] == sandbox.ledger.calls("refunds.status")
 
 
 async def test_each_result_is_told(sandbox: Sandbox, pay: Session, reconciler: Reconciler) -> None:
