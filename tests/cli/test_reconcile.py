@@ -24,7 +24,7 @@ from payasync.cli.commands import payasync
 from payasync.cli.journal_at import Address
 from payasync.cli.reconcile_screen import ReconcileScreen
 from payasync.cli.sandbox_welcome import Welcome
-from payasync.journal import SqliteJournal
+from payasync.journal import SqliteJournal, State
 from payasync.journal.drafting import of_request, without_customer
 from payasync.journal.reconciling import End, Report, Result
 from payasync.resources.refunds import CreateRefund
@@ -488,6 +488,19 @@ def shown(*ends: End, silent: bool = False, interrupted: bool = False, **console
     screen.ran(Report.of(ends, silent=silent))
     screen.closed([], None, interrupted=interrupted)
     return out.getvalue()
+
+
+def test_each_run_says_what_was_not_done() -> None:
+    """Who watches by lines of JSON hears of each with the run that has found it out, and once."""
+    out = StringIO()
+    screen = ReconcileScreen(Address("pay.db"), json=True, terminal=Console(file=out, width=1000))
+    screen.opened("M1", [], others={}, watch=True)
+    states: list[State] = ["rejected", "succeeded", "rejected"]
+    for number, state in enumerate(states, 1):
+        screen.heard(Result(intent=kept(id=number, state="unknown"), end="resolved", state=state))
+        screen.ran(Report(resolved=1, rejected=state == "rejected"))
+
+    assert [[1], [], [3]] == [json.loads(line)["not_done"] for line in out.getvalue().splitlines()]
 
 
 def test_progress_is_shown_on_a_terminal_alone() -> None:
