@@ -186,8 +186,9 @@ class ReconcileScreen:
     def _as_json(self, manual: Sequence[Intent], unsent: int, *, interrupted: bool) -> None:
         if not self._asking:
             return
-        ends, not_done = (each.end for each in self._results), _not_done(self._results)
-        report = Report.of(ends, silent=self._silent, unsent=unsent, rejected=len(not_done))
+        not_done = _not_done(self._results)
+        counted = {"unsent": unsent, "rejected": len(not_done)}
+        report = Report.of((each.end for each in self._results), silent=self._silent, **counted)
         facts = {"asked": report.asked, **asdict(report), "interrupted": interrupted, "not_done": not_done}
         waiting = {"needs_a_person": [each.id for each in manual], "of_other_merchants": dict(self._others)}
         self._lines.write(json.dumps({**facts, **waiting}))

@@ -22,7 +22,7 @@ from payasync.errors import (
 from payasync.journal import resolving
 from payasync.journal.intents import Intent, Intents, State
 from payasync.journal.journal import Journal
-from payasync.journal.reconciling import End, Heard, Report, Result, Run, is_due
+from payasync.journal.reconciling import End, Heard, Report, Result, Run, is_due, notice
 from payasync.journal.resolving import Decision, Evidence, Finding, Move, Patience
 from payasync.middleware.retry import Pace
 from payasync.requests import invalid
@@ -180,7 +180,8 @@ class Reconciler:
             asked_at = held.lease - timedelta(seconds=LEASE) if held.lease else run.started
             try:
                 result, finding = await self._resolved(held, asked_at)
-                _log(result)
+                if told := notice(result):
+                    logger.warning("%s", told)
                 run.heard(result, finding)
             except BaseException:
                 await self._give_back(held, asked_at)
@@ -286,15 +287,6 @@ class Reconciler:
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._pace.clock(), UTC)
-
-
-def _log(result: Result) -> None:
-    """Warn of what somebody must hear of: who has called it, or queued it, may be gone."""
-    if not result.rejected and result.end != "manual":
-        return
-    intent, what = result.intent, "was not done" if result.rejected else "needs a person"
-    name, why = intent.reference or intent.intent or "-", " ".join(result.reason.split())
-    logger.warning("intention %d (%s, %s) %s: %s", intent.id, intent.operation, name, what, why)
 
 
 def _checked(quarantine: float) -> float:

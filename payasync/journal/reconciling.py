@@ -109,6 +109,15 @@ class Run:
         return Report.of(self._ends, silent=self.silent, unsent=unsent, rejected=self._rejected)
 
 
+def notice(result: Result) -> str:
+    """Return, in one line, what somebody must hear of, as whoever has called or queued it may be gone; else nothing."""
+    if not result.rejected and result.end != "manual":
+        return ""
+    intent, what = result.intent, "was not done" if result.rejected else "needs a person"
+    name, why = intent.reference or intent.intent or "-", " ".join(result.reason.split())
+    return f"intention {intent.id} ({intent.operation}, {name}) {what}: {why}"
+
+
 def is_due(intent: Intent, now: datetime) -> bool:
     """Return whether a run would ask about an intention by now."""
     if standing(intent, now) not in ASKED:
