@@ -102,7 +102,7 @@ class RefundImportScreen:
         if not total or not self._console.is_terminal:
             yield
             return
-        columns = _What(), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn()
+        columns = Doing(), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn()
         with Progress(*columns, console=self._console, transient=True) as self._bar:
             self._bar.add_task("Refunding", total=total, until=0.0)
             yield
@@ -228,7 +228,7 @@ class RefundImportScreen:
         self._lines.write()
 
 
-class _What(ProgressColumn):
+class Doing(ProgressColumn):
     """What goes on, and how long it waits still."""
 
     def render(self, task: Task) -> Text:

@@ -11,7 +11,7 @@ from typing import Any, Final, Self, TypeVar
 from payasync.addresses import base_url, shown
 from payasync.calls import Call, Reply
 from payasync.checks import aware, check_function, number, seconds
-from payasync.journal import keeping, statements, transactions
+from payasync.journal import keeping, services, statements, transactions
 from payasync.journal.drafting import Keep, moving, of_request, without_customer
 from payasync.journal.endings import BY_STATE
 from payasync.journal.intents import ENDS, STATES, Begun, Draft, Intent, Intents, Outcome, State, Step
@@ -81,7 +81,7 @@ class StoredJournal(ABC):
 
     async def bind(self, merchant: str, service: str) -> None:
         """Keep for ever which service a merchant's writes go to; any other is refused."""
-        kept = await self._run(lambda _: transactions.bind(merchant, service))
+        kept = await self._run(lambda _: services.bind(merchant, service))
         if kept != service:
             raise elsewhere(merchant, kept, service, self._place)
 
@@ -89,9 +89,9 @@ class StoredJournal(ABC):
         """Follow a service to its new address, and return the merchants whose writes go there from now on."""
         sandbox, after = old in {"sandbox", SANDBOX.name}, shown(base_url(new))
         before = SANDBOX.name if sandbox else shown(base_url(old))
-        merchants, services = await self._run(lambda _: transactions.move(before, after, unused=sandbox))
+        merchants, known = await self._run(lambda _: services.move(before, after, unused=sandbox))
         if not merchants:
-            raise invalid("old", f"the address of one of its services: {', '.join(services) or 'it has none'}", old)
+            raise invalid("old", f"the address of one of its services: {', '.join(known) or 'it has none'}", old)
         return sorted(merchants)
 
     async def begin(self, draft: Draft, lease: float) -> Begun:

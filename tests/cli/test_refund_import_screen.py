@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.progress import Task, TaskID
 
 from payasync.cli.journal_at import Address
-from payasync.cli.refund_import_screen import RefundImportScreen, _What
+from payasync.cli.refund_import_screen import Doing, RefundImportScreen
 from payasync.cli.refund_sheet import Row, read
 from payasync.cli.refund_verdicts import Verdict, Word
 from tests.journal.building import Clock
@@ -85,7 +85,7 @@ def test_wait_is_counted_down() -> None:
     task = Task(TaskID(1), "Asking about 3", 3, 3, clock, fields={"until": clock() + 54.0})
     shown = []
     for _ in range(3):
-        shown.append(_What().render(task).plain)
+        shown.append(Doing().render(task).plain)
         clock.advance(30)
 
     assert ["  Asking about 3 in 54 s", "  Asking about 3 in 24 s", "  Asking about 3"] == shown
