@@ -246,6 +246,15 @@ async def test_reconcile_a_conflict() -> None:
     assert [] == service.requests
 
 
+async def test_reconcile_an_error_of_ones_own() -> None:
+    """What does not say what it asked for can be compared with nothing: the service's answer is returned as it is."""
+    with Recorder([ANOTHER]) as service:
+        async with pay_with(service) as pay:
+            found = await pay.reconcile(NoAnswerError("lost", operation="orders.query", reference="T1"))
+
+    assert ("paid", 990) == (found.state, found.data["totalAmt"])
+
+
 async def test_reconcile_an_empty_answer() -> None:
     """An envelope that holds nothing does not say that anything was done."""
     profile = evolve(SANDBOX, answer=AnswerShape(code="code", ok=(0,), data="data"))
