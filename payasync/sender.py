@@ -76,11 +76,12 @@ class Sender:
             request: Such as `CreateRefund(...)`.
 
         Raises:
-            InvalidArgumentError: It is no request object, or the profile says that the service does not take it.
+            InvalidArgumentError: It is no request object, the profile says that the service does not take it, or it
+                cannot be signed; whether there is a key for that is not looked at.
             NotConfiguredError: It needs a point that the profile leaves open.
         """
         _check_request(request)
-        self._codec.call(request)
+        self._setup.check(self._codec.call(request), keyless=True)
 
     def bulk(
         self,
@@ -142,6 +143,7 @@ class Sender:
         deadline = asyncio.get_running_loop().time() + timeouts.total
         try:
             call = self._codec.call(request, timeouts, deadline, None).derived(entry=Entry(intent_id, fence))
+            self._setup.check(call)
         except PayasyncError as error:
             with suppress(StorageError):
                 await journal.note(intent_id, str(error.args[0]))

@@ -9,7 +9,7 @@ from attrs import evolve, field, frozen
 from yarl import URL
 
 from payasync.addresses import base_url, environment_proxy, is_loopback, proxy_url, verifying
-from payasync.calls import Layer, Send
+from payasync.calls import Call, Layer, Send
 from payasync.credentials import Credentials, Environment
 from payasync.errors import ConfigurationError
 from payasync.events import Event
@@ -18,7 +18,7 @@ from payasync.middleware.chain import chain, held
 from payasync.middleware.observe import Teller, observe
 from payasync.middleware.quota import Quota
 from payasync.middleware.retry import Ask, Pace, Rules, retry
-from payasync.middleware.sign import sign, signable
+from payasync.middleware.sign import check, sign, signable
 from payasync.middleware.verify import verify
 from payasync.profile import Profile
 from payasync.requests import Request, invalid
@@ -120,6 +120,21 @@ class Setup:
             ],
             transport.send,
         )
+
+    def check(self, call: Call, *, keyless: bool = False) -> None:
+        """Refuse a call that cannot be signed.
+
+        Args:
+            call: Which.
+            keyless: Who has no key may keep it for others, who have.
+
+        Raises:
+            ConfigurationError: The scheme or the key is missing.
+            InvalidArgumentError: A field has what the scheme does not sign.
+        """
+        key = self.credentials.signing_key
+        if call.signed and (key is not None or not keyless):
+            check(call, key)
 
     def _recording(self, service: str) -> list[Layer]:
         """Return the layers of a session with a journal: what cannot be signed is not kept there."""

@@ -77,15 +77,15 @@ def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: b
     number: be sure that it was not done. A new one was not done from here: it is rejected where nobody wants it any
     more, and has succeeded where it was done by other means. No task that is left of it sends it then.
     """
-    screen, seen = JournalScreen(), None
+    screen, seen, attempts = JournalScreen(), None, None
     found = _existing(address, intent_id)
     if not yes:
         screen.shown(found, address, hint=False)
         click.confirm(_QUESTIONS[found.state == "new", end], abort=True)
-        seen = found.state
+        seen, attempts = found.state, found.attempts
 
     async def work(kept: Journal) -> Intent:
-        return await kept.resolve(intent_id, as_=end, reason=reason, seen=seen)
+        return await kept.resolve(intent_id, as_=end, reason=reason, seen=seen, attempts=attempts)
 
     screen.resolved(journal_at.asked(address, work, command="journal resolve"))
 
@@ -132,7 +132,7 @@ def move(address: Address, old: str, new: str, *, yes: bool) -> None:
     """Say that the service whose base URL was OLD is at NEW, so that sessions of the new address use this journal.
 
     Only for one and the same service. Of any other the journal would believe that what OLD has done is done there, and
-    would not send it. OLD may be `sandbox`, as long as nothing was done there.
+    would not send it. End all processes that send to OLD first. It may be `sandbox`, as long as nothing was done there.
     """
     if not yes:
         click.confirm(f"Does {new} know all that {old} has done, for sure?", abort=True)

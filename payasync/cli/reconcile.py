@@ -67,8 +67,8 @@ def reconcile(*, json: bool, **options: Any) -> None:
     make it again. It is settled, and the exit code says nothing of it.
 
     The exit code is 0 where all is settled, or waits to be asked about again; 1 where the service answered no question,
-    as it does not take the keys, for example; 3 where something needs a person, or was queued and nobody has begun to
-    send it for minutes, and is listed; 2 where it cannot run; 130 where it was interrupted.
+    as it does not take the keys, for example; 3 where something needs a person, or was queued and is not sent for
+    minutes, and is listed; 2 where it cannot run; 130 where it was interrupted.
     """
     chosen = Options(**options)
     service = chosen.base_url or os.environ.get("PAYASYNC_BASE_URL", "")

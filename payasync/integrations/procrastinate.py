@@ -242,6 +242,6 @@ class PaymentTasks:
             self._session.check(request_of(intent))
         except (InvalidArgumentError, NotConfiguredError) as error:
             return str(error.args[0])
-        except (KeyError, TypeError):  # an operation or an argument that a newer one knows
+        except (KeyError, TypeError, ValueError):  # an operation or an argument that a newer one knows
             return UNREADABLE
         return ""

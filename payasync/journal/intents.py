@@ -193,7 +193,7 @@ def check_queued(intent: Intent) -> None:
     if not intent.queued:
         rule = "the number of an intention that `journal.add` has kept"
         raise InvalidArgumentError(
-            f"intent_id must be {rule}; {intent.id} was a direct call, or was rejected by a person: make it again, "
+            f"intent_id must be {rule}; {intent.id} was a direct call, or was rejected after that: make it again, "
             "under the same number or intent",
             field="intent_id",
             rule=rule,

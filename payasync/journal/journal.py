@@ -36,7 +36,8 @@ class Journal(Recording, Protocol):
     async def move(self, old: str, new: str) -> list[str]:
         """Follow a service to its new address, and return the merchants whose writes go there from now on.
 
-        For one and the same service: of any other the journal would believe what it has never done.
+        For one and the same service: of any other the journal would believe what it has never done. Sessions of the
+        old address that have sent already go on: end their processes first.
 
         Args:
             old: The base URL that it had; or `sandbox`, which is another service: as long as nothing was done there.
@@ -179,7 +180,9 @@ class Journal(Recording, Protocol):
         """List intentions, those of one state or all, in the order of their numbers, `after` one of them."""
         ...
 
-    async def resolve(self, intent_id: int, *, as_: State, reason: str, seen: State | None = None) -> Intent:
+    async def resolve(
+        self, intent_id: int, *, as_: State, reason: str, seen: State | None = None, attempts: int | None = None
+    ) -> Intent:
         """End a new, unknown, accepted or manual intention by a person's word; who held it changes nothing any more.
 
         What has succeeded is never sent again, also where it was done by other means, and not by this journal. What was
@@ -190,6 +193,7 @@ class Journal(Recording, Protocol):
             as_: `succeeded` or `rejected`.
             reason: How the person knows.
             seen: The state that the person has seen; where it is another by now, nothing changes. Left out: any.
+            attempts: How often it was sent, as the person has seen: one that was sent again since is in doubt again.
 
         Raises:
             InvalidArgumentError: There is no such intention, or its state is another.

@@ -100,7 +100,7 @@ class Recorder:
         return await self._firmly(self._journal.begin(drafting.of_call(call, merchant, self._keep), lease))
 
     async def _firmly(self, beginning: Coroutine[Any, Any, Begun]) -> Begun:
-        """Return what the journal says; who is cancelled meanwhile, or out of time, leaves nothing *sending*."""
+        """Return what the journal says; what it has begun for who is cancelled meanwhile, or out of time, is undone."""
         task = asyncio.ensure_future(beginning)
         try:
             return await asyncio.shield(task)

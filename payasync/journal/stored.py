@@ -183,7 +183,9 @@ class StoredJournal(ABC):
             return await self._intents(statements.LIST, **values)
         return await self._intents(statements.LIST_OF_STATE, state=_state(state), **values)
 
-    async def resolve(self, intent_id: int, *, as_: State, reason: str, seen: State | None = None) -> Intent:
+    async def resolve(
+        self, intent_id: int, *, as_: State, reason: str, seen: State | None = None, attempts: int | None = None
+    ) -> Intent:
         """End a new, unknown, accepted or manual intention by a person's word; who held it changes nothing any more."""
         if as_ not in (ends := sorted(ENDS)):
             raise invalid("as_", f"one of {', '.join(ends)}", as_)
@@ -191,7 +193,8 @@ class StoredJournal(ABC):
             raise invalid("reason", "a text that says how you know", reason)
         asked, why = number("intent_id", intent_id), _line(reason)
         was = None if seen is None else _state(seen, "seen")
-        return await self._run(lambda now: transactions.resolve(asked, as_, why, was, now))
+        sent = None if attempts is None else number("attempts", attempts)
+        return await self._run(lambda now: transactions.resolve(asked, as_, why, (was, sent), now))
 
     async def told(self, operation: str, reference: str, state: str | None, data: object, *, merchant: str) -> Intents:
         """End what is open by what the service has told of it, and return what that changed."""

@@ -173,7 +173,9 @@ def settle(
         "sent_at": now if state == "unknown" else None,
         "tick": tick,
     }
-    settled = {"id": held.id, "fence": held.fence, "state": state, **moments, **facts}
+    # Whoever believed in it is told that it was not done: no task that is left of it sends it after that.
+    queued = not (state == "rejected" and held.state in ASKED)
+    settled = {"id": held.id, "fence": held.fence, "state": state, "queued": queued, **moments, **facts}
     return bool((yield from numbers(statements.SETTLE, settled)))
 
 
@@ -212,14 +214,20 @@ def next_due(merchant: str | None) -> Transaction[datetime | None]:
     return (found[0].lease or found[0].due) if found else None
 
 
-def resolve(intent_id: int, state: State, reason: str, seen: State | None, now: datetime) -> Transaction[Intent]:
+def resolve(
+    intent_id: int, state: State, reason: str, seen: tuple[State | None, int | None], now: datetime
+) -> Transaction[Intent]:
     """End an intention by a person's word; what is rejected so, no queue that has its number still sends."""
     kept = yield from _existing(intent_id)
     before = standing(kept, now)
     if before not in FOR_A_PERSON:
         raise _not_a_persons(kept)
-    if seen not in {None, kept.state, before}:
-        raise invalid("seen", f"what intention {intent_id} is by now, {before}: look at it again", seen)
+    shown, attempts = seen
+    if shown not in {None, kept.state, before}:
+        raise invalid("seen", f"what intention {intent_id} is by now, {before}: look at it again", shown)
+    if attempts not in {None, kept.attempts}:
+        rule = f"how often intention {intent_id} was sent by now, {kept.attempts}: look at it again"
+        raise invalid("attempts", rule, attempts)
     check_transition(before, state)
     values = {"id": intent_id, "state": state, "reason": reason, "now": now, "queued": state != "rejected"}
     (resolved,) = yield from intents(statements.RESOLVE, values)
@@ -262,7 +270,7 @@ def told(about: Mapping[str, str], data: object, state: State, reason: str, now:
             others.append((each, other))
         elif after is not None:
             why = f"rejected, and {reason}" if stands == "rejected" else reason
-            values = {"id": each.id, "state": after, "reason": why, "now": now, "queued": True}
+            values = {"id": each.id, "state": after, "reason": why, "now": now, "queued": after != "rejected"}
             changed += yield from intents(statements.RESOLVE, values)
     return Word(changed, others)
 

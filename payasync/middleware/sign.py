@@ -48,7 +48,7 @@ def signable(key: Secret | None) -> Layer:
     def layer(call: Call, send: Send) -> Awaitable[Reply]:
         try:
             if call.signed:
-                _check(call, key)
+                check(call, key)
         except PayasyncError as error:
             error.add(operation=call.operation.name, reference=call.reference)
             raise
@@ -57,7 +57,13 @@ def signable(key: Secret | None) -> Layer:
     return layer
 
 
-def _check(call: Call, key: Secret | None) -> None:
+def check(call: Call, key: Secret | None) -> None:
+    """Refuse a signed call that cannot be signed.
+
+    Raises:
+        ConfigurationError: The scheme or the key is missing.
+        InvalidArgumentError: A field has what the scheme does not sign.
+    """
     scheme = call.profile.signature
     if scheme is None or key is None:
         raise _missing(call)

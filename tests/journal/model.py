@@ -162,7 +162,7 @@ class Book:
         if self.standing(row) not in OPEN | {"manual", "new"}:
             return False
         self._end(row, state)
-        row.by_person, row.queued = True, row.queued and state != "rejected"
+        row.by_person = True
         return True
 
     def told(self, kind: Kind, thing: Thing) -> list[int]:
@@ -192,8 +192,9 @@ class Book:
         return len(old)
 
     def move(self, row: Row, state: str) -> None:
-        """Change a state."""
+        """Change a state; what turned out not to be done leaves the queue."""
         if row.state != state:
+            row.queued = row.queued and not (state == "rejected" and row.state in OPEN)
             self.moves.append((row.id, row.state, state))
             row.state = state
 
@@ -203,6 +204,7 @@ class Book:
         row.lease = row.due = row.silent_since = None
         row.fence += 1
         row.updated = self.now
+        row.queued = row.queued and state != "rejected"
         self.move(row, state)
 
     def _new(self, wanted: Wanted, intent: str | None, *, queued: bool) -> Row:

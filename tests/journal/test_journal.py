@@ -733,7 +733,7 @@ async def test_what_a_person_rejected_no_worker_sends(journal: Journal, state: S
     """Its number may still stand in a queue, or a worker have looked at it already; added again, it is sent again."""
     intent_id = (await in_state(journal, state)).id
     await journal.resolve(intent_id, as_="rejected", reason="refunded by hand")
-    with pytest.raises(InvalidArgumentError, match="or was rejected by a person: make it again") as caught:
+    with pytest.raises(InvalidArgumentError, match="or was rejected after that: make it again") as caught:
         await journal.claim(intent_id, LEASE)
     left = await got(journal, intent_id)
     again = await journal.add(refund(), merchant=MERCHANT)
@@ -771,12 +771,45 @@ async def test_persons_word_and_a_worker_at_once(journal: Journal) -> None:
     assert 0 < states["sending"] < 20
 
 
-async def test_what_the_service_rejected_a_worker_sends_again(journal: Journal) -> None:
-    """The service's word takes nothing out of a queue: who delivers its number again, wants it."""
-    intent_id = (await in_state(journal, "accepted")).id
-    await journal.told("refunds.create", "R1", "failed", {}, merchant=MERCHANT)
+async def test_what_the_service_refuses_a_worker_sends_again(journal: Journal) -> None:
+    """Who sends it hears of a refusal: who delivers its number again, wants it."""
+    begun = await journal.claim(await journal.add(refund(), merchant=MERCHANT), LEASE)
+    await journal.settle(begun.intent, "rejected")
+
+    assert Step.SEND is (await journal.claim(begun.intent.id, LEASE)).step
+
+
+@pytest.mark.parametrize("by", ["notification", "question"])
+@pytest.mark.parametrize("state", ["accepted", "unknown"])
+async def test_what_turned_out_not_to_be_done_no_worker_sends(journal: Journal, by: str, state: State) -> None:
+    """Whoever heard of that may have refunded by other means since: a task that is left of it sends nothing."""
+    intent_id = await journal.add(refund(), merchant=MERCHANT)
+    await journal.settle((await journal.claim(intent_id, LEASE)).intent, state)
+    if by == "notification":
+        await journal.told("refunds.create", "R1", "failed", {}, merchant=MERCHANT)
+    else:
+        (held,) = await journal.ask(1, LEASE)
+        await journal.settle(held, "rejected")
+    with pytest.raises(InvalidArgumentError, match="or was rejected after that: make it again"):
+        await journal.claim(intent_id, LEASE)
+    await journal.add(refund(), merchant=MERCHANT)
 
     assert Step.SEND is (await journal.claim(intent_id, LEASE)).step
+
+
+async def test_persons_word_is_about_what_was_seen(journal: Journal) -> None:
+    """What was sent again while a person looked is in doubt again: their word was about the sending before."""
+    intent_id = await journal.add(refund(), merchant=MERCHANT)
+    await journal.settle((await journal.claim(intent_id, LEASE)).intent, "unknown")
+    shown = await got(journal, intent_id)
+    (held,) = await journal.ask(1, LEASE)
+    again = await journal.claim(intent_id, LEASE, fence=held.fence)
+    await journal.settle(again.intent, "unknown")
+    seen: dict[str, Any] = {"seen": shown.state, "attempts": shown.attempts}
+    with pytest.raises(InvalidArgumentError, match=r"attempts must be how often intention 1 was sent by now, 2"):
+        await journal.resolve(intent_id, as_="rejected", reason="not there", **seen)
+
+    assert "unknown" == (await got(journal, intent_id)).state
 
 
 @pytest.mark.parametrize(

@@ -347,6 +347,31 @@ async def test_merchants_share_a_journal(pay: Session, journal: SqliteJournal) -
     ]
 
 
+STRICT: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex", allow_delimiters=())
+
+
+async def test_what_cannot_be_signed_says_so_before_and_after_it_is_queued(
+    sandbox: Sandbox, journal: SqliteJournal
+) -> None:
+    """Who asks before keeps nothing that no worker can send; of what was kept all the same, the reason is."""
+    odd, plain = refund(refund_desc="size=L&colour=red"), refund()
+    profile = evolve(sandbox.profile, signature=STRICT)
+    async with Session(sandbox.url, credentials=sandbox.credentials, profile=profile, journal=journal) as pay:
+        with pytest.raises(InvalidArgumentError) as checked:
+            pay.check(odd)
+        queued = await journal.add(odd, merchant=pay.merchant_id)
+        with pytest.raises(InvalidArgumentError):
+            await pay.execute(queued)
+        keyless = pay.for_merchant(Credentials(pay.merchant_id))
+        keyless.check(plain)
+        with pytest.raises(InvalidArgumentError):
+            pay.check(odd)
+    kept = await only(journal)
+
+    assert ("new", 0, checked.value.args[0]) == (kept.state, kept.attempts, kept.reason)
+    assert 0 == sent(sandbox)
+
+
 async def test_other_service_is_not_answered_for(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
     """What was tried out with one service is not taken for done at another, and nothing is sent there."""
     await pay.refunds.create(**REFUND)
@@ -529,7 +554,7 @@ async def test_what_a_person_rejected_is_not_executed(
 
     monkeypatch.setattr(journal.recorder, "queued", overtaken)
     for _ in range(2):
-        with pytest.raises(InvalidArgumentError, match="or was rejected by a person"):
+        with pytest.raises(InvalidArgumentError, match="or was rejected after that"):
             await pay.execute(intent_id)
     before = sent(sandbox)
     await pay.refunds.create(**REFUND)

@@ -1,6 +1,1 @@
 ALTER TABLE payasync_intents ADD COLUMN tick TEXT;
-
-CREATE TABLE payasync_services (
-    merchant TEXT PRIMARY KEY NOT NULL,
-    service TEXT NOT NULL
-) STRICT;
