@@ -55,7 +55,13 @@ def run_all(strategies: Iterable[Strategy], scale: Scale, console: Console) -> l
             dsn = stack.enter_context(postgres()).dsn if strategy == "postgres" else ""
             started = time.monotonic()
             results.append(asyncio.run(run(strategy, scaled(strategy, scale), dsn)))
-        console.print(f"{NAMES[strategy]}: {time.monotonic() - started:.0f} s")
+        # Said at once: who ends the run before its table has at least that.
+        found = results[-1]
+        console.print(
+            f"{NAMES[strategy]}: {time.monotonic() - started:.0f} s, {found.kills} kills, "
+            f"{found.duplicates} duplicates, {found.lost} lost, {found.again} sent again, "
+            f"{len(found.unresolved)} unresolved"
+        )
     return results
 
 
