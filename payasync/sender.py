@@ -126,9 +126,9 @@ class Sender:
 
         Raises:
             ConfigurationError: The session has no journal.
-            InvalidArgumentError: There is no such intention, it is another merchant's, it was a direct call, or a
-                person has rejected it since. Or the service does not take it, as the profile says by now: that is kept
-                as its reason.
+            InvalidArgumentError: There is no such intention, it is another merchant's, or it was a direct call; a
+                person has rejected it, or it turned out not to be done. Or the service does not take it, as the profile
+                says by now: that is kept as its reason.
             OutcomeUnknownError: It may have been done, or another process is at it.
             PayasyncError: As the method of the request's own name says.
         """

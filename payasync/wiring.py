@@ -133,7 +133,7 @@ class Setup:
             InvalidArgumentError: A field has what the scheme does not sign.
         """
         key = self.credentials.signing_key
-        if call.signed and (key is not None or not keyless):
+        if key is not None or not keyless:
             check(call, key)
 
     def _recording(self, service: str) -> list[Layer]:

@@ -193,8 +193,8 @@ def check_queued(intent: Intent) -> None:
     if not intent.queued:
         rule = "the number of an intention that `journal.add` has kept"
         raise InvalidArgumentError(
-            f"intent_id must be {rule}; {intent.id} was a direct call, or was rejected after that: make it again, "
-            "under the same number or intent",
+            f"intent_id must be {rule}; {intent.id} was a direct call, or has been rejected since it was added: "
+            "make it again, under the same number or intent",
             field="intent_id",
             rule=rule,
             value=intent.id,

@@ -46,24 +46,29 @@ def signable(key: Secret | None) -> Layer:
     """
 
     def layer(call: Call, send: Send) -> Awaitable[Reply]:
-        try:
-            if call.signed:
-                check(call, key)
-        except PayasyncError as error:
-            error.add(operation=call.operation.name, reference=call.reference)
-            raise
+        check(call, key)
         return send(call)
 
     return layer
 
 
 def check(call: Call, key: Secret | None) -> None:
-    """Refuse a signed call that cannot be signed.
+    """Refuse a call that is to be signed, and cannot be.
 
     Raises:
         ConfigurationError: The scheme or the key is missing.
         InvalidArgumentError: A field has what the scheme does not sign.
     """
+    if not call.signed:
+        return
+    try:
+        _check(call, key)
+    except PayasyncError as error:
+        error.add(operation=call.operation.name, reference=call.reference)
+        raise
+
+
+def _check(call: Call, key: Secret | None) -> None:
     scheme = call.profile.signature
     if scheme is None or key is None:
         raise _missing(call)

@@ -554,7 +554,7 @@ async def test_what_a_person_rejected_is_not_executed(
 
     monkeypatch.setattr(journal.recorder, "queued", overtaken)
     for _ in range(2):
-        with pytest.raises(InvalidArgumentError, match="or was rejected after that"):
+        with pytest.raises(InvalidArgumentError, match="or has been rejected since it was added"):
             await pay.execute(intent_id)
     before = sent(sandbox)
     await pay.refunds.create(**REFUND)
