@@ -1,4 +1,4 @@
-"""What every store asks of its arguments, whatever it keeps things in."""
+"""What every store asks of its arguments, whatever it keeps things in, and of functions that are called later."""
 
 from datetime import datetime
 from inspect import iscoroutinefunction
@@ -46,7 +46,7 @@ def seconds(name: str, given: object) -> float:
 
 
 def check_function(name: str, given: object) -> None:
-    """Refuse, as the store is made, what it could not call later.
+    """Refuse, as a thing is made, what it could not call later.
 
     Raises:
         ConfigurationError: It is no function, or an `async` one.

@@ -2,7 +2,6 @@
 
 import ssl
 from collections.abc import Callable, Iterable, Mapping
-from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from attrs import evolve, field, frozen
@@ -10,6 +9,7 @@ from yarl import URL
 
 from payasync.addresses import base_url, environment_proxy, is_loopback, proxy_url, verifying
 from payasync.calls import Call, Layer, Send
+from payasync.checks import check_function
 from payasync.credentials import Credentials, Environment
 from payasync.errors import ConfigurationError
 from payasync.events import Event
@@ -96,8 +96,8 @@ class Setup:
             value = getattr(self, name)
             if not isinstance(value, kind):
                 raise ConfigurationError(f"{name} must be a {kind.__name__}, not {value!r}", field=name)
-        if self.on_event is not None and (not callable(self.on_event) or iscoroutinefunction(self.on_event)):
-            raise ConfigurationError(f"on_event must be a plain function, not {self.on_event!r}", field="on_event")
+        if self.on_event is not None:
+            check_function("on_event", self.on_event)
         if self.journal is not None and not hasattr(getattr(self.journal, "recorder", None), "layer"):
             raise ConfigurationError(
                 f'journal must be a journal, such as SqliteJournal("pay.db"), not {self.journal!r}', field="journal"

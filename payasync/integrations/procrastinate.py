@@ -6,13 +6,13 @@ The queue carries nothing but the number of an intention, and may deliver it twi
 import logging
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from inspect import iscoroutinefunction
 from typing import Any, Final
 
 import procrastinate
 from procrastinate import RetryDecision, exceptions
 from procrastinate.jobs import Job
 
+from payasync.checks import check_function
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -122,8 +122,8 @@ class PaymentTasks:
         on_result: Callable[[Result], object] | None = None,
         stalled: float = STALLED,
     ) -> None:
-        if on_result is not None and (not callable(on_result) or iscoroutinefunction(on_result)):
-            raise ConfigurationError(f"on_result must be a plain function, not {on_result!r}", field="on_result")
+        if on_result is not None:
+            check_function("on_result", on_result)
         self._session = session.with_options(journal=journal)
         self._journal = journal
         self._reconciler = reconciler or Reconciler(session, journal)

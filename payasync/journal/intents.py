@@ -76,7 +76,8 @@ class Draft:
         intent: The caller's own key.
         hash: SHA-256 of what moves money, in hexadecimal digits.
         request: The arguments that may be kept, by their names in Python, as JSON values.
-        queued: A worker may send it from what is kept: it was added, and no person has rejected it since.
+        queued: A worker may send it from what is kept: it was added, and neither has a person rejected it since,
+            nor did it turn out not to be done.
     """
 
     operation: str
@@ -187,8 +188,8 @@ def check_queued(intent: Intent) -> None:
     """Refuse to send by its number what no worker may send.
 
     Raises:
-        InvalidArgumentError: Of a direct call, no more is kept than a person needs; and what a person has rejected is
-            sent to whoever wants it again, and not to a queue that delivers its number still.
+        InvalidArgumentError: Of a direct call, no more is kept than a person needs; and what a person has rejected, or
+            what turned out not to be done, is sent for whoever wants it again, and not for a queue that has its number.
     """
     if not intent.queued:
         rule = "the number of an intention that `journal.add` has kept"

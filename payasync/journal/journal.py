@@ -22,7 +22,7 @@ class Journal(Recording, Protocol):
         ...
 
     async def bind(self, merchant: str, service: str) -> None:
-        """Keep for ever which service a merchant's writes go to: who works on them has this asked first.
+        """Keep which service a merchant's writes go to, until it moves: who works on them has this asked first.
 
         Args:
             merchant: The merchant's number.
@@ -66,7 +66,8 @@ class Journal(Recording, Protocol):
             fence: Of who holds it by `ask`, and has found out that it was never done: it is sent again then.
 
         Raises:
-            InvalidArgumentError: There is no such intention; or it was a direct call, or a person has rejected it.
+            InvalidArgumentError: There is no such intention; or it was a direct call, or is rejected for good: by a
+                person, or since it turned out not to be done.
         """
         ...
 

@@ -80,7 +80,7 @@ class StoredJournal(ABC):
         return keeping.outcome(call, reply, whole=self._whole_answers)
 
     async def bind(self, merchant: str, service: str) -> None:
-        """Keep for ever which service a merchant's writes go to; any other is refused."""
+        """Keep which service a merchant's writes go to, until it moves; any other is refused."""
         kept = await self._run(lambda _: services.bind(merchant, service))
         if kept != service:
             raise elsewhere(merchant, kept, service, self._place)
