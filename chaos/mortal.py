@@ -7,9 +7,9 @@ from typing import Any, Final, TypeVar
 
 from chaos.tracing import Trace
 from payasync.journal import Intent, PostgresJournal, SqliteJournal, State
+from payasync.journal.asking import Transaction
 from payasync.journal.intents import Begun, Draft, Intents, Step
 from payasync.journal.stored import StoredJournal
-from payasync.journal.transactions import Transaction
 
 T = TypeVar("T")
 
@@ -25,18 +25,20 @@ class Mortal(StoredJournal):
         """Measure quarantines as where the system's own clock jumps, and not one that was given."""
         self._ticking = True
 
-    async def begin(self, draft: Draft, lease: float) -> Begun:
+    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
         """Keep an intention."""
         self.trace.mark("asking", draft.reference)
         token = WITHIN.set(("writing", draft.reference))
         try:
-            return self._kept(await super().begin(draft, lease))
+            return self._kept(await super().begin(draft, lease, service=service))
         finally:
             WITHIN.reset(token)
 
-    async def claim(self, intent_id: int, lease: float, *, fence: int | None = None) -> Begun:
+    async def claim(
+        self, intent_id: int, lease: float, *, fence: int | None = None, service: str | None = None
+    ) -> Begun:
         """Claim what was queued."""
-        return self._kept(await super().claim(intent_id, lease, fence=fence))
+        return self._kept(await super().claim(intent_id, lease, fence=fence, service=service))
 
     def _kept(self, begun: Begun) -> Begun:
         if begun.step is Step.SEND:

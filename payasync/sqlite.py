@@ -154,23 +154,30 @@ class SqliteFile:
     def _ends(self, jobs: Sequence[_Job[Any]]) -> list[Any]:
         """Return what each job returned, or the error that it ends with."""
         try:
-            return self._done_together(jobs)
+            db = self._opened()
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for ever
+            return self._failed(jobs, error)
+        try:
+            with transaction(db):
+                return [job.work(db) for job in jobs]
+        except Exception as error:  # noqa: BLE001 - as above
             if len(jobs) > 1 and not _of_file(error):
                 return [self._ends([job])[0] for job in jobs]
-            if not isinstance(error, VanishedError):
-                # It is opened anew the next time; one that has vanished is held, so that no other gets its number.
-                self._let_go()
-            return [self._failure(error) for _ in jobs]
+            return self._failed(jobs, error)
 
-    def _done_together(self, jobs: Sequence[_Job[Any]]) -> list[Any]:
+    def _opened(self) -> sqlite3.Connection:
         self._check_place()
         if self._db is None:
             self._db = opened(self.path, self._schema)
             self.remember()
             self._check_place()
-        with transaction(self._db):
-            return [job.work(self._db) for job in jobs]
+        return self._db
+
+    def _failed(self, jobs: Sequence[_Job[Any]], error: Exception) -> list[Exception]:
+        if not isinstance(error, VanishedError):
+            # It is opened anew the next time; one that has vanished is held, so that no other gets its number.
+            self._let_go()
+        return [self._failure(error) for _ in jobs]
 
     def _check_place(self) -> None:
         if self._place is None:
@@ -197,10 +204,7 @@ class SqliteFile:
 
 def _of_file(error: Exception) -> bool:
     """Return whether what failed is the file, and not what one caller wanted of it."""
-    return (
-        isinstance(error, sqlite3.OperationalError | OSError | ConfigurationError)
-        or type(error) is sqlite3.DatabaseError
-    )
+    return isinstance(error, sqlite3.OperationalError | OSError) or type(error) is sqlite3.DatabaseError
 
 
 def _tell_all(jobs: Sequence[_Job[Any]], ends: Sequence[Any]) -> None:

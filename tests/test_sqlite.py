@@ -173,12 +173,13 @@ async def test_commit_of_nothing_is_free(path: Path, file: SqliteFile) -> None:
     assert before == commits(path)
 
 
-async def test_who_fails_fails_alone(path: Path, file: SqliteFile) -> None:
+@pytest.mark.parametrize("mistake", [ZeroDivisionError(), ConfigurationError("not here")])
+async def test_who_fails_fails_alone(path: Path, file: SqliteFile, mistake: Exception) -> None:
     """What shares a transaction with a mistake is written all the same, and the mistake's own part is not."""
 
     def mistaken(db: sqlite3.Connection) -> None:
         note("undone")(db)
-        raise ZeroDivisionError
+        raise mistake
 
     async with busy(file):
         ends = asyncio.ensure_future(all_of(file, note("a"), mistaken, note("b"), note(None), note("c")))
@@ -187,7 +188,7 @@ async def test_who_fails_fails_alone(path: Path, file: SqliteFile) -> None:
 
     assert ["a", "b", "busy", "c"] == on_disk(path)
     assert ["a", "b", "c"] == [first, third, fifth]
-    assert isinstance(second, ZeroDivisionError)
+    assert isinstance(second, type(mistake))
     assert isinstance(fourth, StorageError)
 
 

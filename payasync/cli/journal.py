@@ -132,7 +132,7 @@ def move(address: Address, old: str, new: str, *, yes: bool) -> None:
     """Say that the service whose base URL was OLD is at NEW, so that sessions of the new address use this journal.
 
     Only for one and the same service. Of any other the journal would believe that what OLD has done is done there, and
-    would not send it. End all processes that send to OLD first. It may be `sandbox`, as long as nothing was done there.
+    would not send it. Sessions of OLD are refused from then on. It may be `sandbox`, as long as nothing was done there.
     """
     if not yes:
         click.confirm(f"Does {new} know all that {old} has done, for sure?", abort=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from payasync.errors import ConfigurationError, StorageError
+from payasync.journal.asking import Asked, Transaction, run
 from payasync.journal.sqlite_rows import given, written
-from payasync.journal.transactions import Asked, Transaction, run
 from payasync.sqlite_opening import Schema
 
 _MARKS: Final = ("application_id", "user_version")

@@ -22,7 +22,7 @@ class Journal(Recording, Protocol):
         ...
 
     async def bind(self, merchant: str, service: str) -> None:
-        """Keep which service a merchant's writes go to, until it moves: who works on them has this asked first.
+        """Keep which service a merchant's writes go to, until it moves: who asks about them has this asked first.
 
         Args:
             merchant: The merchant's number.
@@ -36,8 +36,8 @@ class Journal(Recording, Protocol):
     async def move(self, old: str, new: str) -> list[str]:
         """Follow a service to its new address, and return the merchants whose writes go there from now on.
 
-        For one and the same service: of any other the journal would believe what it has never done. Sessions of the
-        old address that have sent already go on: end their processes first.
+        For one and the same service: of any other the journal would believe what it has never done. A session of the
+        old address is refused from now on, also one that has sent already.
 
         Args:
             old: The base URL that it had; or `sandbox`, which is another service: as long as nothing was done there.
@@ -49,23 +49,35 @@ class Journal(Recording, Protocol):
         """
         ...
 
-    async def begin(self, draft: Draft, lease: float) -> Begun:
+    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
         """Keep an intention as *sending*, for `lease` seconds, unless its key says that it must not be sent.
 
         When this returns `Step.SEND`, it is on the disk and outlives a loss of power: bytes may leave. An intention
         without a key is always the first.
+
+        Args:
+            draft: The intention.
+            lease: Seconds.
+            service: Where it is sent to, as `Session.service` says it; kept, and compared, as by `bind`.
+
+        Raises:
+            ConfigurationError: The merchant's writes go to another service.
         """
         ...
 
-    async def claim(self, intent_id: int, lease: float, *, fence: int | None = None) -> Begun:
+    async def claim(
+        self, intent_id: int, lease: float, *, fence: int | None = None, service: str | None = None
+    ) -> Begun:
         """Make an intention that is kept already *sending*, for `lease` seconds, unless its state forbids it.
 
         Args:
             intent_id: Its number.
             lease: Seconds.
             fence: Of who holds it by `ask`, and has found out that it was never done: it is sent again then.
+            service: As of `begin`.
 
         Raises:
+            ConfigurationError: The merchant's writes go to another service.
             InvalidArgumentError: There is no such intention; or it was a direct call, or is rejected for good: by a
                 person, or since it turned out not to be done.
         """

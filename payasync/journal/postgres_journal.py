@@ -13,11 +13,11 @@ from psycopg.pq import TransactionStatus
 
 from payasync.checks import check_function
 from payasync.errors import ConfigurationError
+from payasync.journal.asking import Asked, Transaction, run
 from payasync.journal.drafting import Keep
 from payasync.journal.intents import Intent
 from payasync.journal.recorded import read
 from payasync.journal.stored import StoredJournal
-from payasync.journal.transactions import Asked, Transaction, run
 from payasync.migrations import steps
 from payasync.postgres import CONNECTIONS, Database
 from payasync.postgres import Transaction as Rows

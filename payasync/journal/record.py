@@ -38,7 +38,6 @@ class Recorder:
     def __init__(self, journal: Journal, keep: Keep) -> None:
         self._journal = journal
         self._keep = keep
-        self._bound: set[tuple[str, str]] = set()
         self._settling: set[asyncio.Task[None]] = set()
 
     def layer(self, merchant: str, service: str) -> Layer:
@@ -91,13 +90,11 @@ class Recorder:
             raise
 
     async def _beginning(self, call: Call, merchant: str, service: str) -> Begun:
-        if (merchant, service) not in self._bound:
-            await self._journal.bind(merchant, service)
-            self._bound.add((merchant, service))
-        lease = call.timeouts.total + MARGIN
-        if call.entry is not None:
-            return await self._firmly(self._journal.claim(call.entry.id, lease, fence=call.entry.fence))
-        return await self._firmly(self._journal.begin(drafting.of_call(call, merchant, self._keep), lease))
+        lease, entry = call.timeouts.total + MARGIN, call.entry
+        if entry is not None:
+            return await self._firmly(self._journal.claim(entry.id, lease, fence=entry.fence, service=service))
+        draft = drafting.of_call(call, merchant, self._keep)
+        return await self._firmly(self._journal.begin(draft, lease, service=service))
 
     async def _firmly(self, beginning: Coroutine[Any, Any, Begun]) -> Begun:
         """Return what the journal says; what it has begun for who is cancelled meanwhile, or out of time, is undone."""

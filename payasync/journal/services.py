@@ -5,18 +5,42 @@ Of another service the journal would believe what that has never done.
 
 from collections.abc import Sequence
 
+from attrs import frozen
+
 from payasync.errors import InvalidArgumentError
 from payasync.journal import statements
-from payasync.journal.transactions import Asked, Transaction, numbers
+from payasync.journal.asking import Asked, Transaction, numbers
+from payasync.journal.recorded import elsewhere
 
 
-def bind(merchant: str, service: str) -> Transaction[str]:
-    """Return the service that a merchant's writes go to: this one, where there was none."""
-    values = {"merchant": merchant, "service": service}
+@frozen
+class Where:
+    """Where a write goes to.
+
+    Attributes:
+        service: As `Session.service` says it.
+        journal: Where its journal is, as a person may see it.
+    """
+
+    service: str
+    journal: str
+
+
+def bind(merchant: str, where: Where | None) -> Transaction[None]:
+    """Keep which service a merchant's writes go to, where none is kept; refuse any other.
+
+    Args:
+        merchant: The merchant's number.
+        where: Where they go to; `None` as long as nobody sends.
+    """
+    if where is None:
+        return
+    values = {"merchant": merchant, "service": where.service}
     kept: Sequence[str] = yield Asked(statements.BIND, values, column="service")
     if not kept:
         kept = yield Asked(statements.SERVICES, {"merchant": merchant}, column="service")
-    return kept[0]
+    if kept[0] != where.service:
+        raise elsewhere(merchant, kept[0], where.service, where.journal)
 
 
 def move(old: str, new: str, *, unused: bool) -> Transaction[tuple[Sequence[str], Sequence[str]]]:

@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from payasync.checks import check_function
+from payasync.journal.asking import Transaction
 from payasync.journal.callers_connection import done_within
 from payasync.journal.drafting import Keep
 from payasync.journal.sqlite_rows import given, written
 from payasync.journal.stored import StoredJournal
-from payasync.journal.transactions import Transaction
 from payasync.migrations import steps
 from payasync.sqlite import SqliteFile
 from payasync.sqlite_opening import Schema

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from attrs import fields
 
+from payasync.journal.asking import Asked
 from payasync.journal.intents import Intent
 from payasync.journal.recorded import read
-from payasync.journal.transactions import Asked
 from payasync.sqlite_values import moment, text
 
 # A later payasync, to which another process was upgraded, may have added some.

@@ -6,10 +6,13 @@ ADD: Final = """
 INSERT INTO payasync_intents
     (operation, merchant, reference, number, intent, hash, request, queued, state, attempts, fence, lease,
      created, updated)
-VALUES (
+SELECT
     :operation, :merchant, :reference, :number, :intent, :hash, :request, :queued, :state, :attempts, :fence, :lease,
-    :now, :now)
+    :now, :now
+WHERE CAST(:service AS text) IS NULL
+    OR EXISTS (SELECT * FROM payasync_services WHERE merchant = :merchant AND service = :service)
 ON CONFLICT DO NOTHING RETURNING id"""
+"""Nothing is kept of a write to another service than the merchant's; a statement more would make each write slower."""
 MATCHING: Final = """
 SELECT * FROM payasync_intents
 WHERE (merchant = :merchant AND number = :number) OR (merchant = :merchant AND intent = :intent)

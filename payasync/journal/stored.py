@@ -12,13 +12,14 @@ from payasync.addresses import base_url, shown
 from payasync.calls import Call, Reply
 from payasync.checks import aware, check_function, number, seconds
 from payasync.journal import keeping, services, statements, transactions
+from payasync.journal.asking import Transaction, intents, numbers
 from payasync.journal.drafting import Keep, moving, of_request, without_customer
 from payasync.journal.endings import BY_STATE
 from payasync.journal.intents import ENDS, STATES, Begun, Draft, Intent, Intents, Outcome, State, Step
 from payasync.journal.record import Recorder
-from payasync.journal.recorded import elsewhere, refusal, written
+from payasync.journal.recorded import refusal, written
+from payasync.journal.services import Where
 from payasync.journal.ticks import tick
-from payasync.journal.transactions import Transaction
 from payasync.requests import Request, invalid
 from payasync.responses import Response
 from payasync.sandbox_profile import PROFILE as SANDBOX
@@ -72,6 +73,9 @@ class StoredJournal(ABC):
     async def aclose(self) -> None:
         """Finish what was begun, and let go of the journal; whatever is asked afterwards is a `StorageError`."""
 
+    def _where(self, service: str | None) -> Where | None:
+        return None if service is None else Where(service, self._place)
+
     def _tick(self) -> str | None:
         return tick() if self._ticking else None
 
@@ -81,9 +85,7 @@ class StoredJournal(ABC):
 
     async def bind(self, merchant: str, service: str) -> None:
         """Keep which service a merchant's writes go to, until it moves; any other is refused."""
-        kept = await self._run(lambda _: services.bind(merchant, service))
-        if kept != service:
-            raise elsewhere(merchant, kept, service, self._place)
+        await self._run(lambda _: services.bind(merchant, self._where(service)))
 
     async def move(self, old: str, new: str) -> list[str]:
         """Follow a service to its new address, and return the merchants whose writes go there from now on."""
@@ -94,15 +96,17 @@ class StoredJournal(ABC):
             raise invalid("old", f"the address of one of its services: {', '.join(known) or 'it has none'}", old)
         return sorted(merchants)
 
-    async def begin(self, draft: Draft, lease: float) -> Begun:
+    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
         """Keep an intention as *sending*, for `lease` seconds, unless its key says that it must not be sent."""
-        lasts = seconds("lease", lease)
-        return await self._run(lambda now: transactions.begin(draft, now, lasts))
+        lasts, where = seconds("lease", lease), self._where(service)
+        return await self._run(lambda now: transactions.begin(draft, where, now, lasts))
 
-    async def claim(self, intent_id: int, lease: float, *, fence: int | None = None) -> Begun:
+    async def claim(
+        self, intent_id: int, lease: float, *, fence: int | None = None, service: str | None = None
+    ) -> Begun:
         """Make an intention that is kept already *sending*, for `lease` seconds, unless its state forbids it."""
-        asked, lasts = number("intent_id", intent_id), seconds("lease", lease)
-        return await self._run(lambda now: transactions.claim(asked, fence, now, lasts))
+        asked, lasts, where = number("intent_id", intent_id), seconds("lease", lease), self._where(service)
+        return await self._run(lambda now: transactions.claim(asked, fence, where, now, lasts))
 
     async def settle(
         self,
@@ -165,7 +169,7 @@ class StoredJournal(ABC):
     async def note(self, intent_id: int, reason: str) -> bool:
         """Keep why what is *new* cannot be sent, and change nothing else of it; `False` where that is kept already."""
         values = {"id": number("intent_id", intent_id), "reason": _line(reason)}
-        return bool(await self._run(lambda _: transactions.numbers(statements.NOTE, values)))
+        return bool(await self._run(lambda _: numbers(statements.NOTE, values)))
 
     async def get(self, intent_id: int) -> Intent | None:
         """Return an intention by its number; `None` where there is none."""
@@ -215,7 +219,7 @@ class StoredJournal(ABC):
         """Delete what has succeeded or was rejected before a moment, and nothing else; return how many that were."""
         values = {"before": aware("before", before), "limit": PRUNED_AT_ONCE}
         pruned = 0
-        while now := len(await self._run(lambda _: transactions.numbers(statements.PRUNE, values))):
+        while now := len(await self._run(lambda _: numbers(statements.PRUNE, values))):
             pruned += now
         return pruned
 
@@ -228,7 +232,7 @@ class StoredJournal(ABC):
         await self.aclose()
 
     async def _intents(self, statement: str, **values: Any) -> Intents:
-        return await self._run(lambda _: transactions.intents(statement, values))
+        return await self._run(lambda _: intents(statement, values))
 
 
 def _state(state: State, name: str = "state") -> State:

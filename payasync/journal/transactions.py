@@ -1,13 +1,14 @@
-"""What a journal does in one transaction: generators that yield statements and take what those give; no I/O here."""
+"""What a journal does with its intentions in one transaction; no I/O here."""
 
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final
 
 from attrs import frozen
 
 from payasync.errors import InvalidArgumentError
-from payasync.journal import statements
+from payasync.journal import services, statements
+from payasync.journal.asking import FOR_UPDATE, UNLESS_LOCKED, Transaction, intents, numbers
 from payasync.journal.intents import (
     ASKED,
     ENDS,
@@ -25,72 +26,20 @@ from payasync.journal.intents import (
     matched,
     standing,
 )
+from payasync.journal.services import Where
 from payasync.journal.ticks import between
 from payasync.operations import CLOSE_ORDER
 from payasync.requests import invalid
 from payasync.sameness import difference
 
-FOR_UPDATE: Final = "FOR UPDATE"
-UNLESS_LOCKED: Final = "FOR UPDATE SKIP LOCKED"
 INTERRUPTED: Final = "whoever was sending it was interrupted"
 
-T = TypeVar("T")
 
-
-@frozen
-class Asked:
-    """What is asked of a database.
-
-    Attributes:
-        statement: One of `statements`.
-        values: By their names in it.
-        lock: How to lock what is found, where not the whole database is locked anyway.
-        column: The one column that it gives, in place of whole intentions.
-    """
-
-    statement: str
-    values: Mapping[str, Any]
-    lock: str = ""
-    column: str = ""
-
-
-Transaction: TypeAlias = Generator[Asked, Any, T]
-"""Whoever runs it sends it what each statement gives, and commits at its end."""
-
-
-async def run(transaction: Transaction[T], answer: Callable[[Asked], Awaitable[Any]]) -> T:
-    """Run a transaction to its end.
-
-    Args:
-        transaction: What is to be done.
-        answer: Asks the database.
-    """
-    try:
-        asked = next(transaction)
-        while True:
-            asked = transaction.send(await answer(asked))
-    except StopIteration as end:
-        done: T = end.value
-        return done
-
-
-def intents(statement: str, values: Mapping[str, Any], lock: str = "") -> Transaction[Intents]:
-    """Return the intentions that a statement gives."""
-    found: Intents = yield Asked(statement, values, lock)
-    return found
-
-
-def numbers(statement: str, values: Mapping[str, Any]) -> Transaction[Sequence[int]]:
-    """Return the numbers of the intentions that a statement has kept or changed: what most writes come to."""
-    found: Sequence[int] = yield Asked(statement, values, column="id")
-    return found
-
-
-def begin(draft: Draft, now: datetime, lease: float) -> Transaction[Begun]:
+def begin(draft: Draft, where: Where | None, now: datetime, lease: float) -> Transaction[Begun]:
     """Keep an intention as *sending*, unless its key says that it must not be sent."""
     until = now + timedelta(seconds=lease)
     first = {"state": "sending", "attempts": 1, "fence": 1, "lease": until}
-    added, kept = yield from _added(draft, first, now)
+    added, kept = yield from _added(draft, where, first, now)
     if added:
         return Begun(Step.SEND, kept[0])
     begun = matched(draft, kept, now)
@@ -106,7 +55,7 @@ def add(draft: Draft, now: datetime) -> Transaction[Begun]:
     that whoever looks for what nobody sends finds it.
     """
     first = {"state": "new", "attempts": 0, "fence": 0, "lease": None}
-    added, kept = yield from _added(draft, first, now)
+    added, kept = yield from _added(draft, None, first, now)
     begun = matched(draft, kept, now)
     if not added and begun.step is not Step.CONFLICT:
         queued = {"id": begun.intent.id, "intent": draft.intent, "request": draft.request, "now": now}
@@ -114,7 +63,9 @@ def add(draft: Draft, now: datetime) -> Transaction[Begun]:
     return begun
 
 
-def _added(draft: Draft, first: Mapping[str, Any], now: datetime) -> Transaction[tuple[bool, Intents]]:
+def _added(
+    draft: Draft, where: Where | None, first: Mapping[str, Any], now: datetime
+) -> Transaction[tuple[bool, Intents]]:
     """Keep a draft, or return what has one of its keys already."""
     values: dict[str, Any] = {
         "operation": draft.operation,
@@ -126,17 +77,20 @@ def _added(draft: Draft, first: Mapping[str, Any], now: datetime) -> Transaction
         "request": draft.request,
         "queued": draft.queued,
     }
+    service = where.service if where else None
     while True:
         # Written before anything is read: of two who come at once, one waits here for the other.
-        if added := (yield from numbers(statements.ADD, {**values, **first, "now": now})):
+        if added := (yield from numbers(statements.ADD, {**values, **first, "now": now, "service": service})):
             return True, [Intent(**values, **first, id=added[0], created=now, updated=now)]
+        yield from services.bind(draft.merchant, where)
         if kept := (yield from intents(statements.MATCHING, values, FOR_UPDATE)):
             return False, kept
 
 
-def claim(intent_id: int, fence: int | None, now: datetime, lease: float) -> Transaction[Begun]:
+def claim(intent_id: int, fence: int | None, where: Where | None, now: datetime, lease: float) -> Transaction[Begun]:
     """Make an intention *sending*, unless its state forbids it."""
     kept = yield from _existing(intent_id)
+    yield from services.bind(kept.merchant, where)
     begun = Begun(follows(kept, now, fence=fence), kept)
     if begun.step is Step.SEND:
         # Looked at by its sender before, and perhaps rejected by a person since.

@@ -49,9 +49,9 @@ class Ahead:
 class MortalJournal(SqliteJournal):
     """A journal whose process may die around each of its transactions."""
 
-    async def begin(self, draft: Draft, lease: float) -> Begun:
+    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
         """Keep an intention."""
-        begun = await super().begin(draft, lease)
+        begun = await super().begin(draft, lease, service=service)
         reached("kept", draft.reference)
         return begun
 

@@ -17,9 +17,9 @@ sys.path.append(str(Path(__file__).parents[2]))
 
 from payasync import Call, PayasyncError, Reply, RetryPolicy, Send, Session, sqlite_opening
 from payasync.journal import PostgresJournal, SqliteJournal, State
+from payasync.journal.asking import Transaction
 from payasync.journal.intents import Begun, Draft, Intent
 from payasync.journal.stored import StoredJournal
-from payasync.journal.transactions import Transaction
 
 T = TypeVar("T")
 
@@ -50,11 +50,11 @@ class Mortal(StoredJournal):
 
     within: tuple[str, str | None] = ("", None)
 
-    async def begin(self, draft: Draft, lease: float) -> Begun:
+    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
         """Keep an intention."""
         reached("asking", draft.reference)
         self.within = "writing", draft.reference
-        begun = await super().begin(draft, lease)
+        begun = await super().begin(draft, lease, service=service)
         reached("kept", draft.reference)
         return begun
 

@@ -89,6 +89,46 @@ async def test_merchants_writes_go_to_one_service(journal: Journal) -> None:
     assert "journal" == caught.value.field
 
 
+async def test_write_says_where_it_goes(journal: Journal) -> None:
+    """The first write of a merchant, direct or of a queue, binds as who asks does; what is only queued does not."""
+    number = await journal.add(refund("R2"), merchant="M2")
+    await journal.begin(draft(), LEASE, service=SERVICE)
+    await journal.claim(number, LEASE, service=OTHER_SERVICE)
+
+    for merchant, service in ((MERCHANT, OTHER_SERVICE), ("M2", SERVICE)):
+        with pytest.raises(ConfigurationError, match=f"this session's service is {service}"):
+            await journal.bind(merchant, service)
+
+
+async def test_write_to_another_service_is_none(journal: Journal) -> None:
+    """Whether its key is new, done, or queued: nothing is kept, and nothing answered, where it goes elsewhere."""
+    queued = await journal.add(refund("R2"), merchant=MERCHANT)
+    begun = await journal.begin(draft(), LEASE, service=SERVICE)
+    await journal.settle(begun.intent, "succeeded", outcome=OUTCOME)
+    before = await journal.list()
+    for beginning in (
+        journal.begin(draft(refund("R3")), LEASE, service=OTHER_SERVICE),
+        journal.begin(draft(), LEASE, service=OTHER_SERVICE),
+        journal.claim(queued, LEASE, service=OTHER_SERVICE),
+    ):
+        with pytest.raises(ConfigurationError, match=f"this session's service is {OTHER_SERVICE}"):
+            await beginning
+
+    assert before == await journal.list()
+
+
+async def test_of_two_services_at_once_one_begins(journal: Journal) -> None:
+    """Of first writes to two services that come together those to one are sent, and all that go there."""
+    services = [SERVICE, OTHER_SERVICE] * 5
+    drafts = [draft(refund(f"R{number}")) for number in range(10)]
+    writes = (journal.begin(each, LEASE, service=service) for each, service in zip(drafts, services, strict=True))
+    ends = await asyncio.gather(*writes, return_exceptions=True)
+    sent = [service for service, end in zip(services, ends, strict=True) if isinstance(end, Begun)]
+
+    assert (1, 5) == (len({*sent}), len(sent))
+    assert {Begun, ConfigurationError} == {type(each) for each in ends}
+
+
 async def test_of_two_services_at_once_one_is_bound(journal: Journal) -> None:
     """Two processes that begin with one journal and two services do not both go on."""
     services = (SERVICE, OTHER_SERVICE)

@@ -10,9 +10,9 @@ from psycopg.conninfo import make_conninfo
 
 from payasync.errors import ConfigurationError, IntentConflictError, StorageError
 from payasync.journal import PostgresJournal, statements
+from payasync.journal.asking import FOR_UPDATE, UNLESS_LOCKED
 from payasync.journal.intents import Begun, Step
 from payasync.journal.postgres_journal import as_postgres
-from payasync.journal.transactions import FOR_UPDATE, UNLESS_LOCKED
 from payasync.secret import Secret
 from tests.journal.building import LEASE, MERCHANT, START, Clock, draft, refund
 from tests.plans import Plan, dearer, plan

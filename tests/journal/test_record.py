@@ -80,6 +80,22 @@ async def test_another_service_is_sent_nothing(journal: SqliteJournal) -> None:
     assert 1 == len(await journal.list())
 
 
+@pytest.mark.parametrize("queued", [False, True])
+async def test_service_that_has_moved_is_sent_no_more(journal: SqliteJournal, *, queued: bool) -> None:
+    """A session of the old address is refused also where it has sent already, and that of the new one goes on."""
+    layer = journal.recorder.layer(MERCHANT, SERVICE)
+    leads = way(reply({}))
+    await layer(call(intent="a"), leads.send)
+    await journal.move(SERVICE, "https://new.example")
+    facts = {"entry": Entry(await journal.add(refund("R2"), merchant=MERCHANT))} if queued else {}
+    with pytest.raises(ConfigurationError, match=r"sent to https://new\.example, and this session's service is"):
+        await layer(call(**facts), leads.send)
+
+    known = await journal.recorder.layer(MERCHANT, "https://new.example")(call(), leads.send)
+
+    assert (0, 1) == (known.attempts, len(leads.calls))
+
+
 async def test_answer_is_kept_and_given(journal: SqliteJournal) -> None:
     """The caller gets the service's own reply, and the journal what may be kept of it."""
     came = reply({"state": "DONE", "sign": "canary"})
@@ -307,13 +323,15 @@ class Slow(SqliteJournal):
         super().__init__(path, clock=clock)
         self.reached, self.gate = asyncio.Event(), asyncio.Event()
 
-    async def begin(self, draft: Draft, lease: float) -> Begun:
+    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
         """Keep an intention as *sending*."""
-        return await self._gated(await super().begin(draft, lease))
+        return await self._gated(await super().begin(draft, lease, service=service))
 
-    async def claim(self, intent_id: int, lease: float, *, fence: int | None = None) -> Begun:
+    async def claim(
+        self, intent_id: int, lease: float, *, fence: int | None = None, service: str | None = None
+    ) -> Begun:
         """Make an intention *sending*."""
-        return await self._gated(await super().claim(intent_id, lease, fence=fence))
+        return await self._gated(await super().claim(intent_id, lease, fence=fence, service=service))
 
     async def _gated(self, begun: Begun) -> Begun:
         self.reached.set()

@@ -1,8 +1,9 @@
 """Transactions, statement by statement, without a database."""
 
 from payasync.journal import statements
+from payasync.journal.asking import Asked, run
 from payasync.journal.intents import Intents, Step
-from payasync.journal.transactions import Asked, begin, run
+from payasync.journal.transactions import begin
 from tests.journal.building import LEASE, START, draft, kept
 
 
@@ -15,7 +16,7 @@ async def test_key_that_is_deleted_at_that_moment() -> None:
         asked.append(one.statement)
         return found[len(asked) - 1]
 
-    begun = await run(begin(draft(), START, LEASE), answer)
+    begun = await run(begin(draft(), None, START, LEASE), answer)
 
     assert begun.step is Step.SEND
     assert [statements.ADD, statements.MATCHING, statements.ADD] == asked
