@@ -1,6 +1,5 @@
 """A body of gzip that unpacks to a thousand times its size, made piece by piece."""
 
-import functools
 import struct
 import zlib
 from collections.abc import Iterator
@@ -23,9 +22,11 @@ def packed(start: bytes, size: int) -> Iterator[bytes]:
     """
     crc, length = zlib.crc32(start), len(start)
     yield _HEAD + _block(start)
+    blanks = b" " * PIECE
+    again = _block(blanks)
     while length < size:
-        crc, length = zlib.crc32(_blanks(), crc), length + PIECE
-        yield _packed_blanks()
+        crc, length = zlib.crc32(blanks, crc), length + PIECE
+        yield again
     yield _END + struct.pack("<LL", crc, length & 0xFFFFFFFF)
 
 
@@ -33,13 +34,3 @@ def _block(data: bytes) -> bytes:
     packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     # A full flush makes a block that looks back at nothing: it can be sent again and again.
     return packer.compress(data) + packer.flush(zlib.Z_FULL_FLUSH)
-
-
-@functools.cache
-def _blanks() -> bytes:
-    return b" " * PIECE
-
-
-@functools.cache
-def _packed_blanks() -> bytes:
-    return _block(_blanks())
