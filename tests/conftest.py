@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import gc
+import itertools
 import os
 import sys
 from collections.abc import Generator
@@ -47,6 +48,9 @@ SCENARIOS: Final = (
 )
 NO_SKIP: Final = "PAYASYNC_NO_SKIP"
 """Where this is set, everything that a test needs is there: a test that is skipped has failed."""
+ENDED: Final = itertools.count(1)
+TIDIED: Final = 200
+"""After so many tests."""
 TRACED: Final = "COVERAGE_PROCESS_CONFIG"
 """Where this is set, coverage measures, also the processes that are started."""
 
@@ -69,6 +73,13 @@ def pytest_collection_finish() -> None:
     """Collect garbage again, that of the tests alone."""
     gc.freeze()
     gc.enable()
+
+
+def pytest_runtest_logfinish() -> None:
+    """Leave out, now and then, also what the tests before have left for good, such as their reports."""
+    if next(ENDED) % TIDIED == 0:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
