@@ -56,11 +56,9 @@ class Mortal(StoredJournal):
         self.trace.mark("settled", intent.reference)
         return held
 
-    async def ask(
-        self, limit: int, lease: float, *, merchant: str | None = None, before: datetime | None = None
-    ) -> Intents:
+    async def ask(self, limit: int, lease: float, **facts: Any) -> Intents:
         """Claim what is to be asked about."""
-        found = await super().ask(limit, lease, merchant=merchant, before=before)
+        found = await super().ask(limit, lease, **facts)
         for each in found:
             self.trace.mark("claimed", each.reference)
         return found

@@ -174,7 +174,7 @@ class SqliteFile:
         return self._db
 
     def _failed(self, jobs: Sequence[_Job[Any]], error: Exception) -> list[Exception]:
-        if not isinstance(error, VanishedError):
+        if _of_file(error) and not isinstance(error, VanishedError):
             # It is opened anew the next time; one that has vanished is held, so that no other gets its number.
             self._let_go()
         return [self._failure(error) for _ in jobs]

@@ -173,16 +173,21 @@ async def test_commit_of_nothing_is_free(path: Path, file: SqliteFile) -> None:
     assert before == commits(path)
 
 
-@pytest.mark.parametrize("mistake", [ZeroDivisionError(), ConfigurationError("not here")])
-async def test_who_fails_fails_alone(path: Path, file: SqliteFile, mistake: Exception) -> None:
-    """What shares a transaction with a mistake is written all the same, and the mistake's own part is not."""
+def raising(mistake: Exception) -> Callable[[sqlite3.Connection], None]:
+    """Return what writes something, and then makes a mistake."""
 
     def mistaken(db: sqlite3.Connection) -> None:
         note("undone")(db)
         raise mistake
 
+    return mistaken
+
+
+@pytest.mark.parametrize("mistake", [ZeroDivisionError(), ConfigurationError("not here")])
+async def test_who_fails_fails_alone(path: Path, file: SqliteFile, mistake: Exception) -> None:
+    """What shares a transaction with a mistake is written all the same, and the mistake's own part is not."""
     async with busy(file):
-        ends = asyncio.ensure_future(all_of(file, note("a"), mistaken, note("b"), note(None), note("c")))
+        ends = asyncio.ensure_future(all_of(file, note("a"), raising(mistake), note("b"), note(None), note("c")))
         await begun(ends)
     first, second, third, fourth, fifth = await ends
 
@@ -190,6 +195,17 @@ async def test_who_fails_fails_alone(path: Path, file: SqliteFile, mistake: Exce
     assert ["a", "b", "c"] == [first, third, fifth]
     assert isinstance(second, type(mistake))
     assert isinstance(fourth, StorageError)
+
+
+async def test_mistake_closes_no_file(path: Path, file: SqliteFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller's own mistake costs nobody a file that is opened, and checked, anew."""
+    await file.run(note("a"))
+    monkeypatch.setattr("payasync.sqlite.opened", None)
+    with pytest.raises(ConfigurationError):
+        await file.run(raising(ConfigurationError("not here")))
+    await file.run(note("b"))
+
+    assert ["a", "b"] == on_disk(path)
 
 
 async def test_file_that_is_held_is_unavailable(path: Path, file: SqliteFile, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from payasync.errors import (
     ServiceError,
 )
 from payasync.journal.intents import Intent, State
+from payasync.operations import CLOSE_ORDER
 from payasync.profile import Profile
 from payasync.responses import OrderResponse, PaymentResponse, RefundResponse, Response
 
@@ -90,7 +91,20 @@ def of_error(call: Call, error: Exception, intent: Intent) -> State:
         return "unknown"
     if isinstance(error, ServiceError) and not isinstance(error, _PASSING):
         return "manual" if intent.queued and intent.sent_at is not None else "rejected"
-    return of_unsent(intent) if _is_unsent(call, error) else "unknown"
+    return of_unsent(intent) if is_unsent(call, error) else "unknown"
+
+
+def may_be_of_an_earlier_attempt(intent: Intent, state: State | None) -> bool:
+    """Return whether the word that a thing was not done may be about an attempt before the one that is in doubt.
+
+    What was refused and sent again has two that the service may speak of, and the last may still arrive. An order that
+    is paid is never closed, whichever attempt that is said of.
+
+    Args:
+        intent: The intention, as it was when it was sent, or asked about.
+        state: What the service's word says of it.
+    """
+    return state == "rejected" and intent.attempts > 1 and intent.operation != CLOSE_ORDER.name
 
 
 def of_unsent(intent: Intent) -> State:
@@ -107,7 +121,7 @@ def of_unsent(intent: Intent) -> State:
     return "new" if intent.sent_at is None else "unknown"
 
 
-def _is_unsent(call: Call, error: Exception) -> bool:
+def is_unsent(call: Call, error: Exception) -> bool:
     """Return whether an error proves that this call has done nothing: that of a user's layer says nothing of that."""
     if not isinstance(error, PayasyncError):
         return not call.progress.begun

@@ -91,6 +91,7 @@ class Journal(Recording, Protocol):
         outcome: Outcome | None = None,
         reason: str = "",
         due: datetime | None = None,
+        unsent: bool = False,
     ) -> bool:
         """Keep what became of an intention, and end the claim; `False`, and nothing changes, where that is lost.
 
@@ -100,6 +101,7 @@ class Journal(Recording, Protocol):
             outcome: The answer that says so; without one, a former one stays.
             reason: Why, in one line.
             due: Of an accepted or unknown one, the aware moment from which it is asked about; now, if not given.
+            unsent: Nothing of it has left: what was queued meanwhile waits for a worker, whatever `state` says.
 
         Raises:
             InvalidArgumentError: That state cannot follow.
@@ -107,7 +109,13 @@ class Journal(Recording, Protocol):
         ...
 
     async def ask(
-        self, limit: int, lease: float, *, merchant: str | None = None, before: datetime | None = None
+        self,
+        limit: int,
+        lease: float,
+        *,
+        merchant: str | None = None,
+        before: datetime | None = None,
+        service: str | None = None,
     ) -> Intents:
         """Claim up to `limit` intentions that the service is to be asked about, the longest due first.
 
@@ -119,6 +127,10 @@ class Journal(Recording, Protocol):
             lease: Seconds.
             merchant: Only this one's: with another's keys the service would know none of them.
             before: Only what was due by then, an aware moment; left out: by now.
+            service: Which is asked, as of `begin`; with it goes the merchant.
+
+        Raises:
+            ConfigurationError: The merchant's writes go to another service.
         """
         ...
 

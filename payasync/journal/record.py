@@ -18,12 +18,14 @@ from payasync.journal.journal import Journal
 from payasync.middleware.chain import GRACE, in_time
 from payasync.requests import Request, invalid
 from payasync.responses import Response
+from payasync.verdicts import still_unknown
 
 logger = logging.getLogger("payasync")
 
 MARGIN: Final = 15.0
 """Seconds that a lease lasts beyond the call's own time, so that no busy machine loses one."""
 CANCELLED: Final = "cancelled before anything was sent"
+EARLIER: Final = "the service says that it was not done, perhaps of an earlier attempt, and this one may still arrive"
 TOO_LATE: Final = "cancelled, or out of time, before anything was sent"
 
 
@@ -79,6 +81,10 @@ class Recorder:
             await self._keep_error(call, error, begun.intent)
             raise
         state = endings.of_answer(call, reply)
+        if reply.recovered and endings.may_be_of_an_earlier_attempt(begun.intent, state):
+            lost = still_unknown(call, EARLIER, reply)
+            await self._keep_error(call, lost, begun.intent)
+            raise lost
         await self._kept(call, begun.intent, state, outcome=self._journal.outcome(call, reply))
         return reply
 
@@ -110,18 +116,18 @@ class Recorder:
         with suppress(PayasyncError):
             begun = await beginning
             if begun.step is Step.SEND:
-                await self._settled(begun.intent, endings.of_unsent(begun.intent), reason=TOO_LATE)
+                await self._unsent(begun.intent, TOO_LATE)
 
     async def _keep_error(self, call: Call, error: Exception, intent: Intent) -> None:
         if isinstance(error, OutcomeUnknownError):
             error.add(intent_id=intent.id)
-        state = endings.of_error(call, error, intent)
-        await self._kept(call, intent, state, reason=keeping.words(call, _reason(error)))
+        state, unsent = endings.of_error(call, error, intent), endings.is_unsent(call, error)
+        await self._kept(call, intent, state, reason=keeping.words(call, _reason(error)), unsent=unsent)
 
     def _keep_cancelled(self, call: Call, intent: Intent) -> None:
         """Keep that nothing has left, and have nobody wait for that; all else stays *sending*, and is asked about."""
         if not call.progress.begun:
-            self._hold(asyncio.ensure_future(self._settled(intent, endings.of_unsent(intent), reason=CANCELLED)))
+            self._hold(asyncio.ensure_future(self._unsent(intent, CANCELLED)))
 
     async def _kept(self, call: Call, intent: Intent, state: State, **facts: Any) -> None:
         """Keep a verdict, as long as the call has time; who is cancelled meanwhile, or cannot wait, stops nothing."""
@@ -134,6 +140,9 @@ class Recorder:
         """Let something be kept to its end, whoever waits for it."""
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
+
+    async def _unsent(self, intent: Intent, reason: str) -> None:
+        await self._settled(intent, endings.of_unsent(intent), reason=reason, unsent=True)
 
     async def _settled(self, intent: Intent, state: State, **facts: Any) -> None:
         # What cannot be kept stays as it is, *sending*: nothing is lost, it will be asked about.

@@ -24,7 +24,7 @@ from payasync.errors import (
     SessionClosedError,
     StorageError,
 )
-from payasync.journal.endings import BY_STATE, tells_states
+from payasync.journal.endings import BY_STATE, may_be_of_an_earlier_attempt, tells_states
 from payasync.journal.intents import Intent, Outcome, State, asked_for
 from payasync.journal.recorded import reply
 from payasync.operations import CLOSE_ORDER, CREATE_PAYMENT
@@ -41,7 +41,7 @@ NAMELESS: Final = "nothing names it: the service cannot be asked what became of 
 ABSENT: Final = "the service does not know it"
 NO_QUARANTINE: Final = "the profile has no recovery.quarantine, so nobody can say that it will not arrive after all"
 QUESTIONS_UNMAPPED: Final = frozenset({"payment_status", "refund_status"})
-"""Points of a profile without which a thing cannot be asked about."""
+"""Without these a thing cannot be asked about."""
 LONGEST_RETRY_AFTER: Final = 86_400.0
 """Seconds: a service that asks for more is asked again all the same."""
 
@@ -233,17 +233,18 @@ def decide(
         jitter: Draws a number of seconds up to a bound.
     """
     pause = _pause(intent, evidence, patience, jitter)
-    if evidence.state not in {None, intent.state}:
+    earlier = intent.state == "unknown" and may_be_of_an_earlier_attempt(intent, evidence.state)
+    if evidence.state not in {None, intent.state} and not earlier:
         return _settled(evidence.state or "accepted", evidence.reason, pause)
     if intent.state == "accepted":
         return _accepted(intent, evidence, pause, asked_at, patience)
     in_doubt = (asked_at - (intent.sent_at or intent.updated)).total_seconds()
-    if evidence.finding is not Finding.NOT_DONE or quarantine is None:
+    if not (earlier or evidence.finding is Finding.NOT_DONE) or quarantine is None:
         return _unresolved(intent, evidence, in_doubt, pause, patience)
     if in_doubt < quarantine:
-        reason = f"{evidence.reason} yet, and it may still arrive"
+        reason = f"{evidence.reason}{', perhaps of an earlier attempt' if earlier else ' yet'}, and it may still arrive"
         return Decision(move=Move.POSTPONE, state="unknown", reason=reason, pause=min(pause, quarantine - in_doubt))
-    return _never_done(intent, evidence, patience)
+    return _settled("rejected", evidence.reason) if earlier else _never_done(intent, evidence, patience)
 
 
 def is_shown(accepted: Intent, now: datetime, patience: Patience) -> bool:
@@ -283,7 +284,8 @@ def _never_done(intent: Intent, evidence: Evidence, patience: Patience) -> Decis
 def _unresolved(intent: Intent, evidence: Evidence, in_doubt: float, pause: float, patience: Patience) -> Decision:
     if evidence.finding is Finding.UNASKABLE:
         return _settled("manual", evidence.reason)
-    reason = f"{evidence.reason}; {NO_QUARANTINE}" if evidence.finding is Finding.NOT_DONE else evidence.reason
+    late = evidence.finding is Finding.NOT_DONE or evidence.state == "rejected"
+    reason = f"{evidence.reason}; {NO_QUARANTINE}" if late else evidence.reason
     too_long = evidence.finding is not Finding.SILENT or in_doubt >= patience.give_up
     if too_long and intent.asked >= patience.questions:
         return _settled("manual", f"asked {intent.asked} times: {reason}")

@@ -65,9 +65,11 @@ WHERE id = :id AND state = 'new' AND reason <> :reason RETURNING id"""
 RESOLVE: Final = """
 UPDATE payasync_intents SET
     sent_at = CASE state WHEN 'sending' THEN :now ELSE sent_at END,
+    outcome = CASE WHEN :state = 'succeeded' AND state <> 'accepted' THEN NULL ELSE outcome END,
     state = :state, lease = NULL, due = NULL, fence = fence + 1, updated = :now, reason = :reason,
     silent_since = NULL, queued = queued AND :queued
 WHERE id = :id RETURNING *"""
+"""An answer that said otherwise, or was another one's, is none to what was done after all."""
 PRUNE: Final = """
 DELETE FROM payasync_intents WHERE id IN (
     SELECT id FROM payasync_intents WHERE state IN ('succeeded', 'rejected') AND updated < :before

@@ -116,20 +116,30 @@ class StoredJournal(ABC):
         outcome: Outcome | None = None,
         reason: str = "",
         due: datetime | None = None,
+        unsent: bool = False,
     ) -> bool:
         """Keep what became of an intention, and end the claim; `False`, and nothing changes, where that is lost."""
         asked, again = _state(state), None if due is None else aware("due", due)
         facts = {"outcome": None if outcome is None else written(outcome), "reason": _line(reason)}
         ticked = self._tick()
-        return await self._run(lambda now: transactions.settle(intent, asked, again, now, facts, tick=ticked))
+        return await self._run(
+            lambda now: transactions.settle(intent, asked, again, now, facts, tick=ticked, unsent=unsent)
+        )
 
     async def ask(
-        self, limit: int, lease: float, *, merchant: str | None = None, before: datetime | None = None
+        self,
+        limit: int,
+        lease: float,
+        *,
+        merchant: str | None = None,
+        before: datetime | None = None,
+        service: str | None = None,
     ) -> Intents:
         """Claim up to `limit` intentions that the service is to be asked about, the longest due first."""
         most, by = number("limit", limit), None if before is None else aware("before", before)
-        lasts, ticked = seconds("lease", lease), self._tick()
-        return await self._run(lambda now: transactions.ask(most, merchant, by, now, lasts, tick=ticked))
+        lasts, ticked, where = seconds("lease", lease), self._tick(), self._where(service)
+        whose = transactions.Whose(merchant, where)
+        return await self._run(lambda now: transactions.ask(most, whose, by, now, lasts, tick=ticked))
 
     async def postpone(
         self,

@@ -9,6 +9,7 @@ from attrs import frozen
 from payasync.errors import InvalidArgumentError
 from payasync.journal import services, statements
 from payasync.journal.asking import FOR_UPDATE, UNLESS_LOCKED, Transaction, intents, numbers
+from payasync.journal.endings import of_unsent
 from payasync.journal.intents import (
     ASKED,
     ENDS,
@@ -113,11 +114,15 @@ def settle(
     facts: Mapping[str, Any],
     *,
     tick: str | None = None,
+    unsent: bool = False,
 ) -> Transaction[bool]:
     """Keep what became of an intention, where the claim still counts.
 
     While it counts, the state is the one that the holder was given: whoever changes it takes the claim away.
     """
+    if unsent and (kept := (yield from intents(statements.INTENT, {"id": held.id}, FOR_UPDATE))):
+        # Added meanwhile, perhaps: its worker was told that somebody is at it, and nobody else sends it.
+        state = of_unsent(kept[0])
     check_transition(held.state, state)
     if state == "sending":
         raise invalid("state", "an end of the claim: who holds an unknown one claims it with its fence", state)
@@ -139,11 +144,21 @@ def postpone(held: Intent, due: datetime, facts: Mapping[str, Any]) -> Transacti
     return bool((yield from numbers(statements.POSTPONE, values)))
 
 
+@frozen
+class Whose:
+    """Whose intentions are asked about: one merchant's, at one service, or everybody's."""
+
+    merchant: str | None = None
+    where: Where | None = None
+
+
 def ask(
-    limit: int, merchant: str | None, before: datetime | None, now: datetime, lease: float, *, tick: str | None = None
+    limit: int, whose: Whose, before: datetime | None, now: datetime, lease: float, *, tick: str | None = None
 ) -> Transaction[Intents]:
     """Claim what the service is to be asked about."""
-    due = {"by": now if before is None else min(now, before), "merchant": merchant, "limit": limit}
+    if whose.merchant is not None:
+        yield from services.bind(whose.merchant, whose.where)
+    due = {"by": now if before is None else min(now, before), "merchant": whose.merchant, "limit": limit}
     values = {"now": now, "until": now + timedelta(seconds=lease), "interrupted": INTERRUPTED, "tick": tick}
     claimed: Intents = []
     for each in (yield from intents(statements.DUE, due, UNLESS_LOCKED)):
@@ -233,8 +248,10 @@ def _by_word(kept: Intent, stands: State, end: State) -> State | None:
     """Return what becomes of an intention by the service's word about its end; `None`: nothing.
 
     Of what was sent several times, that word may be of an earlier attempt: it rejects nothing then, and asking does.
+    What waits to be sent again, and was done the first time after all, is not sent.
     """
-    if stands in ASKED and (end != "rejected" or kept.attempts == 1):
+    again = stands == "new" and kept.attempts > 0 and end == "succeeded"
+    if again or (stands in ASKED and (end != "rejected" or kept.attempts == 1)):
         return end
     # An order that nobody closed may end by itself: that moves no money.
     contradicted = stands == "rejected" and end == "succeeded" and kept.operation != CLOSE_ORDER.name

@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 import time
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +30,9 @@ def reached(moment: str, reference: str | None) -> None:
 class MortalJournal(SqliteJournal):
     """A journal whose process may die around each of its transactions."""
 
-    async def ask(
-        self, limit: int, lease: float, *, merchant: str | None = None, before: datetime | None = None
-    ) -> Intents:
+    async def ask(self, limit: int, lease: float, **facts: Any) -> Intents:
         """Claim what is to be asked about."""
-        found = await super().ask(limit, lease, merchant=merchant, before=before)
+        found = await super().ask(limit, lease, **facts)
         for each in found:
             reached("claimed", each.reference)
         return found

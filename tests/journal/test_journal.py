@@ -883,6 +883,52 @@ async def test_service_s_own_word_ends_what_is_open(
         assert now.fence > held.fence
 
 
+async def test_what_was_done_the_first_time_is_not_sent_again(journal: Journal) -> None:
+    """Its late notification ends what was added again after all, and its worker sends nothing."""
+    await in_state(journal, "rejected")
+    intent_id = await journal.add(refund(), merchant=MERCHANT)
+    (ended,) = await journal.told("refunds.create", "R1", "succeeded", {"refundAmt": 200}, merchant=MERCHANT)
+
+    assert ("succeeded", Step.ANSWER) == (ended.state, (await journal.claim(intent_id, LEASE)).step)
+
+
+@pytest.mark.parametrize(
+    ("state", "end", "expected"),
+    [
+        ("manual", "succeeded", None),
+        ("new", "succeeded", None),
+        ("manual", "rejected", OUTCOME),
+        ("accepted", "succeeded", OUTCOME),
+    ],
+)
+async def test_refusal_is_no_answer_to_what_was_done_after_all(
+    journal: Journal, state: State, end: State, expected: Outcome | None
+) -> None:
+    """Who is told that a refund failed makes another one: an answer that said so goes, once it is known to be wrong."""
+    if state == "accepted":
+        await journal.settle(await sending(journal), "accepted", outcome=OUTCOME)
+    else:
+        await journal.settle(await sending(journal), "rejected", outcome=OUTCOME)
+    if state == "new":
+        await journal.add(refund(), merchant=MERCHANT)
+    if state == "manual":
+        await journal.told("refunds.create", "R1", "succeeded", {}, merchant=MERCHANT)
+    (kept,) = await journal.list()
+    resolved = await journal.resolve(kept.id, as_=end, reason="the bank's list")
+
+    assert (state, end, expected) == (kept.state, resolved.state, resolved.outcome)
+
+
+async def test_other_service_is_asked_nothing(journal: Journal) -> None:
+    """Who asks an address that the service has moved away from is refused, and what is due stays so."""
+    await in_state(journal, "unknown")
+    await journal.bind(MERCHANT, OTHER_SERVICE)
+    with pytest.raises(ConfigurationError, match=f"this session's service is {SERVICE}: nothing was sent or asked"):
+        await journal.ask(1, LEASE, merchant=MERCHANT, service=SERVICE)
+
+    assert 1 == len(await journal.ask(1, LEASE, merchant=MERCHANT, service=OTHER_SERVICE))
+
+
 async def test_service_s_word_is_about_one_thing(journal: Journal) -> None:
     """Another merchant's refund of that number, another refund and another write stay as they are."""
     await in_state(journal, "accepted")

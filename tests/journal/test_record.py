@@ -25,12 +25,16 @@ from payasync.journal.record import CANCELLED, MARGIN, TOO_LATE
 from payasync.journal.recorded import AT_IT
 from payasync.resources.orders import QueryOrder
 from payasync.settings import Timeouts
-from payasync.shapes import AnswerShape
+from payasync.shapes import AnswerShape, States
 from tests.building import PROFILE, Way, codec, reply, way
 from tests.inside import until
 from tests.journal.building import LEASE, MERCHANT, SERVICE, START, Clock, draft, refund
 
 UNKNOWN: Final = OutcomeUnknownError("HTTP 503, it failed; it may have been done", reason="the service failed")
+TELLING: Final = evolve(
+    PROFILE, answer=AnswerShape(refund_status="state"), states=States(refund={"failed": ("failed",)})
+)
+FAILED: Final = reply({"state": "failed"})
 
 
 def call(**facts: Any) -> Call:
@@ -337,6 +341,50 @@ class Slow(SqliteJournal):
         self.reached.set()
         await self.gate.wait()
         return begun
+
+
+@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize(("doubtful", "expected"), [(False, "new"), (True, "unknown")])
+async def test_what_is_added_while_it_is_sent_directly_is_not_lost(
+    journal: SqliteJournal, *, gone: bool, doubtful: bool, expected: State
+) -> None:
+    """Where the direct call sends nothing after all, what was queued meanwhile waits for its worker."""
+    if doubtful:
+        with pytest.raises(OutcomeUnknownError):
+            await sent(journal, way(UNKNOWN))
+        (asked,) = await journal.ask(1, LEASE)
+        await journal.settle(asked, "rejected", reason="never arrived")
+
+    async def send(_: Call) -> Reply:
+        await journal.add(refund(), merchant=MERCHANT)
+        raise asyncio.CancelledError if gone else NotSentError("no network")
+
+    with pytest.raises(asyncio.CancelledError if gone else NotSentError):
+        await journal.recorder.layer(MERCHANT, SERVICE)(call(), send)
+    await until(lambda: not settling(journal))
+    kept = await only(journal)
+
+    assert (expected, True) == (kept.state, kept.queued)
+    assert doubtful == (kept.due is not None)
+
+
+async def test_recovered_refusal_of_what_failed_before_says_nothing(journal: SqliteJournal) -> None:
+    """What is asked after a lost answer may be told the end of the attempt before: it is in doubt, not failed."""
+    await sent(journal, way(FAILED), profile=TELLING)
+    with pytest.raises(OutcomeUnknownError, match="perhaps of an earlier attempt, and this one may still") as caught:
+        await sent(journal, way(evolve(FAILED, recovered=True)), profile=TELLING)
+    kept = await only(journal)
+
+    assert ("unknown", 2, kept.id) == (kept.state, kept.attempts, caught.value.intent_id)
+
+
+@pytest.mark.parametrize("recovered", [False, True])
+async def test_refusal_of_this_attempt_is_its_end(journal: SqliteJournal, *, recovered: bool) -> None:
+    """The first attempt's own state, asked about or not, and a later attempt's own answer."""
+    first = await sent(journal, way(evolve(FAILED, recovered=recovered)), profile=TELLING)
+    again = await sent(journal, way(FAILED), profile=TELLING)
+
+    assert ("rejected", [recovered, False]) == ((await only(journal)).state, [first.recovered, again.recovered])
 
 
 @pytest.mark.parametrize("queued", [False, True])

@@ -365,6 +365,35 @@ def test_without_a_quarantine_absent_is_never_final() -> None:
 
 
 @pytest.mark.parametrize(
+    ("facts", "after", "quarantine", "expected"),
+    [
+        ({}, 59.0, QUARANTINE, (Move.POSTPONE, "unknown")),
+        ({}, 60.0, QUARANTINE, (Move.SETTLE, "rejected")),
+        ({"queued": True}, 60.0, QUARANTINE, (Move.SETTLE, "rejected")),
+        ({"asked": 3}, 10**6, None, (Move.POSTPONE, "unknown")),
+        ({"asked": 4}, 0.0, None, (Move.SETTLE, "manual")),
+        ({"state": "accepted"}, 0.0, QUARANTINE, (Move.SETTLE, "rejected")),
+        ({"operation": "orders.close"}, 0.0, QUARANTINE, (Move.SETTLE, "rejected")),
+        ({"attempts": 1}, 0.0, QUARANTINE, (Move.SETTLE, "rejected")),
+    ],
+)
+def test_refusal_may_be_of_an_earlier_attempt(
+    facts: dict[str, Any], after: float, quarantine: float | None, expected: tuple[Move, State]
+) -> None:
+    """What failed and was sent again may still arrive: its state is that of the first until the quarantine is over."""
+    assert expected == moved(decided(unknown(**{"attempts": 2, **facts}), said("rejected"), after, quarantine))
+
+
+def test_refusal_of_perhaps_an_earlier_attempt_says_so() -> None:
+    """Who looks at it meanwhile is not told that it failed."""
+    early = decided(unknown(attempts=2), said("rejected"))
+    in_vain = decided(unknown(attempts=2, asked=4), said("rejected"), quarantine=None)
+
+    assert "the refund is so, perhaps of an earlier attempt, and it may still arrive" == early.reason
+    assert in_vain.reason.startswith("asked 4 times: the refund is so; the profile has no recovery.quarantine")
+
+
+@pytest.mark.parametrize(
     ("evidence", "asked", "after", "expected"),
     [
         (UNASKABLE, 1, 0.0, "manual"),
