@@ -71,6 +71,10 @@ def reconcile(*, json: bool, **options: Any) -> None:
     minutes, and is listed; 2 where it cannot run; 130 where it was interrupted.
     """
     chosen = Options(**options)
+    if chosen.watch and chosen.dry_run:
+        raise click.UsageError(
+            "a dry run ends by itself: leave out --watch to see what is due, or --dry-run to ask about it, and go on"
+        )
     service = chosen.base_url or os.environ.get("PAYASYNC_BASE_URL", "")
     try:
         code = asyncio.run(run(chosen, ReconcileScreen(chosen.address, service=service, json=json)))

@@ -456,6 +456,16 @@ def test_wrong_settings_end_with_2(path: Path) -> None:
         assert 1 == len(result.stderr.splitlines())
 
 
+def test_dry_run_does_not_watch(path: Path) -> None:
+    """One ends by itself, and the other goes on: both are refused with exit code 2, and which one is to go is said."""
+    asyncio.run(created(path))
+    result = CliRunner().invoke(payasync, ["reconcile", "--journal", str(path), "--watch", "--dry-run"])
+    (why,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+
+    assert (2, "") == (result.exit_code, result.stdout)
+    assert "leave out --watch to see what is due, or --dry-run to ask about it" in why
+
+
 async def created(path: Path) -> None:
     """Make an empty journal."""
     async with SqliteJournal(path) as journal:
