@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any, Final, NoReturn, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -20,6 +21,7 @@ from payasync.errors import ConfigurationError, PayasyncError
 from payasync.journal import Journal, SqliteJournal
 from payasync.secret import Hidden
 from payasync.session import Session
+from payasync.transport.failures import phrase
 from payasync.wiring import PROFILE_PATH
 
 T = TypeVar("T")
@@ -28,8 +30,13 @@ POSTGRES: Final = ("postgresql://", "postgres://")
 VARIABLE: Final = "PAYASYNC_JOURNAL"
 _SHOWN: Final = frozenset({"host", "hostaddr", "port", "dbname", "service"})
 """Of what a URL says behind `?`: where the database is, and not how to get in."""
+_SCHEME: Final = re.compile(r"\s*[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+"""What a URL begins with; taken for the name of a file, its password would be shown."""
 _KEYWORDS: Final = re.compile(r"\s*\w+\s*=")
 """Such as `host=db dbname=pay`; taken for the name of a file, its password would be written down."""
+
+_FORMS: Final = "give the path of a file, or a PostgreSQL connection string, which is postgresql://… or host=… dbname=…"
+_INSTEAD: Final = "do this as a user who may, or name another file"
 
 
 @frozen
@@ -120,8 +127,41 @@ def session_with(journal: Journal, *, profile: str | None, base_url: str | None)
     return Session.from_env(**given)
 
 
+def address_given(text: str) -> Address:
+    """Return the address that was given, where a journal is, or may be made.
+
+    Raises:
+        click.BadParameter: It is neither a path nor a connection string, or is the path of what can be no journal.
+    """
+    found = Address(text)
+    if not found.is_file:
+        return found
+    if not text:
+        raise click.BadParameter(f"it is empty: {_FORMS}")
+    if scheme := _SCHEME.match(text):
+        raise click.BadParameter(f"no journal's address begins with {scheme[0]!r}: {_FORMS}")
+    if why := _unusable(Path(text)):
+        raise click.BadParameter(f"{text!r} {why}")
+    return found
+
+
+def _unusable(path: Path) -> str:
+    """Return why a path can be no journal's, and what to do then; nothing where it can, or there is nothing yet."""
+    try:
+        folder = S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except PermissionError:
+        return f"is in a folder that you may not enter: {_INSTEAD}"
+    except OSError as error:
+        return f"cannot be used, {phrase(error)}: name another file"
+    if folder:
+        return "is a folder: name the journal's file in it"
+    return "" if os.access(path, os.R_OK) else f"may not be read by you: {_INSTEAD}"
+
+
 def _address(_context: click.Context, _option: click.Parameter, text: str) -> Address:
-    found, path = Address(text), Path(text)
+    found, path = address_given(text), Path(text)
     # A mistyped name would be an empty journal, and so would an empty file.
     if found.is_file and not path.is_file():
         raise click.BadParameter(f"there is no file {text!r}")

@@ -10,7 +10,7 @@ import click
 
 from payasync.cli.exit_codes import INTERRUPTED
 from payasync.cli.folders import in_a_folder
-from payasync.cli.journal_at import Address, fail
+from payasync.cli.journal_at import Address, address_given, fail
 from payasync.cli.refund_import import Options, run
 from payasync.cli.refund_import_screen import RefundImportScreen
 from payasync.cli.terminal import complain
@@ -23,7 +23,7 @@ def refund() -> None:
 
 
 def _address(context: click.Context, option: click.Parameter, text: str) -> Address:
-    found = Address(text)
+    found = address_given(text)
     if found.is_file:
         in_a_folder(context, option, Path(text))
     return found

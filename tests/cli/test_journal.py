@@ -2,9 +2,13 @@
 
 import asyncio
 import json
+import os
+import shutil
 import stat
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+import tempfile
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -27,6 +31,7 @@ from payasync.requests import Request
 from payasync.resources.payments import CreatePayment
 from tests.journal.building import kept as keeping
 from tests.journal.building import refund
+from tests.postgres import NOBODY
 
 T = TypeVar("T")
 PAYMENT = CreatePayment(amount=1000, currency="USD", description="Invoice 42")
@@ -426,6 +431,93 @@ def test_empty_file_is_no_journal(tmp_path: Path, command: tuple[str, ...]) -> N
     assert 2 == result.exit_code
     assert "is empty, and no journal" in " ".join(result.output.split())
     assert b"" == path.read_bytes()
+
+
+COMMANDS: Final = (("journal", "list"), ("reconcile",), ("refund", "import", os.devnull))
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, folder: Path, command: tuple[str, ...], journal: str) -> str:
+    """Return why a command does not take such a journal: one line, with exit code 2; the folder stays as it was."""
+    monkeypatch.chdir(folder)
+    before = sorted(folder.rglob("*"))
+    result = CliRunner().invoke(payasync, [*command, "--journal", journal])
+    (why,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+
+    assert (2, before) == (result.exit_code, sorted(folder.rglob("*")))
+    assert "canary" not in result.output
+    return why
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(
+    "scheme", ["postgre://", "postgress://", "mysql://", "sqlite://", "POSTGRESQL://", " postgres://"]
+)
+def test_address_of_another_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], scheme: str
+) -> None:
+    """A mistyped URL is no file's name: what begins no address is said, which ones there are, and no password."""
+    why = refused(monkeypatch, tmp_path, command, f"{scheme}shop:canary@db/pay")
+
+    assert f"no journal's address begins with {scheme!r}: " in why
+    assert "the path of a file, or a PostgreSQL connection string, which is postgresql://… or host=… dbname=…" in why
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(
+    ("journal", "words"),
+    [
+        ("", "it is empty: give the path of a file, or"),
+        ("kept", "'kept' is a folder: name the journal's file in it"),
+        (f"kept/{'a' * 300}", "a' cannot be used, file name too long: name another file"),
+    ],
+    ids=["nothing", "a folder", "no name"],
+)
+def test_path_of_what_can_be_no_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], journal: str, words: str
+) -> None:
+    """What stands there, and what to do about it, is said with the path."""
+    (tmp_path / "kept").mkdir()
+
+    assert words in refused(monkeypatch, tmp_path, command, journal)
+
+
+@contextmanager
+def bound_by_permissions() -> Generator[None]:
+    """Be nobody in particular, where this is root, who may read all."""
+    root = os.geteuid() == 0
+    if root:
+        os.setresuid(NOBODY, NOBODY, 0)
+    try:
+        yield
+    finally:
+        if root:
+            os.setresuid(0, 0, 0)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(
+    ("closed", "words"),
+    [
+        ("kept/pay.db", "'kept/pay.db' may not be read by you: do this as a user who may, or name another file"),
+        ("kept", "'kept/pay.db' is in a folder that you may not enter: do this as a user who may, or"),
+    ],
+    ids=["the file", "its folder"],
+)
+def test_file_that_may_not_be_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], closed: str, words: str
+) -> None:
+    """Who may not read a journal hears so, with its path, and what to do about it."""
+    with tempfile.TemporaryDirectory() as folder:
+        kept = Path(folder) / "kept"
+        kept.mkdir()
+        shutil.copy(path, kept)
+        Path(folder).chmod(0o755)
+        Path(folder, closed).chmod(0)
+        with bound_by_permissions():
+            why = refused(monkeypatch, Path(folder), command, "kept/pay.db")
+        monkeypatch.undo()
+
+    assert words in why
 
 
 KEYWORDS: Final = "host=/nowhere dbname=pay user=shop password=canary connect_timeout=2"
