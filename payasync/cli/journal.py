@@ -52,7 +52,8 @@ def show_list(address: Address, *, state: State | None, number: str | None, limi
         return sorted(found, key=lambda each: each.id)[: limit + 1]
 
     found = journal_at.asked(address, work, command="journal list")
-    JournalScreen(json=json).listed(found[:limit], state=state, more=len(found) > limit)
+    more = len(found) > limit
+    JournalScreen(json=json).listed(found[:limit], state=state, number=number, after=after, more=more)
 
 
 @journal.command(short_help="Show one intention, whole.")

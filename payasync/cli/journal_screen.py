@@ -33,14 +33,26 @@ class JournalScreen:
         self._lines = Lines(self._console)
         self._json = json
 
-    def listed(self, intents: Sequence[Intent], *, state: State | None, more: bool) -> None:
-        """Show intentions, and how to see the next ones, if there are more."""
+    def listed(
+        self, intents: Sequence[Intent], *, state: State | None, number: str | None = None, after: int = 0, more: bool
+    ) -> None:
+        """Show intentions, and how to see the next ones, if there are more.
+
+        Args:
+            intents: In the order of their numbers.
+            state: All of them are in it; `None`: in any.
+            number: All of them are about it; `None`: about any.
+            after: All of them have a higher number.
+            more: There are others.
+        """
         if self._json:
             for each in intents:
                 self._lines.write(as_json(each))
             return
         if not intents:
-            self._lines.write(("Nothing ", "dim"), (f"is {state}." if state else "is kept.", "dim"))
+            under = f" under {plain(number)}" if number is not None else ""
+            later = f" after intention {after}" if after else ""
+            self._lines.write((f"Nothing is {state or 'kept'}{under}{later}.", "dim"))
             return
         show(self._console, table(intents, now=now(), width=self._console.width))
         if more:

@@ -138,6 +138,24 @@ def test_list_of_nothing(tmp_path: Path, state: tuple[str, ...], words: str) -> 
     assert f"{words}\n" == run("list", "--journal", str(path), *state).output
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (("--number", "R9"), "Nothing is kept under R9."),
+        (("--number", "R1", "--state", "manual"), "Nothing is manual under R1."),
+        (("--number", "R1", "--after", "1"), "Nothing is kept under R1 after intention 1."),
+        (("--after", "4"), "Nothing is kept after intention 4."),
+        (("--number", "\x1b[2J"), "Nothing is kept under ?[2J."),
+    ],
+    ids=["number", "state", "number and place", "place", "no number"],
+)
+def test_list_of_nothing_says_of_what(path: Path, asked: tuple[str, ...], words: str) -> None:
+    """Who has mistyped a number is not told that nothing is kept at all; that is no failure."""
+    result = run("list", "--journal", str(path), *asked)
+
+    assert (0, f"{words}\n") == (result.exit_code, result.output)
+
+
 def test_list_as_json(path: Path) -> None:
     """A line of JSON for each, with all that is kept, for scripts."""
     lines = [json.loads(line) for line in run("list", "--journal", str(path), "--json").output.splitlines()]
