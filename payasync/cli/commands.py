@@ -79,11 +79,13 @@ def doctor(profile: str | None, base_url: str | None) -> None:
     except ConfigurationError as error:
         complain("doctor", error)
         sys.exit(2)
-    screen.profile(chosen.name, source, chosen.audit())
+    points = chosen.audit()
+    screen.profile(chosen.name, source, points)
     keys = tuple(doctor_looks.credentials(chosen, os.environ))
     screen.findings("Credentials", keys)
-    reached = asyncio.run(doctor_looks.connection(base_url or os.environ.get("PAYASYNC_BASE_URL")))
+    reached = asyncio.run(doctor_looks.connection(base_url or os.environ.get(doctor_looks.BASE_URL)))
     screen.findings("Service", [reached])
+    screen.left(doctor_looks.left(points, source, [*keys, reached]))
     sys.exit(1 if "wrong" in {each.verdict for each in (*keys, reached)} else 0)
 
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, Literal
 
@@ -22,7 +22,10 @@ from payasync.transport.failures import phrase
 Verdict = Literal["fine", "missing", "wrong"]
 CONNECT_SECONDS: Final = 5.0
 MERCHANT_ID: Final = "PAYASYNC_MERCHANT_ID"
+BASE_URL: Final = "PAYASYNC_BASE_URL"
+CONNECTION: Final = "Connection"
 NONE_GIVEN: Final = "none given: what the service's document states, and nothing else"
+SANDBOXS_OWN: Final = "the sandbox's own"
 
 _ALL: Final = frozenset(operation.name for operation in OPERATIONS)
 
@@ -40,6 +43,47 @@ class Finding:
     name: str
     verdict: Verdict
     words: str
+
+
+@frozen
+class Left:
+    """What is left to do about all of one kind.
+
+    Attributes:
+        verdict: What they are; `fine`: there is nothing to do about any.
+        many: How many they are.
+        words: What to do.
+    """
+
+    verdict: Verdict | Literal["open"]
+    many: int
+    words: str
+
+
+def left(points: Sequence[Point], source: str, findings: Sequence[Finding]) -> Iterator[Left]:
+    """Yield what is left to do, the most urgent first.
+
+    Args:
+        points: Of the profile.
+        source: Where the profile comes from.
+        findings: All else that was looked at.
+    """
+    wrong, missing = ([each.name for each in findings if each.verdict == verdict] for verdict in ("wrong", "missing"))
+    if wrong:
+        yield Left("wrong", len(wrong), f"mend {', '.join(wrong)}, as said above")
+    if missing:
+        unset = [BASE_URL if name == CONNECTION else name for name in missing]
+        yield Left("missing", len(missing), f"set {', '.join(unset)}")
+    if not wrong and not missing:
+        yield Left("fine", len(findings), "nothing is missing or wrong")
+    if still_open := sum(point.status == "open" for point in points):
+        yield Left("open", still_open, _answering(source))
+
+
+def _answering(source: str) -> str:
+    if source == NONE_GIVEN:
+        return "give the service's profile: --profile FILE, or PAYASYNC_PROFILE"
+    return "none has to be answered here" if source == SANDBOXS_OWN else f"answer in {source} what your calls need"
 
 
 def credentials(profile: Profile, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -95,11 +139,11 @@ async def connection(address: str | None, *, seconds: float = CONNECT_SECONDS) -
         seconds: How long it may take.
     """
     if address is None:
-        return Finding("Connection", "missing", "no address: give --base-url, or set PAYASYNC_BASE_URL")
+        return Finding(CONNECTION, "missing", f"no address: give --base-url, or set {BASE_URL}")
     try:
         url = base_url(address)
     except ConfigurationError as error:
-        return Finding("Connection", "wrong", str(error))
+        return Finding(CONNECTION, "wrong", str(error))
     via = " (a proxy stands in the environment; a session uses it only where it is told to)"
     aside = via if environment_proxy(url) else ""
     started = time.perf_counter()
@@ -107,11 +151,11 @@ async def connection(address: str | None, *, seconds: float = CONNECT_SECONDS) -
         async with asyncio.timeout(seconds):
             secured = await _connected(url)
     except TimeoutError:
-        return Finding("Connection", "wrong", f"{url.origin()}: no connection within {seconds:g} s{aside}")
+        return Finding(CONNECTION, "wrong", f"{url.origin()}: no connection within {seconds:g} s{aside}")
     except OSError as error:
-        return Finding("Connection", "wrong", f"{url.origin()}: {phrase(error)}{aside}")
+        return Finding(CONNECTION, "wrong", f"{url.origin()}: {phrase(error)}{aside}")
     took = (time.perf_counter() - started) * 1000
-    return Finding("Connection", "fine", f"{url.origin()} took one in {took:.0f} ms, {secured}{aside}")
+    return Finding(CONNECTION, "fine", f"{url.origin()} took one in {took:.0f} ms, {secured}{aside}")
 
 
 async def _connected(url: URL) -> str:
@@ -144,7 +188,7 @@ def profile_named(path: str | None, environ: Mapping[str, str] = os.environ) -> 
     if named.strip() == "sandbox" and path is None:
         from payasync.sandbox_profile import PROFILE  # noqa: PLC0415 - few look at it
 
-        return PROFILE, "the sandbox's own"
+        return PROFILE, SANDBOXS_OWN
     return Profile.from_file(named.strip()), named.strip()
 
 

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from payasync.audit import Point, Status
-from payasync.cli.doctor import Finding, Verdict, needed_by
+from payasync.cli.doctor import Finding, Left, Verdict, needed_by
 from payasync.shapes import Parameter
 
 _MARKS: Final[dict[Verdict, str]] = {
@@ -61,6 +61,19 @@ class DoctorScreen:
         table.show_header = False
         for each in findings:
             table.add_row(_MARKS[each.verdict], escape(each.name), escape(each.words))
+        self._console.print(table)
+
+    def left(self, steps: Iterable[Left]) -> None:
+        """Show what is left to do: last, where whoever waits for the end looks."""
+        self._console.print("\n[bold]In short[/]\n")
+        table = _table()
+        table.add_column(no_wrap=True)
+        table.add_column(no_wrap=True, justify="right")
+        table.add_column(overflow="fold")
+        table.show_header = False
+        for each in steps:
+            mark = f"[{_STYLES['open']}]open[/]" if each.verdict == "open" else _MARKS[each.verdict]
+            table.add_row(mark, str(each.many), escape(each.words))
         self._console.print(table)
 
 

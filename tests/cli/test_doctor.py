@@ -70,7 +70,7 @@ def test_no_name_is_broken(environ: dict[str, str], columns: int) -> None:
     assert not [line for line in output.splitlines() if len(line.rstrip()) > columns]
 
 
-@pytest.mark.parametrize(("columns", "most"), [(80, 160), (120, 120)])
+@pytest.mark.parametrize(("columns", "most"), [(80, 160), (120, 125)])
 def test_how_long_it_is(columns: int, most: int) -> None:
     """A profile that leaves everything open, some sixty points, fills no more lines than this."""
     assert len(run(columns=columns).output.splitlines()) <= most
@@ -101,6 +101,40 @@ def test_open_points_are_no_failure(toml: str) -> None:
     assert 0 == result.exit_code
     assert "missing  PAYASYNC_MERCHANT_ID" in result.output
     assert "missing  Connection" in result.output
+
+
+def ending(result: Result) -> list[str]:
+    """Return the last lines of the command, below all else, each with single spaces."""
+    _, _, last = result.output.partition("In short\n")
+    return [" ".join(line.split()) for line in last.splitlines() if line]
+
+
+def test_what_is_left_to_do_stands_last(toml: str) -> None:
+    """Below sixty points nobody scrolls up: the end says how much is missing or open, and what to do about it."""
+    still_open = sum(point.status == "open" for point in Profile.from_file(toml).audit())
+    missing, unanswered = ending(run("--profile", toml, columns=1000))
+
+    assert "missing 2 set PAYASYNC_MERCHANT_ID, PAYASYNC_BASE_URL" == missing
+    assert f"open {still_open} answer in {toml} what your calls need" == unanswered
+
+
+def test_what_is_wrong_stands_before_what_is_missing() -> None:
+    """What was refused is mended first; who has given no profile is told to give one."""
+    wrong, missing, unanswered = ending(run("--base-url", "http://127.0.0.1:1", environ={"PAYASYNC_MERCHANT_ID": "M1"}))
+
+    assert "wrong 1 mend Connection, as said above" == wrong
+    assert "missing 2 set PAYASYNC_SECRET_KEY, PAYASYNC_SIGNING_KEY" == missing
+    assert unanswered.endswith(" give the service's profile: --profile FILE, or PAYASYNC_PROFILE")
+
+
+def test_nothing_is_left_to_do() -> None:
+    """That is said, too; what the sandbox's own profile leaves open, is nobody's to answer."""
+    with ThreadedSandbox() as sandbox:
+        result = run("--base-url", sandbox.url, environ={**KEYS, "PAYASYNC_PROFILE": "sandbox"})
+    fine, unanswered = ending(result)
+
+    assert "ok 5 nothing is missing or wrong" == fine
+    assert "open 8 none has to be answered here" == unanswered
 
 
 def test_profile_of_the_environment(toml: str) -> None:
