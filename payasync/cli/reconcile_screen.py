@@ -1,16 +1,16 @@
 """What a person sees of `payasync reconcile`: how far it is, what it came to, and what only a person can say."""
 
-import json
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Final
 
-from attrs import asdict, evolve
+from attrs import evolve
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from payasync.cli import reconcile_json
 from payasync.cli.intent_table import STYLES, as_json, console, named, now, span, table
 from payasync.cli.journal_at import Address
 from payasync.cli.tables import show
@@ -150,8 +150,7 @@ class ReconcileScreen:
         """Take note of a run that has ended."""
         self._silent = report.silent
         if self._json and self._watch and report.asked:
-            ran = self._results[-report.asked :]
-            self._lines.write(json.dumps({"asked": report.asked, **asdict(report), "not_done": _not_done(ran)}))
+            self._lines.write(reconcile_json.of_run(report, self._results[-report.asked :]))
 
     def closed(
         self,
@@ -171,8 +170,15 @@ class ReconcileScreen:
             unsent: Queued, and nobody sends it.
             interrupted: A signal ended it before it was through.
         """
+        if self._json and not self._asking:
+            return
         if self._json:
-            self._as_json(manual, len(unsent), interrupted=interrupted)
+            others, silent = self._others, self._silent
+            self._lines.write(
+                reconcile_json.of_all(
+                    self._results, manual, unsent=len(unsent), others=others, silent=silent, interrupted=interrupted
+                )
+            )
             return
         if interrupted:
             self._lines.write(("  Interrupted. ", "bold yellow"), "What was settled stays so; the next run goes on.")
@@ -182,16 +188,6 @@ class ReconcileScreen:
         self._being_sent(sending)
         self._unsent(unsent)
         self._for_a_person(manual)
-
-    def _as_json(self, manual: Sequence[Intent], unsent: int, *, interrupted: bool) -> None:
-        if not self._asking:
-            return
-        not_done = _not_done(self._results)
-        counted = {"unsent": unsent, "rejected": len(not_done)}
-        report = Report.of((each.end for each in self._results), silent=self._silent, **counted)
-        facts = {"asked": report.asked, **asdict(report), "interrupted": interrupted, "not_done": not_done}
-        waiting = {"needs_a_person": [each.id for each in manual], "of_other_merchants": dict(self._others)}
-        self._lines.write(json.dumps({**facts, **waiting}))
 
     def _summary(self, due: datetime | None) -> None:
         write = self._lines.write
@@ -281,10 +277,6 @@ class ReconcileScreen:
         if (more := len(intents) - _ROWS) > 0:
             self._lines.write((f"  … and {more:,} more", "dim"))
         self._lines.write()
-
-
-def _not_done(results: Sequence[Result]) -> list[int]:
-    return [each.intent.id for each in results if each.rejected]
 
 
 def _writes(count: int) -> str:

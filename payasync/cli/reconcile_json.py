@@ -1,0 +1,49 @@
+"""What a script reads of `payasync reconcile --json`: a line of each run that watches, and one of all at the end."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from attrs import asdict
+
+from payasync.journal import Intent
+from payasync.journal.reconciling import Report, Result
+
+
+def of_run(report: Report, results: Sequence[Result]) -> str:
+    """Return the line of one run.
+
+    Args:
+        report: Of it.
+        results: Of it.
+    """
+    return json.dumps({"asked": report.asked, **asdict(report), "not_done": _not_done(results)})
+
+
+def of_all(
+    results: Sequence[Result],
+    manual: Sequence[Intent],
+    *,
+    unsent: int,
+    others: Mapping[str, int],
+    silent: bool,
+    interrupted: bool,
+) -> str:
+    """Return the last line.
+
+    Args:
+        results: Of all runs.
+        manual: Needs a person.
+        unsent: So many were queued, and nobody sends them.
+        others: How many writes of which other merchants are open.
+        silent: The service answered nobody in the last run.
+        interrupted: A signal ended it before it was through.
+    """
+    not_done = _not_done(results)
+    report = Report.of((each.end for each in results), silent=silent, unsent=unsent, rejected=len(not_done))
+    facts = {"asked": report.asked, **asdict(report), "interrupted": interrupted, "not_done": not_done}
+    waiting = {"needs_a_person": [each.id for each in manual], "of_other_merchants": dict(others)}
+    return json.dumps({**facts, **waiting})
+
+
+def _not_done(results: Sequence[Result]) -> list[int]:
+    return [each.intent.id for each in results if each.rejected]
