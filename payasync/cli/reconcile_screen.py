@@ -9,6 +9,7 @@ from typing import Final
 from attrs import evolve
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from payasync.cli import reconcile_json
 from payasync.cli.intent_table import STYLES, as_json, console, named, now, span, table
@@ -34,6 +35,10 @@ _STYLES: Final[dict[End, str]] = {
     "lost": "dim",
 }
 _WIDTH: Final = 15
+_REASON: Final = _WIDTH + 10
+"""The column of a reason, where a line goes on below."""
+_WRITE: Final = 26
+"""The same of what is shown while it watches: the column of the write; a reason that has no room behind it is there."""
 _ROWS: Final = 100
 """So many are listed; `payasync journal list` shows all."""
 _REASONS: Final = 3
@@ -91,6 +96,7 @@ class ReconcileScreen:
             write(
                 (f"  {many} open {'write' if many == 1 else 'writes'} {is_} of {of}", "bold yellow"),
                 f" ({plain(', '.join(sorted(others)))})",
+                hang=2,
             )
         if watch:
             write()
@@ -136,15 +142,18 @@ class ReconcileScreen:
             self._watched(result)
 
     def _watched(self, result: Result) -> None:
-        intent = result.intent
-        self._lines.write(
+        intent, reason = result.intent, plain(result.reason)
+        parts: list[Part] = [
             (f"  {now().astimezone():%H:%M:%S}  ", "dim"),
             (f"{_NAMES[result.end]:12}  ", _STYLES[result.end]),
             f"{plain(intent.operation):20}  ",
             (f"{plain(named(intent)):14}  ", "bold"),
             (f"{result.state:9}  ", STYLES[result.state]),
-            (plain(result.reason), "dim"),
-        )
+        ]
+        if reason and Text.assemble(*parts, reason).cell_len > self._lines.width:
+            self._lines.write(*parts, hang=_WRITE)
+            parts = [" " * _WRITE]
+        self._lines.write(*parts, (reason, "dim"), hang=_WRITE)
 
     def ran(self, report: Report) -> None:
         """Take note of a run that has ended."""
@@ -180,6 +189,8 @@ class ReconcileScreen:
                 )
             )
             return
+        if self._watch:
+            self._lines.write()
         if interrupted:
             self._lines.write(("  Interrupted. ", "bold yellow"), "What was settled stays so; the next run goes on.")
             self._lines.write()
@@ -220,9 +231,10 @@ class ReconcileScreen:
         reasons = Counter(each.reason for each in mine if end == "waiting").most_common(_REASONS)
         if len(reasons) == 1:
             parts.append((plain(reasons.pop()[0]), "dim"))
-        self._lines.write(*parts)
+        self._lines.write(*parts, hang=_REASON)
         for reason, many in reasons:
-            self._lines.write((f"  {'':{_WIDTH}}{'':>6}  {many}: {plain(reason)}", "dim"))
+            counted = f"{'':{_REASON}}{many}: "
+            self._lines.write((f"{counted}{plain(reason)}", "dim"), hang=len(counted))
 
     def _rejected(self, results: Sequence[Result]) -> None:
         if not results:
@@ -230,6 +242,7 @@ class ReconcileScreen:
         self._lines.write(
             (f"  {_writes(len(results))} not done", "bold magenta"),
             ": tell whoever believes it was, or make it again, under its own number.",
+            hang=2,
         )
         self._lines.write()
         self._table([evolve(each.intent, state=each.state, reason=each.reason) for each in results], state=False)
@@ -241,7 +254,7 @@ class ReconcileScreen:
         are = "is being sent, or was cut off" if one else "are being sent, or were cut off"
         when = f"in {span((min(ends) - now()).total_seconds())}"
         asked = f"asked about {when}" if one else f"the first is asked about {when}"
-        self._lines.write((f"  {_writes(len(ends))} {are}", "bold yellow"), f": {asked}")
+        self._lines.write((f"  {_writes(len(ends))} {are}", "bold yellow"), f": {asked}", hang=2)
         self._lines.write()
 
     def _unsent(self, intents: Sequence[Intent]) -> None:
@@ -250,7 +263,7 @@ class ReconcileScreen:
         waits = f"  {_writes(len(intents))} queued, and not sent for some minutes"
         tried = " Why says what came of the last try." if any(each.reason for each in intents) else ""
         write = self._lines.write
-        write((waits, "bold yellow"), f": is a worker running?{tried}")
+        write((waits, "bold yellow"), f": is a worker running?{tried}", hang=2)
         write()
         self._table(intents, state=False)
         write("  What nobody is to send any more ends with:")

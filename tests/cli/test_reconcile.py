@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +22,7 @@ from rich.console import Console
 
 from payasync import NotSentError, OutcomeUnknownError, RetryPolicy, Session
 from payasync.cli.commands import payasync
+from payasync.cli.intent_table import now
 from payasync.cli.journal_at import Address
 from payasync.cli.reconcile_screen import ReconcileScreen
 from payasync.cli.sandbox_welcome import Welcome
@@ -525,6 +527,61 @@ def test_most_frequent_reasons_of_waiting() -> None:
     lines = [line.strip() for line in shown(*twelve).splitlines()]
 
     assert ["3: reason 0", "3: reason 1", "2: reason 2"] == [line for line in lines if ": reason" in line]
+
+
+SAID: Final = (
+    "2 open writes are of other merchants (A-MERCHANT-OF-A-LONG-NAME, ANOTHER-OF-A-LONG-NAME)",
+    "the refund's state is succeeded",
+    "1: HTTP 500, and the service says that it is to be asked again tomorrow",
+    "1 write not done: tell whoever believes it was, or make it again, under its own number.",
+    "1000 writes are being sent, or were cut off: the first is asked about in 5 h",
+    "1 write queued, and not sent for some minutes: is a worker running? Why says what came of the last try.",
+)
+
+
+def watched(**console: Any) -> list[str]:
+    """Return the lines of a run that watches, and has as much to say as there can be."""
+    out = StringIO()
+    screen = ReconcileScreen(
+        Address("pay.db"), terminal=Console(file=out, highlight=False, color_system=None, **console)
+    )
+    intent = kept(state="unknown", reference="REFUND-2026-000002")
+    screen.opened("M1", [intent], others={"A-MERCHANT-OF-A-LONG-NAME": 1, "ANOTHER-OF-A-LONG-NAME": 1}, watch=True)
+    ends: list[State] = ["succeeded", "rejected"]
+    for state in ends:
+        screen.heard(Result(intent=intent, end="resolved", state=state, reason=f"the refund's state is {state}"))
+    for why in ("HTTP 503, the service failed", "HTTP 500, and the service says that it is to be asked again tomorrow"):
+        screen.heard(Result(intent=intent, end="waiting", state="unknown", reason=why))
+    screen.ran(Report(resolved=2, waiting=2, rejected=1))
+    later = [now() + timedelta(hours=5)] * 1000
+    screen.closed([], None, sending=later, unsent=[evolve(intent, state="new", reason="no")], interrupted=False)
+    return [line for line in out.getvalue().splitlines() if "payasync journal resolve" not in line]
+
+
+@pytest.mark.parametrize("width", [72, 80, 100])
+def test_lines_fit(width: int) -> None:
+    """No word is broken, and what goes on below is indented; but a command stays whole, to be copied."""
+    lines = watched(width=width, force_terminal=True)
+    words = " ".join(" ".join(lines).split())
+
+    assert width >= max(map(len, lines))
+    assert [] == [sentence for sentence in SAID if sentence not in words]
+    assert [] == [line for line in lines[2:] if line and not line.startswith("  ")]
+
+
+@pytest.mark.parametrize("sentence", SAID)
+def test_line_in_a_file_is_one(sentence: str) -> None:
+    """Where nobody watches, whoever searches finds each as a whole."""
+    assert [line for line in watched(width=80) if sentence in line]
+
+
+def test_reason_stands_whole() -> None:
+    """While it watches, in 80 columns, a reason that has no room behind the state is below the name of the write."""
+    lines = watched(width=80, force_terminal=True)
+    place = next(place for place, line in enumerate(lines) if line.endswith("succeeded"))
+
+    assert lines[place].index("refunds.create") == lines[place + 1].index("the refund's state is succeeded")
+    assert [line for line in watched(width=1000) if line.endswith("succeeded  the refund's state is succeeded")]
 
 
 def test_silent_service_is_said() -> None:
