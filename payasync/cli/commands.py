@@ -102,6 +102,13 @@ def doctor(profile: str | None, base_url: str | None) -> None:
 @click.option(
     "--clock", default="real", show_default=True, metavar="PACE", help="real, frozen, or a factor such as 60."
 )
+@click.option(
+    "--refunds",
+    default="succeed",
+    show_default=True,
+    metavar="END",
+    help='How they end: succeed or fail at once; "by hand", on the dashboard; or with success after 30s, 5min, 2h, 3d.',
+)
 @click.option("--webhook-url", metavar="URL", help="Notify this address of what has no notifyUrl.")
 @click.option("--quiet", is_flag=True, help="Show no requests, and no notifications.")
 @click.option("--json", is_flag=True, help="Show one line of JSON at the start, for scripts, and no more.")

@@ -1,6 +1,8 @@
 """`payasync sandbox`: the whole service, in a process of its own."""
 
 import logging
+import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,11 +11,17 @@ from attrs import frozen
 from payasync.cli.sandbox_screen import SandboxScreen
 from payasync.cli.sandbox_welcome import Welcome
 from payasync.cli.stopping import stopped_by_signals
+from payasync.errors import ConfigurationError
 from payasync.profile import Profile
 from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox.terms import RefundSetting
 
 NEWS: Final = logging.getLogger("payasync.sandbox")
 """Tells of each request that was answered, and of each notification that was attempted."""
+
+_TIME: Final = re.compile(r"([1-9][0-9]{0,4})(s|min|h|d)")
+_UNITS: Final = {"s": "seconds", "min": "minutes", "h": "hours", "d": "days"}
+_WORDS: Final[dict[str, RefundSetting]] = {"succeed": "succeed", "fail": "fail", "by hand": "by hand"}
 
 
 @frozen(kw_only=True)
@@ -23,12 +31,26 @@ class Options:
     Attributes:
         profile: A TOML file; `None`: the sandbox's own profile.
         quiet: Show no requests, and no notifications.
-        settings: Arguments of `Sandbox`.
+        settings: Arguments of `Sandbox`; `refunds` is a text, as `refund_setting` takes it.
     """
 
     profile: Path | None
     quiet: bool
     settings: dict[str, Any]
+
+
+def refund_setting(text: str) -> RefundSetting:
+    """Return how refunds are to end, from one of the sandbox's own words, or from a time such as `30s`.
+
+    Raises:
+        ConfigurationError: It is neither.
+    """
+    if setting := _WORDS.get(text):
+        return setting
+    if time := _TIME.fullmatch(text):
+        return timedelta(**{_UNITS[time[2]]: int(time[1])})
+    rule = 'succeed, fail, "by hand", or a time such as 30s, 5min, 2h or 3d'
+    raise ConfigurationError(f"refunds must be {rule}, not {text!r}", field="refunds")
 
 
 async def run(options: Options, screen: SandboxScreen) -> None:
@@ -42,12 +64,13 @@ async def run(options: Options, screen: SandboxScreen) -> None:
         ConfigurationError: An option is wrong, the port is taken, or the database cannot be used.
     """
     profile = PROFILE if options.profile is None else Profile.from_file(options.profile)
+    settings: dict[str, Any] = {**options.settings, "refunds": refund_setting(options.settings["refunds"])}
     stop = stopped_by_signals()
     watching = Watching(screen)
     try:
         if not options.quiet:
             watching.begin()
-        async with Sandbox(profile, **options.settings) as sandbox:
+        async with Sandbox(profile, **settings) as sandbox:
             screen.opened(Welcome.of(sandbox, options.profile, **options.settings))
             watching.show()
             await stop.wait()

@@ -12,6 +12,11 @@ from payasync.sandbox.timeline import Entry
 from payasync.version import VERSION
 
 _COLOURS: Final = {2: "green", 3: "cyan", 4: "yellow", 5: "bold red"}
+_REFUNDS: Final = {
+    "succeed": "succeed at once",
+    "fail": "fail at once",
+    "by hand": "stay open until you end them, on the dashboard",
+}
 _HANG: Final = 14
 """The column where a line goes on below: that of the name."""
 
@@ -40,6 +45,7 @@ class SandboxScreen:
         self._lines.row("OpenAPI", welcome.openapi)
         self._lines.row("Profile", _profile(welcome), "bold")
         self._lines.row("Clock", welcome.clock, "bold")
+        self._lines.row("Refunds", _REFUNDS.get(welcome.refunds) or f"succeed after {welcome.refunds}", "bold")
         self._lines.row("Database", welcome.db or "in memory; --db keeps it in a file", "bold")
         self._lines.write()
         self._lines.write("  To use it, paste this where your program runs; Session.from_env() reads it:")

@@ -27,6 +27,7 @@ class Welcome:
         openapi: The description of its endpoints.
         profile: The name of the profile in force.
         clock: Its clock.
+        refunds: How refunds end.
         db: Its database; empty where it keeps nothing.
         environment: The variables by which `Session.from_env` finds it.
     """
@@ -37,11 +38,14 @@ class Welcome:
     openapi: str
     profile: str
     clock: str
+    refunds: str
     db: str
     environment: dict[str, str]
 
     @classmethod
-    def of(cls, sandbox: Sandbox, profile: Path | None, *, clock: str, db: str, **_others: Any) -> Self:
+    def of(
+        cls, sandbox: Sandbox, profile: Path | None, *, clock: str, db: str, refunds: str = "succeed", **_others: Any
+    ) -> Self:
         """Return what a sandbox that runs says.
 
         Args:
@@ -49,6 +53,7 @@ class Welcome:
             profile: The TOML file that it was given.
             clock: Its clock.
             db: Its database.
+            refunds: How refunds end.
         """
         token = sandbox.admin_token.reveal()
         return cls(
@@ -58,6 +63,7 @@ class Welcome:
             openapi=f"{sandbox.url}/openapi.json",
             profile=sandbox.profile.name,
             clock=clock,
+            refunds=refunds,
             db="" if db == MEMORY else str(Path(db).absolute()),
             environment={
                 "PAYASYNC_BASE_URL": sandbox.url,

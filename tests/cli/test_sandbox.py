@@ -1,5 +1,6 @@
 """`payasync sandbox`: the command as a process, from its start-up lines to its end."""
 
+import asyncio
 import json
 import secrets
 import shlex
@@ -9,18 +10,22 @@ import subprocess
 import sys
 import urllib.request
 from contextlib import closing, suppress
+from datetime import timedelta
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+import aiohttp
 import pytest
 from attrs import evolve
 from click.testing import CliRunner
 
-from payasync import SortedPairs
+from payasync import Session, SortedPairs
 from payasync.cli.commands import payasync
+from payasync.cli.sandbox import refund_setting
 from payasync.sandbox import PROFILE
+from payasync.sandbox.terms import RefundSetting
 from tests.cli.sandbox_process import Ended, SandboxProcess, ended, order_paid, running, serving, started
 
 SECONDS: Final = 30
@@ -81,6 +86,7 @@ def test_start_says_what_it_is_and_where() -> None:
     assert [f"{url}/openapi.json"] == facts["OpenAPI"]
     assert "payasync-sandbox, the sandbox's own" == " ".join(facts["Profile"])
     assert ["frozen"] == facts["Clock"]
+    assert ["succeed", "at", "once"] == facts["Refunds"]
     assert ["in", "memory;"] == facts["Database"][:2]
 
 
@@ -198,6 +204,8 @@ def test_second_start_on_the_database_is_refused(tmp_path: Path) -> None:
         (("--host", "example.com"), ["host", "example.com"]),
         (("--port", "70000"), ["port", "70000", "65535"]),
         (("--clock", "soon"), ["clock", "soon", "frozen"]),
+        (("--refunds", "later"), ["refunds", "later", 'succeed, fail, "by hand"', "30s"]),
+        (("--refunds", "0s"), ["refunds", "0s", "30s"]),
         (("--profile", "missing.toml"), ["missing.toml"]),
         (("--profile", "wrong.toml"), ["wrong.toml", "line 2", "colour"]),
         (("--db", "wrong.toml"), ["db", "wrong.toml"]),
@@ -353,10 +361,53 @@ def test_speaks_a_profile(tmp_path: Path) -> None:
     assert status in {401, 404}
 
 
+@pytest.mark.parametrize(
+    ("text", "setting"),
+    [
+        ("succeed", "succeed"),
+        ("fail", "fail"),
+        ("by hand", "by hand"),
+        ("30s", timedelta(seconds=30)),
+        ("5min", timedelta(minutes=5)),
+        ("2h", timedelta(hours=2)),
+        ("3d", timedelta(days=3)),
+    ],
+)
+def test_how_refunds_end(text: str, setting: RefundSetting) -> None:
+    """By the words of `Sandbox`, or after a time in the unit that is written behind it."""
+    assert setting == refund_setting(text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["succeeded", "failed"])
+def test_refund_stays_open_until_somebody_ends_it(end: str) -> None:
+    """With `--refunds "by hand"` it is still processing when the caller asks, and ends as the operator says."""
+    with serving("--refunds", "by hand") as sandbox:
+        assert 303 == order_paid(sandbox.told["environment"], "T1", "http://127.0.0.1:9/notify")
+        before, after = asyncio.run(ended_by_an_operator(sandbox, end))
+
+    assert ("by hand", "processing", "processing", end) == (sandbox.told["refunds"], *before, after)
+
+
+async def ended_by_an_operator(sandbox: SandboxProcess, end: str) -> tuple[list[str | None], str | None]:
+    """Make a refund of an order and end it; return its states until then, and its state after that."""
+    async with Session(sandbox.url, credentials=sandbox.credentials, profile=PROFILE) as pay:
+        made = await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
+        before = [made.state, (await pay.refunds.status("R1")).state]
+        key = {"Authorization": f"Bearer {sandbox.told['admin_token']}"}
+        settle = {"out_refund_no": "R1", "state": end}
+        async with (
+            aiohttp.ClientSession(headers=key, raise_for_status=True) as http,
+            http.post(f"{sandbox.url}/admin/refunds/settle", data=settle),
+        ):
+            pass
+        return before, (await pay.refunds.status("R1")).state
+
+
 def test_help_names_every_option() -> None:
     """`payasync sandbox -h` names the options, and the exit codes."""
     shown_help = CliRunner().invoke(payasync, ["sandbox", "-h"]).output
 
-    options = ("--host", "--port", "--db", "--profile", "--clock", "--webhook-url", "--quiet", "--json")
+    options = ("--host", "--port", "--db", "--profile", "--clock", "--refunds", "--webhook-url", "--quiet", "--json")
     assert [] == [option for option in options if option not in shown_help]
     assert "exit code is 0 after either, and 2" in " ".join(shown_help.split())
