@@ -2,9 +2,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from math import ceil
 
 from attrs import asdict
 
+from payasync.cli.intent_table import now
 from payasync.journal import Intent
 from payasync.journal.reconciling import Report, Result
 
@@ -22,8 +25,10 @@ def of_run(report: Report, results: Sequence[Result]) -> str:
 def of_all(
     results: Sequence[Result],
     manual: Sequence[Intent],
+    due: datetime | None,
+    sending: Sequence[datetime],
+    unsent: Sequence[Intent],
     *,
-    unsent: int,
     others: Mapping[str, int],
     silent: bool,
     interrupted: bool,
@@ -33,16 +38,20 @@ def of_all(
     Args:
         results: Of all runs.
         manual: Needs a person.
-        unsent: So many were queued, and nobody sends them.
+        due: When the next write is due.
+        sending: When each write that somebody is sending is asked about, if that does not end.
+        unsent: Queued, and nobody sends it.
         others: How many writes of which other merchants are open.
         silent: The service answered nobody in the last run.
         interrupted: A signal ended it before it was through.
     """
     not_done = _not_done(results)
-    report = Report.of((each.end for each in results), silent=silent, unsent=unsent, rejected=len(not_done))
+    report = Report.of((each.end for each in results), silent=silent, unsent=len(unsent), rejected=len(not_done))
     facts = {"asked": report.asked, **asdict(report), "interrupted": interrupted, "not_done": not_done}
     waiting = {"needs_a_person": [each.id for each in manual], "of_other_merchants": dict(others)}
-    return json.dumps({**facts, **waiting})
+    # Rounded up: who waits so long finds it due.
+    next_in = None if due is None else max(0, ceil((due - now()).total_seconds()))
+    return json.dumps({**facts, **waiting, "sending": len(sending), "next_in": next_in})
 
 
 def _not_done(results: Sequence[Result]) -> list[int]:

@@ -185,7 +185,7 @@ class ReconcileScreen:
             others, silent = self._others, self._silent
             self._lines.write(
                 reconcile_json.of_all(
-                    self._results, manual, unsent=len(unsent), others=others, silent=silent, interrupted=interrupted
+                    self._results, manual, due, sending, unsent, others=others, silent=silent, interrupted=interrupted
                 )
             )
             return

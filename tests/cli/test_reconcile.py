@@ -315,11 +315,13 @@ async def test_what_was_cut_off_is_told(sandbox: Sandbox, path: Path, more: tupl
     async with SqliteJournal(path) as journal:
         cut = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
         await journal.begin(of_request(cut, str(sandbox.credentials.merchant_id), None, without_customer), 5 * 3600)
-    result = await run(sandbox, path, *more)
+    result, facts = await run(sandbox, path, *more), await run(sandbox, path, "--json")
+    told = json.loads(facts.out)
 
     assert 0 == result.code
     assert "1 write is being sent, or was cut off: asked about in 5 h" in result.out
     assert "The next question" not in result.out
+    assert (1, True) == (told["sending"], 4 * 3600 < told["next_in"] <= 5 * 3600)
 
 
 @slow
@@ -365,6 +367,8 @@ async def test_json(sandbox: Sandbox, path: Path) -> None:
         "not_done": [2],
         "needs_a_person": [3],
         "of_other_merchants": {},
+        "sending": 0,
+        "next_in": None,
     }
 
     assert [1, 2, 3] == [json.loads(line)["id"] for line in dry.out.splitlines()]
@@ -513,6 +517,19 @@ def test_each_run_says_what_was_not_done() -> None:
         screen.ran(Report(resolved=1, rejected=state == "rejected"))
 
     assert [[1], [], [3]] == [json.loads(line)["not_done"] for line in out.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize(("seconds", "next_in"), [(None, None), (-5.0, 0), (3599.9, 3600)])
+def test_json_says_what_is_still_to_come(seconds: float | None, next_in: int | None) -> None:
+    """How many are being sent, and the seconds after which something is due, rounded up: who waits so long finds it."""
+    out = StringIO()
+    screen = ReconcileScreen(Address("pay.db"), json=True, terminal=Console(file=out, width=1000))
+    screen.opened("M1", [], others={}, watch=False)
+    due = None if seconds is None else now() + timedelta(seconds=seconds)
+    screen.closed([], due, sending=[now() + timedelta(hours=5)] * 2, interrupted=False)
+    facts = json.loads(out.getvalue())
+
+    assert (2, next_in) == (facts["sending"], facts["next_in"])
 
 
 def test_progress_is_shown_on_a_terminal_alone() -> None:
