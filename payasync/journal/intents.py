@@ -108,7 +108,7 @@ class Intent(Draft):
         created: When it was kept.
         updated: When its state was last set.
         sent_at: The latest moment at which something of it may have been sent without a recognised answer.
-        tick: The same by a clock that nobody sets, where there is one.
+        tick: By a clock that nobody sets, where there is one: since when it is being sent, later the same as `sent_at`.
         outcome: The last answer that counts, where there is one.
         reason: Why it is in that state, in one line, where there is something to say.
     """

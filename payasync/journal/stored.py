@@ -98,15 +98,16 @@ class StoredJournal(ABC):
 
     async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
         """Keep an intention as *sending*, for `lease` seconds, unless its key says that it must not be sent."""
-        lasts, where = seconds("lease", lease), self._where(service)
-        return await self._run(lambda now: transactions.begin(draft, where, now, lasts))
+        lasts, where, ticked = seconds("lease", lease), self._where(service), self._tick()
+        return await self._run(lambda now: transactions.begin(draft, where, now, lasts, tick=ticked))
 
     async def claim(
         self, intent_id: int, lease: float, *, fence: int | None = None, service: str | None = None
     ) -> Begun:
         """Make an intention that is kept already *sending*, for `lease` seconds, unless its state forbids it."""
-        asked, lasts, where = number("intent_id", intent_id), seconds("lease", lease), self._where(service)
-        return await self._run(lambda now: transactions.claim(asked, fence, where, now, lasts))
+        asked, lasts = number("intent_id", intent_id), seconds("lease", lease)
+        where, ticked = self._where(service), self._tick()
+        return await self._run(lambda now: transactions.claim(asked, fence, where, now, lasts, tick=ticked))
 
     async def settle(
         self,

@@ -36,17 +36,19 @@ from payasync.sameness import difference
 INTERRUPTED: Final = "whoever was sending it was interrupted"
 
 
-def begin(draft: Draft, where: Where | None, now: datetime, lease: float) -> Transaction[Begun]:
+def begin(
+    draft: Draft, where: Where | None, now: datetime, lease: float, *, tick: str | None = None
+) -> Transaction[Begun]:
     """Keep an intention as *sending*, unless its key says that it must not be sent."""
     until = now + timedelta(seconds=lease)
-    first = {"state": "sending", "attempts": 1, "fence": 1, "lease": until}
+    first = {"state": "sending", "attempts": 1, "fence": 1, "lease": until, "tick": tick}
     added, kept = yield from _added(draft, where, first, now)
     if added:
         return Begun(Step.SEND, kept[0])
     begun = matched(draft, kept, now)
     if begun.step is not Step.CONFLICT and draft.intent is not None:
         yield from numbers(statements.ADOPT, {"id": begun.intent.id, "intent": draft.intent})
-    return (yield from _sent(begun, now, until))
+    return (yield from _sent(begun, now, until, tick))
 
 
 def add(draft: Draft, now: datetime) -> Transaction[Begun]:
@@ -55,7 +57,7 @@ def add(draft: Draft, now: datetime) -> Transaction[Begun]:
     One that is there already is queued from now on, and keeps its state; only what was rejected is *new* again, so
     that whoever looks for what nobody sends finds it.
     """
-    first = {"state": "new", "attempts": 0, "fence": 0, "lease": None}
+    first = {"state": "new", "attempts": 0, "fence": 0, "lease": None, "tick": None}
     added, kept = yield from _added(draft, None, first, now)
     begun = matched(draft, kept, now)
     if not added and begun.step is not Step.CONFLICT:
@@ -88,7 +90,9 @@ def _added(
             return False, kept
 
 
-def claim(intent_id: int, fence: int | None, where: Where | None, now: datetime, lease: float) -> Transaction[Begun]:
+def claim(
+    intent_id: int, fence: int | None, where: Where | None, now: datetime, lease: float, *, tick: str | None = None
+) -> Transaction[Begun]:
     """Make an intention *sending*, unless its state forbids it."""
     kept = yield from _existing(intent_id)
     yield from services.bind(kept.merchant, where)
@@ -96,13 +100,13 @@ def claim(intent_id: int, fence: int | None, where: Where | None, now: datetime,
     if begun.step is Step.SEND:
         # Looked at by its sender before, and perhaps rejected by a person since.
         check_queued(kept)
-    return (yield from _sent(begun, now, now + timedelta(seconds=lease)))
+    return (yield from _sent(begun, now, now + timedelta(seconds=lease), tick))
 
 
-def _sent(begun: Begun, now: datetime, until: datetime) -> Transaction[Begun]:
+def _sent(begun: Begun, now: datetime, until: datetime, tick: str | None) -> Transaction[Begun]:
     if begun.step is not Step.SEND:
         return begun
-    (sent,) = yield from intents(statements.SEND, {"id": begun.intent.id, "now": now, "until": until})
+    (sent,) = yield from intents(statements.SEND, {"id": begun.intent.id, "now": now, "until": until, "tick": tick})
     return Begun(Step.SEND, sent)
 
 
@@ -167,10 +171,14 @@ def ask(
 
 
 def _sent_at(kept: Intent, now: datetime, tick: str | None) -> datetime | None:
-    """Return since when an intention is in doubt, by what time it is now: the clock may have been set meanwhile."""
-    if kept.state == "sending":
-        return now
+    """Return since when an intention is in doubt, by what time it is now: the clock may have been set meanwhile.
+
+    Who was sending where the clock has ended its lease, and not time, may still be at it: the doubt is yet to begin.
+    """
     gone = between(kept.tick, tick)
+    if kept.state == "sending":
+        lasts = (kept.lease or kept.updated) - kept.updated
+        return now if gone is None else max(now, now + lasts - timedelta(seconds=gone))
     if gone is None or kept.sent_at is None:
         return kept.sent_at
     # Never earlier than what is kept: the tick may be of an attempt before, where another sent without one.

@@ -14,7 +14,7 @@ from payasync.journal import Reconciler, Report, SqliteJournal
 from payasync.journal.ticks import between, tick
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.shapes import Recovery
-from tests.journal.building import file_of, refund
+from tests.journal.building import LEASE, draft, file_of, refund
 
 QUARANTINE: Final = 60.0
 HOUR: Final = 3600.0
@@ -72,6 +72,24 @@ async def test_clock_that_is_set_on(ticks: Ticks, pay: Session, journal: SqliteJ
     reports.append(await later(pay, journal, 2 * HOUR))
     ticks.seconds += 1
     reports.append(await later(pay, journal, 3 * HOUR))
+
+    assert [Report(waiting=1), Report(waiting=1), Report(resolved=1, rejected=1)] == reports
+
+
+async def test_clock_ends_the_lease_of_who_is_sending(ticks: Ticks, path: Path) -> None:
+    """As long as its sender may be at it, by what nobody sets, no quarantine begins: however short that is."""
+    async with (
+        SqliteJournal(path) as journal,
+        Sandbox(evolve(PROFILE, recovery=Recovery(quarantine=1.0)), clock="frozen") as sandbox,
+        sandbox.session(journal=journal, retry=ONCE) as pay,
+    ):
+        await sandbox.given.paid_order(out_trade_no="T1")
+        await journal.begin(draft(refund(), merchant=pay.merchant_id), LEASE)
+        reports = [await later(pay, journal, HOUR)]
+        ticks.seconds += LEASE
+        reports.append(await later(pay, journal, 2 * HOUR))
+        ticks.seconds += 1.0
+        reports.append(await later(pay, journal, 3 * HOUR))
 
     assert [Report(waiting=1), Report(waiting=1), Report(resolved=1, rejected=1)] == reports
 

@@ -234,7 +234,8 @@ async def test_what_is_sent_again_is_not_pruned(journal: PostgresJournal, postgr
     await journal.settle(begun.intent, "rejected")
     again = as_postgres(statements.SEND, "")
     async with await psycopg.AsyncConnection.connect(postgres_dsn) as other:
-        await other.execute(again.encode(), {"id": 1, "now": START, "until": START + timedelta(seconds=LEASE)})
+        until = START + timedelta(seconds=LEASE)
+        await other.execute(again.encode(), {"id": 1, "now": START, "until": until, "tick": None})
         pruning = asyncio.ensure_future(journal.prune(START + timedelta(seconds=1)))
         await blocked(postgres_dsn)
         await other.commit()
