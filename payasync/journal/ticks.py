@@ -32,3 +32,11 @@ def between(earlier: str | None, later: str | None) -> float | None:
         return None
     (whose, then), (same, now) = earlier.split(" "), later.split(" ")
     return float(now) - float(then) if whose == same else None
+
+
+def after(moment: str | None, seconds: float) -> str | None:
+    """Return the moment so many seconds after another."""
+    if moment is None or not seconds:
+        return moment
+    whose, then = moment.split(" ")
+    return f"{whose} {float(then) + seconds}"

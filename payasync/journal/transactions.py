@@ -28,7 +28,7 @@ from payasync.journal.intents import (
     standing,
 )
 from payasync.journal.services import Where
-from payasync.journal.ticks import between
+from payasync.journal.ticks import after, between
 from payasync.operations import CLOSE_ORDER
 from payasync.requests import invalid
 from payasync.sameness import difference
@@ -163,26 +163,28 @@ def ask(
     if whose.merchant is not None:
         yield from services.bind(whose.merchant, whose.where)
     due = {"by": now if before is None else min(now, before), "merchant": whose.merchant, "limit": limit}
-    values = {"now": now, "until": now + timedelta(seconds=lease), "interrupted": INTERRUPTED, "tick": tick}
+    values = {"now": now, "until": now + timedelta(seconds=lease), "interrupted": INTERRUPTED}
     claimed: Intents = []
     for each in (yield from intents(statements.DUE, due, UNLESS_LOCKED)):
-        claimed += yield from intents(statements.ASK, {**values, "id": each.id, "sent_at": _sent_at(each, now, tick)})
+        sent_at, since = _doubt(each, now, tick)
+        claimed += yield from intents(statements.ASK, {**values, "id": each.id, "sent_at": sent_at, "tick": since})
     return claimed
 
 
-def _sent_at(kept: Intent, now: datetime, tick: str | None) -> datetime | None:
+def _doubt(kept: Intent, now: datetime, tick: str | None) -> tuple[datetime | None, str | None]:
     """Return since when an intention is in doubt, by what time it is now: the clock may have been set meanwhile.
 
     Who was sending where the clock has ended its lease, and not time, may still be at it: the doubt is yet to begin.
     """
     gone = between(kept.tick, tick)
     if kept.state == "sending":
-        lasts = (kept.lease or kept.updated) - kept.updated
-        return now if gone is None else max(now, now + lasts - timedelta(seconds=gone))
+        lasts = ((kept.lease or kept.updated) - kept.updated).total_seconds()
+        left = 0.0 if gone is None else max(0.0, lasts - gone)
+        return now + timedelta(seconds=left), after(tick, left)
     if gone is None or kept.sent_at is None:
-        return kept.sent_at
+        return kept.sent_at, tick
     # Never earlier than what is kept: the tick may be of an attempt before, where another sent without one.
-    return max(kept.sent_at, now - timedelta(seconds=gone))
+    return max(kept.sent_at, now - timedelta(seconds=gone)), tick
 
 
 def next_due(merchant: str | None) -> Transaction[datetime | None]:
