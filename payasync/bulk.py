@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from attrs import Factory, field, frozen
 
 from payasync import events
-from payasync.errors import InvalidArgumentError, OutcomeUnknownError, PayasyncError
+from payasync.errors import ConfigurationError, InvalidArgumentError, OutcomeUnknownError, PayasyncError
 from payasync.operations import Kind
 from payasync.requests import Request, invalid
 from payasync.responses import Response
@@ -85,6 +85,7 @@ def checked(requests: Iterable[Request[R]], check: Callable[[Request[R]], object
 
     Raises:
         InvalidArgumentError: It names the first one that is wrong, by its position from 0 on.
+        ConfigurationError: The session cannot send one, whatever stands in it, such as without a key; it names none.
         NotConfiguredError: One needs a point that the profile leaves open.
     """
     if not isinstance(requests, Iterable) or isinstance(requests, str | bytes):
@@ -105,6 +106,9 @@ def _check(place: int, request: Request[R], check: Callable[[Request[R]], object
         raise invalid(name, "a request object, such as CreateRefund(...)", request)
     try:
         check(request)
+    except ConfigurationError as error:
+        error.add(reference=None)  # the setting is wrong, and not this request
+        raise
     except InvalidArgumentError as error:
         refused = error
     else:

@@ -81,7 +81,7 @@ class Sender:
             NotConfiguredError: It needs a point that the profile leaves open.
         """
         _check_request(request)
-        self._setup.check(self._codec.call(request), keyless=True)
+        self._check(request, keyless=True)
 
     def bulk(
         self,
@@ -105,16 +105,20 @@ class Sender:
             timeout: Seconds for each, in place of `Timeouts.total`.
 
         Raises:
-            InvalidArgumentError: An argument is wrong, and nothing was sent; of a request its position from 0 on is
-                named.
+            InvalidArgumentError: An argument is wrong, and nothing was sent; of a request that could not be sent, or
+                not be signed, its position from 0 on is named.
+            ConfigurationError: The key that a request is signed with is missing; nothing was sent.
             NotConfiguredError: A request needs a point that the profile leaves open; nothing was sent.
             SessionClosedError: The session is closed.
         """
         self._check_open()
         self._setup.times(timeout)
         bulk.check_settings(limit, on_progress)
-        sendable = bulk.checked(requests, self._codec.call)
+        sendable = bulk.checked(requests, self._check)
         return bulk.results(sendable, partial(self.send, timeout=timeout), limit=limit, on_progress=on_progress)
+
+    def _check(self, request: Request[Response], *, keyless: bool = False) -> None:
+        self._setup.check(self._codec.call(request), keyless=keyless)
 
     async def execute(self, intent_id: int, *, timeout: float | None = None, fence: int | None = None) -> Response:
         """Send what `journal.add` has kept; what was done already is answered from the journal, and not sent.

@@ -6,13 +6,16 @@ from contextlib import aclosing
 from typing import Any, Final
 
 import pytest
+from attrs import evolve
 
 import payasync
 from payasync import (
     Call,
     CloseOrder,
+    ConfigurationError,
     CreatePayment,
     CreateRefund,
+    Credentials,
     Done,
     InvalidArgumentError,
     NoAnswerError,
@@ -30,10 +33,11 @@ from payasync import (
     ServiceError,
     Session,
     SessionClosedError,
+    SortedPairs,
     bulk,
 )
 from payasync.journal import SqliteJournal
-from payasync.sandbox import Sandbox
+from payasync.sandbox import PROFILE, Sandbox
 from tests.inside import until
 
 ONE_TRY: Final = RetryPolicy(attempts=1, quota=0)
@@ -221,6 +225,7 @@ BAD: Final[dict[str, tuple[Any, str, str]]] = {
     "a class": ([CreateRefund], "requests[0]", "a request object"),
     "refused by the profile": ([refund(), refund("R 2")], "requests[1].out_refund_no", "identifier"),
     "refused by the codec": ([refund(extra={"sign": "x"})], "requests[0].extra", "sign"),
+    "cannot be signed": ([refund(), refund("R2", extra={"note": "a&b"})], "requests[1].note", "cannot be signed"),
     "one number twice": (twice(), "requests[2].out_refund_no", "requests[0] has 'R1' already"),
 }
 
@@ -272,6 +277,30 @@ async def test_point_that_the_profile_leaves_open_is_told_before_the_first_is_se
         with pytest.raises(NotConfiguredError, match="refund_status"):
             pay.bulk([CreatePayment(amount=1, currency="CAD"), QueryRefund(identifier="R1")])
 
+    assert [] == sandbox.ledger.calls()
+
+
+@pytest.mark.parametrize(
+    ("keys", "changes", "kind", "field"),
+    [
+        ({}, {}, ConfigurationError, "credentials.signing_key"),
+        ({"signing_key": "k"}, {"signature": None}, NotConfiguredError, "signature"),
+        ({"signing_key": "k"}, {"signature": SortedPairs(encoding="hex")}, NotConfiguredError, "signature.algorithm"),
+    ],
+)
+async def test_what_is_missing_to_sign_is_told_before_the_first_is_sent(
+    sandbox: Sandbox, keys: dict[str, str], changes: dict[str, Any], kind: type[ConfigurationError], field: str
+) -> None:
+    """It is told as of a single call, and of no request: all that are signed like it lack the same."""
+    credentials = Credentials(sandbox.credentials.merchant_id, secret_key=sandbox.credentials.secret_key, **keys)
+    async with Session(sandbox.url, credentials=credentials, profile=evolve(PROFILE, **changes)) as pay:
+        with pytest.raises(kind) as single:
+            await pay.send(refund())
+        with pytest.raises(kind) as caught:
+            pay.bulk([CreatePayment(amount=1, currency="CAD"), refund()])
+
+    assert (single.value.args, field) == (caught.value.args, caught.value.field)
+    assert ("refunds.create", None) == (caught.value.operation, caught.value.reference)
     assert [] == sandbox.ledger.calls()
 
 

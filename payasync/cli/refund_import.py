@@ -7,7 +7,6 @@ from pathlib import Path
 
 from attrs import frozen
 
-from payasync import acceptance
 from payasync.cli import journal_at
 from payasync.cli.exit_codes import CANNOT, INTERRUPTED
 from payasync.cli.quiet import quiet
@@ -17,9 +16,11 @@ from payasync.cli.refund_sending import BROKEN_OFF, RefundSending
 from payasync.cli.refund_sheet import Row, read
 from payasync.cli.refund_verdicts import Verdict, exit_code, left_out
 from payasync.cli.stopping import interruptible, stopped_by_signals
-from payasync.errors import InvalidArgumentError
+from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.journal import Journal
 from payasync.middleware.retry import Pace
+from payasync.resources.refunds import CreateRefund
+from payasync.session import Session
 
 
 @frozen(kw_only=True)
@@ -63,7 +64,7 @@ async def run(
     try:
         async with journal_at.session_with(kept, profile=options.profile, base_url=options.base_url) as session:
             with interruptible():
-                rows = read(_text(options.file), partial(acceptance.check, profile=session.profile))
+                rows = read(_text(options.file), partial(_check, session))
             if any(row.wrong for row in rows) and not options.keep_going:
                 screen.refused(rows)
                 return CANNOT
@@ -89,6 +90,14 @@ def _text(file: Path) -> str:
     except OSError as error:
         why = str(error.strerror or error)
     raise InvalidArgumentError(f"{str(file)!r} cannot be read: {why}", field="file", rule="a readable file")
+
+
+def _check(session: Session, request: CreateRefund) -> None:
+    try:
+        session.check(request)
+    except ConfigurationError as error:
+        error.add(reference=None)  # the setting is wrong, and not this row
+        raise
 
 
 async def _sent(sending: RefundSending, rows: Sequence[Row], screen: RefundImportScreen) -> Sequence[Verdict]:

@@ -50,7 +50,7 @@ def read(text: str, check: Check) -> tuple[Row, ...]:
 
     Args:
         text: Of the file.
-        check: Refuses what the service does not take.
+        check: Refuses what cannot be sent.
 
     Raises:
         InvalidArgumentError: Its columns are others, or it is no CSV.

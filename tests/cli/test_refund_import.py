@@ -12,7 +12,7 @@ from attrs import evolve
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from payasync import RetryPolicy, Session
+from payasync import RetryPolicy, Session, SortedPairs
 from payasync.cli import refund_import
 from payasync.cli.commands import payasync
 from payasync.cli.journal_at import Address
@@ -63,10 +63,10 @@ def environment(sandbox: ThreadedSandbox) -> dict[str, str | None]:
     }
 
 
-def written(folder: Path, *rows: str) -> Path:
+def written(folder: Path, *rows: str, header: str = HEADER) -> Path:
     """Write a file of refunds."""
     file = folder / "refunds.csv"
-    file.write_text("\n".join([HEADER, *rows, ""]))
+    file.write_text("\n".join([header, *rows, ""]))
     return file
 
 
@@ -127,6 +127,31 @@ def test_keep_going_leaves_out_bad_rows_only(sandbox: ThreadedSandbox, tmp_path:
         number: state for number, (state, _) in told(file).items()
     }
     assert 2 == sent(sandbox)
+
+
+def test_row_that_cannot_be_signed_is_a_bad_one(tmp_path: Path) -> None:
+    """It is told with its line and the rule before anything is sent, and left out where the others are to be sent."""
+    signature = SortedPairs(algorithm="hmac-sha256", encoding="hex", allow_delimiters=())
+    profile = evolve(PROFILE, name="strict", signature=signature)
+    strict = tmp_path / "strict.toml"
+    strict.write_text(profile.to_toml(), encoding="utf-8")
+    rows = ("T1,R1,450,100,cold", "T1,R2,450,50,broken & cold", "T1,R3,450,50,")
+    file = written(tmp_path, *rows, header=f"{HEADER},refund_desc")
+    with ThreadedSandbox(profile) as sandbox:
+        sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
+        ended = imported(sandbox, file, "--profile", str(strict))
+        before, files = sent(sandbox), {each.name for each in tmp_path.iterdir()}
+        going_on = imported(sandbox, file, "--profile", str(strict), "--keep-going")
+
+        assert (2, 0, {file.name, strict.name}) == (ended.exit_code, before, files)
+        assert (1, 2, 150) == (going_on.exit_code, sent(sandbox), sandbox.ledger.refunded("T1"))
+    for each in (ended, going_on):
+        (line,) = (line for line in each.output.splitlines() if line.split()[:2] == ["3", "R2"])
+
+        assert "'refundDesc' cannot be signed: it must be free of '&' and '='" in line
+    assert {"R1": "succeeded", "R2": "left out", "R3": "succeeded"} == {
+        number: state for number, (state, _) in told(file).items()
+    }
 
 
 def test_refused_is_tried_again_by_the_next_run(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
@@ -237,12 +262,24 @@ def test_interrupted_while_it_reads(sandbox: ThreadedSandbox, tmp_path: Path, mo
 def test_what_cannot_be_sent_at_all(
     sandbox: ThreadedSandbox, tmp_path: Path, name: str, value: str | None, words: str
 ) -> None:
-    """A setting that is missing ends it in one line, and nothing is sent."""
+    """A setting that is missing ends it in one line, which blames no row, and nothing is sent."""
     ended = imported(sandbox, written(tmp_path, *GOOD), **{name: value})
 
     assert 2 == ended.exit_code
     assert words in ended.stderr
+    assert "R1" not in ended.stderr
     assert 1 == len(ended.stderr.splitlines())
+    assert 0 == sent(sandbox)
+
+
+def test_profile_that_says_nothing_of_signing(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """What the profile leaves open is no row's fault: nothing is sent, whatever is to be left out."""
+    profile = tmp_path / "open.toml"
+    profile.write_text(evolve(PROFILE, name="open", signature=None).to_toml(), encoding="utf-8")
+    ended = imported(sandbox, written(tmp_path, *GOOD), "--profile", str(profile), "--keep-going")
+
+    assert (2, 1) == (ended.exit_code, len(ended.stderr.splitlines()))
+    assert ended.stderr.startswith("payasync refund import: refunds.create: signature is ")
     assert 0 == sent(sandbox)
 
 
