@@ -41,7 +41,8 @@ _WIDTH: Final = 11
 _REASONS: Final = 3
 """So many reasons of one word are shown, the most frequent first."""
 _NOTED: Final = 5.0
-"""Seconds; of a longer wait a file is told, too, once."""
+"""Seconds; of a longer wait a file is told, too, once of each reason."""
+_SILENT: Final = "The service answers nobody"
 _ROWS: Final = 20
 """So many rows are listed."""
 
@@ -68,7 +69,7 @@ class RefundImportScreen:
         self._lines = Lines(self._console)
         self._heard: set[int] = set()
         self._bar: Progress | None = None
-        self._waits = False
+        self._noted: set[bool] = set()
 
     def refused(self, rows: Sequence[Row]) -> None:
         """Show the bad rows of a file of which nothing is sent."""
@@ -112,15 +113,14 @@ class RefundImportScreen:
         self._heard.add(verdict.row.line)
         self._show(completed=len(self._heard))
 
-    def asking(self, count: int, seconds: float) -> None:
-        """Say that so many are in doubt, and when the service is asked about them."""
+    def asking(self, count: int, seconds: float, *, silent: bool = False) -> None:
+        """Say that so many are in doubt, and when the service is asked about them; or that it answers nobody."""
         until = self._bar.get_time() + seconds if self._bar and seconds else 0.0
-        self._show(description=f"Asking about {count}", until=until)
-        when = f" in {span(seconds)}"
-        if self._bar is None and seconds > _NOTED and not self._waits:
-            self._waits = True
-            was, it_is = ("was", "it is") if count == 1 else ("were", "they are")
-            self._lines.write(f"  {_rows(count)} {was} cut off, or had no answer: {it_is} asked about{when}")
+        doing = f"{_SILENT}: asking" if silent else "Asking"
+        self._show(description=f"{doing} about {count}", until=until)
+        if self._bar is None and seconds > _NOTED and silent not in self._noted:
+            self._noted.add(silent)
+            self._lines.write(f"  {(_unanswered if silent else _cut_off)(count)} in {span(seconds)}")
             self._lines.write()
 
     def stopping(self) -> None:
@@ -243,3 +243,12 @@ def _why(verdict: Verdict) -> str:
 
 def _rows(count: int) -> str:
     return "1 row" if count == 1 else f"{count:,} rows"
+
+
+def _cut_off(count: int) -> str:
+    was, it_is = ("was", "it is") if count == 1 else ("were", "they are")
+    return f"{_rows(count)} {was} cut off, or had no answer: {it_is} asked about"
+
+
+def _unanswered(count: int) -> str:
+    return f"{_SILENT}: {_rows(count)} {'is' if count == 1 else 'are'} in doubt, and asked about again"

@@ -7,6 +7,7 @@ arrived.
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing, suppress
+from math import inf
 from typing import Final, Protocol
 
 from attrs import evolve
@@ -17,6 +18,7 @@ from payasync.cli.refund_stops import Stops
 from payasync.cli.refund_verdicts import Verdict, never_arrived, not_begun, of_kept, of_result
 from payasync.errors import ConfigurationError, SessionClosedError, StorageError
 from payasync.journal import Intent, Journal, Reconciler
+from payasync.journal.reconciler import LONGEST
 from payasync.journal.reconciling import SILENT
 from payasync.middleware.retry import Pace
 from payasync.operations import CREATE_REFUND
@@ -45,8 +47,8 @@ class Watcher(Protocol):
         """Hear what became of a row; later news of the same row go before."""
         ...
 
-    def asking(self, count: int, seconds: float) -> None:
-        """Hear that so many are in doubt, and in how many seconds the service is asked about them."""
+    def asking(self, count: int, seconds: float, *, silent: bool = False) -> None:
+        """Hear that so many are in doubt, and in how many seconds the service is asked; or that it answers nobody."""
         ...
 
     def stopping(self) -> None:
@@ -173,17 +175,23 @@ class RefundSending:
         return found[-1] if found else None
 
     async def _ask(self, rows: Sequence[Row], stop: asyncio.Event) -> None:
-        """Ask about what is in doubt, as long as that leads on within a few minutes."""
+        """Ask about what is in doubt, as long as that leads on within a few minutes.
+
+        A service that answers nobody is left in peace for as long as a reconciler that watches leaves it.
+        """
         reconciler = Reconciler(self._session, self._journal, pace=self._pace)
         until = self._pace.clock() + PATIENCE
         while not stop.is_set() and (doubtful := self._in_doubt(rows)):
             self._watcher.asking(len(doubtful), 0)
-            await reconciler.run_once()
+            silent = (await reconciler.run_once()).silent
             await self._told(doubtful, stop)
             due = [await self._due(row) for row in self._in_doubt(rows)]
-            if not due or min(due) > until:
+            now = self._pace.clock()
+            moment = max(min(due, default=inf), now + (LONGEST if silent else SHORTEST))
+            if stop.is_set() or moment > until:
                 return
-            await self._pause(len(due), min(due) - self._pace.clock(), stop)
+            self._watcher.asking(len(due), moment - now, silent=silent)
+            await self._pause(moment - now, stop)
 
     def _in_doubt(self, rows: Sequence[Row]) -> list[Row]:
         known = self.verdicts
@@ -211,11 +219,9 @@ class RefundSending:
     async def _due(self, row: Row) -> float:
         kept = await self._kept(row)
         moment = (kept.lease or kept.due) if kept else None
-        return float("inf") if moment is None else moment.timestamp()
+        return inf if moment is None else moment.timestamp()
 
-    async def _pause(self, count: int, seconds: float, stop: asyncio.Event) -> None:
-        seconds = max(seconds, SHORTEST)
-        self._watcher.asking(count, seconds)
+    async def _pause(self, seconds: float, stop: asyncio.Event) -> None:
         waits = {asyncio.ensure_future(stop.wait()), asyncio.ensure_future(self._pace.sleep(seconds))}
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

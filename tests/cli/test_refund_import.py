@@ -3,7 +3,10 @@
 import asyncio
 import csv
 import signal
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,18 +21,24 @@ from payasync.cli.commands import payasync
 from payasync.cli.journal_at import Address
 from payasync.cli.refund_import import Options, run
 from payasync.cli.refund_import_screen import RefundImportScreen
-from payasync.cli.refund_sending import RefundSending
-from payasync.cli.refund_sheet import read
+from payasync.cli.refund_sending import BROKEN_OFF, PATIENCE, RefundSending
+from payasync.cli.refund_sheet import Row, read
 from payasync.cli.refund_verdicts import Verdict
 from payasync.errors import StorageError
 from payasync.journal import Intent, SqliteJournal
+from payasync.journal.intents import Draft
+from payasync.journal.reconciler import LONGEST
+from payasync.journal.reconciling import SILENT
 from payasync.middleware.retry import Pace
 from payasync.sandbox import PROFILE, ThreadedSandbox
 from payasync.shapes import Recovery
-from tests.journal.building import Clock
+from tests.journal.building import LEASE, START, Clock, draft
 
 HEADER: Final = "out_trade_no,out_refund_no,total_amt,refund_amt"
 SECONDS: Final = 30
+DOUBTFUL: Final = 60
+AT_ONCE: Final = 10
+"""Questions of a reconciler."""
 GOOD: Final = ("T1,R1,450,100", "T1,R2,450,50")
 
 
@@ -394,7 +403,7 @@ class Unwatched:
     def heard(self, verdict: Verdict) -> None:
         """Pass over it."""
 
-    def asking(self, count: int, seconds: float) -> None:
+    def asking(self, count: int, seconds: float, *, silent: bool = False) -> None:
         """Pass over it."""
 
     def stopping(self) -> None:
@@ -424,6 +433,121 @@ async def test_row_is_sent_again_once(sandbox: ThreadedSandbox, tmp_path: Path) 
 
     assert ("refused", "rejected", 2) == (sending.verdicts[2].state, kept.state, kept.attempts)
     assert losing.fired
+
+
+class Listening(Unwatched):
+    """Somebody who remembers what is waited for."""
+
+    def __init__(self) -> None:
+        self.waits: list[tuple[int, float, bool]] = []
+        self.verdicts = 0
+
+    def heard(self, verdict: Verdict) -> None:
+        """Count it."""
+        del verdict
+        self.verdicts += 1
+
+    def asking(self, count: int, seconds: float, *, silent: bool = False) -> None:
+        """Remember a wait."""
+        if seconds:
+            self.waits.append((count, seconds, silent))
+
+
+async def lost(journal: SqliteJournal, draft: Draft) -> None:
+    """Keep a write that nobody knows the end of."""
+    begun = await journal.begin(draft, LEASE)
+    await journal.settle(begun.intent, "unknown")
+
+
+@asynccontextmanager
+async def doubtful(
+    sandbox: ThreadedSandbox,
+    folder: Path,
+    listening: Listening,
+    clock: Clock,
+    sleep: Callable[[float], Awaitable[None]],
+) -> AsyncGenerator[tuple[RefundSending, Sequence[Row]]]:
+    """Have an import of rows that are all in doubt from before."""
+    rows = read("\n".join([HEADER, *(f"T1,R{number},450,1" for number in range(DOUBTFUL))]), lambda _: None)
+    settings: Any = {"credentials": sandbox.credentials, "profile": PROFILE, "retry": RetryPolicy(attempts=1, quota=0)}
+    async with (
+        SqliteJournal(folder / "pay.db", clock=clock) as journal,
+        Session(sandbox.url, journal=journal, **settings) as pay,
+    ):
+        await asyncio.gather(*(lost(journal, draft(row.request, merchant=pay.merchant_id)) for row in rows))
+        pace = Pace(clock=clock, sleep=sleep, jitter=lambda bound: bound)
+        yield RefundSending(pay, journal, listening, limit=50, pace=pace), rows
+
+
+def counted(sending: RefundSending) -> list[tuple[str, int]]:
+    """Return how many rows have each word."""
+    return list(Counter(each.state for each in sending.verdicts.values()).items())
+
+
+async def test_service_that_answers_nobody_is_left_in_peace(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """However much is in doubt, it gets a few questions in ten seconds, for three minutes; who waits is told why."""
+    failing = sandbox.faults.server_error("refunds.status", times=None)
+    clock, listening, counts = Clock(), Listening(), [0]
+
+    async def sleep(seconds: float) -> None:
+        counts.append(failing.fired)
+        clock.advance(seconds)
+
+    async with doubtful(sandbox, tmp_path, listening, clock, sleep) as (sending, rows):
+        async with asyncio.timeout(SECONDS):
+            await sending.run(rows, asyncio.Event())
+    rounds = [after - before for before, after in pairwise([*counts, failing.fired])]
+
+    assert [(DOUBTFUL, LONGEST, True)] * 3 == listening.waits[:3]
+    assert all(seconds >= LONGEST for _, seconds, silent in listening.waits if silent)
+    assert SILENT <= max(rounds) < SILENT + AT_ONCE
+    assert clock() - START.timestamp() <= PATIENCE
+    assert [("unknown", DOUBTFUL)] == counted(sending)
+    assert 0 == sent(sandbox)
+
+
+async def test_ctrl_c_ends_a_wait_at_once(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """No pause is waited for, nothing more is asked, and each row has its word."""
+    failing = sandbox.faults.server_error("refunds.status", times=None)
+    waits, stop = asyncio.Event(), asyncio.Event()
+
+    async def sleep(_: float) -> None:
+        waits.set()
+        await asyncio.Event().wait()
+
+    async with doubtful(sandbox, tmp_path, Listening(), Clock(), sleep) as (sending, rows):
+        running = asyncio.ensure_future(sending.run(rows, stop))
+        async with asyncio.timeout(SECONDS):
+            await waits.wait()
+            before = failing.fired
+            stop.set()
+            await running
+
+    assert (BROKEN_OFF, before) == (sending.stopped, failing.fired)
+    assert [("unknown", DOUBTFUL)] == counted(sending)
+
+
+async def test_whoever_stops_is_told_of_no_wait(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """After Ctrl-C nothing says that the service is asked again."""
+    failing, stop = sandbox.faults.server_error("refunds.status", times=None), asyncio.Event()
+
+    class Stopping(Listening):
+        def heard(self, verdict: Verdict) -> None:
+            super().heard(verdict)
+            if self.verdicts > DOUBTFUL:  # the first questions were asked
+                stop.set()
+
+    listening = Stopping()
+
+    async def sleep(_: float) -> None:
+        raise AssertionError("it waits")
+
+    async with doubtful(sandbox, tmp_path, listening, Clock(), sleep) as (sending, rows):
+        async with asyncio.timeout(SECONDS):
+            await sending.run(rows, stop)
+
+    assert (BROKEN_OFF, []) == (sending.stopped, listening.waits)
+    assert SILENT <= failing.fired
 
 
 class Unreadable(SqliteJournal):

@@ -1,4 +1,5 @@
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -62,13 +63,15 @@ def test_reasons_of_one_kind_are_one_reason() -> None:
     assert "1  R0: 10 before" in alone
 
 
-def waiting(*waits: tuple[int, float]) -> str:
+def waiting(*waits: tuple[int, float], silent: Sequence[tuple[int, float]] = ()) -> str:
     """Return what a file is told of such waits."""
     terminal = Console(file=io.StringIO(), width=100, record=True)
     screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", terminal=terminal)
     with screen.progress(3):
         for count, seconds in waits:
             screen.asking(count, seconds)
+        for count, seconds in silent:
+            screen.asking(count, seconds, silent=True)
     return terminal.export_text().strip()
 
 
@@ -77,6 +80,31 @@ def test_long_wait_is_told_once_where_no_bar_is() -> None:
     assert "1 row was cut off, or had no answer: it is asked about in 57 s" == waiting((1, 0), (1, 57.0), (1, 30.0))
     assert "2 rows were cut off, or had no answer: they are asked about in 8 s" == waiting((2, 0.2), (2, 8.0))
     assert not waiting((1, 0), (1, 1.0))
+
+
+def test_service_that_answers_nobody_is_told_once_where_no_bar_is() -> None:
+    """Whoever reads the file knows what the command waits for, also where it waited for something else before."""
+    words = "The service answers nobody: {} in doubt, and asked about again in 10 s"
+
+    assert words.format("300 rows are") == waiting(silent=[(300, 10.0), (280, 10.0)])
+    assert words.format("1 row is") == waiting((3, 57.0), silent=[(1, 10.0)]).splitlines()[-1].strip()
+    assert 1 == waiting((3, 57.0), (3, 20.0), silent=[(1, 10.0)]).count("cut off")
+
+
+def test_service_that_answers_nobody_is_told_beside_the_bar() -> None:
+    """On a terminal, too, a wait says why; the next questions say nothing of it."""
+    shown = []
+    for asking in [((300, 10.0), True)], [((300, 10.0), True), ((300, 0), False)]:
+        seen = io.StringIO()
+        terminal = Console(file=seen, width=100, force_terminal=True)
+        screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", terminal=terminal)
+        with screen.progress(300):
+            for wait, silent in asking:
+                screen.asking(*wait, silent=silent)
+        shown.append(seen.getvalue())
+
+    assert "The service answers nobody: asking about 300 in " in shown[0]
+    assert "Asking about 300 " in shown[1]
 
 
 def test_wait_is_counted_down() -> None:
