@@ -22,7 +22,7 @@ from payasync.errors import (
 from payasync.journal import resolving
 from payasync.journal.intents import Intent, Intents, State
 from payasync.journal.journal import Journal
-from payasync.journal.reconciling import End, Heard, Report, Result, Run, is_due, notice
+from payasync.journal.reconciling import End, Heard, Report, Result, Run, is_due, notice, why
 from payasync.journal.resolving import Decision, Evidence, Finding, Move, Patience
 from payasync.middleware.retry import Pace
 from payasync.requests import invalid
@@ -275,8 +275,11 @@ class Reconciler:
         now = await self._journal.get(held.id)
         if now is None or now.attempts == held.attempts:
             return Result(intent=held, end="lost", state=held.state)
+        if now.fence != held.fence + 1:
+            # Somebody has asked about it since, or was told of it: what that came to is theirs to say.
+            return Result(intent=held, end="sent", state="sending")
         end: End = "manual" if now.state == "manual" else "sent"
-        return Result(intent=held, end=end, state=now.state, reason=now.reason)
+        return Result(intent=held, end=end, state=now.state, reason=why(now, self._session.profile))
 
     async def _give_back(self, held: Intent, asked_at: datetime) -> None:
         """Let another ask at once, in place of waiting for the end of the lease."""

@@ -7,8 +7,11 @@ from typing import Final, Literal, get_args
 
 from attrs import frozen
 
+from payasync.journal.drafting import WRITES
 from payasync.journal.intents import ASKED, Intent, State, standing
+from payasync.journal.recorded import reply
 from payasync.journal.resolving import Finding
+from payasync.profile import Profile
 
 End = Literal["resolved", "sent", "waiting", "manual", "lost"]
 ENDS: Final[tuple[End, ...]] = get_args(End)
@@ -39,7 +42,7 @@ class Result:
     @property
     def rejected(self) -> bool:
         """Whether it was not done, and is not sent again: whoever believes that it was should hear of it."""
-        return (self.end, self.state) == ("resolved", "rejected")
+        return self.state == "rejected" and self.end in {"resolved", "sent"}
 
 
 @frozen(kw_only=True)
@@ -54,7 +57,8 @@ class Report:
         lost: Somebody else took them meanwhile.
         silent: The run ended early: the service answers nobody.
         unsent: Queued, and not sent for minutes: no worker may be running, or none can send them. None of the above.
-        rejected: Of those resolved, how many were not done: whoever believes that they were should hear of it.
+        rejected: Of those resolved or sent again, how many were not done: whoever believes that they were should hear
+            of it.
     """
 
     resolved: int = 0
@@ -116,6 +120,14 @@ def notice(result: Result) -> str:
     intent, what = result.intent, "was not done" if result.rejected else "needs a person"
     name, why = intent.reference or intent.intent or "-", " ".join(result.reason.split())
     return f"intention {intent.id} ({intent.operation}, {name}) {what}: {why}"
+
+
+def why(intent: Intent, profile: Profile) -> str:
+    """Return, in one line, why an intention is in its state: of what its own answer has rejected, what that said."""
+    if intent.reason or intent.state != "rejected" or intent.outcome is None:
+        return intent.reason
+    answer = WRITES[intent.operation].answer(reply(intent), profile.answer, profile.states)
+    return f"the {answer.thing}'s state is {answer.state}"
 
 
 def is_due(intent: Intent, now: datetime) -> bool:

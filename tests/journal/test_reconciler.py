@@ -302,6 +302,57 @@ async def test_second_send_that_is_refused_needs_a_person(
     assert 200 == sandbox.ledger.refunded(order)
 
 
+async def test_second_send_that_is_declined_is_told(
+    journal: Journal, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A service that takes it this time, and says at once that it has failed: its task has ended long ago."""
+    async with (
+        Sandbox(SLOW, clock="frozen", refunds="fail") as sandbox,
+        sandbox.session(journal=journal, retry=ONCE) as pay,
+    ):
+        number = await queued(sandbox, pay, journal)
+        sandbox.faults.reset_before("refunds.create")
+        await executed(pay, number)
+        passed(clock)
+        heard = list[Result]()
+        caplog.clear()
+        reports = [await reconciling(pay, journal, clock).run_once(heard.append) for _ in range(2)]
+        calls = sandbox.ledger.calls("refunds.create")
+    words = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+
+    assert ([Report(sent=1, rejected=1), Report()], "rejected") == (reports, (await only(journal)).state)
+    assert [(True, "the refund's state is failed")] == [(each.rejected, each.reason) for each in heard]
+    assert ["intention 1 (refunds.create, R1) was not done: the refund's state is failed"] == words
+    assert 1 == len(calls)
+
+
+async def test_what_another_ends_after_a_second_send_is_told_by_that_one(
+    journal: Journal, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run may be faster than the look at what the second send has come to, and has told it then."""
+    get = journal.get
+
+    async def overtaken(intent_id: int) -> Intent | None:
+        for held in await journal.ask(1, 60.0):
+            await journal.settle(held, "rejected", reason="the refund's state is failed")
+        return await get(intent_id)
+
+    heard = list[Result]()
+    async with (
+        Sandbox(SLOW, clock="frozen", refunds="by hand") as sandbox,
+        sandbox.session(journal=journal, retry=ONCE) as pay,
+    ):
+        number = await queued(sandbox, pay, journal)
+        sandbox.faults.reset_before("refunds.create")
+        await executed(pay, number)
+        passed(clock)
+        monkeypatch.setattr(journal, "get", overtaken)
+        report = await reconciling(pay, journal, clock).run_once(heard.append)
+
+    assert Report(sent=1) == report
+    assert [("sent", "sending", False)] == [(each.end, each.state, each.rejected) for each in heard]
+
+
 async def test_second_send_that_comes_too_fast_is_sent_again(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
 ) -> None:

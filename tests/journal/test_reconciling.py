@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
-from payasync.journal import Report, Result, State
-from payasync.journal.reconciling import End, is_due
+from payasync.journal import Outcome, Report, Result, State
+from payasync.journal.reconciling import End, is_due, why
+from payasync.sandbox import PROFILE
 from tests.journal.building import START, kept
 
 LATER = START + timedelta(seconds=1)
+FAILED = Outcome(status=200, body=b'{"status": "SBX_REFUND_FAILED"}')
 
 
 def test_report_counts() -> None:
@@ -26,6 +28,8 @@ def test_report_counts() -> None:
     [
         ("resolved", "rejected", True),
         ("resolved", "succeeded", False),
+        ("sent", "rejected", True),
+        ("sent", "succeeded", False),
         ("lost", "rejected", False),
         ("manual", "manual", False),
     ],
@@ -33,6 +37,20 @@ def test_report_counts() -> None:
 def test_what_was_not_done(end: End, state: State, expected: bool) -> None:  # noqa: FBT001 - what is expected
     """What has ended without being done, by this run and by no other."""
     assert expected is Result(intent=kept(state="unknown"), end=end, state=state).rejected
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"state": "rejected", "outcome": FAILED}, "the refund's state is failed"),
+        ({"state": "rejected", "outcome": FAILED, "reason": "seen in the back office"}, "seen in the back office"),
+        ({"state": "rejected"}, ""),
+        ({"state": "accepted", "outcome": FAILED}, ""),
+    ],
+)
+def test_why(facts: dict[str, Any], expected: str) -> None:
+    """The journal's own words; of what was rejected by its answer, and by nobody since, what that said."""
+    assert expected == why(kept(**facts), PROFILE)
 
 
 @pytest.mark.parametrize(
