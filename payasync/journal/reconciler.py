@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from inspect import iscoroutinefunction
@@ -22,7 +22,8 @@ from payasync.errors import (
 from payasync.journal import resolving
 from payasync.journal.intents import Intent, Intents, State
 from payasync.journal.journal import Journal
-from payasync.journal.reconciling import End, Heard, Report, Result, Run, is_due, notice, why
+from payasync.journal.reconciling import End, Heard, Report, Result, Run, Turn, is_due, notice, why
+from payasync.journal.resending import Resending
 from payasync.journal.resolving import Decision, Evidence, Finding, Move, Patience
 from payasync.middleware.retry import Pace
 from payasync.requests import invalid
@@ -35,6 +36,8 @@ SECONDS: Final = 30.0
 """A question takes no longer."""
 LEASE: Final = SECONDS + 15.0
 """Seconds that a claim lasts, beyond its question, so that no busy machine loses one."""
+HELD: Final = 5.0
+"""Seconds that a run which is interrupted waits for its journal, at most."""
 PAGE: Final = 500
 UNSENT: Final = timedelta(minutes=5)
 """After so long, what was queued should have been sent."""
@@ -100,6 +103,7 @@ class Reconciler:
         self._patience = patience
         self._concurrency = concurrency
         self._pace = pace
+        self._cut: set[asyncio.Task[None]] = set()
 
     async def run_once(self, on_result: Heard | None = None) -> Report:
         """Ask once about each write that is due, and return what that came to.
@@ -178,43 +182,65 @@ class Reconciler:
     async def _work(self, run: Run) -> None:
         while not run.silent and (held := await self._claimed(run)):
             asked_at = held.lease - timedelta(seconds=LEASE) if held.lease else run.started
-            try:
-                result, finding = await self._resolved(held, asked_at)
-                if told := notice(result):
-                    logger.warning("%s", told)
-                run.heard(result, finding)
-            except BaseException:
-                await self._give_back(held, asked_at)
-                raise
+            turn = Turn(held, asked_at)
+            await self._uncut(turn, self._through(run, turn))
 
     async def _claimed(self, run: Run) -> Intent | None:
         mine = self._session.merchant_id
         found = await self._journal.ask(1, LEASE, merchant=mine, before=run.started)
         return found[0] if found else None
 
-    async def _resolved(self, held: Intent, asked_at: datetime) -> tuple[Result, Finding]:
+    async def _uncut(self, turn: Turn, work: Coroutine[Any, Any, None]) -> None:
+        """Do what is cut off by who cancels this, but not between what is kept and who is told of it."""
+        task = asyncio.ensure_future(work)
         try:
-            return await self._ended(held, asked_at)
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            if not turn.ending:
+                task.cancel()
+            self._cut.add(task)
+            task.add_done_callback(self._over)
+            await asyncio.wait({task}, timeout=HELD)
+            raise
+        task.result()
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._cut.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            logger.warning("what an interrupted run had begun has failed", exc_info=error)
+
+    async def _through(self, run: Run, turn: Turn) -> None:
+        try:
+            result, finding = await self._resolved(turn)
+            if told := notice(result):
+                logger.warning("%s", told)
+            run.heard(result, finding)
+        except BaseException:
+            await self._give_back(turn)
+            raise
+
+    async def _resolved(self, turn: Turn) -> tuple[Result, Finding]:
+        try:
+            return await self._ended(turn)
         except PayasyncError:
             raise
         except Exception as error:
             # Of a layer of the user's, say: it waits, and the others are asked about.
-            logger.warning("intention %d cannot be asked about now", held.id, exc_info=True)
+            logger.warning("intention %d cannot be asked about now", turn.held.id, exc_info=True)
             evidence = resolving.failed(error)
-        decision = self._decided(held, evidence, asked_at)
         # That says nothing of whether the service answers.
-        return await self._kept(held, decision, evidence, asked_at), Finding.UNASKABLE
+        return await self._kept(turn, self._decided(turn, evidence), evidence), Finding.UNASKABLE
 
-    async def _ended(self, held: Intent, asked_at: datetime) -> tuple[Result, Finding]:
-        evidence = await self._asked(held)
-        decision = self._decided(held, evidence, asked_at)
+    async def _ended(self, turn: Turn) -> tuple[Result, Finding]:
+        evidence = await self._asked(turn.held)
+        decision = self._decided(turn, evidence)
         if decision.move is Move.SEND:
-            refused = await self._sent(held)
+            refused = await self._sent(turn)
             if refused is None:
-                return await self._sent_again(held), evidence.finding
+                return await self._sent_again(turn.held), evidence.finding
             evidence = refused
-            decision = self._decided(held, evidence, asked_at)
-        return await self._kept(held, decision, evidence, asked_at), evidence.finding
+            decision = self._decided(turn, evidence)
+        return await self._kept(turn, decision, evidence), evidence.finding
 
     async def _asked(self, intent: Intent) -> Evidence:
         question = resolving.question(intent, self._session.profile)
@@ -227,20 +253,21 @@ class Reconciler:
         known = resolving.told(intent, question.answer.of(call, reply), call.profile)
         return evolve(known, outcome=self._journal.outcome(call, evolve(reply, recovered=True)))
 
-    def _decided(self, intent: Intent, evidence: Evidence, asked_at: datetime) -> Decision:
+    def _decided(self, turn: Turn, evidence: Evidence) -> Decision:
         return resolving.decide(
-            intent,
+            turn.held,
             evidence,
-            asked_at=asked_at,
+            asked_at=turn.asked_at,
             quarantine=self._quarantine,
             patience=self._patience,
             jitter=self._pace.jitter,
         )
 
-    async def _kept(self, held: Intent, decision: Decision, evidence: Evidence, asked_at: datetime) -> Result:
-        state, reason = decision.state, decision.reason
+    async def _kept(self, turn: Turn, decision: Decision, evidence: Evidence) -> Result:
+        turn.end()
+        held, state, reason = turn.held, decision.state, decision.reason
         # From the question on, and not from its answer: what was absent then is asked about when that is final.
-        due = None if decision.pause is None else asked_at + timedelta(seconds=decision.pause)
+        due = None if decision.pause is None else turn.asked_at + timedelta(seconds=decision.pause)
         end: End
         if decision.move is Move.POSTPONE and due is not None:
             facts: dict[str, Any] = {"denied": decision.denied, "silent_since": decision.silent_since}
@@ -251,10 +278,11 @@ class Reconciler:
         answered = evidence.finding is not Finding.SILENT
         return Result(intent=held, end=end if still else "lost", state=state, reason=reason, answered=answered)
 
-    async def _sent(self, held: Intent) -> Evidence | None:
+    async def _sent(self, turn: Turn) -> Evidence | None:
         """Send a queued write again; the session keeps what becomes of it. Return why it could not, if so."""
+        held, session = turn.held, self._session.with_options(journal=Resending(self._journal, turn.end))
         try:
-            await self._session.execute(held.id, fence=held.fence)
+            await session.execute(held.id, fence=held.fence)
         except (ConfigurationError, InvalidArgumentError) as error:
             return Evidence(finding=Finding.UNCLEAR, reason=f"cannot be sent again: {error.args[0]}")
         except (SessionClosedError, StorageError):
@@ -281,12 +309,12 @@ class Reconciler:
         end: End = "manual" if now.state == "manual" else "sent"
         return Result(intent=held, end=end, state=now.state, reason=why(now, self._session.profile))
 
-    async def _give_back(self, held: Intent, asked_at: datetime) -> None:
+    async def _give_back(self, turn: Turn) -> None:
         """Let another ask at once, in place of waiting for the end of the lease."""
+        held = turn.held
+        facts: dict[str, Any] = {"denied": held.denied, "silent_since": held.silent_since}
         with suppress(PayasyncError):
-            await self._journal.postpone(
-                held, asked_at, held.reason, denied=held.denied, silent_since=held.silent_since
-            )
+            await self._journal.postpone(held, turn.asked_at, held.reason, **facts)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._pace.clock(), UTC)

@@ -113,6 +113,25 @@ class Run:
         return Report.of(self._ends, silent=self.silent, unsent=unsent, rejected=self._rejected)
 
 
+class Turn:
+    """One intention's turn in a run.
+
+    Attributes:
+        held: The intention, as it was claimed.
+        asked_at: The journal's time before the question.
+        ending: What became of it is being kept: whoever is interrupted from then on ends that, and tells it.
+    """
+
+    def __init__(self, held: Intent, asked_at: datetime) -> None:
+        self.held = held
+        self.asked_at = asked_at
+        self.ending = False
+
+    def end(self) -> None:
+        """From now on it is being kept."""
+        self.ending = True
+
+
 def notice(result: Result) -> str:
     """Return, in one line, what somebody must hear of, as whoever has called or queued it may be gone; else nothing."""
     if not result.rejected and result.end != "manual":

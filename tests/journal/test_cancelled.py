@@ -12,7 +12,8 @@ import pytest
 from attrs import evolve, frozen
 
 from payasync import InvalidArgumentError, OutcomeUnknownError, RetryPolicy, Session
-from payasync.journal import PostgresJournal, Reconciler, SqliteJournal
+from payasync.journal import PostgresJournal, Reconciler, Result, SqliteJournal
+from payasync.journal.reconciling import Heard
 from payasync.journal.stored import StoredJournal
 from payasync.middleware.retry import Pace
 from payasync.sandbox import PROFILE, Sandbox
@@ -128,13 +129,13 @@ def those(states: Mapping[str, str], *wanted: str) -> set[str]:
     return {number for number, state in states.items() if state in wanted}
 
 
-async def resolved(sandbox: Sandbox, journal: StoredJournal, clock: Clock) -> None:
+async def resolved(sandbox: Sandbox, journal: StoredJournal, clock: Clock, heard: Heard | None = None) -> None:
     """Reconcile until nothing is open."""
     async with sandbox.session(journal=journal, retry=ONCE) as pay:
         reconciler = Reconciler(pay, journal, pace=Pace(clock=clock))
         for _ in range(RUNS):
             clock.advance(LATER)
-            await reconciler.run_once()
+            await reconciler.run_once(heard)
 
 
 async def cancelled(sandbox: Sandbox, another: Open, work: Work, at: int) -> tuple[Interrupted, object]:
@@ -193,28 +194,45 @@ async def two_in_doubt(sandbox: Sandbox, journal: StoredJournal, numbers: Mappin
                 await work(pay, journal, number)
 
 
-async def reconciled(pay: Session, journal: StoredJournal, clock: Clock, at: int, patch: pytest.MonkeyPatch) -> bool:
-    """Reconcile, and cancel that at an await of its worker; return whether it came to that.
+@frozen
+class Cut:
+    """A run of the reconciler, cancelled at an await of what one of its methods does.
 
-    The cancellation must be heard of.
+    Attributes:
+        method: Its worker, which waits for what it has in hand, or that itself.
+        at: From 0, counted over all that the method is called for.
+        heard: Is told each result.
     """
-    worker: Any = vars(Reconciler)["_work"]
-    watched: list[Interrupted] = []
 
-    def work(self: Reconciler, run: object) -> Coroutine[Any, Any, object]:
-        watched.append(Interrupted(worker(self, run), at, running.cancel))
-        return watched[0].run()
+    method: str
+    at: int
+    heard: Heard | None = None
 
-    patch.setattr(Reconciler, "_work", work)
-    running = asyncio.ensure_future(Reconciler(pay, journal, concurrency=1, pace=Pace(clock=clock)).run_once())
-    await asyncio.wait({running})
-    assert running.cancelled() == watched[0].reached
-    return watched[0].reached
+    async def run(self, pay: Session, journal: StoredJournal, clock: Clock) -> bool:
+        """Reconcile, and return whether it came to that; the cancellation must be heard of."""
+        whole: Any = vars(Reconciler)[self.method]
+        watched: list[Interrupted] = []
+
+        def work(*given: object) -> Coroutine[Any, Any, object]:
+            before = sum(each.waits for each in watched)
+            watched.append(Interrupted(whole(*given), self.at - before, running.cancel))
+            return watched[-1].run()
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Reconciler, self.method, work)
+            reconciler = Reconciler(pay, journal, concurrency=1, pace=Pace(clock=clock))
+            running = asyncio.ensure_future(reconciler.run_once(self.heard))
+            await asyncio.wait({running})
+        reached = sum(each.waits for each in watched) > self.at
+        assert running.cancelled() == reached
+        return reached
 
 
-async def test_reconciler_cancelled_at_each_await(
-    sandbox: Sandbox, another: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+each_method = pytest.mark.parametrize("method", ["_work", "_through"])
+
+
+@each_method
+async def test_reconciler_cancelled_at_each_await(sandbox: Sandbox, another: Open, clock: Clock, method: str) -> None:
     """What it held is ended by a later run: what was done is found, and what never arrived is sent, once."""
     before, reached = Left.now(), list[bool]()
     for at in count():
@@ -222,8 +240,7 @@ async def test_reconciler_cancelled_at_each_await(
         async with another() as journal, sandbox.session(journal=journal, retry=ONCE) as pay:
             await two_in_doubt(sandbox, journal, numbers)
             clock.advance(LATER)
-            with monkeypatch.context() as patch:
-                reached.append(await reconciled(pay, journal, clock, at, patch))
+            reached.append(await Cut(method, at).run(pay, journal, clock))
         assert before == await before.settled()
         async with another() as journal:
             await resolved(sandbox, journal, clock)
@@ -234,3 +251,34 @@ async def test_reconciler_cancelled_at_each_await(
     assert len(reached) > 1
     assert 2 * len(reached) == sandbox.ledger.refunds()
     assert {"SBX_OK"} == {each.code for each in sandbox.ledger.calls("refunds.create")}
+
+
+@each_method
+async def test_what_was_not_done_is_told_once(another: Open, clock: Clock, method: str) -> None:
+    """Wherever a run is cancelled, it is told by that one or by a later one, and by no second one."""
+    before, reached, told = Left.now(), list[bool](), list[str]()
+
+    def heard(result: Result) -> None:
+        if result.rejected:
+            told.append(str(result.intent.reference))
+
+    async with Sandbox(SLOW, clock="frozen", refunds="fail") as sandbox:
+        await sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
+        inside = Left.now()
+        for at in count():
+            numbers: dict[str, Work] = {f"D{at}": called, f"N{at}": queued}
+            async with another() as journal, sandbox.session(journal=journal, retry=ONCE) as pay:
+                await two_in_doubt(sandbox, journal, numbers)
+                clock.advance(LATER)
+                reached.append(await Cut(method, at, heard).run(pay, journal, clock))
+            assert inside == await inside.settled()
+            async with another() as journal:
+                await resolved(sandbox, journal, clock, heard)
+                assert {"rejected"} == set((await states_of(journal, numbers)).values())
+            assert [*numbers] == sorted(told)
+            told.clear()
+            if not reached[-1]:
+                break
+
+    assert len(reached) > 1
+    assert before == await before.settled()

@@ -862,6 +862,136 @@ async def test_interrupted_run_gives_back_what_it_holds(sandbox: Sandbox, pay: S
     assert Report(resolved=1) == await reconciler.run_once()
 
 
+class Slow:
+    """A journal's `settle` that has kept what it is given, and takes its time to say so.
+
+    Attributes:
+        kept: It has.
+        gate: Opened, it says so.
+        error: Raised then, in place of that.
+    """
+
+    def __init__(self, journal: Journal, patch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
+        self._settle = journal.settle
+        self.kept, self.gate = asyncio.Event(), asyncio.Event()
+        self.error = error
+        patch.setattr(journal, "settle", self)
+
+    async def __call__(self, *given: Any, **facts: Any) -> bool:
+        """Keep it."""
+        kept = await self._settle(*given, **facts)
+        self.kept.set()
+        await self.gate.wait()
+        if self.error:
+            raise self.error
+        return kept
+
+
+async def never_arrived(sandbox: Sandbox, pay: Session, clock: Clock, count: int = 1) -> None:
+    """Send refunds that do not arrive, and let so much time pass that this is final."""
+    await lost_ones(sandbox, pay, count)
+    passed(clock)
+
+
+async def test_interrupted_run_tells_what_it_keeps(
+    sandbox: Sandbox,
+    pay: Session,
+    journal: Journal,
+    *,
+    reconciler: Reconciler,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who is cancelled while that is committed waits for it, and tells it; no later run would."""
+    await never_arrived(sandbox, pay, clock)
+    slow, heard = Slow(journal, monkeypatch), list[Result]()
+    run = asyncio.ensure_future(reconciler.run_once(heard.append))
+    await slow.kept.wait()
+    run.cancel()
+    await turns(100)
+    waits = not run.done()
+    slow.gate.set()
+    await asyncio.wait({run})
+
+    assert (True, True) == (waits, run.cancelled())
+    assert [("R0", True)] == [(each.intent.reference, each.rejected) for each in heard]
+    assert Report() == await reconciler.run_once(heard.append)
+
+
+async def test_journal_that_hangs_holds_no_interrupted_run(
+    sandbox: Sandbox,
+    pay: Session,
+    journal: Journal,
+    *,
+    reconciler: Reconciler,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For some seconds alone; what it keeps after all is told then."""
+    monkeypatch.setattr(module, "HELD", 0)
+    await never_arrived(sandbox, pay, clock)
+    slow, heard = Slow(journal, monkeypatch), list[Result]()
+    run = asyncio.ensure_future(reconciler.run_once(heard.append))
+    await slow.kept.wait()
+    run.cancel()
+    await asyncio.wait({run})
+    untold = not heard
+    slow.gate.set()
+    await until(lambda: heard)
+
+    assert (True, True) == (untold, run.cancelled())
+    assert ["R0"] == [each.intent.reference for each in heard]
+
+
+async def test_interrupted_run_says_what_it_could_not_keep(
+    sandbox: Sandbox,
+    pay: Session,
+    journal: Journal,
+    *,
+    reconciler: Reconciler,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The cancellation goes before it, and the log has it."""
+    await never_arrived(sandbox, pay, clock)
+    slow = Slow(journal, monkeypatch, StorageError("the journal is full"))
+    run = asyncio.ensure_future(reconciler.run_once())
+    await slow.kept.wait()
+    run.cancel()
+    slow.gate.set()
+    await asyncio.wait({run})
+    logged = [each.exc_info[1] for each in caplog.records if each.exc_info and "interrupted run" in each.getMessage()]
+
+    assert run.cancelled()
+    assert [slow.error] == logged
+
+
+async def test_worker_that_fails_silences_no_other(
+    sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them cannot write its journal, which ends the run: what another has just kept is told all the same."""
+    await never_arrived(sandbox, pay, clock, 2)
+    slow, heard, asked = Slow(journal, monkeypatch), list[Result](), list[Intent]()
+
+    async def settle(intent: Intent, *given: Any, **facts: Any) -> bool:
+        asked.append(intent)
+        if len(asked) == 1:
+            return await slow(intent, *given, **facts)
+        await slow.kept.wait()
+        raise StorageError("the journal is full")
+
+    monkeypatch.setattr(journal, "settle", settle)
+    reconciler: Any = reconciling(pay, journal, clock, concurrency=2)
+    run = asyncio.ensure_future(reconciler.run_once(heard.append))
+    await until(lambda: reconciler._cut)
+    slow.gate.set()
+    with pytest.raises(StorageError, match="the journal is full"):
+        await run
+
+    assert [(asked[0].id, True)] == [(each.intent.id, each.rejected) for each in heard]
+
+
 async def test_interrupted_run_forgets_nothing(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler
 ) -> None:
