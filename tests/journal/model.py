@@ -181,6 +181,8 @@ class Book:
             return ""
         if standing == "rejected" and end == "succeeded" and not close:
             return "manual"
+        if standing == "new" and row.attempts and end == "succeeded":
+            return end
         return end if standing in OPEN and (end == "succeeded" or row.attempts == 1) else ""
 
     def prune(self, before: datetime) -> int:
@@ -201,6 +203,8 @@ class Book:
     def _end(self, row: Row, state: str) -> None:
         if row.state == "sending":
             row.doubted = self.now
+        if state == "succeeded" and row.state != "accepted":
+            row.told = None
         row.lease = row.due = row.silent_since = None
         row.fence += 1
         row.updated = self.now
@@ -239,6 +243,17 @@ class Book:
             )
             if by_number or (intent is not None and row.intent == intent):
                 yield row
+
+
+def of_another_attempt(row: Row, end: str | None) -> bool:
+    """Return whether the word that a thing was not done may be about an attempt before the one that is in doubt."""
+    return end == "rejected" and row.attempts > 1 and row.wanted.kind != "close"
+
+
+def heard(row: Row, ended: Ended) -> Ended:
+    """Return what a caller is told of how a call ended, where it had to ask for that."""
+    doubtful = ended.recovered and of_another_attempt(row, MEANS[row.wanted.kind].get(ended.state or ""))
+    return Ended(UNKNOWN, sends=ended.sends) if doubtful else ended
 
 
 def verdict(row: Row, ended: Ended) -> str:

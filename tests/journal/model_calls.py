@@ -2,7 +2,7 @@
 
 from typing import Final, Literal
 
-from attrs import frozen
+from attrs import field, frozen
 
 from tests.journal.model_service import Said, Service, Wanted
 
@@ -60,12 +60,14 @@ class Ended:
         state: Our name of the state that the answer tells, where it tells one.
         sends: How often the write was begun.
         thing: What the answer is about, where that is new.
+        recovered: It was answered to a question, after the first answer was lost.
     """
 
     error: str = ""
     state: str | None = None
     sends: int = 0
     thing: str = ""
+    recovered: bool = field(default=False, eq=False)
 
 
 UNKNOWN: Final = "OutcomeUnknownError"
@@ -118,7 +120,7 @@ class Course:
         thing = self.service.about(wanted)
         if thing is None or thing.wanted != wanted:
             return Ended(UNKNOWN, sends=1)
-        return Ended(state=thing.state, sends=1, thing=wanted.number or "")
+        return Ended(state=thing.state, sends=1, thing=wanted.number or "", recovered=True)
 
     def _closed_again(self, wanted: Wanted, by: int) -> Ended:
         if self.always:

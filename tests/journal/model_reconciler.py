@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 from attrs import frozen
 
-from tests.journal.model import MEANS, Book, Row
+from tests.journal.model import MEANS, Book, Row, heard, of_another_attempt
 from tests.journal.model_calls import Course
 from tests.journal.model_service import Thing
 
@@ -86,6 +86,9 @@ class Run:
             return self._not_done(row, told=thing.state)
         if state == row.state:
             return self._later(row, self._pause(row))
+        left = QUARANTINE - self._in_doubt(row)
+        if row.state == "unknown" and of_another_attempt(row, state) and left > 0:
+            return self._later(row, min(self._pause(row), left))
         return self._settled(row, state, told=thing.state)
 
     def _not_done(self, row: Row, told: str | None) -> Result:
@@ -100,7 +103,7 @@ class Run:
         if row.attempts >= self.waiting.sends:
             return self._settled(row, "manual", told)
         self.book.resend(row)
-        self.book.judge(row, self.course.run(row.wanted, row.id))
+        self.book.judge(row, heard(row, self.course.run(row.wanted, row.id)))
         return Result(row.id, "manual" if row.state == "manual" else "sent", row.state)
 
     def _unaskable(self, row: Row) -> Result:

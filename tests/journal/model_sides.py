@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from attrs import evolve, frozen
 
 from payasync.journal import Intent, Outcome
-from tests.journal.model import MEANS, Book, Row, Says, verdict
+from tests.journal.model import MEANS, Book, Row, Says, heard, verdict
 from tests.journal.model_calls import NEVER, NONE, UNHEARD, UNKNOWN, Course, Ended, Fault
 from tests.journal.model_checks import (
     ACCOUNTS,
@@ -247,6 +247,6 @@ class Sides:
             return Ended(state=write.row.told)
         if write.says != "send":
             return Ended(REFUSED.get(write.says, UNKNOWN))
-        ended = course.run(write.row.wanted, write.row.id)
+        ended = heard(write.row, course.run(write.row.wanted, write.row.id))
         self.book.judge(write.row, ended)
         return ended
