@@ -6,15 +6,14 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Final
 
-from attrs import evolve
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from payasync.cli import reconcile_json
-from payasync.cli.intent_table import STYLES, as_json, console, named, now, span, table
+from payasync.cli.intent_table import STYLES, as_json, console, named, now, span
 from payasync.cli.journal_at import Address
-from payasync.cli.tables import show
+from payasync.cli.reconcile_lists import ReconcileLists, writes
 from payasync.cli.terminal import Lines, Part, plain
 from payasync.journal import Intent, State
 from payasync.journal.reconciling import ENDS, End, Report, Result
@@ -39,8 +38,6 @@ _REASON: Final = _WIDTH + 10
 """The column of a reason, where a line goes on below."""
 _WRITE: Final = 26
 """The same of what is shown while it watches: the column of the write; a reason that has no room behind it is there."""
-_ROWS: Final = 100
-"""So many are listed; `payasync journal list` shows all."""
 _REASONS: Final = 3
 """So many reasons of what waits are shown, the most frequent first."""
 
@@ -63,6 +60,7 @@ class ReconcileScreen:
         self._json = json
         self._console = terminal or console()
         self._lines = Lines(self._console)
+        self._lists = ReconcileLists(journal, self._console)
         self._results: list[Result] = []
         self._others: Mapping[str, int] = {}
         self._silent = False
@@ -88,7 +86,7 @@ class ReconcileScreen:
         row("Journal", plain(self._journal.shown), "bold")
         row("Service", plain(self._service), "bold")
         row("Merchant", plain(merchant), "bold")
-        row("Due", f"{_writes(len(due))}" if due else "nothing", "bold")
+        row("Due", f"{writes(len(due))}" if due else "nothing", "bold")
         if others:
             many = sum(others.values())
             is_, of = ("is", "another merchant") if many == 1 else ("are", "other merchants")
@@ -113,7 +111,7 @@ class ReconcileScreen:
         if due:
             self._lines.write("  It would ask about:")
             self._lines.write()
-            self._table(due, state=True)
+            self._lists.some(due, state=True)
         self._lines.write(("  A dry run: nobody was asked, and nothing has changed.", "dim"))
         self._lines.write()
 
@@ -196,13 +194,13 @@ class ReconcileScreen:
             self._lines.write()
         if self._asking:
             self._summary(None if due in sending else due)
-        self._being_sent(sending)
-        self._unsent(unsent)
-        self._for_a_person(manual)
+        self._lists.being_sent(sending)
+        self._lists.unsent(unsent)
+        self._lists.for_a_person(manual)
 
     def _summary(self, due: datetime | None) -> None:
         write = self._lines.write
-        write(f"  Asked about {_writes(len(self._results))}." if self._results else "  There was nothing to ask.")
+        write(f"  Asked about {writes(len(self._results))}." if self._results else "  There was nothing to ask.")
         write()
         for end in ENDS:
             if mine := [each for each in self._results if each.end == end]:
@@ -215,7 +213,7 @@ class ReconcileScreen:
         elif self.unanswered:
             write(("  No question had an answer: nothing was found out.", "bold yellow"))
             write()
-        self._rejected([each for each in self._results if each.rejected])
+        self._lists.rejected([each for each in self._results if each.rejected])
         if due is not None:
             left = (due - now()).total_seconds()
             when = "is due now: run it again" if left <= 0 else f"in {span(left)}"
@@ -235,62 +233,3 @@ class ReconcileScreen:
         for reason, many in reasons:
             counted = f"{'':{_REASON}}{many}: "
             self._lines.write((f"{counted}{plain(reason)}", "dim"), hang=len(counted))
-
-    def _rejected(self, results: Sequence[Result]) -> None:
-        if not results:
-            return
-        self._lines.write(
-            (f"  {_writes(len(results))} not done", "bold magenta"),
-            ": tell whoever believes it was, or make it again, under its own number.",
-            hang=2,
-        )
-        self._lines.write()
-        self._table([evolve(each.intent, state=each.state, reason=each.reason) for each in results], state=False)
-
-    def _being_sent(self, ends: Sequence[datetime]) -> None:
-        if not ends:
-            return
-        one = len(ends) == 1
-        are = "is being sent, or was cut off" if one else "are being sent, or were cut off"
-        when = f"in {span((min(ends) - now()).total_seconds())}"
-        asked = f"asked about {when}" if one else f"the first is asked about {when}"
-        self._lines.write((f"  {_writes(len(ends))} {are}", "bold yellow"), f": {asked}", hang=2)
-        self._lines.write()
-
-    def _unsent(self, intents: Sequence[Intent]) -> None:
-        if not intents:
-            return
-        waits = f"  {_writes(len(intents))} queued, and not sent for some minutes"
-        tried = " Why says what came of the last try." if any(each.reason for each in intents) else ""
-        write = self._lines.write
-        write((waits, "bold yellow"), f": is a worker running?{tried}", hang=2)
-        write()
-        self._table(intents, state=False)
-        write("  What nobody is to send any more ends with:")
-        write((f"  {plain(self._ending('rejected'))}", "cyan"))
-        write()
-
-    def _for_a_person(self, manual: Sequence[Intent]) -> None:
-        if not manual:
-            return
-        write = self._lines.write
-        write((f"  {_writes(len(manual))} {'needs' if len(manual) == 1 else 'need'} a person", "bold red"))
-        write()
-        self._table(manual, state=any(each.state != "manual" for each in manual))
-        write("  Look into the service's back office what became of each, then:")
-        write((f"  {plain(self._ending('succeeded|rejected'))}", "cyan"))
-        write()
-
-    def _ending(self, as_: str) -> str:
-        return f"payasync journal resolve ID{self._journal.option} --as {as_} --reason …"
-
-    def _table(self, intents: Sequence[Intent], *, state: bool) -> None:
-        found = table(intents[:_ROWS], now=now(), width=self._console.width, state=state)
-        show(self._console, found, indent=2)
-        if (more := len(intents) - _ROWS) > 0:
-            self._lines.write((f"  … and {more:,} more", "dim"))
-        self._lines.write()
-
-
-def _writes(count: int) -> str:
-    return "1 write" if count == 1 else f"{count} writes"
