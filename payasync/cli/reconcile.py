@@ -21,7 +21,7 @@ from payasync.cli.reconcile_screen import ReconcileScreen
 from payasync.cli.stopping import stopped_by_signals
 from payasync.errors import PayasyncError
 from payasync.journal import STATES, Intent, Journal, State
-from payasync.journal.intents import ENDS
+from payasync.journal.intents import ENDS, Intents
 from payasync.journal.reconciler import PAGE, Reconciler
 
 NO_ANSWER: Final = 1
@@ -68,7 +68,8 @@ def reconcile(*, json: bool, **options: Any) -> None:
 
     The exit code is 0 where all is settled, or waits to be asked about again; 1 where the service answered no question,
     as it does not take the keys, for example; 3 where something needs a person, or was queued and is not sent for
-    minutes, and is listed; 2 where it cannot run; 130 where it was interrupted.
+    minutes, and is listed; 2 where it cannot run, or go on: what it has heard by then is listed; 130 where it was
+    interrupted.
     """
     chosen = Options(**options)
     if chosen.watch and chosen.dry_run:
@@ -90,6 +91,33 @@ async def run(options: Options, screen: ReconcileScreen) -> int:
         ConfigurationError: A setting is wrong or missing.
         StorageError: The journal can be neither read nor written now.
     """
+    try:
+        left = await _reconciled(options, screen)
+    except Exception:
+        # No other run hears of what was not done.
+        screen.cut_short()
+        raise
+    broken_off = left.interrupted and not options.watch
+    screen.closed(left.manual, left.due, sending=left.sending, unsent=left.unsent, interrupted=broken_off)
+    if left.manual or left.unsent:
+        return NEEDS_A_PERSON
+    if broken_off:
+        return INTERRUPTED
+    return NO_ANSWER if screen.unanswered and not options.watch else 0
+
+
+@frozen(kw_only=True)
+class _Left:
+    """What stands in the journal at the end, and whether a signal has brought that about."""
+
+    manual: Intents
+    unsent: Intents
+    due: datetime | None
+    sending: list[datetime]
+    interrupted: bool
+
+
+async def _reconciled(options: Options, screen: ReconcileScreen) -> _Left:
     stop = stopped_by_signals()
     journal = options.address.open()
     try:
@@ -99,18 +127,15 @@ async def run(options: Options, screen: ReconcileScreen) -> int:
             reconciler = Reconciler(session, journal)
             with quiet():
                 interrupted = await _until(stop, _worked(options, reconciler, journal, session.merchant_id, screen))
-            manual, unsent = await reconciler.manual(), await reconciler.unsent()
-            due = await journal.next_due(session.merchant_id)
-            sending = await _sending(journal, session.merchant_id)
+            return _Left(
+                manual=await reconciler.manual(),
+                unsent=await reconciler.unsent(),
+                due=await journal.next_due(session.merchant_id),
+                sending=await _sending(journal, session.merchant_id),
+                interrupted=interrupted,
+            )
     finally:
         await journal.aclose()
-    broken_off = interrupted and not options.watch
-    screen.closed(manual, due, sending=sending, unsent=unsent, interrupted=broken_off)
-    if manual or unsent:
-        return NEEDS_A_PERSON
-    if broken_off:
-        return INTERRUPTED
-    return NO_ANSWER if screen.unanswered and not options.watch else 0
 
 
 async def _worked(

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from math import ceil
+from typing import Any
 
 from attrs import asdict
 
@@ -45,13 +46,32 @@ def of_all(
         silent: The service answered nobody in the last run.
         interrupted: A signal ended it before it was through.
     """
-    not_done = _not_done(results)
-    report = Report.of((each.end for each in results), silent=silent, unsent=len(unsent), rejected=len(not_done))
-    facts = {"asked": report.asked, **asdict(report), "interrupted": interrupted, "not_done": not_done}
-    waiting = {"needs_a_person": [each.id for each in manual], "of_other_merchants": dict(others)}
     # Rounded up: who waits so long finds it due.
     next_in = None if due is None else max(0, ceil((due - now()).total_seconds()))
-    return json.dumps({**facts, **waiting, "sending": len(sending), "next_in": next_in})
+    left = {"needs_a_person": [each.id for each in manual], "sending": len(sending), "next_in": next_in}
+    facts = _found(results, silent=silent, unsent=len(unsent))
+    return json.dumps(
+        {**facts, "interrupted": interrupted, "cut_short": False, "of_other_merchants": dict(others), **left}
+    )
+
+
+def of_heard(results: Sequence[Result], *, others: Mapping[str, int], silent: bool) -> str:
+    """Return the last line where an error has cut it short: what only the journal could say, is `null`.
+
+    Args:
+        results: As many as came.
+        others: How many writes of which other merchants are open.
+        silent: The service answered nobody in the last run.
+    """
+    unread = dict.fromkeys(("unsent", "needs_a_person", "sending", "next_in"))
+    facts = _found(results, silent=silent, unsent=0)
+    return json.dumps({**facts, "interrupted": False, "cut_short": True, "of_other_merchants": dict(others), **unread})
+
+
+def _found(results: Sequence[Result], *, silent: bool, unsent: int) -> dict[str, Any]:
+    not_done = _not_done(results)
+    report = Report.of((each.end for each in results), silent=silent, unsent=unsent, rejected=len(not_done))
+    return {"asked": report.asked, **asdict(report), "not_done": not_done}
 
 
 def _not_done(results: Sequence[Result]) -> list[int]:

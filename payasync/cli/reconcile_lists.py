@@ -15,7 +15,9 @@ from payasync.journal import Intent
 from payasync.journal.reconciling import Result
 
 _ROWS: Final = 100
-"""So many are listed; `payasync journal list` shows all."""
+"""So many are listed of what can be listed again, by `payasync journal list`; of what was not done, all are."""
+_PIECE: Final = 500
+"""So many rows are laid out at once, so that who has many to read sees the first ones soon."""
 
 
 class ReconcileLists:
@@ -41,7 +43,8 @@ class ReconcileLists:
             hang=2,
         )
         self._lines.write()
-        self.some([evolve(each.intent, state=each.state, reason=each.reason) for each in results], state=False)
+        self._rows([evolve(each.intent, state=each.state, reason=each.reason) for each in results], state=False)
+        self._lines.write()
 
     def being_sent(self, ends: Sequence[datetime]) -> None:
         """Say how many are on their way, and when the first is asked about, if that does not end."""
@@ -84,12 +87,21 @@ class ReconcileLists:
         return f"payasync journal resolve ID{self._journal.option} --as {as_} --reason …"
 
     def some(self, intents: Sequence[Intent], *, state: bool) -> None:
-        """List the first of them."""
-        found = table(intents[:_ROWS], now=now(), width=self._console.width, state=state)
-        show(self._console, found, indent=2)
-        if (more := len(intents) - _ROWS) > 0:
-            self._lines.write((f"  … and {more:,} more", "dim"))
+        """List the first of them, and say how to list the others."""
+        shown, others = intents[:_ROWS], intents[_ROWS:]
+        self._rows(shown, state=state)
+        if others:
+            self._lines.write((f"  … and {len(others):,} more; to list them:", "dim"))
+        for each in dict.fromkeys(intent.state for intent in others):
+            after = max((intent.id for intent in shown if intent.state == each), default=0)
+            listing = f"payasync journal list{self._journal.option} --state {each} --after {after}"
+            self._lines.write((f"  {plain(listing)}", "cyan"))
         self._lines.write()
+
+    def _rows(self, intents: Sequence[Intent], *, state: bool) -> None:
+        for start in range(0, len(intents), _PIECE):
+            piece = intents[start : start + _PIECE]
+            show(self._console, table(piece, now=now(), width=self._console.width, state=state), indent=2)
 
 
 def writes(count: int) -> str:

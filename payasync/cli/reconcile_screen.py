@@ -190,13 +190,28 @@ class ReconcileScreen:
         if self._watch:
             self._lines.write()
         if interrupted:
-            self._lines.write(("  Interrupted. ", "bold yellow"), "What was settled stays so; the next run goes on.")
-            self._lines.write()
+            self._ended_early("Interrupted.")
         if self._asking:
             self._summary(None if due in sending else due)
         self._lists.being_sent(sending)
         self._lists.unsent(unsent)
         self._lists.for_a_person(manual)
+
+    def cut_short(self) -> None:
+        """Show what was heard before an error, if anything: the journal may be unable to say any more."""
+        if not self._results:
+            return
+        if self._json:
+            self._lines.write(reconcile_json.of_heard(self._results, others=self._others, silent=self._silent))
+            return
+        if self._watch:
+            self._lines.write()
+        self._ended_early("Cut short by an error.")
+        self._summary(None)
+
+    def _ended_early(self, how: str) -> None:
+        self._lines.write((f"  {how} ", "bold yellow"), "What was settled stays so; the next run goes on.")
+        self._lines.write()
 
     def _summary(self, due: datetime | None) -> None:
         write = self._lines.write

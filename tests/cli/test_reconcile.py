@@ -26,7 +26,7 @@ from payasync.cli.intent_table import now
 from payasync.cli.journal_at import Address
 from payasync.cli.reconcile_screen import ReconcileScreen
 from payasync.cli.sandbox_welcome import Welcome
-from payasync.journal import SqliteJournal, State
+from payasync.journal import Intent, SqliteJournal, State
 from payasync.journal.drafting import of_request, without_customer
 from payasync.journal.reconciling import End, Report, Result
 from payasync.resources.refunds import CreateRefund
@@ -364,6 +364,7 @@ async def test_json(sandbox: Sandbox, path: Path) -> None:
         "unsent": 0,
         "rejected": 1,
         "interrupted": False,
+        "cut_short": False,
         "not_done": [2],
         "needs_a_person": [3],
         "of_other_merchants": {},
@@ -427,6 +428,46 @@ async def test_watch(sandbox: Sandbox, path: Path) -> None:
     assert (0, "") == (result.code, result.err)
     assert "Asked about 2 writes." in result.out
     assert ["succeeded", "succeeded"] == await states(path)
+
+
+@slow
+@pytest.mark.parametrize("more", [(), ("--json",)])
+async def test_what_was_heard_before_an_error_is_listed(sandbox: Sandbox, path: Path, more: tuple[str, ...]) -> None:
+    """Where the journal fails half-way, with exit code 2: the next run lists only what this one has not found out."""
+    await lost(sandbox, path, absent=[f"R{number}" for number in range(11)])
+    hanging = sandbox.faults.hang("refunds.status", times=9)
+    unclaimable(path, 11)
+    cut = await run(sandbox, path, *more)
+    hanging.disarm()
+    claimable(path)
+    rejected = [number for number, state in enumerate(await states(path), 1) if state == "rejected"]
+    rest = json.loads((await run(sandbox, path, "--json")).out)
+
+    assert (2, 1) == (cut.code, len(rejected))
+    assert ["payasync reconcile: the journal"] == [line[:31] for line in cut.err.splitlines()]
+    assert rejected == (json.loads(cut.out)["not_done"] if more else listed(cut.out))
+    assert list(range(1, 12)) == sorted([*rejected, *rest["not_done"]])
+    assert more or "Cut short by an error. What was settled stays so; the next run goes on." in cut.out
+
+
+def unclaimable(path: Path, intent_id: int) -> None:
+    """Have the journal fail when one is to be asked about."""
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(
+            f"CREATE TRIGGER fails BEFORE UPDATE ON payasync_intents WHEN OLD.id = {intent_id} "
+            "BEGIN SELECT RAISE(ABORT, 'it fails'); END"
+        )
+
+
+def claimable(path: Path) -> None:
+    """Have it fail no more."""
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("DROP TRIGGER fails")
+
+
+def listed(out: str) -> list[int]:
+    """Return the ids of the refunds in a table."""
+    return [int(line.split()[0]) for line in out.splitlines() if "  refunds.create  " in line]
 
 
 async def line_with(process: asyncio.subprocess.Process, word: str) -> str:
@@ -599,6 +640,68 @@ def test_reason_stands_whole() -> None:
 
     assert lines[place].index("refunds.create") == lines[place + 1].index("the refund's state is succeeded")
     assert [line for line in watched(width=1000) if line.endswith("succeeded  the refund's state is succeeded")]
+
+
+def closed(manual: Sequence[Intent] = (), unsent: Sequence[Intent] = (), *, json: bool = False) -> str:
+    """Return what a screen shows at the end of a run that has asked nobody."""
+    out = StringIO()
+    screen = ReconcileScreen(Address("pay.db"), json=json, terminal=Console(file=out, width=200, highlight=False))
+    screen.opened("M1", [], others={}, watch=False)
+    screen.closed(manual, None, unsent=unsent, interrupted=False)
+    return out.getvalue()
+
+
+def test_what_was_not_done_is_listed_whole() -> None:
+    """However much it is, and also before an error: no other run lists it."""
+    for cut in (False, True):
+        out = StringIO()
+        screen = ReconcileScreen(Address("pay.db"), terminal=Console(file=out, width=200, highlight=False))
+        screen.opened("M1", [], others={}, watch=False)
+        for number in range(1, 502):
+            screen.heard(Result(intent=kept(id=number), end="resolved", state="rejected"))
+        screen.cut_short() if cut else screen.closed([], None, interrupted=False)
+
+        assert list(range(1, 502)) == listed(out.getvalue())
+        assert "501 writes not done" in out.getvalue()
+
+
+def test_how_to_list_the_others() -> None:
+    """Of what can be listed again a hundred are shown, and the commands that show the others."""
+    manual = [kept(id=number, state="manual") for number in range(1, 151)]
+    accepted = [kept(id=number, state="accepted") for number in range(31, 40)]
+    queued = [kept(id=number, state="new") for number in range(1, 102)]
+    for shown, more, commands in (
+        (closed(manual[:100]), [], []),
+        (closed(manual), ["50"], ["manual --after 100"]),
+        (closed(manual + accepted), ["59"], ["manual --after 100", "accepted --after 0"]),
+        (closed(manual[:95] + accepted), ["4"], ["accepted --after 35"]),
+        (closed(unsent=queued), ["1"], ["new --after 100"]),
+    ):
+        lines = [line.strip() for line in shown.splitlines()]
+
+        assert more == [line.split()[2] for line in lines if line.endswith("more; to list them:")]
+        assert [f"payasync journal list --journal pay.db --state {each}" for each in commands] == [
+            line for line in lines if line.startswith("payasync journal list")
+        ]
+
+
+def test_json_that_was_cut_short() -> None:
+    """It has the same names, says so, and `null` for what only the journal could say; where nothing was heard, none."""
+    out = StringIO()
+    screen = ReconcileScreen(Address("pay.db"), json=True, terminal=Console(file=out, width=1000))
+    screen.opened("M1", [], others={"M2": 1}, watch=False)
+    screen.cut_short()
+    before = out.getvalue()
+    screen.heard(Result(intent=kept(id=7), end="resolved", state="rejected"))
+    screen.cut_short()
+    facts, whole = json.loads(out.getvalue()), json.loads(closed(json=True))
+
+    assert ("", False, True) == (before, whole["cut_short"], facts["cut_short"])
+    assert list(whole) == list(facts)
+    assert (1, 1, [7], {"M2": 1}) == tuple(
+        facts[name] for name in ("asked", "rejected", "not_done", "of_other_merchants")
+    )
+    assert {"unsent", "needs_a_person", "sending", "next_in"} == {name for name, each in facts.items() if each is None}
 
 
 def test_silent_service_is_said() -> None:
