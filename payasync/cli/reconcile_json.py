@@ -9,22 +9,23 @@ from typing import Any
 from attrs import asdict
 
 from payasync.cli.intent_table import now
+from payasync.cli.reconcile_tally import Tally
 from payasync.journal import Intent
-from payasync.journal.reconciling import Report, Result
+from payasync.journal.reconciling import Report
 
 
-def of_run(report: Report, results: Sequence[Result]) -> str:
+def of_run(report: Report, tally: Tally) -> str:
     """Return the line of one run.
 
     Args:
         report: Of it.
-        results: Of it.
+        tally: Holds what it found to be not done.
     """
-    return json.dumps({"asked": report.asked, **asdict(report), "not_done": _not_done(results)})
+    return json.dumps({"asked": report.asked, **asdict(report), "not_done": _not_done(tally)})
 
 
 def of_all(
-    results: Sequence[Result],
+    tally: Tally,
     manual: Sequence[Intent],
     due: datetime | None,
     sending: Sequence[datetime],
@@ -37,7 +38,7 @@ def of_all(
     """Return the last line.
 
     Args:
-        results: Of all runs.
+        tally: Of all runs; of what was not done, it holds what no line before has listed.
         manual: Needs a person.
         due: When the next write is due.
         sending: When each write that somebody is sending is asked about, if that does not end.
@@ -49,30 +50,29 @@ def of_all(
     # Rounded up: who waits so long finds it due.
     next_in = None if due is None else max(0, ceil((due - now()).total_seconds()))
     left = {"needs_a_person": [each.id for each in manual], "sending": len(sending), "next_in": next_in}
-    facts = _found(results, silent=silent, unsent=len(unsent))
+    facts = _found(tally, silent=silent, unsent=len(unsent))
     return json.dumps(
         {**facts, "interrupted": interrupted, "cut_short": False, "of_other_merchants": dict(others), **left}
     )
 
 
-def of_heard(results: Sequence[Result], *, others: Mapping[str, int], silent: bool) -> str:
+def of_heard(tally: Tally, *, others: Mapping[str, int], silent: bool) -> str:
     """Return the last line where an error has cut it short: what only the journal could say, is `null`.
 
     Args:
-        results: As many as came.
+        tally: Of what came, as for `of_all`.
         others: How many writes of which other merchants are open.
         silent: The service answered nobody in the last run.
     """
     unread = dict.fromkeys(("unsent", "needs_a_person", "sending", "next_in"))
-    facts = _found(results, silent=silent, unsent=0)
+    facts = _found(tally, silent=silent, unsent=0)
     return json.dumps({**facts, "interrupted": False, "cut_short": True, "of_other_merchants": dict(others), **unread})
 
 
-def _found(results: Sequence[Result], *, silent: bool, unsent: int) -> dict[str, Any]:
-    not_done = _not_done(results)
-    report = Report.of((each.end for each in results), silent=silent, unsent=unsent, rejected=len(not_done))
-    return {"asked": report.asked, **asdict(report), "not_done": not_done}
+def _found(tally: Tally, *, silent: bool, unsent: int) -> dict[str, Any]:
+    report = Report(silent=silent, unsent=unsent, rejected=tally.rejected, **tally.ends)
+    return {"asked": report.asked, **asdict(report), "not_done": _not_done(tally)}
 
 
-def _not_done(results: Sequence[Result]) -> list[int]:
-    return [each.intent.id for each in results if each.rejected]
+def _not_done(tally: Tally) -> list[int]:
+    return [each.intent.id for each in tally.not_done]

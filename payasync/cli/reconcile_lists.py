@@ -14,7 +14,7 @@ from payasync.cli.terminal import Lines, plain
 from payasync.journal import Intent
 from payasync.journal.reconciling import Result
 
-_ROWS: Final = 100
+ROWS: Final = 100
 """So many are listed of what can be listed again, by `payasync journal list`; of what was not done, all are."""
 _PIECE: Final = 500
 """So many rows are laid out at once, so that who has many to read sees the first ones soon."""
@@ -33,17 +33,24 @@ class ReconcileLists:
         self._console = console
         self._lines = Lines(console)
 
-    def rejected(self, results: Sequence[Result]) -> None:
-        """List what was not done: whoever believes that it was, is to hear of it."""
-        if not results:
+    def rejected(self, many: int, listed: Sequence[Result]) -> None:
+        """List what was not done: whoever believes that it was, is to hear of it.
+
+        Args:
+            many: They are.
+            listed: The last of them, or all.
+        """
+        if not many:
             return
         self._lines.write(
-            (f"  {writes(len(results))} not done", "bold magenta"),
+            (f"  {writes(many)} not done", "bold magenta"),
             ": tell whoever believes it was, or make it again, under its own number.",
             hang=2,
         )
         self._lines.write()
-        self._rows([evolve(each.intent, state=each.state, reason=each.reason) for each in results], state=False)
+        self._rows([evolve(each.intent, state=each.state, reason=each.reason) for each in listed], state=False)
+        if many > len(listed):
+            self._lines.write(f"  These are the last {len(listed)}; each was shown when that was found out.", hang=2)
         self._lines.write()
 
     def being_sent(self, ends: Sequence[datetime]) -> None:
@@ -88,7 +95,7 @@ class ReconcileLists:
 
     def some(self, intents: Sequence[Intent], *, state: bool) -> None:
         """List the first of them, and say how to list the others."""
-        shown, others = intents[:_ROWS], intents[_ROWS:]
+        shown, others = intents[:ROWS], intents[ROWS:]
         self._rows(shown, state=state)
         if others:
             self._lines.write((f"  … and {len(others):,} more; to list them:", "dim"))

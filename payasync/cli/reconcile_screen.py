@@ -13,7 +13,8 @@ from rich.text import Text
 from payasync.cli import reconcile_json
 from payasync.cli.intent_table import STYLES, as_json, console, named, now, span
 from payasync.cli.journal_at import Address
-from payasync.cli.reconcile_lists import ReconcileLists, writes
+from payasync.cli.reconcile_lists import ROWS, ReconcileLists, writes
+from payasync.cli.reconcile_tally import Tally
 from payasync.cli.terminal import Lines, Part, plain
 from payasync.journal import Intent, State
 from payasync.journal.reconciling import ENDS, End, Report, Result
@@ -61,7 +62,7 @@ class ReconcileScreen:
         self._console = terminal or console()
         self._lines = Lines(self._console)
         self._lists = ReconcileLists(journal, self._console)
-        self._results: list[Result] = []
+        self._tally = Tally()
         self._others: Mapping[str, int] = {}
         self._silent = False
         self._watch = False
@@ -71,12 +72,14 @@ class ReconcileScreen:
     @property
     def unanswered(self) -> bool:
         """Whether the service was asked, and answered no question."""
-        return bool(self._results) and not any(each.answered for each in self._results)
+        return self._tally.asked > 0 and not self._tally.answered
 
     def opened(self, merchant: str, due: Sequence[Intent], *, others: Mapping[str, int], watch: bool) -> None:
         """Say what is about to be done, and how many writes of which other merchants are left open."""
         self._watch = watch
         self._others = others
+        # Who watches has seen each in a line of its own.
+        self._tally = Tally(last=ROWS if watch and not self._json else None)
         if self._json:
             return
         write, row = self._lines.write, self._lines.row
@@ -133,7 +136,7 @@ class ReconcileScreen:
 
     def heard(self, result: Result) -> None:
         """Count what became of one; while it watches, show it."""
-        self._results.append(result)
+        self._tally.heard(result)
         if self._bar:
             self._bar.advance(self._bar.task_ids[0])
         if self._watch and not self._json and result.end not in {"waiting", "lost"}:
@@ -156,8 +159,10 @@ class ReconcileScreen:
     def ran(self, report: Report) -> None:
         """Take note of a run that has ended."""
         self._silent = report.silent
+        self._tally.ran()
         if self._json and self._watch and report.asked:
-            self._lines.write(reconcile_json.of_run(report, self._results[-report.asked :]))
+            self._lines.write(reconcile_json.of_run(report, self._tally))
+            self._tally.told()
 
     def closed(
         self,
@@ -183,7 +188,7 @@ class ReconcileScreen:
             others, silent = self._others, self._silent
             self._lines.write(
                 reconcile_json.of_all(
-                    self._results, manual, due, sending, unsent, others=others, silent=silent, interrupted=interrupted
+                    self._tally, manual, due, sending, unsent, others=others, silent=silent, interrupted=interrupted
                 )
             )
             return
@@ -199,10 +204,10 @@ class ReconcileScreen:
 
     def cut_short(self) -> None:
         """Show what was heard before an error, if anything: the journal may be unable to say any more."""
-        if not self._results:
+        if not self._tally.asked:
             return
         if self._json:
-            self._lines.write(reconcile_json.of_heard(self._results, others=self._others, silent=self._silent))
+            self._lines.write(reconcile_json.of_heard(self._tally, others=self._others, silent=self._silent))
             return
         if self._watch:
             self._lines.write()
@@ -215,12 +220,13 @@ class ReconcileScreen:
 
     def _summary(self, due: datetime | None) -> None:
         write = self._lines.write
-        write(f"  Asked about {writes(len(self._results))}." if self._results else "  There was nothing to ask.")
+        asked = self._tally.asked
+        write(f"  Asked about {writes(asked)}." if asked else "  There was nothing to ask.")
         write()
         for end in ENDS:
-            if mine := [each for each in self._results if each.end == end]:
-                self._ended(end, mine)
-        if self._results:
+            if states := self._tally.states(end):
+                self._ended(end, states)
+        if asked:
             write()
         if self._silent:
             write(("  The service answers nobody: the others were left for the next run.", "yellow"))
@@ -228,23 +234,32 @@ class ReconcileScreen:
         elif self.unanswered:
             write(("  No question had an answer: nothing was found out.", "bold yellow"))
             write()
-        self._lists.rejected([each for each in self._results if each.rejected])
+        self._lists.rejected(self._tally.rejected, self._tally.not_done)
         if due is not None:
             left = (due - now()).total_seconds()
             when = "is due now: run it again" if left <= 0 else f"in {span(left)}"
             write(("  The next question ", "dim"), (when, "bold"))
             write()
 
-    def _ended(self, end: End, mine: Sequence[Result]) -> None:
-        states: Counter[State] = Counter(each.state for each in mine)
-        parts: list[Part] = [(f"  {_NAMES[end]:{_WIDTH}}", _STYLES[end]), (f"{len(mine):>6}  ", "bold")]
+    def _ended(self, end: End, states: Counter[State]) -> None:
+        many = states.total()
+        parts: list[Part] = [(f"  {_NAMES[end]:{_WIDTH}}", _STYLES[end]), (f"{many:>6}  ", "bold")]
         if end in {"resolved", "sent"}:
-            for number, (state, many) in enumerate(states.most_common()):
-                parts += [", " if number else "", f"{many} ", (state, STYLES[state])]
-        reasons = Counter(each.reason for each in mine if end == "waiting").most_common(_REASONS)
-        if len(reasons) == 1:
-            parts.append((plain(reasons.pop()[0]), "dim"))
-        self._lines.write(*parts, hang=_REASON)
-        for reason, many in reasons:
-            counted = f"{'':{_REASON}}{many}: "
+            for number, (state, of_it) in enumerate(states.most_common()):
+                parts += [", " if number else "", f"{of_it} ", (state, STYLES[state])]
+        if end == "waiting":
+            self._waiting(parts, many)
+        else:
+            self._lines.write(*parts, hang=_REASON)
+
+    def _waiting(self, parts: Sequence[Part], many: int) -> None:
+        """Show why: of the last time alone, where they have waited several times."""
+        reasons, whole = self._tally.reasons, self._tally.reasons.total() == many
+        frequent = reasons.most_common(_REASONS)
+        beside = "" if whole else "the last time:"
+        if whole and len(frequent) == 1:
+            beside = plain(frequent.pop()[0])
+        self._lines.write(*parts, (beside, "dim"), hang=_REASON)
+        for reason, of_it in frequent:
+            counted = f"{'':{_REASON}}{of_it}: "
             self._lines.write((f"{counted}{plain(reason)}", "dim"), hang=len(counted))

@@ -8,7 +8,8 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+import weakref
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing
 from datetime import timedelta
 from io import StringIO
@@ -547,8 +548,9 @@ def shown(*ends: End, silent: bool = False, interrupted: bool = False, **console
     return out.getvalue()
 
 
-def test_each_run_says_what_was_not_done() -> None:
-    """Who watches by lines of JSON hears of each with the run that has found it out, and once."""
+@pytest.mark.parametrize("ending", ["a signal", "an error"])
+def test_each_run_says_what_was_not_done(ending: str) -> None:
+    """Who watches by lines of JSON hears of each once: with its run, or at the end, of a run that did not end."""
     out = StringIO()
     screen = ReconcileScreen(Address("pay.db"), json=True, terminal=Console(file=out, width=1000))
     screen.opened("M1", [], others={}, watch=True)
@@ -556,8 +558,68 @@ def test_each_run_says_what_was_not_done() -> None:
     for number, state in enumerate(states, 1):
         screen.heard(Result(intent=kept(id=number, state="unknown"), end="resolved", state=state))
         screen.ran(Report(resolved=1, rejected=state == "rejected"))
+    screen.ran(Report())
+    screen.heard(Result(intent=kept(id=4, state="unknown"), end="resolved", state="rejected"))
+    screen.cut_short() if ending == "an error" else screen.closed([], None, interrupted=False)
+    told = [json.loads(line) for line in out.getvalue().splitlines()]
 
-    assert [[1], [], [3]] == [json.loads(line)["not_done"] for line in out.getvalue().splitlines()]
+    assert [[1], [], [3], [4]] == [each["not_done"] for each in told]
+    assert (4, 4, 3) == tuple(told[-1][name] for name in ("asked", "resolved", "rejected"))
+
+
+OUTCOMES: Final[list[tuple[End, State]]] = [
+    ("resolved", "succeeded"),
+    ("resolved", "rejected"),
+    ("waiting", "accepted"),
+    ("manual", "manual"),
+    ("lost", "unknown"),
+]
+
+
+@pytest.mark.parametrize(("form", "held"), [("text", 100), ("json", 0)])
+def test_watching_holds_no_more_with_each_run(form: str, held: int) -> None:
+    """Of what it has heard: the last hundred not done, each shown before, and in JSON none that a line has listed."""
+    out = StringIO()
+    screen = ReconcileScreen(
+        Address("pay.db"), json=form == "json", terminal=Console(file=out, width=200, highlight=False)
+    )
+    screen.opened("M1", [], others={}, watch=True)
+    heard = [each for number in range(1, 301) for each in hears_all(screen, number)]
+
+    assert (1500, held) == (len(heard), sum(each() is not None for each in heard))
+    screen.closed([], None, interrupted=False)
+    if form == "text":
+        shown, _, last = out.getvalue().partition("Asked about 1500 writes.")
+        assert 300 == shown.count("rejected")
+        assert list(range(201, 301)) == listed(last)
+        assert "  300 writes not done" in last
+        assert "These are the last 100; each was shown when that was found out." in last
+
+
+def hears_all(screen: ReconcileScreen, number: int) -> Iterator[weakref.ref[Result]]:
+    """Have a screen hear, in a run, of each outcome of one; yield what tells whether anybody still holds them."""
+    for end, state in OUTCOMES:
+        result = Result(intent=kept(id=number, state="unknown"), end=end, state=state)
+        screen.heard(result)
+        yield weakref.ref(result)
+    screen.ran(Report(resolved=2, waiting=1, manual=1, lost=1, rejected=1))
+
+
+def test_reasons_of_the_last_time() -> None:
+    """Who has watched for long sees why what waits does so now; how often anything has waited is a number."""
+    out = StringIO()
+    screen = ReconcileScreen(Address("pay.db"), terminal=Console(file=out, width=200, highlight=False))
+    screen.opened("M1", [], others={}, watch=True)
+    for reason in ("HTTP 500", "HTTP 502", "HTTP 503"):
+        for _ in range(2):
+            screen.heard(Result(intent=kept(), end="waiting", state="unknown", reason=reason))
+        screen.ran(Report(waiting=2))
+    screen.ran(Report())
+    screen.closed([], None, interrupted=False)
+    first, second = [line.split() for line in out.getvalue().splitlines() if "waiting" in line or "HTTP" in line]
+
+    assert ["waiting", "6", "the", "last", "time:"] == first
+    assert ["2:", "HTTP", "503"] == second
 
 
 @pytest.mark.parametrize(("seconds", "next_in"), [(None, None), (-5.0, 0), (3599.9, 3600)])
