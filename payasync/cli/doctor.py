@@ -93,18 +93,31 @@ def credentials(profile: Profile, environ: Mapping[str, str]) -> Iterator[Findin
         profile: Says what needs which key.
         environ: Holds the variables that `Credentials.from_env` reads.
     """
-    try:
-        held = Credentials.from_env(environ)
-    except ConfigurationError as error:
-        unset = not any(name.startswith(MERCHANT_ID) for name in environ)
-        yield Finding(str(error.field or "credentials"), "missing" if unset else "wrong", str(error))
-        return
-    yield Finding(MERCHANT_ID, "fine", held.merchant_id)
+    yield _merchant(environ)
     for name, needed_by in _keys_needed(profile):
+        variable = f"PAYASYNC_{name.upper()}"
+        try:
+            held = Credentials.from_env({MERCHANT_ID: "any", **_of(variable, environ)})
+        except ConfigurationError as error:
+            yield Finding(str(error.field or variable), "wrong", str(error))
+            continue
         if getattr(held, name):
-            yield Finding(f"PAYASYNC_{name.upper()}", "fine", "set")
+            yield Finding(variable, "fine", "set")
         elif needed_by:
-            yield Finding(f"PAYASYNC_{name.upper()}", "missing", f"not set: needed by {needed_by}")
+            yield Finding(variable, "missing", f"not set: needed by {needed_by}")
+
+
+def _merchant(environ: Mapping[str, str]) -> Finding:
+    given = _of(MERCHANT_ID, environ)
+    try:
+        return Finding(MERCHANT_ID, "fine", Credentials.from_env(given).merchant_id)
+    except ConfigurationError as error:
+        return Finding(str(error.field or MERCHANT_ID), "wrong" if given else "missing", str(error))
+
+
+def _of(variable: str, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return one setting of an environment, in both of its forms: each is looked at, whatever is wrong with others."""
+    return {name: environ[name] for name in (variable, f"{variable}_FILE") if name in environ}
 
 
 def _keys_needed(profile: Profile) -> Iterator[tuple[str, str]]:
@@ -113,6 +126,7 @@ def _keys_needed(profile: Profile) -> Iterator[tuple[str, str]]:
     if profile.notification.verification == "body":
         believed.append("notifications")
     yield "secret_key", _listed(profile.bearer)
+    yield "public_key", ""
     yield "signing_key", _listed(profile.signed) or (" and ".join(believed) if symmetric else "")
     yield "service_keys", "" if symmetric else " and ".join(believed)
     yield "notification_keys", "notifications" if profile.notification.verification == "standard-webhooks" else ""

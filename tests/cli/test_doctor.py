@@ -114,7 +114,8 @@ def test_what_is_left_to_do_stands_last(toml: str) -> None:
     still_open = sum(point.status == "open" for point in Profile.from_file(toml).audit())
     missing, unanswered = ending(run("--profile", toml, columns=1000))
 
-    assert "missing 2 set PAYASYNC_MERCHANT_ID, PAYASYNC_BASE_URL" == missing
+    unset = "PAYASYNC_MERCHANT_ID, PAYASYNC_SECRET_KEY, PAYASYNC_SIGNING_KEY, PAYASYNC_BASE_URL"
+    assert f"missing 4 set {unset}" == missing
     assert f"open {still_open} answer in {toml} what your calls need" == unanswered
 
 
@@ -191,6 +192,31 @@ def test_which_keys_are_missing(facts: dict[str, Any], missing: set[str]) -> Non
     found = list(doctor.credentials(Profile(**facts), {"PAYASYNC_MERCHANT_ID": "M1"}))
 
     assert missing == {each.name for each in found if each.verdict == "missing"}
+
+
+def test_each_is_looked_at() -> None:
+    """Whatever is missing or wrong with others: who sets what it tells, hears of nothing new the next time."""
+    environ = {
+        "PAYASYNC_SECRET_KEY": " ",
+        "PAYASYNC_PUBLIC_KEY": CANARY,
+        "PAYASYNC_PUBLIC_KEY_FILE": "/nowhere",
+        "PAYASYNC_SERVICE_KEYS": CANARY,
+        "PAYASYNC_NOTIFICATION_KEYS_FILE": "/nowhere",
+    }
+    found = [(each.name, each.verdict) for each in doctor.credentials(Profile(), environ)]
+    merchants = [
+        next(iter(doctor.credentials(Profile(), {**environ, doctor.MERCHANT_ID: each}))).verdict for each in ("", "M1")
+    ]
+
+    assert [
+        ("PAYASYNC_MERCHANT_ID", "missing"),
+        ("PAYASYNC_SECRET_KEY", "wrong"),
+        ("PAYASYNC_PUBLIC_KEY", "wrong"),
+        ("PAYASYNC_SIGNING_KEY", "missing"),
+        ("PAYASYNC_SERVICE_KEYS", "fine"),
+        ("PAYASYNC_NOTIFICATION_KEYS_FILE", "wrong"),
+    ] == found
+    assert ["wrong", "fine"] == merchants
 
 
 def test_service_that_can_be_reached() -> None:
