@@ -21,11 +21,14 @@ from payasync.errors import (
     NotSentError,
     OutcomeUnknownError,
     RateLimitedError,
+    ServiceError,
     StorageError,
 )
 from payasync.journal import Intent, Reconciler, Result
 from payasync.journal.drafting import request_of
+from payasync.journal.endings import BY_STATE
 from payasync.journal.postgres_journal import PostgresJournal
+from payasync.journal.reconciling import why
 from payasync.journal.resolving import LONGEST_RETRY_AFTER
 from payasync.requests import Request
 from payasync.responses import Response
@@ -51,6 +54,8 @@ WAITING: Final = """
 SELECT DISTINCT (args ->> 'intent_id')::bigint AS id FROM procrastinate_jobs
 WHERE status = 'todo' AND task_name = %(name)s AND (args ->> 'intent_id')::bigint = ANY(%(ids)s)
 """
+ANSWERED: Final = frozenset({"rejected", "sending"})
+"""What it is that an answer has declined; *sending* where the journal is slow, or could not keep that."""
 UNREADABLE: Final = "this version of payasync cannot read it"
 
 
@@ -65,6 +70,16 @@ def pause(error: BaseException, attempts: int) -> float | None:
         return None
     asked = min(error.retry_after or 0.0, LONGEST_RETRY_AFTER)
     return max(asked, min(float(GROWTH ** (attempts + 1)), LONGEST))
+
+
+def _declines(intent: Intent, answer: Response) -> bool:
+    """Return whether an answer that is no refusal says all the same that it was not done."""
+    return BY_STATE.get(intent.operation, {}).get(answer.state or "") == "rejected"
+
+
+def _not_done(intent: Intent, reason: str, **facts: Any) -> ServiceError:
+    about = {"operation": intent.operation, "reference": intent.reference}
+    return ServiceError(f"it was not done: {reason}", reason=reason, **about, **facts)
 
 
 class Retries(procrastinate.BaseRetryStrategy):
@@ -88,6 +103,7 @@ class PaymentTasks:
             await connection.execute("UPDATE invoices SET refunded = true WHERE number = 'I1'")
             await tasks.add(CreateRefund(...), connection=connection)
 
+    What the service refuses, or takes and declines at once, fails its task with the reason, and is not tried again.
     What a worker was at when it died is delivered again; what nobody knows the outcome of is asked about, and what
     `journal.add` alone has kept is enqueued within two minutes, and what was tried and no task tries any more after
     half an hour; not what cannot be made into a call, of which `Reconciler.unsent` tells with the reason.
@@ -180,11 +196,19 @@ class PaymentTasks:
         raise failure
 
     async def _execute(self, intent_id: int) -> None:
+        before = await self._journal.get(intent_id)
+        if before is not None and before.state == "rejected" and before.outcome is not None:
+            # Delivered again: somebody may have paid it back by other means since this was told.
+            raise _not_done(before, why(before, self._session.profile))
         try:
-            await self._session.execute(intent_id)
+            answer = await self._session.execute(intent_id)
         except OutcomeUnknownError as error:
             # Asked about by `reconcile`: to repeat it is the one thing that must not happen.
             logger.info("intention %d is left to be asked about: %s", intent_id, error.reason)
+            return
+        now = await self._journal.get(intent_id)
+        if now is not None and now.state in ANSWERED and _declines(now, answer):
+            raise _not_done(now, f"the {answer.thing}'s state is {answer.state}", response=answer)
 
     async def _reconcile(self, context: procrastinate.JobContext, timestamp: int) -> None:
         del timestamp  # of the minute that it was due in

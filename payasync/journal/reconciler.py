@@ -12,17 +12,11 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from payasync.errors import (
-    ConfigurationError,
-    InvalidArgumentError,
-    PayasyncError,
-    SessionClosedError,
-    StorageError,
-)
+from payasync.errors import ConfigurationError, PayasyncError
 from payasync.journal import resolving
 from payasync.journal.intents import Intent, Intents, State
 from payasync.journal.journal import Journal
-from payasync.journal.reconciling import End, Heard, Report, Result, Run, Turn, is_due, notice, why
+from payasync.journal.reconciling import End, Heard, Report, Result, Run, Turn, is_due, notice
 from payasync.journal.resending import Resending
 from payasync.journal.resolving import Decision, Evidence, Finding, Move, Patience
 from payasync.middleware.retry import Pace
@@ -94,8 +88,8 @@ class Reconciler:
         for name, (value, kind) in kinds.items():
             if not isinstance(value, kind):
                 raise ConfigurationError(f"{name} must be a {kind.__name__}, not {value!r}", field=name)
-        # What is sent again is kept where it was asked about, whatever journal the session has.
-        self._session = session.with_options(journal=journal)
+        self._session = session
+        self._resending = Resending(session, journal)
         # The journal keeps the pauses between questions: a service that is down is asked once, and not three times.
         self._asking = session.with_options(retry=RetryPolicy(attempts=1))
         self._journal = journal
@@ -235,9 +229,9 @@ class Reconciler:
         evidence = await self._asked(turn.held)
         decision = self._decided(turn, evidence)
         if decision.move is Move.SEND:
-            refused = await self._sent(turn)
+            refused = await self._resending.sent(turn)
             if refused is None:
-                return await self._sent_again(turn.held), evidence.finding
+                return await self._resending.result(turn.held), evidence.finding
             evidence = refused
             decision = self._decided(turn, evidence)
         return await self._kept(turn, decision, evidence), evidence.finding
@@ -277,37 +271,6 @@ class Reconciler:
             end = "manual" if state == "manual" else "resolved"
         answered = evidence.finding is not Finding.SILENT
         return Result(intent=held, end=end if still else "lost", state=state, reason=reason, answered=answered)
-
-    async def _sent(self, turn: Turn) -> Evidence | None:
-        """Send a queued write again; the session keeps what becomes of it. Return why it could not, if so."""
-        held, session = turn.held, self._session.with_options(journal=Resending(self._journal, turn.end))
-        try:
-            await session.execute(held.id, fence=held.fence)
-        except (ConfigurationError, InvalidArgumentError) as error:
-            return Evidence(finding=Finding.UNCLEAR, reason=f"cannot be sent again: {error.args[0]}")
-        except (SessionClosedError, StorageError):
-            raise
-        except PayasyncError as error:
-            logger.debug("intention %d was sent again: %s", held.id, error)
-        except Exception as error:
-            logger.warning("intention %d was sent again, if at all, with an error", held.id, exc_info=True)
-            return await self._failed(held, error)
-        return None
-
-    async def _failed(self, held: Intent, error: Exception) -> Evidence | None:
-        """Return why it could not be sent, unless it was begun: the session has kept then what became of it."""
-        now = await self._journal.get(held.id)
-        return None if now is None or now.fence != held.fence else resolving.failed(error)
-
-    async def _sent_again(self, held: Intent) -> Result:
-        now = await self._journal.get(held.id)
-        if now is None or now.attempts == held.attempts:
-            return Result(intent=held, end="lost", state=held.state)
-        if now.fence != held.fence + 1:
-            # Somebody has asked about it since, or was told of it: what that came to is theirs to say.
-            return Result(intent=held, end="sent", state="sending")
-        end: End = "manual" if now.state == "manual" else "sent"
-        return Result(intent=held, end=end, state=now.state, reason=why(now, self._session.profile))
 
     async def _give_back(self, turn: Turn) -> None:
         """Let another ask at once, in place of waiting for the end of the lease."""

@@ -38,7 +38,7 @@ from payasync import (
 )
 from payasync.cli.sandbox_welcome import Welcome
 from payasync.integrations.procrastinate import PaymentTasks, pause
-from payasync.journal import PostgresJournal, Reconciler, Result
+from payasync.journal import Intent, PostgresJournal, Reconciler, Result
 from payasync.journal.drafting import of_request, without_customer
 from payasync.middleware.retry import Pace
 from payasync.resources.payments import CreatePayment
@@ -328,6 +328,99 @@ async def test_refusal_is_not_repeated(shop: Shop) -> None:
     await shop.work()
 
     assert ([("R1", "rejected")], [("execute_intent", "failed", 1)]) == (await shop.states(), await shop.jobs())
+
+
+@pytest.fixture
+async def declining(postgres_dsn: str) -> AsyncGenerator[tuple[Shop, Sandbox]]:
+    """A merchant whose service takes each refund, and says at once that it has failed."""
+    async with Sandbox(clock="frozen", refunds="fail") as sandbox:
+        await sandbox.given.paid_order(out_trade_no="T1", total_amt=45_000)
+        async with opened(postgres_dsn, sandbox) as shop:
+            yield shop, sandbox
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_what_is_declined_at_once_fails(
+    declining: tuple[Shop, Sandbox], caplog: pytest.LogCaptureFixture, *, lost: bool
+) -> None:
+    """As what is refused, with the reason, also where the answer came to a question alone; it is not sent again."""
+    shop, sandbox = declining
+    if lost:
+        sandbox.faults.reset_after_commit("refunds.create")
+    await shop.tasks.add(refund("R1"))
+    await shop.work()
+    first = await shop.jobs()
+    await shop.tasks.add(refund("R2"))
+    await shop.tasks.add(refund("R2"))
+    await shop.work()
+    errors = [str(each.exc_info[1]) for each in caplog.records if each.exc_info]
+
+    assert [("execute_intent", "failed", 1)] == first
+    assert [("execute_intent", "failed", 1)] * 3 == await shop.jobs()
+    assert [("R1", "rejected"), ("R2", "rejected")] == await shop.states()
+    expected = [
+        f"refunds.create {number}: it was not done: the refund's state is failed" for number in ("R1", "R2", "R2")
+    ]
+    assert expected == errors
+    assert 2 == len(sandbox.ledger.calls("refunds.create"))
+
+
+async def test_what_is_declined_as_the_journal_fails_is_not_sent_again(
+    declining: tuple[Shop, Sandbox], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the journal cannot say what it holds after the answer, the task comes again, and fails without a send."""
+    shop, sandbox = declining
+    get = shop.journal.get
+
+    async def failing(intent_id: int) -> Intent | None:
+        kept = await get(intent_id)
+        if kept and kept.state == "rejected":
+            raise StorageError("the server is away")
+        return kept
+
+    await shop.tasks.add(refund("R1"))
+    with monkeypatch.context() as patch:
+        patch.setattr(shop.journal, "get", failing)
+        await shop.work()
+    waiting = await shop.jobs()
+    async with await psycopg.AsyncConnection.connect(shop.dsn, autocommit=True) as connection:
+        await connection.execute("UPDATE procrastinate_jobs SET scheduled_at = NULL")
+    await shop.work()
+
+    assert [("execute_intent", "todo", 1)] == waiting
+    assert [("execute_intent", "failed", 2)] == await shop.jobs()
+    assert 1 == len(sandbox.ledger.calls("refunds.create"))
+
+
+async def test_task_says_what_its_own_answer_says(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is accepted, and declined before the task has ended, is told by who finds that out, and by no second one."""
+    execute = Session.execute
+
+    async def overtaken(self: Session, intent_id: int) -> Any:
+        answer = await execute(self, intent_id)
+        await shop.journal.told("refunds.create", "R1", "failed", {}, merchant=shop.pay.merchant_id)
+        return answer
+
+    monkeypatch.setattr(Session, "execute", overtaken)
+    await shop.tasks.add(refund("R1"))
+    await shop.work()
+
+    assert ([("R1", "rejected")], [("execute_intent", "succeeded", 1)]) == (await shop.states(), await shop.jobs())
+
+
+async def test_what_was_declined_and_then_done_fails_no_task(declining: tuple[Shop, Sandbox]) -> None:
+    """The service has said the contrary since, and a person has ended it: that counts, and no longer the answer."""
+    shop, sandbox = declining
+    number = await shop.tasks.add(refund("R1"))
+    await shop.work()
+    data = {"outTradeNo": "T1", "refundAmt": 100}
+    await shop.journal.told("refunds.create", "R1", "succeeded", data, merchant=shop.pay.merchant_id)
+    await shop.journal.resolve(number, as_="succeeded", reason="seen in the back office")
+    await shop.tasks.add(refund("R1"))
+    await shop.work()
+
+    assert ("execute_intent", "succeeded", 1) == (await shop.jobs())[-1]
+    assert 1 == len(sandbox.ledger.calls("refunds.create"))
 
 
 async def test_forgotten_is_enqueued(shop: Shop) -> None:

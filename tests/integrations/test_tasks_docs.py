@@ -39,6 +39,38 @@ async def main():
 STATES = "succeeded", "rejected"
 asyncio.run(main())
 """
+DECLINED: Final = """
+import asyncio, shop
+
+async def main():
+    number = await shop.keep_refund("I1")
+    for attempt in (1, 2):
+        try:
+            await shop.tried(f"intention {number}", shop.execute(number), attempt)
+        except shop.NotDoneError as error:
+            print(error)
+    await shop.pay.aclose()
+    await shop.journal.aclose()
+
+asyncio.run(main())
+"""
+LEFT: Final = """
+import asyncio, sqlite3, shop
+from payasync import CreateRefund
+
+async def main():
+    with sqlite3.connect(shop.DATABASE) as db:
+        for number in range(250):
+            refund = CreateRefund(out_trade_no="T1", out_refund_no=f"R{number}", total_amt=450, refund_amt=1)
+            await shop.journal.add(refund, merchant="another", connection=db)
+    number = await shop.keep_refund("I1")
+    shop.forgotten = lambda intent: True
+    print(await shop.reconcile() == [number])
+    await shop.pay.aclose()
+    await shop.journal.aclose()
+
+asyncio.run(main())
+"""
 CHARGE_TWICE: Final = "from charging import charge; charge.delay('I1'); charge.delay('I1')"
 LATE: Final = """
 from datetime import timedelta
@@ -85,6 +117,7 @@ CELERY: Final = Engine(
 )
 SHARED: Final = "What the application and the workers share"
 BY_NAME: Final = "A name in place of a number"
+declining = pytest.mark.parametrize("shop", ["fail"], indirect=True)
 each_engine = pytest.mark.parametrize("engine", [TASKIQ, CELERY], ids=["taskiq", "celery"])
 
 
@@ -175,12 +208,13 @@ class Shop:
         self._stack.push_async_callback(program.end, signal.SIGKILL)
         return program
 
-    async def run(self, *command: str) -> None:
-        """Run a program to its end."""
+    async def run(self, *command: str) -> str:
+        """Run a program to its end, and return what it says."""
         program = await self.start(list(command))
         said, _ = await program.process.communicate()
 
         assert 0 == program.process.returncode, said.decode()
+        return said.decode()
 
     async def states(self) -> list[tuple[str | None, str]]:
         """Return what the journal holds: numbers and states."""
@@ -193,10 +227,11 @@ class Shop:
 
 
 @pytest.fixture
-async def shop(tmp_path: Path) -> AsyncGenerator[Shop]:
-    """A shop without a recipe."""
+async def shop(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerator[Shop]:
+    """A shop without a recipe; a parameter says what becomes of its refunds."""
     async with AsyncExitStack() as stack:
-        sandbox = await stack.enter_async_context(Sandbox(clock="frozen"))
+        refunds: Any = getattr(request, "param", "succeed")
+        sandbox = await stack.enter_async_context(Sandbox(clock="frozen", refunds=refunds))
         told = await stack.enter_async_context(sandbox.receiver())
         async with SqliteJournal(tmp_path / "shop.db") as journal:
             await journal.list()
@@ -228,6 +263,45 @@ async def test_what_was_not_done_is_taken_back(shop: Shop) -> None:
     await shop.run("python", "-c", NOT_DONE)
 
     assert [("I1", 1), ("I2", 0), ("I3", 0)] == rows(shop, "SELECT number, refunded FROM invoices")
+
+
+@pytest.mark.slow
+@pytest.mark.untraced
+@declining
+async def test_what_is_declined_at_once_is_not_sent_again(shop: Shop) -> None:
+    """Its task fails, and so does one that is delivered again, without a second send."""
+    (shop.folder / "shop.py").write_text(files(section(SHARED))["shop.py"], encoding="utf-8")
+    said = await shop.run("python", "-c", DECLINED)
+
+    assert [
+        "intention 1 was not done: the service has taken it, and it is failed",
+        "intention 1 was not done: it was sent, and declined",
+    ] == said.splitlines()
+    assert ([200], [("R-I1", "rejected")]) == (shop.answers(), await shop.states())
+
+
+@pytest.mark.slow
+@pytest.mark.untraced
+async def test_what_waits_behind_others_is_queued_again(shop: Shop) -> None:
+    """However much waits before it that is another merchant's."""
+    (shop.folder / "shop.py").write_text(files(section(SHARED))["shop.py"], encoding="utf-8")
+
+    assert "True\n" == await shop.run("python", "-c", LEFT)
+
+
+@pytest.mark.slow
+@pytest.mark.untraced
+@declining
+@each_engine
+async def test_what_is_declined_at_once_fails(shop: Shop, redis_server: Server, engine: Engine) -> None:
+    """The worker says so with the reason, as of what is refused, and goes on to the next."""
+    shop.open(engine, redis_server)
+    command, _, refund = engine.commands
+    worker = await shop.start(command, *engine.worker)
+    await shop.run(*refund)
+    await worker.says("NotDoneError.*intention 1 was not done", "NotDoneError.*intention 2 was not done")
+
+    assert ([200, 200], [("R-I1", "rejected"), ("R-I2", "rejected")]) == (shop.answers(), await shop.states())
 
 
 @pytest.mark.slow

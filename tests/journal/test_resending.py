@@ -8,7 +8,7 @@ from attrs import evolve
 
 from payasync import InvalidArgumentError, RetryPolicy, ServiceError
 from payasync.journal import SqliteJournal
-from payasync.journal.resending import Resending
+from payasync.journal.resending import Listening
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.shapes import Accept
 from tests.inside import until
@@ -28,7 +28,7 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 async def test_end_is_told(sandbox: Sandbox, journal: SqliteJournal) -> None:
     """Of an answer, and of a refusal; the journal keeps both, as it does for any session."""
     ended = list[None]()
-    told = Resending(journal, lambda: ended.append(None))
+    told = Listening(journal, lambda: ended.append(None))
     async with sandbox.session(journal=told, retry=ONCE) as pay:
         for number, amount in (("R1", 200), ("R2", 451)):
             await journal.add(refund(number, total_amt=451, refund_amt=amount), merchant=pay.merchant_id)
@@ -46,7 +46,7 @@ async def test_nothing_is_told_of_who_is_cut_off(sandbox: Sandbox, journal: Sqli
     """Who is cancelled before the answer knows of no end: it stays *sending*."""
     ended = list[None]()
     hanging = sandbox.faults.hang("refunds.create", phase="after")
-    async with sandbox.session(journal=Resending(journal, lambda: ended.append(None)), retry=ONCE) as pay:
+    async with sandbox.session(journal=Listening(journal, lambda: ended.append(None)), retry=ONCE) as pay:
         await journal.add(refund(), merchant=pay.merchant_id)
         call = asyncio.ensure_future(pay.execute(1))
         await until(lambda: hanging.fired)
@@ -59,7 +59,7 @@ async def test_nothing_is_told_of_who_is_cut_off(sandbox: Sandbox, journal: Sqli
 async def test_what_cannot_be_sent_is_noted(sandbox: Sandbox, journal: SqliteJournal) -> None:
     """In the journal itself."""
     strict = evolve(PROFILE, accept=Accept(required={"refunds.create": ("refund_desc",)}))
-    async with sandbox.session(journal=Resending(journal, lambda: None), profile=strict) as pay:
+    async with sandbox.session(journal=Listening(journal, lambda: None), profile=strict) as pay:
         await journal.add(refund(), merchant=pay.merchant_id)
         with pytest.raises(InvalidArgumentError, match="refund_desc"):
             await pay.execute(1)
