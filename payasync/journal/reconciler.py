@@ -13,12 +13,13 @@ from typing import Any, Final
 from attrs import evolve
 
 from payasync.errors import ConfigurationError, PayasyncError
-from payasync.journal import resolving
+from payasync.journal import findings, resolving
+from payasync.journal.findings import Evidence, Finding
 from payasync.journal.intents import Intent, Intents, State
 from payasync.journal.journal import Journal
 from payasync.journal.reconciling import End, Heard, Report, Result, Run, Turn, is_due, notice
 from payasync.journal.resending import Resending
-from payasync.journal.resolving import Decision, Evidence, Finding, Move, Patience
+from payasync.journal.resolving import Decision, Move, Patience
 from payasync.middleware.retry import Pace
 from payasync.requests import invalid
 from payasync.session import Session
@@ -181,7 +182,7 @@ class Reconciler:
 
     async def _claimed(self, run: Run) -> Intent | None:
         mine = self._session.merchant_id
-        found = await self._journal.ask(1, LEASE, merchant=mine, before=run.started)
+        found = await self._journal.ask(1, LEASE, merchant=mine, before=run.started, service=self._session.service)
         return found[0] if found else None
 
     async def _uncut(self, turn: Turn, work: Coroutine[Any, Any, None]) -> None:
@@ -221,7 +222,7 @@ class Reconciler:
         except Exception as error:
             # Of a layer of the user's, say: it waits, and the others are asked about.
             logger.warning("intention %d cannot be asked about now", turn.held.id, exc_info=True)
-            evidence = resolving.failed(error)
+            evidence = findings.failed(error)
         # That says nothing of whether the service answers.
         return await self._kept(turn, self._decided(turn, evidence), evidence), Finding.UNASKABLE
 
@@ -237,14 +238,14 @@ class Reconciler:
         return await self._kept(turn, decision, evidence), evidence.finding
 
     async def _asked(self, intent: Intent) -> Evidence:
-        question = resolving.question(intent, self._session.profile)
+        question = findings.question(intent, self._session.profile)
         if question is None:
-            return Evidence(finding=Finding.UNASKABLE, reason=resolving.NAMELESS)
+            return Evidence(finding=Finding.UNASKABLE, reason=findings.NAMELESS)
         try:
             call, reply = await self._asking.inquire(question, timeout=SECONDS)
         except PayasyncError as error:
-            return resolving.refused(error)
-        known = resolving.told(intent, question.answer.of(call, reply), call.profile)
+            return findings.refused(error)
+        known = findings.told(intent, question.answer.of(call, reply), call.profile)
         return evolve(known, outcome=self._journal.outcome(call, evolve(reply, recovered=True)))
 
     def _decided(self, turn: Turn, evidence: Evidence) -> Decision:

@@ -8,9 +8,9 @@ from typing import Final, Literal, get_args
 from attrs import frozen
 
 from payasync.journal.drafting import WRITES
+from payasync.journal.findings import Finding
 from payasync.journal.intents import ASKED, Intent, State, standing
 from payasync.journal.recorded import reply
-from payasync.journal.resolving import Finding
 from payasync.profile import Profile
 
 End = Literal["resolved", "sent", "waiting", "manual", "lost"]

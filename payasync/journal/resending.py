@@ -11,11 +11,11 @@ from payasync.errors import (
     SessionClosedError,
     StorageError,
 )
-from payasync.journal import resolving
+from payasync.journal import findings
+from payasync.journal.findings import Evidence, Finding
 from payasync.journal.intents import Intent
 from payasync.journal.journal import Journal
 from payasync.journal.reconciling import End, Result, Turn, why
-from payasync.journal.resolving import Evidence, Finding
 from payasync.requests import Request
 from payasync.responses import Response
 from payasync.session import Session
@@ -57,7 +57,7 @@ class Resending:
     async def _failed(self, held: Intent, error: Exception) -> Evidence | None:
         """Return why it could not be sent, unless it was begun: the session has kept then what became of it."""
         now = await self._journal.get(held.id)
-        return None if now is None or now.fence != held.fence else resolving.failed(error)
+        return None if now is None or now.fence != held.fence else findings.failed(error)
 
     async def result(self, held: Intent) -> Result:
         """Return what it came to that an intention was sent again."""

@@ -136,8 +136,9 @@ def settle(
         "sent_at": now if state == "unknown" else None,
         "tick": tick,
     }
-    # Whoever believed in it is told that it was not done: no task that is left of it sends it after that.
-    queued = not (state == "rejected" and held.state in ASKED)
+    # Whoever believed in it is told that it was not done, or what was taken and declined has said so: no task that is
+    # left of it sends it after that.
+    queued = not (state == "rejected" and (held.state in ASKED or facts["outcome"] is not None))
     settled = {"id": held.id, "fence": held.fence, "state": state, "queued": queued, **moments, **facts}
     return bool((yield from numbers(statements.SETTLE, settled)))
 

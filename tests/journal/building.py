@@ -65,6 +65,11 @@ def kept(**facts: Any) -> Intent:
     return Intent(**given)
 
 
+def unknown(**facts: Any) -> Intent:
+    """Return a refund that may have been done at the start, and was asked about once."""
+    return kept(**{"state": "unknown", "attempts": 1, "asked": 1, "sent_at": START, **facts})
+
+
 def file_of(journal: Any) -> SqliteFile:
     """Return the file that a journal stands on."""
     found: SqliteFile = journal._file

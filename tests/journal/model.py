@@ -119,6 +119,7 @@ class Book:
         self.settle(row, verdict(row, ended))
         if not ended.error:
             row.told, row.thing = ended.state, ended.thing
+            row.queued = row.queued and row.state != "rejected"
 
     def settle(self, row: Row, state: str, due: datetime | None = None) -> None:
         """Keep what became of an intention, and let go of it."""

@@ -883,6 +883,20 @@ async def test_service_s_own_word_ends_what_is_open(
         assert now.fence > held.fence
 
 
+@pytest.mark.parametrize(("outcome", "step"), [(OUTCOME, None), (None, Step.SEND)])
+async def test_what_was_taken_and_declined_leaves_its_queue(
+    journal: Journal, outcome: Outcome | None, step: Step | None
+) -> None:
+    """What the service has refused may be tried by its queue again; what it took has an end, which its task tells."""
+    intent_id = await journal.add(refund(), merchant=MERCHANT)
+    await journal.settle((await journal.claim(intent_id, LEASE)).intent, "rejected", outcome=outcome)
+    if step is None:
+        with pytest.raises(InvalidArgumentError, match="has been rejected since it was added"):
+            await journal.claim(intent_id, LEASE)
+    else:
+        assert step is (await journal.claim(intent_id, LEASE)).step
+
+
 async def test_what_was_done_the_first_time_is_not_sent_again(journal: Journal) -> None:
     """Its late notification ends what was added again after all, and its worker sends nothing."""
     await in_state(journal, "rejected")

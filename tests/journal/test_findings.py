@@ -1,0 +1,203 @@
+"""What a question tells of a write that nobody knows the end of."""
+
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from payasync.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    InvalidArgumentError,
+    InvalidSignatureError,
+    NoAnswerError,
+    NotConfiguredError,
+    NotSentError,
+    PayasyncError,
+    RateLimitedError,
+    ServiceError,
+    SessionClosedError,
+    StorageError,
+)
+from payasync.journal import Outcome, State
+from payasync.journal.findings import Evidence, Finding, question, refused, told
+from payasync.profile import Profile
+from payasync.resources.orders import QueryOrder
+from payasync.resources.payments import QueryPayment
+from payasync.resources.refunds import QueryRefund
+from payasync.responses import OrderResponse, RefundResponse, Response
+from payasync.shapes import AnswerShape, States
+from tests.building import ENVELOPE, STATES, call_for, reply
+from tests.building import PROFILE as REQUESTS
+from tests.journal.building import unknown
+
+PROFILE: Final = evolve(REQUESTS, answer=ENVELOPE, states=STATES)
+NOT_DONE: Final = Evidence(finding=Finding.NOT_DONE, reason="the service does not know it")
+UNASKABLE: Final = Evidence(finding=Finding.UNASKABLE, reason="nothing names it")
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({}, QueryRefund(identifier="R1")),
+        ({"operation": "orders.place", "reference": "T1"}, QueryOrder(out_trade_no="T1")),
+        ({"operation": "orders.close", "reference": "T1"}, QueryOrder(out_trade_no="T1")),
+        ({"operation": "orders.place", "reference": None}, None),
+        ({"operation": "subscriptions.cancel", "reference": "S1"}, None),
+        ({"operation": "payments.create", "reference": None}, None),
+        ({"operation": "payments.create", "outcome": Outcome(status=200, body=b"{}")}, None),
+        (
+            {"operation": "payments.create", "outcome": Outcome(status=200, body=b'{"result":{"pay":{"no":7}}}')},
+            QueryPayment(identifier="7"),
+        ),
+    ],
+)
+def test_question(facts: dict[str, Any], expected: object) -> None:
+    """An order is asked about by endpoint 3, a refund by 7, and a payment by 6, with the number of its answer."""
+    assert expected == question(unknown(**facts), PROFILE)
+
+
+def test_payment_without_a_known_number_is_no_question() -> None:
+    """Where the profile does not say where a payment's number stands, nothing names it."""
+    payment = unknown(operation="payments.create", outcome=Outcome(status=200, body=b'{"pay":{"no":7}}'))
+
+    assert question(payment, Profile()) is None
+
+
+def answered(
+    kind: type[Response], operation: str, state: object, profile: Profile = PROFILE, **facts: object
+) -> Response:
+    """Return an answer that tells a state, and more."""
+    return kind.of(call_for(operation, profile), reply({"result": {"state": state, **facts}}))
+
+
+ASKED_FOR: Final = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 200}
+
+
+def test_answer_about_another_refund() -> None:
+    """A number may stand for another refund: what the service tells of that is no answer, and a person must look."""
+    intent = unknown(request=ASKED_FOR)
+    found = told(intent, answered(RefundResponse, "refunds.status", "DONE", refundAmt=100), PROFILE)
+
+    assert "manual" == found.state
+    assert found.reason.endswith("another refund: refundAmt is 100 there, and 200 here")
+
+
+@pytest.mark.parametrize("state", ["unknown", "accepted"])
+@pytest.mark.parametrize("document", [{"result": None}, {"result": []}, {"result": {}}, {"code": "OK"}])
+def test_answer_that_holds_nothing(state: State, document: object) -> None:
+    """An answer without a payload ends nothing: so some services answer about what they do not know."""
+    intent = unknown(state=state, request=ASKED_FOR)
+    evidence = told(intent, RefundResponse.of(call_for("refunds.status", PROFILE), reply(document)), PROFILE)
+
+    assert (Finding.UNCLEAR, "the service tells nothing of the refund") == (evidence.finding, evidence.reason)
+
+
+def test_answer_about_itself() -> None:
+    """What the service repeats of the refund is what was asked for."""
+    intent = unknown(request=ASKED_FOR)
+    found = told(intent, answered(RefundResponse, "refunds.status", "DONE", refundAmt=200), PROFILE)
+
+    assert "succeeded" == found.state
+
+
+def test_what_was_accepted_is_not_taken_for_another() -> None:
+    """Its own answer is known: a later one that says it otherwise changes nothing of that."""
+    intent = unknown(state="accepted", request=ASKED_FOR)
+    answer = answered(RefundResponse, "refunds.status", "DONE", refundAmt=1)
+
+    assert "succeeded" == told(intent, answer, PROFILE).state
+
+
+MEANINGLESS: Final = ", and the profile does not say what its state means"
+
+
+@pytest.mark.parametrize(
+    ("operation", "value", "expected"),
+    [
+        (
+            "refunds.create",
+            "DONE",
+            Evidence(finding=Finding.TOLD, state="succeeded", reason="the refund's state is succeeded"),
+        ),
+        (
+            "refunds.create",
+            "NEW WORD",
+            Evidence(finding=Finding.UNCLEAR, state="accepted", reason=f"the service knows the refund{MEANINGLESS}"),
+        ),
+        (
+            "orders.place",
+            "SUCCESS",
+            Evidence(finding=Finding.TOLD, state="succeeded", reason="the order's state is paid"),
+        ),
+        ("orders.place", 3, Evidence(finding=Finding.TOLD, state="rejected", reason="the order's state is closed")),
+        ("orders.close", 3, Evidence(finding=Finding.TOLD, state="succeeded", reason="the order's state is closed")),
+        ("orders.close", 2, Evidence(finding=Finding.TOLD, state="rejected", reason="the order's state is paid")),
+        ("orders.close", "WAIT", Evidence(finding=Finding.NOT_DONE, reason="the order's state is pending")),
+        (
+            "orders.close",
+            "NEW WORD",
+            Evidence(finding=Finding.UNCLEAR, reason="the profile does not say what the order's state means"),
+        ),
+    ],
+)
+def test_what_a_state_says_of_a_write(operation: str, value: object, expected: Evidence) -> None:
+    """That a thing is there says that it was made; that an order is still pending, that it was not closed."""
+    profile = evolve(PROFILE, states=evolve(STATES, order={**STATES.order, "pending": ("WAIT",)}))
+    kind = RefundResponse if operation == "refunds.create" else OrderResponse
+
+    assert expected == told(unknown(operation=operation), answered(kind, operation, value, profile), profile)
+
+
+def test_what_has_no_states_is_done_when_it_is_there() -> None:
+    """Where the profile knows no states, no later answer could say more."""
+    profile = evolve(PROFILE, answer=AnswerShape(), states=States())
+    answer = answered(RefundResponse, "refunds.create", "DONE", profile)
+
+    assert "succeeded" == told(unknown(), answer, profile).state
+
+
+@pytest.mark.parametrize(
+    ("error", "finding"),
+    [
+        (ServiceError("HTTP 404, not found", absent=True), Finding.NOT_DONE),
+        (ServiceError("HTTP 404, not found", absent=False), Finding.UNCLEAR),
+        (ServiceError("HTTP 302"), Finding.UNCLEAR),
+        (AuthenticationError("HTTP 401"), Finding.SILENT),
+        (RateLimitedError("HTTP 429"), Finding.SILENT),
+        (NoAnswerError("HTTP 503"), Finding.SILENT),
+        (NotSentError("connection refused"), Finding.SILENT),
+        (InvalidSignatureError("forged"), Finding.SILENT),
+        (InvalidArgumentError("extra must be given"), Finding.UNASKABLE),
+        (NotConfiguredError("refund_status is open", field="refund_status"), Finding.UNASKABLE),
+        (NotConfiguredError("payment_status is open", field="payment_status"), Finding.UNASKABLE),
+    ],
+)
+def test_what_an_error_says(error: PayasyncError, finding: Finding) -> None:
+    """Only what the service says of this write counts: what is of the keys, the way or the hour is asked again."""
+    assert finding is refused(error).finding
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConfigurationError("signing_key is not set"),
+        NotConfiguredError("signature is open", field="signature.algorithm"),
+        SessionClosedError("closed"),
+        StorageError("full"),
+    ],
+)
+def test_what_is_wrong_here_says_nothing_of_any_write(error: PayasyncError) -> None:
+    """It ends the run, and no write is given to a person for it."""
+    with pytest.raises(type(error)) as caught:
+        refused(error)
+
+    assert error is caught.value
+
+
+def test_words_of_an_error() -> None:
+    """A person reads what the service did, without what a program may do next."""
+    error = NoAnswerError("HTTP 503, the service failed; repeating it is harmless", retry_after=7.0)
+    expected = Evidence(finding=Finding.SILENT, reason="HTTP 503, the service failed", retry_after=7.0)
+
+    assert expected == refused(error)
