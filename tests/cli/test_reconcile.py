@@ -82,8 +82,21 @@ async def ended(process: asyncio.subprocess.Process) -> Ended:
 
 
 async def run(sandbox: Sandbox, path: Path, *arguments: str) -> Ended:
-    """Run the command to its end."""
-    return await ended(await started(environment(sandbox), "--journal", str(path), *arguments))
+    """Run the command to its end, beside the service."""
+    return await beside(environment(sandbox), "--journal", str(path), *arguments)
+
+
+async def beside(environ: dict[str, str], *arguments: str) -> Ended:
+    """Run the command in a thread of this process."""
+    return await asyncio.to_thread(invoked, environ, *arguments)
+
+
+def invoked(environ: dict[str, str], *arguments: str) -> Ended:
+    """Run the command, without the signals that reach the main thread alone."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("payasync.cli.reconcile.stopped_by_signals", asyncio.Event)
+        end = CliRunner(env=environ).invoke(payasync, ["reconcile", *arguments])
+    return Ended(end.exit_code, end.stdout, end.stderr)
 
 
 async def lost(
@@ -232,7 +245,7 @@ async def test_nothing_found_out_is_no_success(sandbox: Sandbox, path: Path, cha
     """With keys that the service does not take, or where nobody is, the exit code tells, and whom it has asked."""
     await lost(sandbox, path, absent=["R1"])
     environ = environment(sandbox, **changes)
-    result = await ended(await started(environ, "--journal", str(path)))
+    result = await beside(environ, "--journal", str(path))
 
     assert (1, "") == (result.code, result.err)
     assert "No question had an answer: nothing was found out." in result.out
@@ -286,7 +299,7 @@ async def test_writes_of_others_are_told(sandbox: Sandbox, path: Path) -> None:
     async with SqliteJournal(path) as journal:
         await journal.resolve(3, as_="rejected", reason="seen")
     environ = environment(sandbox, PAYASYNC_MERCHANT_ID="M9")
-    result, facts = [await ended(await started(environ, "--journal", str(path), *more)) for more in ((), ("--json",))]
+    result, facts = [await beside(environ, "--journal", str(path), *more) for more in ((), ("--json",))]
     mine = str(sandbox.credentials.merchant_id)
 
     assert (0, 0) == (result.code, facts.code)
