@@ -28,7 +28,6 @@ from payasync.journal import Intent, Reconciler, Result
 from payasync.journal.drafting import request_of
 from payasync.journal.endings import BY_STATE
 from payasync.journal.postgres_journal import PostgresJournal
-from payasync.journal.reconciling import why
 from payasync.journal.resolving import LONGEST_RETRY_AFTER
 from payasync.requests import Request
 from payasync.responses import Response
@@ -199,7 +198,7 @@ class PaymentTasks:
         before = await self._journal.get(intent_id)
         if before is not None and before.state == "rejected" and before.outcome is not None:
             # Delivered again: somebody may have paid it back by other means since this was told.
-            raise _not_done(before, why(before, self._session.profile))
+            raise _not_done(before, before.reason)
         try:
             answer = await self._session.execute(intent_id)
         except OutcomeUnknownError as error:

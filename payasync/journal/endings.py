@@ -65,6 +65,14 @@ def of_answer(call: Call, reply: Reply) -> State:
     return told or ("accepted" if _can_be_asked(call, response) else "succeeded")
 
 
+def why(call: Call, reply: Reply, state: State) -> str:
+    """Return, in one line, why the service's success gives that state: of what it took, and declines, what it says."""
+    if state != "rejected":
+        return ""
+    response = _ANSWERS[call.operation.name].of(call, reply)
+    return f"the {response.thing}'s state is {response.state}"
+
+
 def _can_be_asked(call: Call, response: Response) -> bool:
     shape = call.profile.answer
     number = response.payment_id if isinstance(response, PaymentResponse) and shape.payment_id else call.reference
@@ -91,14 +99,14 @@ def of_error(call: Call, error: Exception, intent: Intent) -> State:
         return "unknown"
     if isinstance(error, ServiceError) and not isinstance(error, _PASSING):
         return "manual" if intent.queued and intent.sent_at is not None else "rejected"
-    return of_unsent(intent) if is_unsent(call, error) else "unknown"
+    return of_unsent(intent) if _is_unsent(call, error) else "unknown"
 
 
 def may_be_of_an_earlier_attempt(intent: Intent, state: State | None) -> bool:
     """Return whether the word that a thing was not done may be about an attempt before the one that is in doubt.
 
-    What was refused and sent again has two that the service may speak of, and the last may still arrive. An order that
-    is paid is never closed, whichever attempt that is said of.
+    What was sent more than once may have several that the service can speak of, and the last may still arrive. An order
+    that is paid is never closed, whichever attempt that is said of.
 
     Args:
         intent: The intention, as it was when it was sent, or asked about.
@@ -121,7 +129,7 @@ def of_unsent(intent: Intent) -> State:
     return "new" if intent.sent_at is None else "unknown"
 
 
-def is_unsent(call: Call, error: Exception) -> bool:
+def _is_unsent(call: Call, error: Exception) -> bool:
     """Return whether an error proves that this call has done nothing: that of a user's layer says nothing of that."""
     if not isinstance(error, PayasyncError):
         return not call.progress.begun

@@ -91,7 +91,7 @@ class Journal(Recording, Protocol):
         outcome: Outcome | None = None,
         reason: str = "",
         due: datetime | None = None,
-        unsent: bool = False,
+        answered: bool = False,
     ) -> bool:
         """Keep what became of an intention, and end the claim; `False`, and nothing changes, where that is lost.
 
@@ -101,7 +101,7 @@ class Journal(Recording, Protocol):
             outcome: The answer that says so; without one, a former one stays.
             reason: Why, in one line.
             due: Of an accepted or unknown one, the aware moment from which it is asked about; now, if not given.
-            unsent: Nothing of it has left: what was queued meanwhile waits for a worker, whatever `state` says.
+            answered: The service has answered it: though *unknown*, nothing of it is on its way any more.
 
         Raises:
             InvalidArgumentError: That state cannot follow.
@@ -228,9 +228,9 @@ class Journal(Recording, Protocol):
     async def told(self, operation: str, reference: str, state: str | None, data: object, *, merchant: str) -> Intents:
         """End what is accepted or unknown by what the service has told of it, and return what that changed.
 
-        For notifications, where they are verified or confirmed; the answer that was kept stays. What was sent several
-        times is not rejected by one, which may be about an earlier attempt. What was rejected, and has succeeded by
-        one, is given to a person.
+        So ends what was added again, and is done already. For notifications, where they are verified or confirmed; the
+        answer that was kept stays. What was sent several times is not rejected by one, which may be about an earlier
+        attempt. What was rejected, and has succeeded by one, is given to a person.
 
         Args:
             operation: The write that it is about: `orders.place`, `orders.close` or `refunds.create`.

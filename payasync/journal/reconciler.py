@@ -115,7 +115,6 @@ class Reconciler:
         """
         if on_result is not None and (not callable(on_result) or iscoroutinefunction(on_result)):
             raise invalid("on_result", "a plain function of a result, or None", on_result)
-        await self._journal.bind(self._session.merchant_id, self._session.service)
         run = Run(self._now(), on_result)
         try:
             async with asyncio.TaskGroup() as group:

@@ -7,11 +7,8 @@ from typing import Final, Literal, get_args
 
 from attrs import frozen
 
-from payasync.journal.drafting import WRITES
 from payasync.journal.findings import Finding
 from payasync.journal.intents import ASKED, Intent, State, standing
-from payasync.journal.recorded import reply
-from payasync.profile import Profile
 
 End = Literal["resolved", "sent", "waiting", "manual", "lost"]
 ENDS: Final[tuple[End, ...]] = get_args(End)
@@ -139,14 +136,6 @@ def notice(result: Result) -> str:
     intent, what = result.intent, "was not done" if result.rejected else "needs a person"
     name, why = intent.reference or intent.intent or "-", " ".join(result.reason.split())
     return f"intention {intent.id} ({intent.operation}, {name}) {what}: {why}"
-
-
-def why(intent: Intent, profile: Profile) -> str:
-    """Return, in one line, why an intention is in its state: of what its own answer has rejected, what that said."""
-    if intent.reason or intent.state != "rejected" or intent.outcome is None:
-        return intent.reason
-    answer = WRITES[intent.operation].answer(reply(intent), profile.answer, profile.states)
-    return f"the {answer.thing}'s state is {answer.state}"
 
 
 def is_due(intent: Intent, now: datetime) -> bool:

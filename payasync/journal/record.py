@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from payasync.calls import Call, Layer, Reply, Send
-from payasync.errors import InvalidArgumentError, OutcomeUnknownError, PayasyncError
+from payasync.errors import DuplicateError, InvalidArgumentError, OutcomeUnknownError, PayasyncError
 from payasync.journal import drafting, endings, keeping, recorded
 from payasync.journal.drafting import Keep, request_of
 from payasync.journal.intents import Begun, Intent, State, Step
@@ -85,7 +85,8 @@ class Recorder:
             lost = still_unknown(call, EARLIER, reply)
             await self._keep_error(call, lost, begun.intent)
             raise lost
-        await self._kept(call, begun.intent, state, outcome=self._journal.outcome(call, reply))
+        facts = {"outcome": self._journal.outcome(call, reply), "reason": endings.why(call, reply, state)}
+        await self._kept(call, begun.intent, state, **facts)
         return reply
 
     async def _begun(self, call: Call, whose: tuple[str, str]) -> Begun:
@@ -121,8 +122,8 @@ class Recorder:
     async def _keep_error(self, call: Call, error: Exception, intent: Intent) -> None:
         if isinstance(error, OutcomeUnknownError):
             error.add(intent_id=intent.id)
-        state, unsent = endings.of_error(call, error, intent), endings.is_unsent(call, error)
-        await self._kept(call, intent, state, reason=keeping.words(call, _reason(error)), unsent=unsent)
+        state, answered = endings.of_error(call, error, intent), isinstance(error, DuplicateError)
+        await self._kept(call, intent, state, reason=keeping.words(call, _reason(error)), answered=answered)
 
     def _keep_cancelled(self, call: Call, intent: Intent) -> None:
         """Keep that nothing has left, and have nobody wait for that; all else stays *sending*, and is asked about."""
@@ -142,7 +143,7 @@ class Recorder:
         task.add_done_callback(self._settling.discard)
 
     async def _unsent(self, intent: Intent, reason: str) -> None:
-        await self._settled(intent, endings.of_unsent(intent), reason=reason, unsent=True)
+        await self._settled(intent, endings.of_unsent(intent), reason=reason)
 
     async def _settled(self, intent: Intent, state: State, **facts: Any) -> None:
         # What cannot be kept stays as it is, *sending*: nothing is lost, it will be asked about.

@@ -1,6 +1,7 @@
 """What a journal says in place of the service: an answer that was kept, or why nothing is sent."""
 
 import shlex
+from datetime import UTC
 from typing import Any, Final
 
 import orjson
@@ -13,7 +14,7 @@ from payasync.sameness import compared
 from payasync.sandbox_profile import PROFILE as SANDBOX
 
 ASK: Final = "it may have been done: ask for its state, do not repeat it"
-AT_IT: Final = "another process is at it"
+AT_IT: Final = "it is being sent, or whoever was sending it was cut off"
 TAKEN: Final = "somebody else has taken it, or ended it, meanwhile"
 """Of what was held by a claim that counts no more."""
 
@@ -47,7 +48,17 @@ def refusal(begun: Begun) -> PayasyncError:
         reason = AT_IT if intent.state == "sending" else TAKEN
     where = f"intention {intent.id} in the journal is {intent.state}"
     asked = compared(asked_for(intent))
-    return OutcomeUnknownError(f"{where}: {reason}; {ASK}", reason=reason, asked=asked, **about)
+    return OutcomeUnknownError(f"{where}: {reason}; {_next(intent)}", reason=reason, asked=asked, **about)
+
+
+def _next(intent: Intent) -> str:
+    """Return what to do next: what asking leads nowhere for is a person's, and nobody is asked about what is sent."""
+    if intent.state == "manual":
+        return f"it may have been done: find out, and say so: payasync journal resolve {intent.id}"
+    if intent.state == "sending" and intent.lease is not None:
+        until = intent.lease.astimezone(UTC)
+        return f"it may have been done: payasync reconcile asks from {until:%Y-%m-%d %H:%M:%S} UTC on; do not repeat it"
+    return ASK
 
 
 def _called(service: str) -> str:

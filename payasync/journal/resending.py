@@ -15,7 +15,7 @@ from payasync.journal import findings
 from payasync.journal.findings import Evidence, Finding
 from payasync.journal.intents import Intent
 from payasync.journal.journal import Journal
-from payasync.journal.reconciling import End, Result, Turn, why
+from payasync.journal.reconciling import End, Result, Turn
 from payasync.requests import Request
 from payasync.responses import Response
 from payasync.session import Session
@@ -68,7 +68,7 @@ class Resending:
             # Somebody has asked about it since, or was told of it: what that came to is theirs to say.
             return Result(intent=held, end="sent", state="sending")
         end: End = "manual" if now.state == "manual" else "sent"
-        return Result(intent=held, end=end, state=now.state, reason=why(now, self._session.profile))
+        return Result(intent=held, end=end, state=now.state, reason=now.reason)
 
 
 class Listening:

@@ -35,10 +35,12 @@ def bind(merchant: str, where: Where | None) -> Transaction[None]:
     """
     if where is None:
         return
-    values = {"merchant": merchant, "service": where.service}
-    kept: Sequence[str] = yield Asked(statements.BIND, values, column="service")
+    known = Asked(statements.SERVICES, {"merchant": merchant}, column="service")
+    kept: Sequence[str] = yield known
     if not kept:
-        kept = yield Asked(statements.SERVICES, {"merchant": merchant}, column="service")
+        # Of two who come at once, one waits here for the other.
+        values = {"merchant": merchant, "service": where.service}
+        kept = (yield Asked(statements.BIND, values, column="service")) or (yield known)
     if kept[0] != where.service:
         raise elsewhere(merchant, kept[0], where.service, where.journal)
 

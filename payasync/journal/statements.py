@@ -33,10 +33,11 @@ UPDATE payasync_intents SET
 WHERE id = :id RETURNING *"""
 SETTLE: Final = """
 UPDATE payasync_intents SET
-    state = :state, lease = NULL, due = :due, updated = :now, sent_at = coalesce(:sent_at, sent_at),
+    state = CASE WHEN queued AND :again THEN 'new' ELSE :state END,
+    reason = CASE WHEN queued AND :again THEN '' ELSE :reason END, queued = queued AND :queued,
+    lease = NULL, due = :due, updated = :now, sent_at = coalesce(:sent_at, sent_at),
     tick = CASE :state WHEN 'unknown' THEN :tick ELSE tick END,
-    outcome = coalesce(:outcome, outcome), denied = 0, silent_since = NULL, reason = :reason,
-    queued = queued AND :queued
+    outcome = coalesce(:outcome, outcome), denied = 0, silent_since = NULL
 WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING id"""
 POSTPONE: Final = """
 UPDATE payasync_intents SET lease = NULL, due = :due, denied = :denied, silent_since = :silent_since, reason = :reason

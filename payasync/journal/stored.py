@@ -117,14 +117,14 @@ class StoredJournal(ABC):
         outcome: Outcome | None = None,
         reason: str = "",
         due: datetime | None = None,
-        unsent: bool = False,
+        answered: bool = False,
     ) -> bool:
         """Keep what became of an intention, and end the claim; `False`, and nothing changes, where that is lost."""
         asked, again = _state(state), None if due is None else aware("due", due)
         facts = {"outcome": None if outcome is None else written(outcome), "reason": _line(reason)}
         ticked = self._tick()
         return await self._run(
-            lambda now: transactions.settle(intent, asked, again, now, facts, tick=ticked, unsent=unsent)
+            lambda now: transactions.settle(intent, asked, again, now, facts, tick=ticked, answered=answered)
         )
 
     async def ask(

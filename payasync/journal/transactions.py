@@ -9,7 +9,6 @@ from attrs import frozen
 from payasync.errors import InvalidArgumentError
 from payasync.journal import services, statements
 from payasync.journal.asking import FOR_UPDATE, UNLESS_LOCKED, Transaction, intents, numbers
-from payasync.journal.endings import of_unsent
 from payasync.journal.intents import (
     ASKED,
     ENDS,
@@ -118,28 +117,29 @@ def settle(
     facts: Mapping[str, Any],
     *,
     tick: str | None = None,
-    unsent: bool = False,
+    answered: bool = False,
 ) -> Transaction[bool]:
     """Keep what became of an intention, where the claim still counts.
 
-    While it counts, the state is the one that the holder was given: whoever changes it takes the claim away.
+    While it counts, the state is the one that the holder was given: whoever changes it takes the claim away. What was
+    added while it was sent directly, and is rejected, is as what is added right after that: its worker was told that
+    somebody is at it, and hears of the end from nobody.
     """
-    if unsent and (kept := (yield from intents(statements.INTENT, {"id": held.id}, FOR_UPDATE))):
-        # Added meanwhile, perhaps: its worker was told that somebody is at it, and nobody else sends it.
-        state = of_unsent(kept[0])
     check_transition(held.state, state)
     if state == "sending":
         raise invalid("state", "an end of the claim: who holds an unknown one claims it with its fence", state)
     moments = {
         "now": now,
         "due": (due or now) if state in ASKED else None,
-        "sent_at": now if state == "unknown" else None,
+        "sent_at": now if state == "unknown" and not answered else None,
         "tick": tick,
     }
     # Whoever believed in it is told that it was not done, or what was taken and declined has said so: no task that is
     # left of it sends it after that.
     queued = not (state == "rejected" and (held.state in ASKED or facts["outcome"] is not None))
-    settled = {"id": held.id, "fence": held.fence, "state": state, "queued": queued, **moments, **facts}
+    again = state == "rejected" and held.state == "sending" and not held.queued
+    end = {"state": state, "queued": queued or again, "again": again}
+    settled = {"id": held.id, "fence": held.fence, **end, **moments, **facts}
     return bool((yield from numbers(statements.SETTLE, settled)))
 
 

@@ -175,7 +175,8 @@ class Api:
             refused = RefusedError("invalid", f"the method must be {allowed}", status=405)
             return await self._refused(refused, request, {"Allow": allowed})
         except web.HTTPNotFound:
-            return await self._refused(RefusedError("absent", "there is no such endpoint"), request)
+            # Never in the words for what is absent: a wrong address proves nothing about a refund.
+            return await self._refused(RefusedError("invalid", "there is no such endpoint", status=404), request)
         except (web.HTTPException, OSError):
             raise
         except Exception:

@@ -58,6 +58,16 @@ class Row:
     """Its end is a person's word."""
 
     @property
+    def since(self) -> datetime:
+        """From when on the service is to know what may have been sent."""
+        return max(self.doubted or self.updated, self.updated)
+
+    @property
+    def on_its_way(self) -> bool:
+        """Whether something of it may still arrive."""
+        return self.state == "unknown" and self.doubted == self.since
+
+    @property
     def moment(self) -> datetime | None:
         """From when the service is to be asked about it."""
         return self.lease or self.due
@@ -116,16 +126,16 @@ class Book:
 
     def judge(self, row: Row, ended: Ended) -> None:
         """Keep how a call ended."""
-        self.settle(row, verdict(row, ended))
+        self.settle(row, verdict(row, ended), answered=ended.error == "DuplicateError")
         if not ended.error:
             row.told, row.thing = ended.state, ended.thing
             row.queued = row.queued and row.state != "rejected"
 
-    def settle(self, row: Row, state: str, due: datetime | None = None) -> None:
-        """Keep what became of an intention, and let go of it."""
+    def settle(self, row: Row, state: str, due: datetime | None = None, *, answered: bool = False) -> None:
+        """Keep what became of an intention, and let go of it; what was answered is not on its way any more."""
         row.lease, row.updated, row.denied, row.silent_since = None, self.now, 0, None
         row.due = (due or self.now) if state in OPEN else None
-        row.doubted = self.now if state == "unknown" else row.doubted
+        row.doubted = self.now if state == "unknown" and not answered else row.doubted
         self.move(row, state)
 
     def postpone(self, row: Row, due: datetime, denied: int, *, silent: bool = False) -> None:

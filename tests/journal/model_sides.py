@@ -181,7 +181,8 @@ class Sides:
         if row and state is None:
             self.book.postpone(row, later, denied=0)
         elif row and state:
-            self.book.settle(row, state)
+            again = state == "rejected" and row.queued and claim.row.state == "sending" and not claim.row.queued
+            self.book.settle(row, "new" if again else state)
             if claim.ended and claim.outcome:
                 row.told, row.thing = claim.ended.state, claim.ended.thing
 

@@ -270,6 +270,7 @@ VALUES: Final[dict[str, Any]] = {
     "fence": 0,
     "denied": 0,
     "queued": False,
+    "again": False,
     "silent_since": None,
     "by": START,
     "now": START,

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from payasync.journal import Outcome, Report, Result, State
-from payasync.journal.reconciling import End, is_due, why
-from payasync.sandbox import PROFILE
+from payasync.journal.reconciling import End, is_due
 from tests.journal.building import START, kept
 
 LATER = START + timedelta(seconds=1)
@@ -37,20 +36,6 @@ def test_report_counts() -> None:
 def test_what_was_not_done(end: End, state: State, expected: bool) -> None:  # noqa: FBT001 - what is expected
     """What has ended without being done, by this run and by no other."""
     assert expected is Result(intent=kept(state="unknown"), end=end, state=state).rejected
-
-
-@pytest.mark.parametrize(
-    ("facts", "expected"),
-    [
-        ({"state": "rejected", "outcome": FAILED}, "the refund's state is failed"),
-        ({"state": "rejected", "outcome": FAILED, "reason": "seen in the back office"}, "seen in the back office"),
-        ({"state": "rejected"}, ""),
-        ({"state": "accepted", "outcome": FAILED}, ""),
-    ],
-)
-def test_why(facts: dict[str, Any], expected: str) -> None:
-    """The journal's own words; of what was rejected by its answer, and by nobody since, what that said."""
-    assert expected == why(kept(**facts), PROFILE)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import asyncio
 import logging
+from contextlib import suppress
 from typing import Any, Final
 
 import pytest
@@ -343,29 +344,44 @@ class Slow(SqliteJournal):
         return begun
 
 
-@pytest.mark.parametrize("gone", [False, True])
-@pytest.mark.parametrize(("doubtful", "expected"), [(False, "new"), (True, "unknown")])
+@pytest.mark.parametrize(
+    "end", [asyncio.CancelledError(), NotSentError("no network"), ServiceError("no"), FAILED], ids=type
+)
 async def test_what_is_added_while_it_is_sent_directly_is_not_lost(
-    journal: SqliteJournal, *, gone: bool, doubtful: bool, expected: State
+    journal: SqliteJournal, end: BaseException | Reply
 ) -> None:
-    """Where the direct call sends nothing after all, what was queued meanwhile waits for its worker."""
-    if doubtful:
-        with pytest.raises(OutcomeUnknownError):
-            await sent(journal, way(UNKNOWN))
-        (asked,) = await journal.ask(1, LEASE)
-        await journal.settle(asked, "rejected", reason="never arrived")
+    """Its worker was told that somebody is at it: where that comes to nothing, it is as if it was added right after."""
 
     async def send(_: Call) -> Reply:
         await journal.add(refund(), merchant=MERCHANT)
-        raise asyncio.CancelledError if gone else NotSentError("no network")
+        if isinstance(end, BaseException):
+            raise end
+        return end
 
-    with pytest.raises(asyncio.CancelledError if gone else NotSentError):
-        await journal.recorder.layer(MERCHANT, SERVICE)(call(), send)
+    with suppress(asyncio.CancelledError, NotSentError, ServiceError):
+        await journal.recorder.layer(MERCHANT, SERVICE)(call(profile=TELLING), send)
     await until(lambda: not settling(journal))
     kept = await only(journal)
 
-    assert (expected, True) == (kept.state, kept.queued)
-    assert doubtful == (kept.due is not None)
+    assert ("new", True, "") == (kept.state, kept.queued, kept.reason)
+    assert Step.SEND is (await journal.claim(kept.id, LEASE)).step
+
+
+async def test_what_was_taken_and_declined_says_so(journal: SqliteJournal) -> None:
+    """An answer that is no refusal, and says that it was not done, is the reason that a person reads."""
+    await sent(journal, way(FAILED), profile=TELLING)
+
+    assert ("rejected", "the refund's state is failed") == ((await only(journal)).state, (await only(journal)).reason)
+
+
+async def test_number_that_was_used_before_leaves_nothing_on_its_way(journal: SqliteJournal) -> None:
+    """What the service answers so is asked about; no quarantine is begun, and what stands there counts at once."""
+    await sent(journal, way(FAILED), profile=TELLING)
+    with pytest.raises(DuplicateError):
+        await sent(journal, way(DuplicateError("used before")))
+    kept = await only(journal)
+
+    assert ("unknown", 2, None) == (kept.state, kept.attempts, kept.sent_at)
 
 
 async def test_recovered_refusal_of_what_failed_before_says_nothing(journal: SqliteJournal) -> None:

@@ -67,7 +67,7 @@ def test_conflict_names_the_other(facts: dict[str, str | None], words: str) -> N
 @pytest.mark.parametrize(
     ("step", "state", "reason", "expected"),
     [
-        (Step.WAIT, "sending", "", "another process is at it"),
+        (Step.WAIT, "sending", "", "it is being sent, or whoever was sending it was cut off"),
         (Step.WAIT, "succeeded", "", "somebody else has taken it, or ended it, meanwhile"),
         (Step.WAIT, "unknown", "no answer", "somebody else has taken it, or ended it, meanwhile"),
         (Step.ASK, "unknown", "no answer", "no answer"),
