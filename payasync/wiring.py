@@ -44,7 +44,7 @@ ENVIRONMENT: Final = "environment"
 class Recorder(Protocol):
     """What a session uses of its journal."""
 
-    def layer(self, merchant: str, service: str) -> Layer:
+    def layer(self, merchant: str, service: str, tell: Callable[[Event], None] | None = None) -> Layer:
         """Return the layer that keeps one merchant's writes to one service, as `Session.service` says it."""
         ...
 
@@ -110,7 +110,7 @@ class Setup:
         tell = Teller(self.on_event)
         return chain(
             [
-                *self._recording(service(self.profile, transport.base)),
+                *self._recording(service(self.profile, transport.base), tell),
                 retry(Rules(policy=self.retry, quota=quota, tell=tell, ask=ask, pace=pace)),
                 *([verify(self.credentials)] if self.profile.answer.signature else []),
                 *map(held, self.middleware),
@@ -136,12 +136,12 @@ class Setup:
         if key is not None or not keyless:
             check(call, key)
 
-    def _recording(self, service: str) -> list[Layer]:
+    def _recording(self, service: str, tell: Teller) -> list[Layer]:
         """Return the layers of a session with a journal: what cannot be signed is not kept there."""
         if self.journal is None:
             return []
         recorder, merchant = self.journal.recorder, self.credentials.merchant_id
-        return [signable(self.credentials.signing_key), recorder.layer(merchant, service)]
+        return [signable(self.credentials.signing_key), recorder.layer(merchant, service, tell)]
 
     def times(self, seconds: float | None) -> Timeouts:
         """Return the times of one call, whose own total goes before the session's.

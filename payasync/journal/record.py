@@ -5,12 +5,13 @@ It is the outermost: what it keeps is the end of the whole call, after all its a
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
 from payasync.calls import Call, Layer, Reply, Send
 from payasync.errors import DuplicateError, InvalidArgumentError, OutcomeUnknownError, PayasyncError
+from payasync.events import Event, Unknown
 from payasync.journal import drafting, endings, keeping, recorded
 from payasync.journal.drafting import Keep, request_of
 from payasync.journal.intents import Begun, Intent, State, Step
@@ -42,12 +43,18 @@ class Recorder:
         self._keep = keep
         self._settling: set[asyncio.Task[None]] = set()
 
-    def layer(self, merchant: str, service: str) -> Layer:
-        """Return the layer that keeps one merchant's writes to one service, as `Session.service` says it."""
+    def layer(self, merchant: str, service: str, tell: Callable[[Event], None] | None = None) -> Layer:
+        """Return the layer that keeps one merchant's writes.
+
+        Args:
+            merchant: The merchant's number.
+            service: Where they go, as `Session.service` says it.
+            tell: Hears of a doubt that the layers below cannot know of.
+        """
         whose = merchant, service
 
         def layer(call: Call, send: Send) -> Awaitable[Reply]:
-            return send(call) if call.read else self._recorded(call, send, whose)
+            return send(call) if call.read else self._recorded(call, send, whose, tell)
 
         return layer
 
@@ -66,7 +73,9 @@ class Recorder:
             raise InvalidArgumentError(why, field="intent_id", rule=rule, value=intent_id)
         return request_of(intent)
 
-    async def _recorded(self, call: Call, send: Send, whose: tuple[str, str]) -> Reply:
+    async def _recorded(
+        self, call: Call, send: Send, whose: tuple[str, str], tell: Callable[[Event], None] | None
+    ) -> Reply:
         begun = await self._begun(call, whose)
         if begun.step is Step.ANSWER:
             return recorded.reply(begun.intent)
@@ -84,6 +93,8 @@ class Recorder:
         if reply.recovered and endings.may_be_of_an_earlier_attempt(begun.intent, state):
             lost = still_unknown(call, EARLIER, reply)
             await self._keep_error(call, lost, begun.intent)
+            if tell:
+                tell(Unknown(operation=call.operation.name, reference=call.reference, reason=EARLIER))
             raise lost
         facts = {"outcome": self._journal.outcome(call, reply), "reason": endings.why(call, reply, state)}
         await self._kept(call, begun.intent, state, **facts)

@@ -11,6 +11,7 @@ from payasync.errors import (
     SessionClosedError,
     StorageError,
 )
+from payasync.events import Event
 from payasync.journal import findings
 from payasync.journal.findings import Evidence, Finding
 from payasync.journal.intents import Intent
@@ -88,9 +89,9 @@ class Listening:
         """What keeps the writes."""
         return self
 
-    def layer(self, merchant: str, service: str) -> Layer:
+    def layer(self, merchant: str, service: str, tell: Callable[[Event], None] | None = None) -> Layer:
         """Return the journal's own layer, around one that hears of the end."""
-        recorded = self._journal.recorder.layer(merchant, service)
+        recorded = self._journal.recorder.layer(merchant, service, tell)
 
         def layer(call: Call, send: Send) -> Awaitable[Reply]:
             return recorded(call, lambda sent: self._heard(sent, send))

@@ -20,9 +20,10 @@ from payasync.errors import (
     ServiceError,
     StorageError,
 )
+from payasync.events import Event, Unknown
 from payasync.journal import Intent, SqliteJournal, State
 from payasync.journal.intents import Begun, Draft, Step
-from payasync.journal.record import CANCELLED, MARGIN, TOO_LATE
+from payasync.journal.record import CANCELLED, EARLIER, MARGIN, TOO_LATE
 from payasync.journal.recorded import AT_IT
 from payasync.resources.orders import QueryOrder
 from payasync.settings import Timeouts
@@ -386,12 +387,15 @@ async def test_number_that_was_used_before_leaves_nothing_on_its_way(journal: Sq
 
 async def test_recovered_refusal_of_what_failed_before_says_nothing(journal: SqliteJournal) -> None:
     """What is asked after a lost answer may be told the end of the attempt before: it is in doubt, not failed."""
+    told = list[Event]()
     await sent(journal, way(FAILED), profile=TELLING)
+    layer = journal.recorder.layer(MERCHANT, SERVICE, told.append)
     with pytest.raises(OutcomeUnknownError, match="perhaps of an earlier attempt, and this one may still") as caught:
-        await sent(journal, way(evolve(FAILED, recovered=True)), profile=TELLING)
+        await layer(call(profile=TELLING), way(evolve(FAILED, recovered=True)).send)
     kept = await only(journal)
 
     assert ("unknown", 2, kept.id) == (kept.state, kept.attempts, caught.value.intent_id)
+    assert [Unknown(operation="refunds.create", reference="R1", reason=EARLIER)] == told
 
 
 @pytest.mark.parametrize("recovered", [False, True])
