@@ -71,7 +71,8 @@ def of_heard(tally: Tally, *, others: Mapping[str, int], silent: bool) -> str:
 
 def _found(tally: Tally, *, silent: bool, unsent: int) -> dict[str, Any]:
     report = Report(silent=silent, unsent=unsent, rejected=tally.rejected, **tally.ends)
-    return {"asked": report.asked, **asdict(report), "not_done": _not_done(tally)}
+    asked = {"asked": report.asked, "questions": tally.questions, "runs": tally.runs}
+    return {**asked, **asdict(report), "not_done": _not_done(tally)}
 
 
 def _not_done(tally: Tally) -> list[int]:

@@ -40,7 +40,7 @@ _REASON: Final = _WIDTH + 10
 _WRITE: Final = 26
 """The same of what is shown while it watches: the column of the write; a reason that has no room behind it is there."""
 _REASONS: Final = 3
-"""So many reasons of what waits are shown, the most frequent first."""
+"""So many reasons of what waits, or needs a person, are shown, the most frequent first."""
 
 
 class ReconcileScreen:
@@ -221,7 +221,7 @@ class ReconcileScreen:
     def _summary(self, due: datetime | None) -> None:
         write = self._lines.write
         asked = self._tally.asked
-        write(f"  Asked about {writes(asked)}." if asked else "  There was nothing to ask.")
+        write(self._asked() if asked else "  There was nothing to ask.", hang=2)
         write()
         for end in ENDS:
             if states := self._tally.states(end):
@@ -241,25 +241,28 @@ class ReconcileScreen:
             write(("  The next question ", "dim"), (when, "bold"))
             write()
 
+    def _asked(self) -> str:
+        tally = self._tally
+        about = f"  Asked about {writes(tally.asked)}"
+        if tally.questions == tally.asked:
+            return f"{about}."
+        runs = "1 run" if tally.runs == 1 else f"{tally.runs} runs"
+        return f"{about}, by {tally.questions} questions in {runs}. The last one about each came to:"
+
     def _ended(self, end: End, states: Counter[State]) -> None:
         many = states.total()
         parts: list[Part] = [(f"  {_NAMES[end]:{_WIDTH}}", _STYLES[end]), (f"{many:>6}  ", "bold")]
         if end in {"resolved", "sent"}:
             for number, (state, of_it) in enumerate(states.most_common()):
                 parts += [", " if number else "", f"{of_it} ", (state, STYLES[state])]
-        if end == "waiting":
-            self._waiting(parts, many)
-        else:
-            self._lines.write(*parts, hang=_REASON)
+        reasons = self._tally.reasons(end) if end in {"waiting", "manual"} else Counter[str]()
+        if len(reasons) == 1:
+            parts.append((plain(next(iter(reasons))), "dim"))
+        self._lines.write(*parts, hang=_REASON)
+        if len(reasons) > 1:
+            self._reasons(reasons)
 
-    def _waiting(self, parts: Sequence[Part], many: int) -> None:
-        """Show why: of the last time alone, where they have waited several times."""
-        reasons, whole = self._tally.reasons, self._tally.reasons.total() == many
-        frequent = reasons.most_common(_REASONS)
-        beside = "" if whole else "the last time:"
-        if whole and len(frequent) == 1:
-            beside = plain(frequent.pop()[0])
-        self._lines.write(*parts, (beside, "dim"), hang=_REASON)
-        for reason, of_it in frequent:
+    def _reasons(self, reasons: Counter[str]) -> None:
+        for reason, of_it in reasons.most_common(_REASONS):
             counted = f"{'':{_REASON}}{of_it}: "
             self._lines.write((f"{counted}{plain(reason)}", "dim"), hang=len(counted))

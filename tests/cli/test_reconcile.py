@@ -369,6 +369,8 @@ async def test_json(sandbox: Sandbox, path: Path) -> None:
     dry, result = await run(sandbox, path, "--json", "--dry-run"), await run(sandbox, path, "--json")
     expected = {
         "asked": 3,
+        "questions": 3,
+        "runs": 1,
         "resolved": 2,
         "sent": 0,
         "waiting": 0,
@@ -555,7 +557,7 @@ def shown(*ends: End, silent: bool = False, interrupted: bool = False, **console
     screen.opened("M1", [intent], others={}, watch=False)
     with screen.progress(len(ends)):
         for number, end in enumerate(ends):
-            screen.heard(Result(intent=intent, end=end, state="unknown", reason=f"reason {number % 5}"))
+            screen.heard(Result(intent=kept(id=number), end=end, state="unknown", reason=f"reason {number % 5}"))
     screen.ran(Report.of(ends, silent=silent))
     screen.closed([], None, interrupted=interrupted)
     return out.getvalue()
@@ -581,8 +583,8 @@ def test_each_run_says_what_was_not_done(ending: str) -> None:
 
 
 OUTCOMES: Final[list[tuple[End, State]]] = [
-    ("resolved", "succeeded"),
     ("resolved", "rejected"),
+    ("resolved", "succeeded"),
     ("waiting", "accepted"),
     ("manual", "manual"),
     ("lost", "unknown"),
@@ -610,29 +612,34 @@ def test_watching_holds_no_more_with_each_run(form: str, held: int) -> None:
 
 
 def hears_all(screen: ReconcileScreen, number: int) -> Iterator[weakref.ref[Result]]:
-    """Have a screen hear, in a run, of each outcome of one; yield what tells whether anybody still holds them."""
-    for end, state in OUTCOMES:
-        result = Result(intent=kept(id=number, state="unknown"), end=end, state=state)
+    """Have a screen hear, in a run, of each outcome; yield what tells whether anybody still holds them."""
+    for place, (end, state) in enumerate(OUTCOMES):
+        result = Result(intent=kept(id=number + 1000 * place, state="unknown"), end=end, state=state)
         screen.heard(result)
         yield weakref.ref(result)
     screen.ran(Report(resolved=2, waiting=1, manual=1, lost=1, rejected=1))
 
 
-def test_reasons_of_the_last_time() -> None:
-    """Who has watched for long sees why what waits does so now; how often anything has waited is a number."""
+def test_who_watched_reads_how_the_writes_stand() -> None:
+    """And not how often each was asked about, which is said by itself; the reasons are those of now."""
     out = StringIO()
     screen = ReconcileScreen(Address("pay.db"), terminal=Console(file=out, width=200, highlight=False))
     screen.opened("M1", [], others={}, watch=True)
     for reason in ("HTTP 500", "HTTP 502", "HTTP 503"):
-        for _ in range(2):
-            screen.heard(Result(intent=kept(), end="waiting", state="unknown", reason=reason))
+        for number in (1, 2):
+            screen.heard(Result(intent=kept(id=number), end="waiting", state="unknown", reason=f"{reason} {number}"))
         screen.ran(Report(waiting=2))
+    screen.heard(Result(intent=kept(id=2), end="manual", state="manual", reason="nothing names it"))
+    screen.ran(Report(manual=1))
     screen.ran(Report())
     screen.closed([], None, interrupted=False)
-    first, second = [line.split() for line in out.getvalue().splitlines() if "waiting" in line or "HTTP" in line]
+    lines = [" ".join(line.split()) for line in out.getvalue().partition("ends it.")[2].splitlines() if line.strip()]
 
-    assert ["waiting", "6", "the", "last", "time:"] == first
-    assert ["2:", "HTTP", "503"] == second
+    assert [
+        "Asked about 2 writes, by 7 questions in 4 runs. The last one about each came to:",
+        "waiting 1 HTTP 503 1",
+        "for a person 1 nothing names it",
+    ] == lines[1:]
 
 
 @pytest.mark.parametrize(("seconds", "next_in"), [(None, None), (-5.0, 0), (3599.9, 3600)])
@@ -672,6 +679,9 @@ SAID: Final = (
 )
 
 
+WAITS: Final = ("HTTP 503, the service failed", "HTTP 500, and the service says that it is to be asked again tomorrow")
+
+
 def watched(**console: Any) -> list[str]:
     """Return the lines of a run that watches, and has as much to say as there can be."""
     out = StringIO()
@@ -683,8 +693,8 @@ def watched(**console: Any) -> list[str]:
     ends: list[State] = ["succeeded", "rejected"]
     for state in ends:
         screen.heard(Result(intent=intent, end="resolved", state=state, reason=f"the refund's state is {state}"))
-    for why in ("HTTP 503, the service failed", "HTTP 500, and the service says that it is to be asked again tomorrow"):
-        screen.heard(Result(intent=intent, end="waiting", state="unknown", reason=why))
+    for number, why in enumerate(WAITS, 2):
+        screen.heard(Result(intent=evolve(intent, id=number), end="waiting", state="unknown", reason=why))
     screen.ran(Report(resolved=2, waiting=2, rejected=1))
     later = [now() + timedelta(hours=5)] * 1000
     screen.closed([], None, sending=later, unsent=[evolve(intent, state="new", reason="no")], interrupted=False)
