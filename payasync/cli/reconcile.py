@@ -127,11 +127,12 @@ async def _reconciled(options: Options, screen: ReconcileScreen) -> _Left:
             reconciler = Reconciler(session, journal)
             with quiet():
                 interrupted = await _until(stop, _worked(options, reconciler, journal, session.merchant_id, screen))
+            due, sending = await _ahead(journal, session.merchant_id)
             return _Left(
                 manual=await reconciler.manual(),
                 unsent=await reconciler.unsent(),
-                due=await journal.next_due(session.merchant_id),
-                sending=await _sending(journal, session.merchant_id),
+                due=due,
+                sending=sending,
                 interrupted=interrupted,
             )
     finally:
@@ -142,7 +143,8 @@ async def _worked(
     options: Options, reconciler: Reconciler, journal: Journal, merchant: str, screen: ReconcileScreen
 ) -> None:
     due = await reconciler.due()
-    screen.opened(merchant, due, others=await _of_others(journal, merchant), watch=options.watch)
+    others, later, sending = await _of_others(journal, merchant), *await _ahead(journal, merchant)
+    screen.opened(merchant, due, others=others, watch=options.watch, later=later, sending=sending)
     if options.dry_run:
         screen.planned(due)
     elif options.watch:
@@ -162,10 +164,10 @@ async def _of_others(journal: Journal, merchant: str) -> Counter[str]:
     )
 
 
-async def _sending(journal: Journal, merchant: str) -> list[datetime]:
-    """Return when each lease ends that somebody sends by, who may be there no more."""
+async def _ahead(journal: Journal, merchant: str) -> tuple[datetime | None, list[datetime]]:
+    """Return when the next write is due, and when each lease ends that somebody sends by, who may be there no more."""
     leases = [each.lease async for each in _all(journal, "sending") if each.merchant == merchant]
-    return [lease for lease in leases if lease and lease > now()]
+    return await journal.next_due(merchant), [lease for lease in leases if lease and lease > now()]
 
 
 async def _all(journal: Journal, state: State) -> AsyncGenerator[Intent]:

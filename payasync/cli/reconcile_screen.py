@@ -74,8 +74,26 @@ class ReconcileScreen:
         """Whether the service was asked, and answered no question."""
         return self._tally.asked > 0 and not self._tally.answered
 
-    def opened(self, merchant: str, due: Sequence[Intent], *, others: Mapping[str, int], watch: bool) -> None:
-        """Say what is about to be done, and how many writes of which other merchants are left open."""
+    def opened(
+        self,
+        merchant: str,
+        due: Sequence[Intent],
+        *,
+        others: Mapping[str, int],
+        watch: bool,
+        later: datetime | None = None,
+        sending: Sequence[datetime] = (),
+    ) -> None:
+        """Say what is about to be done; who watches hears what is not due yet, too, as no end says it soon.
+
+        Args:
+            merchant: Whose writes these are.
+            due: What is asked about now.
+            others: How many writes of which other merchants are left open.
+            watch: It goes on until a signal comes.
+            later: When the service is to be asked next, if at all.
+            sending: When each write that somebody is sending is asked about, if that does not end.
+        """
         self._watch = watch
         self._others = others
         # Who watches has seen each in a line of its own.
@@ -89,7 +107,7 @@ class ReconcileScreen:
         row("Journal", plain(self._journal.shown), "bold")
         row("Service", plain(self._service), "bold")
         row("Merchant", plain(merchant), "bold")
-        row("Due", f"{writes(len(due))}" if due else "nothing", "bold")
+        row("Due", writes(len(due)) if due else self._nothing(None if later in sending else later), "bold")
         if others:
             many = sum(others.values())
             is_, of = ("is", "another merchant") if many == 1 else ("are", "other merchants")
@@ -101,8 +119,14 @@ class ReconcileScreen:
             )
         if watch:
             write()
+            self._lists.being_sent(sending)
             write(("  Ctrl-C ends it.", "dim"))
         write()
+
+    def _nothing(self, later: datetime | None) -> str:
+        if not self._watch or later is None:
+            return "nothing"
+        return f"nothing now; the next question in {span((later - now()).total_seconds())}"
 
     def planned(self, due: Sequence[Intent]) -> None:
         """Show what would be asked about."""
@@ -196,8 +220,11 @@ class ReconcileScreen:
             self._lines.write()
         if interrupted:
             self._ended_early("Interrupted.")
+        later = None if due in sending else due
         if self._asking:
-            self._summary(None if due in sending else due)
+            self._summary(later)
+        elif later is not None and later > now():
+            self._next(later)
         self._lists.being_sent(sending)
         self._lists.unsent(unsent)
         self._lists.for_a_person(manual)
@@ -236,10 +263,13 @@ class ReconcileScreen:
             write()
         self._lists.rejected(self._tally.rejected, self._tally.not_done)
         if due is not None:
-            left = (due - now()).total_seconds()
-            when = "is due now: run it again" if left <= 0 else f"in {span(left)}"
-            write(("  The next question ", "dim"), (when, "bold"))
-            write()
+            self._next(due)
+
+    def _next(self, due: datetime) -> None:
+        left = (due - now()).total_seconds()
+        when = "is due now: run it again" if left <= 0 else f"in {span(left)}"
+        self._lines.write(("  The next question ", "dim"), (when, "bold"))
+        self._lines.write()
 
     def _asked(self) -> str:
         tally = self._tally

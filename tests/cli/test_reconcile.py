@@ -339,6 +339,35 @@ async def test_what_was_cut_off_is_told(sandbox: Sandbox, path: Path, more: tupl
 
 
 @slow
+async def test_who_watches_hears_at_once_what_was_cut_off(sandbox: Sandbox, path: Path) -> None:
+    """Nobody watches for half a minute to learn that there is something to ask about."""
+    async with SqliteJournal(path) as journal:
+        cut = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
+        await journal.begin(of_request(cut, str(sandbox.credentials.merchant_id), None, without_customer), 5 * 3600)
+    process = await started(environment(sandbox), "--journal", str(path), "--watch")
+    due, cut_off = await line_with(process, "Due"), await line_with(process, "cut off")
+    await line_with(process, "Ctrl-C ends it.")
+    process.send_signal(signal.SIGTERM)
+
+    assert "1 write is being sent, or was cut off: asked about in 5 h" == cut_off.strip()
+    assert ["Due", "nothing"] == due.split()
+    assert 0 == (await ended(process)).code
+
+
+@slow
+async def test_dry_run_says_when_the_next_question_is(sandbox: Sandbox, path: Path) -> None:
+    """Nothing is due, and something will be: when, is not left to be guessed; what is due now is listed instead."""
+    await lost(sandbox, path, done=["R1"], ago=-7200.0)
+    later = await run(sandbox, path, "--dry-run")
+    await lost(sandbox, path, done=["R2"])
+    now_, again = await run(sandbox, path, "--dry-run"), await run(sandbox, path)
+
+    assert "The next question in 2 h" in " ".join(later.out.split())
+    assert "The next question" not in now_.out
+    assert "The next question in 2 h" in again.out
+
+
+@slow
 async def test_dry_run_changes_nothing(sandbox: Sandbox, path: Path) -> None:
     """It shows what it would ask about, and asks nobody."""
     await lost(sandbox, path, done=["R1"])
@@ -640,6 +669,17 @@ def test_who_watched_reads_how_the_writes_stand() -> None:
         "waiting 1 HTTP 503 1",
         "for a person 1 nothing names it",
     ] == lines[1:]
+
+
+def test_who_watches_hears_when_the_next_question_is() -> None:
+    """Where nothing is due at the beginning; who does not watch reads it at the end."""
+    out = StringIO()
+    screen = ReconcileScreen(Address("pay.db"), terminal=Console(file=out, width=200, highlight=False))
+    for watch in (True, False):
+        screen.opened("M1", [], others={}, watch=watch, later=now() + timedelta(hours=5))
+    watched, once = [" ".join(line.split()) for line in out.getvalue().splitlines() if "Due" in line]
+
+    assert ("Due nothing now; the next question in 5 h", "Due nothing") == (watched, once)
 
 
 @pytest.mark.parametrize(("seconds", "next_in"), [(None, None), (-5.0, 0), (3599.9, 3600)])
