@@ -55,7 +55,7 @@ class Options:
 @click.option("--base-url", metavar="URL", help="The service's address; without it, PAYASYNC_BASE_URL.")
 @click.option("--watch", is_flag=True, help="Go on, whenever something is due, until Ctrl-C or SIGTERM.")
 @click.option("--dry-run", is_flag=True, help="Show what it would ask about; ask nobody, and change nothing.")
-@click.option("--json", is_flag=True, help="Show a line of JSON for each run, and no more.")
+@click.option("--json", is_flag=True, help="Show a line of JSON for each run, and no more; a dry run has one.")
 def reconcile(*, json: bool, **options: Any) -> None:
     """Ask the service what became of each write in the journal that nobody knows the end of.
 

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from payasync.cli import reconcile_json
-from payasync.cli.intent_table import STYLES, as_json, console, named, now, span
+from payasync.cli.intent_table import STYLES, console, named, now, span
 from payasync.cli.journal_at import Address
 from payasync.cli.reconcile_lists import ROWS, ReconcileLists, writes
 from payasync.cli.reconcile_tally import Tally
@@ -66,7 +66,7 @@ class ReconcileScreen:
         self._others: Mapping[str, int] = {}
         self._silent = False
         self._watch = False
-        self._asking = True
+        self._planned: Sequence[Intent] | None = None
         self._bar: Progress | None = None
 
     @property
@@ -130,10 +130,8 @@ class ReconcileScreen:
 
     def planned(self, due: Sequence[Intent]) -> None:
         """Show what would be asked about."""
-        self._asking = False
+        self._planned = due
         if self._json:
-            for each in due:
-                self._lines.write(as_json(each))
             return
         if due:
             self._lines.write("  It would ask about:")
@@ -206,28 +204,37 @@ class ReconcileScreen:
             unsent: Queued, and nobody sends it.
             interrupted: A signal ended it before it was through.
         """
-        if self._json and not self._asking:
-            return
         if self._json:
-            others, silent = self._others, self._silent
-            self._lines.write(
-                reconcile_json.of_all(
-                    self._tally, manual, due, sending, unsent, others=others, silent=silent, interrupted=interrupted
-                )
-            )
+            self._lines.write(self._line(manual, due, sending, unsent, interrupted=interrupted))
             return
         if self._watch:
             self._lines.write()
         if interrupted:
             self._ended_early("Interrupted.")
         later = None if due in sending else due
-        if self._asking:
+        if self._planned is None:
             self._summary(later)
         elif later is not None and later > now():
             self._next(later)
         self._lists.being_sent(sending)
         self._lists.unsent(unsent)
         self._lists.for_a_person(manual)
+
+    def _line(
+        self,
+        manual: Sequence[Intent],
+        due: datetime | None,
+        sending: Sequence[datetime],
+        unsent: Sequence[Intent],
+        *,
+        interrupted: bool,
+    ) -> str:
+        tally, others, silent = self._tally, self._others, self._silent
+        if self._planned is not None:
+            return reconcile_json.of_plan(self._planned, manual, due, sending, unsent, others=others)
+        return reconcile_json.of_all(
+            tally, manual, due, sending, unsent, others=others, silent=silent, interrupted=interrupted
+        )
 
     def cut_short(self) -> None:
         """Show what was heard before an error, if anything: the journal may be unable to say any more."""

@@ -392,10 +392,11 @@ def content(path: Path) -> list[Any]:
 
 @slow
 async def test_json(sandbox: Sandbox, path: Path) -> None:
-    """One line, with the numbers, and the intentions that were not done, and those that need a person."""
+    """One line, with the numbers, and what was not done, and what needs a person, each by its names and with why."""
     await lost(sandbox, path, done=["R1"], absent=["R2"])
     await unnamed(sandbox, path)
-    dry, result = await run(sandbox, path, "--json", "--dry-run"), await run(sandbox, path, "--json")
+    result = await run(sandbox, path, "--json")
+    named = {"operation": "refunds.create", "intent": None}
     expected = {
         "asked": 3,
         "questions": 3,
@@ -410,15 +411,50 @@ async def test_json(sandbox: Sandbox, path: Path) -> None:
         "rejected": 1,
         "interrupted": False,
         "cut_short": False,
-        "not_done": [2],
-        "needs_a_person": [3],
+        "not_done": [{**named, "id": 2, "reference": "R2", "reason": "never arrived: the service does not know it"}],
+        "needs_a_person": [
+            {
+                "id": 3,
+                "operation": "payments.create",
+                "reference": None,
+                "intent": "invoice-42",
+                "reason": "nothing names it: the service cannot be asked what became of it",
+            }
+        ],
         "of_other_merchants": {},
         "sending": 0,
         "next_in": None,
     }
 
-    assert [1, 2, 3] == [json.loads(line)["id"] for line in dry.out.splitlines()]
     assert (3, expected) == (result.code, json.loads(result.out))
+
+
+@slow
+async def test_json_of_a_dry_run(sandbox: Sandbox, path: Path) -> None:
+    """One line, also where nothing is due: what would be asked about, by its names, why, and since when."""
+    nothing = await run_of_nothing(sandbox, path)
+    await lost(sandbox, path, absent=["R1"])
+    async with SqliteJournal(path) as journal:
+        (kept_,) = await journal.list()
+    result = await run(sandbox, path, "--json", "--dry-run")
+    rest = {"dry_run": True, "unsent": 0, "of_other_merchants": {}, "needs_a_person": [], "sending": 0}
+    moments = {name: getattr(kept_, name).isoformat() for name in ("created", "sent_at", "due")}
+    due = {"id": 1, "operation": "refunds.create", "reference": "R1", "intent": None, "state": "unknown"}
+
+    assert {**rest, "due": [], "next_in": None} == nothing
+    assert (0, {**rest, "due": [{**due, "reason": kept_.reason, **moments}], "next_in": 0}) == (
+        result.code,
+        json.loads(result.out),
+    )
+
+
+async def run_of_nothing(sandbox: Sandbox, path: Path) -> dict[str, Any]:
+    """Return what a dry run tells of an empty journal."""
+    async with SqliteJournal(path) as journal:
+        await journal.list()
+    (line,) = (await run(sandbox, path, "--json", "--dry-run")).out.splitlines()
+    told: dict[str, Any] = json.loads(line)
+    return told
 
 
 @slow
@@ -490,9 +526,14 @@ async def test_what_was_heard_before_an_error_is_listed(sandbox: Sandbox, path: 
 
     assert (2, 1) == (cut.code, len(rejected))
     assert ["payasync reconcile: the journal"] == [line[:31] for line in cut.err.splitlines()]
-    assert rejected == (json.loads(cut.out)["not_done"] if more else listed(cut.out))
-    assert list(range(1, 12)) == sorted([*rejected, *rest["not_done"]])
+    assert rejected == (ids(json.loads(cut.out)) if more else listed(cut.out))
+    assert list(range(1, 12)) == sorted([*rejected, *ids(rest)])
     assert more or "Cut short by an error. What was settled stays so; the next run goes on." in cut.out
+
+
+def ids(line: dict[str, Any]) -> list[int]:
+    """Return those that a line of JSON lists as not done."""
+    return [each["id"] for each in line["not_done"]]
 
 
 def unclaimable(path: Path, intent_id: int) -> None:
@@ -607,7 +648,7 @@ def test_each_run_says_what_was_not_done(ending: str) -> None:
     screen.cut_short() if ending == "an error" else screen.closed([], None, interrupted=False)
     told = [json.loads(line) for line in out.getvalue().splitlines()]
 
-    assert [[1], [], [3], [4]] == [each["not_done"] for each in told]
+    assert [[1], [], [3], [4]] == [ids(each) for each in told]
     assert (4, 4, 3) == tuple(told[-1][name] for name in ("asked", "resolved", "rejected"))
 
 
@@ -823,9 +864,8 @@ def test_json_that_was_cut_short() -> None:
 
     assert ("", False, True) == (before, whole["cut_short"], facts["cut_short"])
     assert list(whole) == list(facts)
-    assert (1, 1, [7], {"M2": 1}) == tuple(
-        facts[name] for name in ("asked", "rejected", "not_done", "of_other_merchants")
-    )
+    assert (1, 1, {"M2": 1}) == tuple(facts[name] for name in ("asked", "rejected", "of_other_merchants"))
+    assert [7] == ids(facts)
     assert {"unsent", "needs_a_person", "sending", "next_in"} == {name for name, each in facts.items() if each is None}
 
 
