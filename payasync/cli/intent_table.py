@@ -1,11 +1,12 @@
 """Intentions as lines of a table, and as JSON."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from attrs import asdict
+from attrs import asdict, evolve
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -31,6 +32,8 @@ _UNITS: Final = ((1, "s"), (60, "min"), (3600, "h"), (86_400, "days"))
 _WIDE: Final = 100
 PIPED: Final = 240
 """Columns, where no terminal says how many it has."""
+_SAME: Final = re.compile(r"the \w+'s state is (\w+)")
+"""A reason that may say no more than the state."""
 
 
 def console() -> Console:
@@ -53,11 +56,14 @@ def table(intents: Sequence[Intent], *, now: datetime, width: int, state: bool =
         *([] if len({each.merchant for each in intents}) > 1 else ["Merchant"]),
         *([] if width >= _WIDE else ["Since"]),
     }
-    rows = [{name: cell for name, cell in _row(each, now).items() if name not in left_out} for each in intents]
+    rows = [
+        {name: cell for name, cell in _row(each, now, state=state).items() if name not in left_out} for each in intents
+    ]
     return tables.table(list(rows[0]), [list(row.values()) for row in rows])
 
 
-def _row(intent: Intent, now: datetime) -> Mapping[str, Text]:
+def _row(intent: Intent, now: datetime, *, state: bool) -> Mapping[str, Text]:
+    reason = beside(intent.state, intent.reason) if state else intent.reason
     return {
         "Id": Text(str(intent.id), "bold"),
         "State": Text(intent.state, STYLES[intent.state]),
@@ -66,7 +72,7 @@ def _row(intent: Intent, now: datetime) -> Mapping[str, Text]:
         "Number": Text(plain(named(intent)), "bold"),
         "Amount": Text(amount(intent)),
         "Since": Text(ago(intent.updated, now), "dim"),
-        "Why": Text(plain(why(intent, now))),
+        "Why": Text(plain(why(evolve(intent, reason=reason), now))),
     }
 
 
@@ -80,6 +86,12 @@ def amount(intent: Intent) -> str:
     found: Any = next((intent.request[name] for name in AMOUNTS if name in intent.request), None)
     currency: Any = intent.request.get("currency", "")
     return "" if found is None else plain(f"{found} {currency}".strip())
+
+
+def beside(state: State, reason: str) -> str:
+    """Return what a reason says beside the state; nothing, where that is the same."""
+    same = _SAME.fullmatch(reason)
+    return "" if same and same[1] == state else reason
 
 
 def why(intent: Intent, now: datetime) -> str:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.json import JSON
 from rich.text import Text
 
-from payasync.cli.intent_table import STYLES, ago, as_json, console, named, now, span, table
+from payasync.cli.intent_table import STYLES, ago, as_json, beside, console, named, now, span, table
 from payasync.cli.journal_at import Address
 from payasync.cli.tables import show
 from payasync.cli.terminal import Lines, plain
@@ -18,6 +18,8 @@ from payasync.journal.intents import FOR_A_PERSON
 
 WIDTH: Final = 10
 """Of the names of facts."""
+_IN_DOUBT: Final[frozenset[State]] = frozenset({"sending", "unknown", "manual"})
+"""What was in doubt before, and has an answer since, keeps the moment."""
 
 
 class JournalScreen:
@@ -116,8 +118,8 @@ class JournalScreen:
 def _facts(intent: Intent, at: datetime) -> Iterator[tuple[str, str, str]]:
     """Yield a name, a value and a style of each thing that is known."""
     yield "State", intent.state, STYLES[intent.state]
-    if intent.reason:
-        yield "", intent.reason, ""
+    if reason := beside(intent.state, intent.reason):
+        yield "", reason, ""
     yield "Merchant", intent.merchant, ""
     if intent.intent:
         yield "Intent", intent.intent, ""
@@ -125,7 +127,7 @@ def _facts(intent: Intent, at: datetime) -> Iterator[tuple[str, str, str]]:
     if intent.updated != intent.created:
         yield "Changed", _moment(intent.updated, at), ""
     yield "Sent", _times(intent.attempts) + (", by a worker" if intent.queued else ""), ""
-    if intent.sent_at:
+    if intent.sent_at and intent.state in _IN_DOUBT:
         yield "In doubt", f"since {_moment(intent.sent_at, at)}", ""
     if intent.asked:
         yield "Asked", _times(intent.asked), ""

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from payasync.cli import reconcile_json
-from payasync.cli.intent_table import STYLES, console, named, now, span
+from payasync.cli.intent_table import STYLES, beside, console, named, now, span
 from payasync.cli.journal_at import Address
 from payasync.cli.reconcile_lists import ROWS, ReconcileLists, writes
 from payasync.cli.reconcile_tally import Tally
@@ -165,7 +165,7 @@ class ReconcileScreen:
             self._watched(result)
 
     def _watched(self, result: Result) -> None:
-        intent, reason = result.intent, plain(result.reason)
+        intent, reason = result.intent, plain(beside(result.state, result.reason))
         parts: list[Part] = [
             (f"  {now().astimezone():%H:%M:%S}  ", "dim"),
             (f"{_NAMES[result.end]:12}  ", _STYLES[result.end]),

@@ -24,7 +24,7 @@ from payasync.cli import intent_table
 from payasync.cli.commands import payasync
 from payasync.cli.journal_at import Address
 from payasync.cli.journal_screen import JournalScreen
-from payasync.journal import Intent, Journal, Outcome, PostgresJournal, SqliteJournal
+from payasync.journal import Intent, Journal, Outcome, PostgresJournal, SqliteJournal, State
 from payasync.journal.drafting import of_request, without_customer
 from payasync.journal.intents import ENDS
 from payasync.requests import Request
@@ -212,6 +212,36 @@ def test_show_says_who_holds_it_and_when_it_is_due(path: Path) -> None:
     assert "Due         in 5 h" in " ".join(waits.splitlines())
     assert "HTTP 503" in waits
     assert "30 h ago" in next(line for line in waits.splitlines() if "Silence" in line)
+
+
+@pytest.mark.parametrize(("state", "doubt"), [("succeeded", 0), ("rejected", 0), ("accepted", 0), ("unknown", 1)])
+def test_doubt_is_shown_while_it_lasts(path: Path, state: State, doubt: int) -> None:
+    """The moment is kept; what has an answer since is in doubt no more."""
+
+    async def answered(journal: SqliteJournal) -> Intent | None:
+        (held,) = await journal.ask(1, 60.0)
+        if state != "unknown":
+            await journal.settle(held, state)
+        return await journal.get(2)
+
+    found = in_journal(path, answered, clock=lambda: datetime.now(UTC).timestamp() + 100)
+    output = run("show", "2", "--journal", str(path)).output
+
+    assert found
+    assert (state, True) == (found.state, found.sent_at is not None)
+    assert doubt == output.count("In doubt    since ")
+
+
+def test_nothing_is_said_twice() -> None:
+    """A reason that is the state again stands beside none; where no state is shown, or it is another, it stays."""
+    facts: dict[str, Any] = {"state": "succeeded", "reason": "the refund's state is succeeded"}
+    out = StringIO()
+    JournalScreen(terminal=Console(file=out, width=200)).shown(keeping(**facts), Address("pay.db"))
+    (alone,) = intent_table.table([keeping(**facts)], now=datetime.now(UTC), width=200, state=False).columns[-1].cells
+
+    assert [1, 1] == ["\n".join(listed([keeping(**facts)], 200)).count("succeeded"), out.getvalue().count("succeeded")]
+    assert facts["reason"] == str(alone)
+    assert "the order's state is paid" in listed([keeping(**{**facts, "reason": "the order's state is paid"})], 200)[1]
 
 
 def test_show_as_json(path: Path) -> None:
