@@ -15,6 +15,7 @@ import click
 from attrs import field, frozen
 from yarl import URL
 
+from payasync.cli.connection_words import mistyped
 from payasync.cli.doctor import profile_named
 from payasync.credentials import Environment
 from payasync.errors import ConfigurationError, PayasyncError
@@ -36,6 +37,8 @@ _KEYWORDS: Final = re.compile(r"\s*\w+\s*=")
 """Such as `host=db dbname=pay`; taken for the name of a file, its password would be written down."""
 
 _FORMS: Final = "give the path of a file, or a PostgreSQL connection string, which is postgresql://… or host=… dbname=…"
+_FIELDS: Final = ("path", "dsn")
+"""By what names a journal calls that which a command was given as `--journal`."""
 _INSTEAD: Final = "do this as a user who may, or name another file"
 
 
@@ -135,6 +138,8 @@ def address_given(text: str) -> Address:
     """
     found = Address(text)
     if not found.is_file:
+        if why := mistyped(text):
+            raise click.BadParameter(why)
         return found
     if not text:
         raise click.BadParameter(f"it is empty: {_FORMS}")
@@ -160,11 +165,18 @@ def _unusable(path: Path) -> str:
     return "" if os.access(path, os.R_OK) else f"may not be read by you: {_INSTEAD}"
 
 
+def _missing(path: Path) -> str:
+    if not path.parent.is_dir():
+        return f"there is no folder {str(path.parent)!r}: name a file that is there"
+    made = "a Session makes its journal's file at its first write"
+    return f"there is no file {path.name!r} in {str(path.parent)!r}: name the one that your program has; {made}"
+
+
 def _address(_context: click.Context, _option: click.Parameter, text: str) -> Address:
     found, path = address_given(text), Path(text)
     # A mistyped name would be an empty journal, and so would an empty file.
     if found.is_file and not path.is_file():
-        raise click.BadParameter(f"there is no file {text!r}")
+        raise click.BadParameter(_missing(path.absolute()))
     if found.is_file and not path.stat().st_size:
         raise click.BadParameter(f"the file {text!r} is empty, and no journal")
     return found
@@ -201,5 +213,9 @@ def asked(address: Address, work: Callable[[Journal], Awaitable[T]], *, command:
 
 def fail(command: str, error: object) -> NoReturn:
     """Say in one line why a command cannot go on, and end with exit code 2."""
-    click.echo(f"payasync {command}: {' '.join(str(error).split())}", err=True)
+    words = " ".join(str(error).split())
+    field = error.field if isinstance(error, ConfigurationError) else None
+    if field in _FIELDS and words.startswith(field):
+        words = f"--journal{words.removeprefix(field)}"
+    click.echo(f"payasync {command}: {words}", err=True)
     sys.exit(2)

@@ -464,9 +464,20 @@ def test_journal_must_be_there(tmp_path: Path, command: tuple[str, ...]) -> None
     path = tmp_path / "pya.db"
     result = run(*command, "--journal", str(path))
 
+    words = " ".join(result.output.replace("│", " ").split())
+
     assert 2 == result.exit_code
-    assert "there is no file" in result.output
+    assert "there is no file 'pya.db' in " in words
+    assert "name the one that your program has; a Session makes its journal's file at its first write" in words
     assert not path.exists()
+
+
+def test_where_a_missing_file_was_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder is named, as it may be another than whoever typed it believes; so is one that is not there."""
+    command = ("journal", "list")
+
+    assert f"there is no file 'pay.db' in {str(tmp_path)!r}: " in refused(monkeypatch, tmp_path, command, "pay.db")
+    assert f"there is no folder {str(tmp_path / 'kpet')!r}: " in refused(monkeypatch, tmp_path, command, "kpet/pay.db")
 
 
 @pytest.mark.parametrize("command", [("list",), ("show", "1"), ("prune", "--older-than", "1d")])
@@ -582,7 +593,28 @@ def test_connection_string_is_no_file(tmp_path: Path, monkeypatch: pytest.Monkey
 
         assert 2 == result.exit_code
         assert "canary" not in result.output
+        assert "dsn" not in result.output
     assert [tmp_path / "r.csv"] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(
+    ("keywords", "words"),
+    [
+        ("host=db dbnam=pay", "no connection string has a 'dbnam': 'dbname' may be meant"),
+        ("host=db pasword=canary", "no connection string has a 'pasword': 'password' may be meant"),
+        ("shop=x", "no connection string has a 'shop'"),
+        ("password=canary dbnam=x", "it has a name that no connection string has: 'dbname' may be meant"),
+        ("password=a canary=b", "it has a name that no connection string has"),
+        ("postgresql://shop:canary@db/pay?sslmod=x", "it has a name that no connection string has: 'sslmode' may"),
+        ("postgresql://shop:x@db/pay?canary=x", "it has a name that no connection string has"),
+    ],
+)
+def test_mistyped_name_in_a_connection_string(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], keywords: str, words: str
+) -> None:
+    """It is told, and what may be meant; behind a password it may be a part of that, and is not shown."""
+    assert words in refused(monkeypatch, tmp_path, command, keywords)
 
 
 def test_file_of_such_a_name_is_a_path() -> None:
@@ -668,6 +700,9 @@ def test_file_that_is_no_journal(tmp_path: Path, command: tuple[str, ...]) -> No
     result = run(*command, "--journal", str(path))
 
     assert 2 == result.exit_code
+    assert result.stderr.startswith(
+        f"payasync journal {command[0]}: --journal: cannot use {str(path)!r} as the journal"
+    )
     assert 1 == len(result.stderr.splitlines())
     assert before == (path.read_bytes(), stat.S_IMODE(path.stat().st_mode))
 
