@@ -26,6 +26,15 @@ _QUESTIONS: Final[dict[tuple[bool, State], str]] = {
 """By whether it is new, and by its end."""
 
 
+def _number(_context: click.Context, _argument: click.Parameter, text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,18}", text) or not int(text):
+        raise click.BadParameter(
+            f"{text!r} is not the number of an intention, which payasync journal list shows; "
+            "of an order, a refund or a subscription it finds it with --number"
+        )
+    return int(text)
+
+
 @click.group(short_help="See what a journal keeps, and end what needs a person.")
 def journal() -> None:
     """See what a journal keeps of each write, and end what needs a person.
@@ -58,7 +67,7 @@ def show_list(address: Address, *, state: State | None, number: str | None, limi
 
 @journal.command(short_help="Show one intention, whole.")
 @journal_at.option
-@click.argument("intent_id", type=click.IntRange(1), metavar="ID")
+@click.argument("intent_id", callback=_number, metavar="ID")
 @click.option("--json", is_flag=True, help="Show it as a line of JSON.")
 def show(address: Address, intent_id: int, *, json: bool) -> None:
     """Show all that is kept of the intention ID."""
@@ -67,7 +76,7 @@ def show(address: Address, intent_id: int, *, json: bool) -> None:
 
 @journal.command(short_help="End an intention by your word.")
 @journal_at.option
-@click.argument("intent_id", type=click.IntRange(1), metavar="ID")
+@click.argument("intent_id", callback=_number, metavar="ID")
 @click.option("--as", "end", type=click.Choice(sorted(ENDS, reverse=True)), required=True, help="What became of it.")
 @click.option("--reason", required=True, metavar="TEXT", help="How you know; it is kept.")
 @click.option("--yes", is_flag=True, help="Do not ask.")

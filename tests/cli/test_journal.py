@@ -259,6 +259,17 @@ def test_show_of_nothing(path: Path) -> None:
     assert f"payasync journal: there is no intention 99 in {path}\n" == result.stderr
 
 
+@pytest.mark.parametrize("text", ["abc", "R-1", "0", "1.5", "\u0661", "9" * 19, ""])
+@pytest.mark.parametrize("command", [("show",), ("resolve", "--as", "rejected", "--reason", "seen", "--yes")])
+def test_what_is_no_number_of_an_intention(path: Path, command: tuple[str, ...], text: str) -> None:
+    """Who takes a refund's number for it, say, hears where the right one stands."""
+    result = run(*command, "--journal", str(path), text)
+    (why,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+
+    assert 2 == result.exit_code
+    assert f"'ID': {text!r} is not the number of an intention, which payasync journal list shows" in why
+
+
 def test_what_was_kept_does_not_reach_the_terminal_raw(path: Path) -> None:
     """A reason or a text of a request may hold what a terminal obeys."""
 
