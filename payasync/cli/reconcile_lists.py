@@ -9,6 +9,7 @@ from rich.console import Console
 
 from payasync.cli.intent_table import now, span, table
 from payasync.cli.journal_at import Address
+from payasync.cli.reconcile_tally import Tally
 from payasync.cli.tables import show
 from payasync.cli.terminal import Lines, plain
 from payasync.journal import Intent
@@ -114,3 +115,12 @@ class ReconcileLists:
 def writes(count: int) -> str:
     """Return how many they are, in words."""
     return "1 write" if count == 1 else f"{count} writes"
+
+
+def asked_about(tally: Tally) -> str:
+    """Return how much was asked: the questions, too, where they are more than the writes."""
+    about = f"Asked about {writes(tally.asked)}"
+    if tally.questions == tally.asked:
+        return f"{about}."
+    runs = "1 run" if tally.runs == 1 else f"{tally.runs} runs"
+    return f"{about}, by {tally.questions} questions in {runs}. The last one about each came to:"

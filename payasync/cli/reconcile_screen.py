@@ -13,7 +13,7 @@ from rich.text import Text
 from payasync.cli import reconcile_json
 from payasync.cli.intent_table import STYLES, beside, console, named, now, span
 from payasync.cli.journal_at import Address
-from payasync.cli.reconcile_lists import ROWS, ReconcileLists, writes
+from payasync.cli.reconcile_lists import ROWS, ReconcileLists, asked_about, writes
 from payasync.cli.reconcile_tally import Tally
 from payasync.cli.terminal import Lines, Part, plain
 from payasync.journal import Intent, State
@@ -255,7 +255,7 @@ class ReconcileScreen:
     def _summary(self, due: datetime | None) -> None:
         write = self._lines.write
         asked = self._tally.asked
-        write(self._asked() if asked else "  There was nothing to ask.", hang=2)
+        write(f"  {asked_about(self._tally)}" if asked else "  There was nothing to ask.", hang=2)
         write()
         for end in ENDS:
             if states := self._tally.states(end):
@@ -277,14 +277,6 @@ class ReconcileScreen:
         when = "is due now: run it again" if left <= 0 else f"in {span(left)}"
         self._lines.write(("  The next question ", "dim"), (when, "bold"))
         self._lines.write()
-
-    def _asked(self) -> str:
-        tally = self._tally
-        about = f"  Asked about {writes(tally.asked)}"
-        if tally.questions == tally.asked:
-            return f"{about}."
-        runs = "1 run" if tally.runs == 1 else f"{tally.runs} runs"
-        return f"{about}, by {tally.questions} questions in {runs}. The last one about each came to:"
 
     def _ended(self, end: End, states: Counter[State]) -> None:
         many = states.total()
