@@ -9,7 +9,10 @@ from payasync.bulk import Done, Result, Unknown
 from payasync.cli.exit_codes import NEEDS_A_PERSON
 from payasync.cli.refund_sheet import Row
 from payasync.errors import DuplicateError, IntentConflictError, ServiceError
+from payasync.journal.endings import BY_STATE
 from payasync.journal.intents import Intent, State
+from payasync.journal.reconciling import why
+from payasync.operations import CREATE_REFUND
 from payasync.profile import Profile
 from payasync.responses import RefundResponse, Response
 
@@ -90,9 +93,7 @@ def of_result(
         unread: Why the journal could not be read, where that is so.
     """
     if isinstance(result, Done):
-        state = _OF_STATE[kept.state] if kept else "accepted"
-        earlier = not result.response.attempts
-        return Verdict(row=row, state=state, earlier=earlier, **_words(result.response, profile))
+        return _answered(row, result.response, kept, profile)
     if isinstance(result, Unknown):
         return of_kept(row, kept, result.reason)
     if isinstance(result.error, ServiceError):
@@ -118,6 +119,15 @@ def not_begun(row: Row, kept: Intent | None, *, unread: str = "") -> Verdict:
 def never_arrived(kept: Intent | None) -> bool:
     """Return whether it is certain, by now, that a write which was in doubt was not done: no answer refused it."""
     return kept is not None and kept.state == "rejected" and kept.outcome is None
+
+
+def _answered(row: Row, response: RefundResponse, kept: Intent | None, profile: Profile) -> Verdict:
+    """Return what an answer comes to; of a refund that was declined, its code and its words are those of a success."""
+    state = kept.state if kept else BY_STATE[CREATE_REFUND.name].get(response.state or "", "accepted")
+    if state == "rejected":
+        message = why(kept, profile) if kept else f"the {response.thing}'s state is {response.state}"
+        return Verdict(row=row, state="refused", message=message)
+    return Verdict(row=row, state=_OF_STATE[state], earlier=not response.attempts, **_words(response, profile))
 
 
 def _refused(row: Row, error: ServiceError, kept: Intent | None) -> Verdict:

@@ -178,6 +178,20 @@ def test_refused_is_tried_again_by_the_next_run(sandbox: ThreadedSandbox, tmp_pa
     assert 4 == sent(sandbox)
 
 
+def test_declined_at_once_says_so(tmp_path: Path) -> None:
+    """The service takes it and declines it in one answer: it was refused, and nothing says that it was done."""
+    file = written(tmp_path, *GOOD)
+    with ThreadedSandbox(refunds="fail") as sandbox:
+        sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
+        ended = imported(sandbox, file)
+
+    assert 1 == ended.exit_code
+    assert {("refused", "")} == set(told(file).values())
+    assert 2 == file.with_name("out.csv").read_text().count(",refused,,the refund's state is failed\n")
+    assert "2  the refund's state is failed" in ended.output
+    assert "SBX_OK" not in ended.output
+
+
 def test_wrong_keys_stop_it_early(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """A service that does not take the keys is not asked a thousand times."""
     file = written(tmp_path, *(f"T1,R{number},450,1" for number in range(50)))

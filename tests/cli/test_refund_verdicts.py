@@ -37,20 +37,36 @@ REFUND = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refu
 ROW = Row(line=2, cells={"out_refund_no": "R1"}, request=REFUND)
 
 
-def done(profile: Profile = PROFILE) -> Done[RefundResponse]:
+def done(profile: Profile = PROFILE, body: bytes = b'{"code":"SBX_OK","message":"done"}') -> Done[RefundResponse]:
     """Return what a refund that was taken comes to."""
-    reply = Reply(status=200, headers={}, body=b'{"code":"SBX_OK","message":"done"}')
+    reply = Reply(status=200, headers={}, body=body)
     return Done(REFUND, RefundResponse(reply, profile.answer, profile.states))
 
 
-@pytest.mark.parametrize(
-    ("state", "word"), [("accepted", "accepted"), ("succeeded", "succeeded"), ("rejected", "refused")]
-)
+@pytest.mark.parametrize(("state", "word"), [("accepted", "accepted"), ("succeeded", "succeeded")])
 def test_journal_says_what_an_answer_means(state: State, word: Word) -> None:
-    """A refund that the service took and that failed was refused; the code and the words are the service's."""
+    """The state is the journal's; the code and the words are the service's."""
     expected = Verdict(row=ROW, state=word, code="SBX_OK", message="done")
 
     assert expected == of_result(ROW, done(), kept(state=state), PROFILE)
+
+
+DECLINED: Final = b'{"code":"SBX_OK","message":"done","status":"SBX_REFUND_FAILED"}'
+
+
+@pytest.mark.parametrize(
+    "intent",
+    [
+        kept(state="rejected", outcome=Outcome(status=200, body=DECLINED)),
+        kept(state="rejected", outcome=Outcome(status=200), reason="the refund's state is failed"),
+        None,
+    ],
+)
+def test_what_was_taken_and_declined_says_its_state(intent: Intent | None) -> None:
+    """It was refused, and the code and the words of the answer that tells it are those of a success: it has none."""
+    expected = Verdict(row=ROW, state="refused", message="the refund's state is failed")
+
+    assert expected == of_result(ROW, done(body=DECLINED), intent, PROFILE)
 
 
 def test_answer_without_a_journal_that_can_be_read_was_taken() -> None:
