@@ -62,8 +62,10 @@ def import_(**given: Any) -> None:
 
     It may be interrupted at any time, by Ctrl-C or by force: the same command goes on. What the journal knows to be
     done is not sent again; what was in doubt is asked about, as by payasync reconcile, and sent again only where the
-    service provably never had it, once in a run; what was refused, or not sent, is tried again. It stops where the
-    service does not take the keys, or answers nobody. The keys are those that `Credentials.from_env` reads.
+    service provably never had it, once in a run; what was refused, or not sent, is tried again. Of that, what was
+    declined after the service took it, or was found not to be done, is listed before anything is sent: take out the
+    rows that were refunded by other means since. It stops where the service does not take the keys, or answers nobody.
+    The keys are those that `Credentials.from_env` reads.
 
     The exit code is 0 where all were taken; 1 where some were refused, not sent, or left out; 2 where nothing was
     sent, as a row is bad or it cannot begin; 3 where some may have been done, and a person must look; 130 where it was

@@ -10,6 +10,7 @@ from attrs import frozen
 from payasync.cli import journal_at
 from payasync.cli.exit_codes import CANNOT, INTERRUPTED
 from payasync.cli.quiet import quiet
+from payasync.cli.refund_again import sent_again
 from payasync.cli.refund_import_screen import RefundImportScreen
 from payasync.cli.refund_results import ResultFile
 from payasync.cli.refund_sending import BROKEN_OFF, RefundSending
@@ -70,8 +71,10 @@ async def run(
                 return CANNOT
             await kept.bind(session.merchant_id, session.service)
             empty = not await kept.list(limit=1)
+            again = await sent_again(kept, session.merchant_id, rows, session.profile)
             with ResultFile(options.result) as result:
                 screen.opened(session.merchant_id, rows, new=empty)
+                screen.again(again)
                 sending = RefundSending(session, kept, _Watcher(screen, result), limit=options.limit, pace=pace)
                 verdicts = await _sent(sending, rows, screen)
                 result.finish(verdicts)

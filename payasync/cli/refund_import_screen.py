@@ -13,6 +13,7 @@ from rich.text import Text
 
 from payasync.cli.intent_table import console, span
 from payasync.cli.journal_at import Address
+from payasync.cli.refund_again import Again
 from payasync.cli.refund_sheet import Row
 from payasync.cli.refund_verdicts import OPEN, WORDS, Verdict, Word
 from payasync.cli.tables import show, table
@@ -96,6 +97,32 @@ class RefundImportScreen:
             self._lines.write((f"  {_rows(len(bad))} left out", "bold yellow"))
             self._lines.write()
             self._bad(bad)
+
+    def again(self, found: Sequence[Again]) -> None:
+        """List what is sent again, and may have been refunded by other means since somebody heard that it was not."""
+        if not found:
+            return
+        are, they = ("is", "it was") if len(found) == 1 else ("are", "they were")
+        self._lines.write(
+            (f"  {_rows(len(found))} {are} sent again", "bold yellow"),
+            f": whoever heard that {they} not done may have refunded by other means.",
+            hang=2,
+        )
+        self._lines.write()
+        rows = [
+            (
+                Text(str(each.row.line)),
+                Text(plain(each.row.number), "bold"),
+                Text(plain(each.row.cells["refund_amt"])),
+                Text(plain(each.why)),
+            )
+            for each in found[:_ROWS]
+        ]
+        self._print(table(("Line", "Refund", "Amount", "Why it was not done"), rows), more=len(found) - _ROWS)
+        self._lines.write(
+            ("  Take out the rows that were refunded by other means", "bold"), "; Ctrl-C stops those not begun.", hang=2
+        )
+        self._lines.write()
 
     @contextmanager
     def progress(self, total: int) -> Generator[None]:

@@ -192,6 +192,23 @@ def test_declined_at_once_says_so(tmp_path: Path) -> None:
     assert "SBX_OK" not in ended.output
 
 
+def test_what_somebody_may_have_heard_of_is_told_before_it_is_sent_again(tmp_path: Path) -> None:
+    """The next run lists what was declined, with what to do, and sends it all the same."""
+    file = written(tmp_path, *GOOD)
+    with ThreadedSandbox(refunds="fail") as sandbox:
+        sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
+        first = imported(sandbox, file)
+        again = imported(sandbox, file)
+
+        assert 4 == sent(sandbox)
+    words = "rows are sent again: whoever heard that they were not done may have refunded by other means."
+
+    assert words not in first.output
+    assert f"2 {words}" in again.output
+    assert "Take out the rows that were refunded by other means" in again.output
+    assert ["2", "R1", "100", "the", "refund's", "state", "is", "failed"] in map(str.split, again.output.splitlines())
+
+
 def test_wrong_keys_stop_it_early(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """A service that does not take the keys is not asked a thousand times."""
     file = written(tmp_path, *(f"T1,R{number},450,1" for number in range(50)))

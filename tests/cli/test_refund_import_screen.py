@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.progress import Task, TaskID
 
 from payasync.cli.journal_at import Address
+from payasync.cli.refund_again import Again
 from payasync.cli.refund_import_screen import Doing, RefundImportScreen
 from payasync.cli.refund_sheet import Row, read
 from payasync.cli.refund_verdicts import Verdict, Word
@@ -61,6 +62,28 @@ def test_reasons_of_one_kind_are_one_reason() -> None:
     assert ["4  it was refunded"] == [line.strip() for line in lines[1:2]]
     assert "R0" not in "".join(lines)
     assert "1  R0: 10 before" in alone
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (1, "1 row is sent again: whoever heard that it was not done may have refunded by other means."),
+        (23, "23 rows are sent again: whoever heard that they were not done may have refunded by other means."),
+    ],
+)
+def test_what_is_sent_again_is_counted_and_listed(count: int, words: str) -> None:
+    """As far as it fits; where there is nothing of that kind, nothing is said."""
+    terminal = Console(file=io.StringIO(), width=100, record=True)
+    screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", terminal=terminal)
+    screen.again([])
+    nothing = terminal.export_text()
+    screen.again([Again(row, "declined\x07") for row in rows(count)])
+    shown = terminal.export_text()
+
+    assert not nothing
+    assert words in shown
+    assert min(count, 20) == shown.count("declined?")
+    assert (count > 20) == ("and 3 more" in shown)
 
 
 def waiting(*waits: tuple[int, float], silent: Sequence[tuple[int, float]] = ()) -> str:
