@@ -12,6 +12,7 @@ from payasync.cli.exit_codes import CANNOT, INTERRUPTED
 from payasync.cli.quiet import quiet
 from payasync.cli.refund_again import sent_again
 from payasync.cli.refund_import_screen import RefundImportScreen
+from payasync.cli.refund_questions import check_askable
 from payasync.cli.refund_results import ResultFile
 from payasync.cli.refund_sending import BROKEN_OFF, RefundSending
 from payasync.cli.refund_sheet import Row, read
@@ -69,11 +70,14 @@ async def run(
             if any(row.wrong for row in rows) and not options.keep_going:
                 screen.refused(rows)
                 return CANNOT
+            askable = check_askable(session)
             await kept.bind(session.merchant_id, session.service)
             empty = not await kept.list(limit=1)
             again = await sent_again(kept, session.merchant_id, rows, session.profile)
             with ResultFile(options.result) as result:
                 screen.opened(session.merchant_id, rows, new=empty)
+                if not askable:
+                    screen.unaskable()
                 screen.again(again)
                 sending = RefundSending(session, kept, _Watcher(screen, result), limit=options.limit, pace=pace)
                 verdicts = await _sent(sending, rows, screen)

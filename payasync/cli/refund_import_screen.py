@@ -98,6 +98,15 @@ class RefundImportScreen:
             self._lines.write()
             self._bad(bad)
 
+    def unaskable(self) -> None:
+        """Say that nobody can be asked what became of a refund."""
+        self._lines.write(
+            ("  A lost answer will need a person", "bold yellow"),
+            ": the profile does not say how to ask about a refund (refund_status).",
+            hang=2,
+        )
+        self._lines.write()
+
     def again(self, found: Sequence[Again]) -> None:
         """List what is sent again, and may have been refunded by other means since somebody heard that it was not."""
         if not found:

@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from attrs import evolve
 
 from payasync.cli.refund_again import Again, sent_again, was_told
 from payasync.cli.refund_sheet import Row, read
@@ -34,7 +35,7 @@ def rows(text: str = TEXT) -> tuple[Row, ...]:
 
 async def sent(journal: Journal) -> Intent:
     """Send a refund, as far as the journal knows."""
-    return (await journal.begin(draft(), LEASE)).intent
+    return (await journal.begin(evolve(draft(), queued=False), LEASE)).intent
 
 
 async def asked(journal: Journal) -> Intent:

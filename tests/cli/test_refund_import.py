@@ -295,6 +295,7 @@ def test_interrupted_while_it_reads(sandbox: ThreadedSandbox, tmp_path: Path, mo
     ("name", "value", "words"),
     [
         ("PAYASYNC_SIGNING_KEY", None, "signing_key"),
+        ("PAYASYNC_SECRET_KEY", None, "secret_key"),
         ("PAYASYNC_PROFILE", None, "PAYASYNC_PROFILE"),
         ("PAYASYNC_BASE_URL", None, "PAYASYNC_BASE_URL"),
     ],
@@ -310,6 +311,17 @@ def test_what_cannot_be_sent_at_all(
     assert "R1" not in ended.stderr
     assert 1 == len(ended.stderr.splitlines())
     assert 0 == sent(sandbox)
+
+
+def test_profile_that_says_nothing_of_questions(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """A lost answer will need a person: that is said once, no key is asked for, and all is sent."""
+    profile = tmp_path / "mute.toml"
+    profile.write_text(evolve(PROFILE, refund_status=None).to_toml(), encoding="utf-8")
+    file, words = written(tmp_path, *GOOD), "A lost answer will need a person"
+    ended = imported(sandbox, file, "--profile", str(profile), PAYASYNC_SECRET_KEY=None)
+
+    assert (0, 2, 1) == (ended.exit_code, sent(sandbox), ended.output.count(words))
+    assert words not in imported(sandbox, file).output
 
 
 def test_profile_that_says_nothing_of_signing(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
