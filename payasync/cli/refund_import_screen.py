@@ -44,6 +44,13 @@ _REASONS: Final = 3
 _NOTED: Final = 5.0
 """Seconds; of a longer wait a file is told, too, once of each reason."""
 _SILENT: Final = "The service answers nobody"
+_CUTS: Final = {
+    (True, False): "Ctrl-C again cuts",
+    (True, True): "Ctrl-C twice cuts",
+    (False, False): "a second signal cuts",
+    (False, True): "two signals cut",
+}
+"""What ends those under way: on a terminal or not, and whether the import stops by itself; else a signal came."""
 _ROWS: Final = 20
 """So many rows are listed."""
 
@@ -159,14 +166,20 @@ class RefundImportScreen:
             self._lines.write(f"  {(_unanswered if silent else _cut_off)(count)} in {span(seconds)}")
             self._lines.write()
 
-    def stopping(self) -> None:
-        """Say that no further one begins."""
-        # A second signal ends the process where it stands.
+    def stopping(self, why: str = "") -> None:
+        """Say that no further one begins, and what cuts off those under way.
+
+        Args:
+            why: It stops by itself, where it does; else a first signal came.
+        """
+        # The last signal ends the process where it stands.
         self._console.show_cursor()
-        self._show(description="Stopping after those under way; Ctrl-C again cuts them off", until=0.0)
-        if self._bar is None:
-            self._lines.write("  Stopping after those under way; a second signal cuts them off.")
-            self._lines.write()
+        self._show(description="Stopping", until=0.0)
+        last = _CUTS[self._bar is not None, bool(why)]
+        if why:
+            self._lines.write((f"  Stopping: {why}.", "bold yellow"), hang=2)
+        self._lines.write(f"  {'Those under way end' if why else 'Stopping after those under way'}; {last} them off.")
+        self._lines.write()
 
     def looking_up(self, count: int) -> None:
         """Say that the journal is asked about so many that were not begun."""

@@ -51,8 +51,8 @@ class Watcher(Protocol):
         """Hear that so many are in doubt, and in how many seconds the service is asked; or that it answers nobody."""
         ...
 
-    def stopping(self) -> None:
-        """Hear that no further one begins."""
+    def stopping(self, why: str) -> None:
+        """Hear that no further one begins, and why; nothing, where a signal came."""
         ...
 
     def looking_up(self, count: int) -> None:
@@ -110,8 +110,8 @@ class RefundSending:
 
     async def _end_on(self, stop: asyncio.Event) -> None:
         await stop.wait()
+        self._watcher.stopping(self.stopped)
         self.stopped = self.stopped or BROKEN_OFF
-        self._watcher.stopping()
         # What has not begun is refused by a session that is closed.
         await self._session.aclose(grace=GRACE)
 

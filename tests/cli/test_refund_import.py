@@ -216,7 +216,8 @@ def test_wrong_keys_stop_it_early(sandbox: ThreadedSandbox, tmp_path: Path) -> N
     states = [state for state, _ in told(file).values()]
 
     assert 1 == ended.exit_code
-    assert "the service does not take these keys" in ended.output
+    assert "Stopping: the service does not take these keys.\n  Those under way end; two signals cut" in ended.output
+    assert "a second signal" not in ended.output
     assert {"refused", "unsent"} == set(states)
     assert states.count("refused") <= 4
     assert 0 == sandbox.ledger.refunds()
@@ -449,7 +450,7 @@ class Unwatched:
     def asking(self, count: int, seconds: float, *, silent: bool = False) -> None:
         """Pass over it."""
 
-    def stopping(self) -> None:
+    def stopping(self, why: str) -> None:
         """Pass over it."""
 
     def looking_up(self, count: int) -> None:

@@ -153,7 +153,21 @@ def test_stopping_is_told_and_leaves_the_terminal_as_it_was() -> None:
             cursor = seen.getvalue().rindex("\x1b[?25h") - seen.getvalue().rindex("\x1b[?25l")
 
             assert cursor > 0
+    assert "Stopping after those under way; Ctrl-C again cuts them off." in seen.getvalue()
     assert "Stopping after those under way; a second signal cuts them off." in told.getvalue()
+
+
+def test_who_stops_by_itself_speaks_of_no_first_signal() -> None:
+    """It says why, and what then cuts off those under way; it takes the terminal's columns."""
+    seen, told = io.StringIO(), io.StringIO()
+    for terminal in (Console(file=seen, width=80, force_terminal=True), Console(file=told, width=80)):
+        screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", terminal=terminal)
+        with screen.progress(3):
+            screen.stopping("the service does not take these keys")
+
+    assert "Ctrl-C twice cuts" in seen.getvalue()
+    assert "Stopping: the service does not take these keys.\n  Those under way end; two signals" in told.getvalue()
+    assert "again" not in seen.getvalue() + told.getvalue()
 
 
 def test_environment_names_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
