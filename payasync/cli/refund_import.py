@@ -16,8 +16,9 @@ from payasync.cli.refund_questions import check_askable
 from payasync.cli.refund_results import ResultFile
 from payasync.cli.refund_sending import BROKEN_OFF, RefundSending
 from payasync.cli.refund_sheet import Row, read
+from payasync.cli.refund_signals import stopped_by_signals
 from payasync.cli.refund_verdicts import Verdict, exit_code, left_out
-from payasync.cli.stopping import interruptible, stopped_by_signals
+from payasync.cli.stopping import interruptible
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.journal import Journal
 from payasync.middleware.retry import Pace
@@ -110,8 +111,12 @@ def _check(session: Session, request: CreateRefund) -> None:
 async def _sent(sending: RefundSending, rows: Sequence[Row], screen: RefundImportScreen) -> Sequence[Verdict]:
     """Send the good rows, and return what became of all."""
     good = [row for row in rows if not row.wrong]
-    with screen.progress(len(good)), quiet():
-        await sending.run(good, stopped_by_signals())
+    with (
+        screen.progress(len(good)),
+        quiet(),
+        stopped_by_signals(lambda: screen.cut_off(sending.in_doubt)) as stop,
+    ):
+        await sending.run(good, stop)
     return [sending.verdicts.get(row.line) or left_out(row) for row in rows]
 
 

@@ -14,6 +14,7 @@ from rich.text import Text
 from payasync.cli.intent_table import console, span
 from payasync.cli.journal_at import Address
 from payasync.cli.refund_again import Again
+from payasync.cli.refund_results import beside
 from payasync.cli.refund_sheet import Row
 from payasync.cli.refund_verdicts import OPEN, WORDS, Verdict, Word
 from payasync.cli.tables import show, table
@@ -180,6 +181,18 @@ class RefundImportScreen:
             self._lines.write((f"  Stopping: {why}.", "bold yellow"), hang=2)
         self._lines.write(f"  {'Those under way end' if why else 'Stopping after those under way'}; {last} them off.")
         self._lines.write()
+
+    def cut_off(self, count: int) -> None:
+        """Say at the last, where those under way are cut off, how many may have been done, and where all stands."""
+        if self._bar:
+            self._bar.stop()
+        where = "the journal" if self._result is None else plain(str(beside(self._result)))
+        doubt = f"up to {_rows(count)} may have been done" if count else "nothing is in doubt"
+        self._lines.write(
+            ("  Cut off: ", "bold yellow"),
+            f"{doubt}. The results so far stand in {where}; the same command goes on.",
+            hang=2,
+        )
 
     def looking_up(self, count: int) -> None:
         """Say that the journal is asked about so many that were not begun."""

@@ -46,7 +46,7 @@ class ResultFile:
         try:
             ours = not path.exists() or _is_ours(path)
             if ours:
-                self._partial = _begun(_beside(path))
+                self._partial = _begun(beside(path))
         except OSError as error:
             ours, self.failed = False, _why(error)
         if not ours:
@@ -66,7 +66,7 @@ class ResultFile:
         self.failed = ""
         with self._noted():
             _replace(self._path, b"".join([_line(COLUMNS), *(_line(_cells(each)) for each in verdicts)]))
-            _beside(self._path).unlink(missing_ok=True)
+            beside(self._path).unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
         return self
@@ -86,7 +86,8 @@ class ResultFile:
             self.failed = _why(error)
 
 
-def _beside(path: Path) -> Path:
+def beside(path: Path) -> Path:
+    """Return where the rows that ended so far stand, as long as a result file is not whole."""
     return path.with_name(path.name + PARTIAL)
 
 

@@ -15,7 +15,7 @@ from attrs import evolve
 from payasync.bulk import Refused, Result
 from payasync.cli.refund_sheet import Row
 from payasync.cli.refund_stops import Stops
-from payasync.cli.refund_verdicts import Verdict, never_arrived, not_begun, of_kept, of_result
+from payasync.cli.refund_verdicts import OPEN, Verdict, never_arrived, not_begun, of_kept, of_result
 from payasync.errors import ConfigurationError, SessionClosedError, StorageError
 from payasync.journal import Intent, Journal, Reconciler
 from payasync.journal.reconciler import LONGEST
@@ -86,6 +86,13 @@ class RefundSending:
         # All that are under way at once may fail of one and the same thing.
         self._stops = Stops(max(SILENT, 2 * limit))
         self._repeated: set[int] = set()
+        self._open: set[int] = set()
+
+    @property
+    def in_doubt(self) -> int:
+        """How many may have been done by now, at most, and nobody knows: those in doubt, and those under way."""
+        doubtful = {line for line, verdict in self.verdicts.items() if verdict.state in OPEN}
+        return len(doubtful) + min(len(self._open - doubtful), self._limit)
 
     async def run(self, rows: Sequence[Row], stop: asyncio.Event) -> None:
         """Send all that the journal does not know to be done, until `stop` is set; those under way come to their end.
@@ -128,9 +135,12 @@ class RefundSending:
     async def _send_part(self, rows: Sequence[Row], stop: asyncio.Event) -> None:
         by_number = {row.number: row for row in rows}
         requests = [row.request for row in rows if row.request is not None]
+        self._open = {row.line for row in rows}
         async with aclosing(self._session.bulk(requests, limit=self._limit)) as results:
             async for result in results:
-                await self._note(by_number[str(result.request.reference)], result, stop)
+                row = by_number[str(result.request.reference)]
+                await self._note(row, result, stop)
+                self._open.discard(row.line)
 
     async def _note(self, row: Row, result: Result[RefundResponse], stop: asyncio.Event) -> None:
         error = result.error if isinstance(result, Refused) else None

@@ -148,3 +148,24 @@ async def test_interrupted(sandbox: Sandbox, file: Path) -> None:
     assert {"succeeded", "unsent"} == set(left)
     assert COUNT == len(sandbox.ledger.calls("refunds.create"))
     check(sandbox, file)
+
+
+async def test_cut_off_by_a_second_signal(sandbox: Sandbox, file: Path) -> None:
+    """Its last line says how many may have been done, and where the others stand; the next run ends all."""
+    hanging = sandbox.faults.hang("refunds.create", times=5)
+    process = await started(sandbox, file, 0)
+    assert process.stdout is not None
+    await asyncio.wait_for(until(lambda: hanging.fired == 5), SECONDS)
+    process.send_signal(signal.SIGINT)
+    lines = [await asyncio.wait_for(process.stdout.readline(), SECONDS)]
+    while b"Stopping" not in lines[-1]:
+        lines.append(await asyncio.wait_for(process.stdout.readline(), SECONDS))
+    process.send_signal(signal.SIGTERM)
+    rest, errors = await asyncio.wait_for(process.communicate(), SECONDS)
+    last = await ended(await started(sandbox, file, 1))
+
+    assert (-signal.SIGTERM, b"") == (process.returncode, errors)
+    assert b"  Cut off: up to 5 rows may have been done. The results so far stand in " in rest
+    assert b"out.csv.partial; the same command goes on." in rest
+    assert 0 == last
+    check(sandbox, file)

@@ -170,6 +170,24 @@ def test_who_stops_by_itself_speaks_of_no_first_signal() -> None:
     assert "again" not in seen.getvalue() + told.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("count", "result", "words"),
+    [
+        (5, Path("out.csv"), "up to 5 rows may have been done. The results so far stand in out.csv.partial; the same"),
+        (1, None, "up to 1 row may have been done. The results so far stand in the journal; the same command goes on."),
+        (0, None, "nothing is in doubt."),
+    ],
+)
+def test_last_line_says_what_is_in_doubt_and_where_all_stands(count: int, result: Path | None, words: str) -> None:
+    """Whoever has cut it off knows how many may have been done, and that nothing is lost."""
+    terminal = Console(file=io.StringIO(), width=120, record=True)
+    screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", result=result, terminal=terminal)
+    with screen.progress(3):
+        screen.cut_off(count)
+
+    assert f"  Cut off: {words}" in terminal.export_text()
+
+
 def test_environment_names_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command to be typed names the journal only where the environment does not."""
     monkeypatch.setenv("PAYASYNC_JOURNAL", "postgresql://me:secret@db/pay")
