@@ -76,7 +76,7 @@ async def run(
             empty = not await kept.list(limit=1)
             again = await sent_again(kept, session.merchant_id, rows, session.profile)
             with ResultFile(options.result) as result:
-                screen.opened(session.merchant_id, rows, new=empty)
+                screen.opened(session.merchant_id, rows, new=empty, unit=session.profile.amount_unit)
                 if not askable:
                     screen.unaskable()
                 screen.again(again)

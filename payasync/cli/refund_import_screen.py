@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TimeElapsedColumn
@@ -39,11 +39,15 @@ _MEANINGS: Final[dict[Word, str]] = {
     "unknown": "they may have been done",
     "manual": "only a person can say what became of them",
 }
+Unit = Literal["", "minor", "major"]
+_UNITS: Final[dict[Unit, str]] = {"": "", "minor": " minor units", "major": " major units"}
 _WIDTH: Final = 11
+_BAR: Final = 20
+"""Columns of the bar: on 80 there is room beside it for what goes on."""
 _REASONS: Final = 3
 """So many reasons of one word are shown, the most frequent first."""
 _NOTED: Final = 5.0
-"""Seconds; of a longer wait a file is told, too, once of each reason."""
+"""Seconds; of a longer wait a line tells, too, once of each reason."""
 _SILENT: Final = "The service answers nobody"
 _CUTS: Final = {
     (True, False): "Ctrl-C again cuts",
@@ -90,8 +94,15 @@ class RefundImportScreen:
         self._lines.write("  Mend them, or leave them out with --keep-going.")
         self._lines.write()
 
-    def opened(self, merchant: str, rows: Sequence[Row], *, new: bool) -> None:
-        """Say what is about to be done, and which rows are left out."""
+    def opened(self, merchant: str, rows: Sequence[Row], *, new: bool, unit: Unit = "") -> None:
+        """Say what is about to be done, and which rows are left out.
+
+        Args:
+            merchant: The merchant's number.
+            rows: Good and bad ones.
+            new: The journal is empty.
+            unit: Of the amounts, as the profile says it.
+        """
         good = [row.request for row in rows if row.request]
         bad = [row for row in rows if row.wrong]
         row = self._lines.row
@@ -99,7 +110,8 @@ class RefundImportScreen:
         row("Service", plain(self._service), "bold")
         row("Merchant", plain(merchant), "bold")
         row("Journal", plain(self._journal.shown) + (", which is empty" if new else ""), "bold")
-        row("Refunds", f"{len(good):,}, {sum(each.refund_amt for each in good):,} in all", "bold")
+        row("Refunds", f"{len(good):,}", "bold")
+        row("Amount", f"{sum(each.refund_amt for each in good):,}{_UNITS[unit]} in all", "bold")
         self._lines.write()
         if bad:
             self._lines.write((f"  {_rows(len(bad))} left out", "bold yellow"))
@@ -147,24 +159,26 @@ class RefundImportScreen:
         if not total or not self._console.is_terminal:
             yield
             return
-        columns = Doing(), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn()
+        columns = Doing(), BarColumn(_BAR), MofNCompleteColumn(), TimeElapsedColumn()
         with Progress(*columns, console=self._console, transient=True) as self._bar:
             self._bar.add_task("Refunding", total=total, until=0.0)
             yield
 
     def heard(self, verdict: Verdict) -> None:
-        """Count a row."""
-        self._heard.add(verdict.row.line)
+        """Count a row; one that is in doubt has not ended, and the bar goes on."""
+        if verdict.state == "unknown":
+            self._heard.discard(verdict.row.line)
+        else:
+            self._heard.add(verdict.row.line)
         self._show(completed=len(self._heard))
 
     def asking(self, count: int, seconds: float, *, silent: bool = False) -> None:
         """Say that so many are in doubt, and when the service is asked about them; or that it answers nobody."""
         until = self._bar.get_time() + seconds if self._bar and seconds else 0.0
-        doing = f"{_SILENT}: asking" if silent else "Asking"
-        self._show(description=f"{doing} about {count}", until=until)
-        if self._bar is None and seconds > _NOTED and silent not in self._noted:
+        self._show(description=f"Asking about {count:,}", until=until)
+        if seconds > _NOTED and silent not in self._noted:
             self._noted.add(silent)
-            self._lines.write(f"  {(_unanswered if silent else _cut_off)(count)} in {span(seconds)}")
+            self._lines.write(f"  {(_unanswered if silent else _cut_off)(count)} in {span(seconds)}", hang=2)
             self._lines.write()
 
     def stopping(self, why: str = "") -> None:
@@ -196,7 +210,7 @@ class RefundImportScreen:
 
     def looking_up(self, count: int) -> None:
         """Say that the journal is asked about so many that were not begun."""
-        self._show(description=f"Looking up {count:,} that were not begun", until=0.0)
+        self._show(description=f"Looking up {count:,} not begun", until=0.0)
 
     def _show(self, **facts: object) -> None:
         if self._bar:

@@ -1,4 +1,5 @@
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -98,7 +99,7 @@ def waiting(*waits: tuple[int, float], silent: Sequence[tuple[int, float]] = ())
     return terminal.export_text().strip()
 
 
-def test_long_wait_is_told_once_where_no_bar_is() -> None:
+def test_long_wait_is_told_once() -> None:
     """A file that stays as it is for a minute looks like a command that hangs."""
     assert "1 row was cut off, or had no answer: it is asked about in 57 s" == waiting((1, 0), (1, 57.0), (1, 30.0))
     assert "2 rows were cut off, or had no answer: they are asked about in 8 s" == waiting((2, 0.2), (2, 8.0))
@@ -114,20 +115,38 @@ def test_service_that_answers_nobody_is_told_once_where_no_bar_is() -> None:
     assert 1 == waiting((3, 57.0), (3, 20.0), silent=[(1, 10.0)]).count("cut off")
 
 
-def test_service_that_answers_nobody_is_told_beside_the_bar() -> None:
-    """On a terminal, too, a wait says why; the next questions say nothing of it."""
-    shown = []
-    for asking in [((300, 10.0), True)], [((300, 10.0), True), ((300, 0), False)]:
-        seen = io.StringIO()
-        terminal = Console(file=seen, width=100, force_terminal=True)
-        screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", terminal=terminal)
-        with screen.progress(300):
-            for wait, silent in asking:
-                screen.asking(*wait, silent=silent)
-        shown.append(seen.getvalue())
+def test_wait_is_told_beside_the_bar_that_goes_on() -> None:
+    """What is in doubt has not ended: the bar is not full, its clock goes, and a line says what is waited for."""
+    seen = io.StringIO()
+    terminal = Console(file=seen, width=80, force_terminal=True, color_system=None)
+    screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", terminal=terminal)
+    with screen.progress(3):
+        for each in [*verdicts("succeeded", 3), *verdicts("unknown", 1)]:
+            screen.heard(each)
+        screen.asking(1, 57.0)
 
-    assert "The service answers nobody: asking about 300 in " in shown[0]
-    assert "Asking about 300 " in shown[1]
+    assert "  1 row was cut off, or had no answer: it is asked about in 57 s" in seen.getvalue()
+    assert re.search(r"  Asking about 1 in 57 s[ ━╸]+2/3 0:00:0", seen.getvalue())
+
+
+@pytest.mark.parametrize("show", ["stopping", "asking", "silent", "looking_up"])
+def test_no_line_is_torn_on_80_columns(show: str) -> None:
+    """However many there are, what goes on stands beside the whole bar, and no line is longer than the terminal."""
+    many, seen = 20_000, io.StringIO()
+    terminal = Console(file=seen, width=80, force_terminal=True, color_system=None)
+    screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", terminal=terminal)
+    with screen.progress(many):
+        if show == "stopping":
+            screen.stopping()
+        elif show == "looking_up":
+            screen.looking_up(many)
+        else:
+            screen.asking(many, 10.0, silent=show == "silent")
+    lines = re.sub(r"\x1b\[[?0-9]*[A-Za-z]", "\n", seen.getvalue().replace("\r", "\n")).splitlines()
+
+    assert all(len(line) <= 80 for line in lines)
+    assert "…" not in seen.getvalue()
+    assert " 0/20000 0:00:00" in seen.getvalue()
 
 
 def test_wait_is_counted_down() -> None:
