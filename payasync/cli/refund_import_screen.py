@@ -277,7 +277,11 @@ class RefundImportScreen:
         ]
         self._print(table(("Line", "Refund", "Order", "Amount", "State"), rows), more=len(verdicts) - _ROWS)
         write, journal = self._lines.write, plain(self._journal.option)
-        write(("  Do not send them by other means.", "bold"), " What is unknown is asked about by the same command, or")
+        write(
+            ("  Do not send them by other means.", "bold"),
+            " What is unknown is asked about by the same command, or",
+            hang=2,
+        )
         write((f"  payasync reconcile{journal}", "cyan"))
         write()
         if any(each.state == "manual" for each in verdicts):
