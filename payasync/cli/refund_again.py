@@ -11,9 +11,7 @@ from payasync.cli.refund_sheet import Row
 from payasync.journal import Intent, Journal
 from payasync.journal.hashing import COUNTED, digest
 from payasync.journal.reconciler import PAGE
-from payasync.journal.reconciling import why
 from payasync.operations import CREATE_REFUND
-from payasync.profile import Profile
 
 
 @frozen
@@ -38,14 +36,13 @@ def was_told(kept: Intent) -> bool:
     return kept.state == "rejected" and (kept.outcome is not None or kept.fence > kept.attempts)
 
 
-async def sent_again(journal: Journal, merchant: str, rows: Sequence[Row], profile: Profile) -> Sequence[Again]:
+async def sent_again(journal: Journal, merchant: str, rows: Sequence[Row]) -> Sequence[Again]:
     """Return the rows that the journal has as such; one whose number stands for another refund is not sent.
 
     Args:
         journal: Is read only.
         merchant: The merchant's number.
         rows: Good and bad ones.
-        profile: Says how an answer that was kept is read.
 
     Raises:
         StorageError: The journal cannot be read now.
@@ -57,7 +54,7 @@ async def sent_again(journal: Journal, merchant: str, rows: Sequence[Row], profi
         for each in page:
             row = wanted.get(each.reference or "") if each.operation == CREATE_REFUND.name else None
             if row and was_told(each) and each.hash == _hash(row, merchant):
-                found.append(Again(row, why(each, profile)))
+                found.append(Again(row, each.reason))
         after = page[-1].id
     return sorted(found, key=lambda each: each.row.line)
 

@@ -74,7 +74,7 @@ async def run(
             askable = check_askable(session)
             await kept.bind(session.merchant_id, session.service)
             empty = not await kept.list(limit=1)
-            again = await sent_again(kept, session.merchant_id, rows, session.profile)
+            again = await sent_again(kept, session.merchant_id, rows)
             with ResultFile(options.result) as result:
                 screen.opened(session.merchant_id, rows, new=empty, unit=session.profile.amount_unit)
                 if not askable:

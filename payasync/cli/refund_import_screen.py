@@ -7,21 +7,22 @@ from pathlib import Path
 from typing import Final, Literal
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 from rich.table import Table
-from rich.text import Text
 
+from payasync.cli import refund_tables
+from payasync.cli.doing import Doing
 from payasync.cli.intent_table import console, span
 from payasync.cli.journal_at import Address
 from payasync.cli.refund_again import Again
 from payasync.cli.refund_results import beside
 from payasync.cli.refund_sheet import Row
 from payasync.cli.refund_verdicts import OPEN, WORDS, Verdict, Word
-from payasync.cli.tables import show, table
+from payasync.cli.tables import show
 from payasync.cli.terminal import Lines, plain
 from payasync.version import VERSION
 
-_STYLES: Final[dict[Word, str]] = {
+_STYLES: Final[dict[str, str]] = {
     "succeeded": "bold green",
     "accepted": "bold cyan",
     "refused": "bold magenta",
@@ -56,8 +57,6 @@ _CUTS: Final = {
     (False, True): "two signals cut",
 }
 """What ends those under way: on a terminal or not, and whether the import stops by itself; else a signal came."""
-_ROWS: Final = 20
-"""So many rows are listed."""
 
 
 class RefundImportScreen:
@@ -90,7 +89,7 @@ class RefundImportScreen:
         self._title()
         self._lines.write((f"  {_rows(len(bad))} of {len(rows):,} cannot be sent.", "bold red"), " Nothing was sent.")
         self._lines.write()
-        self._bad(bad)
+        self._print(refund_tables.bad(bad), len(bad))
         self._lines.write("  Mend them, or leave them out with --keep-going.")
         self._lines.write()
 
@@ -116,7 +115,7 @@ class RefundImportScreen:
         if bad:
             self._lines.write((f"  {_rows(len(bad))} left out", "bold yellow"))
             self._lines.write()
-            self._bad(bad)
+            self._print(refund_tables.bad(bad), len(bad))
 
     def unaskable(self) -> None:
         """Say that nobody can be asked what became of a refund."""
@@ -138,16 +137,7 @@ class RefundImportScreen:
             hang=2,
         )
         self._lines.write()
-        rows = [
-            (
-                Text(str(each.row.line)),
-                Text(plain(each.row.number), "bold"),
-                Text(plain(each.row.cells["refund_amt"])),
-                Text(plain(each.why)),
-            )
-            for each in found[:_ROWS]
-        ]
-        self._print(table(("Line", "Refund", "Amount", "Why it was not done"), rows), more=len(found) - _ROWS)
+        self._print(refund_tables.again(found), len(found))
         self._lines.write(
             ("  Take out the rows that were refunded by other means", "bold"), "; Ctrl-C stops those not begun.", hang=2
         )
@@ -265,17 +255,7 @@ class RefundImportScreen:
     def _doubtful(self, verdicts: Sequence[Verdict]) -> None:
         if not verdicts:
             return
-        rows = [
-            (
-                Text(str(each.row.line)),
-                Text(plain(each.row.number), "bold"),
-                Text(plain(each.row.cells["out_trade_no"])),
-                Text(plain(each.row.cells["refund_amt"])),
-                Text(each.state, _STYLES[each.state]),
-            )
-            for each in verdicts[:_ROWS]
-        ]
-        self._print(table(("Line", "Refund", "Order", "Amount", "State"), rows), more=len(verdicts) - _ROWS)
+        self._print(refund_tables.doubtful(verdicts, _STYLES), len(verdicts))
         write, journal = self._lines.write, plain(self._journal.option)
         write(
             ("  Do not send them by other means.", "bold"),
@@ -289,16 +269,9 @@ class RefundImportScreen:
             write((f"  payasync journal list{journal} --state manual", "cyan"))
             write()
 
-    def _bad(self, rows: Sequence[Row]) -> None:
-        found = [
-            (Text(str(each.line)), Text(plain(each.number) or "-", "bold"), Text(plain(each.wrong)))
-            for each in rows[:_ROWS]
-        ]
-        self._print(table(("Line", "Refund", "What is wrong"), found), more=len(rows) - _ROWS)
-
-    def _print(self, table: Table, *, more: int) -> None:
+    def _print(self, table: Table, count: int) -> None:
         show(self._console, table, indent=2)
-        if more > 0:
+        if (more := count - refund_tables.ROWS) > 0:
             self._lines.write((f"  … and {more:,} more", "dim"))
         self._lines.write()
 
@@ -306,15 +279,6 @@ class RefundImportScreen:
         self._lines.write()
         self._lines.write(("payasync refund import", "bold"), f" {VERSION}: ", (plain(str(self._file)), "bold"))
         self._lines.write()
-
-
-class Doing(ProgressColumn):
-    """What goes on, and how long it waits still."""
-
-    def render(self, task: Task) -> Text:
-        """Return it, as it is now."""
-        left = task.fields["until"] - task.get_time()
-        return Text(f"  {task.description}{f' in {span(left)}' if left > 0 else ''}")
 
 
 def _why(verdict: Verdict) -> str:

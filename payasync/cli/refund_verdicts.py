@@ -11,7 +11,6 @@ from payasync.cli.refund_sheet import Row
 from payasync.errors import DuplicateError, IntentConflictError, ServiceError
 from payasync.journal.endings import BY_STATE
 from payasync.journal.intents import Intent, State
-from payasync.journal.reconciling import why
 from payasync.operations import CREATE_REFUND
 from payasync.profile import Profile
 from payasync.responses import RefundResponse, Response
@@ -125,7 +124,7 @@ def _answered(row: Row, response: RefundResponse, kept: Intent | None, profile: 
     """Return what an answer comes to; of a refund that was declined, its code and its words are those of a success."""
     state = kept.state if kept else BY_STATE[CREATE_REFUND.name].get(response.state or "", "accepted")
     if state == "rejected":
-        message = why(kept, profile) if kept else f"the {response.thing}'s state is {response.state}"
+        message = kept.reason if kept else f"the {response.thing}'s state is {response.state}"
         return Verdict(row=row, state="refused", message=message)
     return Verdict(row=row, state=_OF_STATE[state], earlier=not response.attempts, **_words(response, profile))
 

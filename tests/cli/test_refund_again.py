@@ -8,9 +8,9 @@ from attrs import evolve
 from payasync.cli.refund_again import Again, sent_again, was_told
 from payasync.cli.refund_sheet import Row, read
 from payasync.journal import Intent, Journal, Outcome, SqliteJournal
-from payasync.sandbox_profile import PROFILE
 from tests.journal.building import LEASE, MERCHANT, Clock, draft, refund
 
+FAILED: Final = "the refund's state is failed"
 DECLINED: Final = Outcome(status=200, body=b'{"code":"SBX_OK","status":"SBX_REFUND_FAILED"}')
 TEXT: Final = "out_trade_no,out_refund_no,total_amt,refund_amt\nT1,R1,450,200\nT1,R2,450,200"
 
@@ -46,7 +46,7 @@ async def asked(journal: Journal) -> Intent:
 
 async def declined_at_once(journal: Journal) -> None:
     """The service takes it, and declines it in the same answer."""
-    await journal.settle(await sent(journal), "rejected", outcome=DECLINED)
+    await journal.settle(await sent(journal), "rejected", outcome=DECLINED, reason=FAILED)
 
 
 async def declined_later(journal: Journal) -> None:
@@ -101,7 +101,7 @@ async def refused_twice(journal: Journal) -> None:
 
 async def not_sent(journal: Journal) -> None:
     """It never left."""
-    await journal.settle(await sent(journal), "rejected", reason="no connection", unsent=True)
+    await journal.settle(await sent(journal), "rejected", reason="no connection")
 
 
 async def accepted(journal: Journal) -> None:
@@ -128,10 +128,10 @@ async def test_whoever_heard_of_it_is_warned(journal: SqliteJournal, way: Way) -
     """However a refund came to be known as not done, its row is told, with why, and no other row is."""
     await way(journal)
     (kept,) = await journal.find("refunds.create", "R1")
-    (found,) = await sent_again(journal, MERCHANT, rows(), PROFILE)
+    (found,) = await sent_again(journal, MERCHANT, rows())
 
     assert was_told(kept)
-    assert (2, kept.reason or "the refund's state is failed") == (found.row.line, found.why)
+    assert (2, kept.reason) == (found.row.line, found.why)
 
 
 @pytest.mark.parametrize("way", [refused, refused_twice, not_sent, accepted])
@@ -139,7 +139,7 @@ async def test_nobody_is_warned_of_what_its_own_call_has_told(journal: SqliteJou
     """A refusal, and what never left, is tried again without a word: whoever began it was told at once."""
     await way(journal)
 
-    assert not await sent_again(journal, MERCHANT, rows(), PROFILE)
+    assert not await sent_again(journal, MERCHANT, rows())
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,8 @@ async def test_what_is_not_sent_is_not_told(journal: SqliteJournal, text: str) -
     """A number that stands for another refund is refused later; another number was not heard of."""
     await declined_later(journal)
 
-    assert not await sent_again(journal, MERCHANT, rows(text), PROFILE)
-    assert not await sent_again(journal, "M2", rows(), PROFILE)
+    assert not await sent_again(journal, MERCHANT, rows(text))
+    assert not await sent_again(journal, "M2", rows())
 
 
 async def test_they_are_told_in_the_order_of_the_file(journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,8 +159,8 @@ async def test_they_are_told_in_the_order_of_the_file(journal: SqliteJournal, mo
     monkeypatch.setattr("payasync.cli.refund_again.PAGE", 1)
     for number in ("R2", "R1"):
         begun = await journal.begin(draft(refund(number)), LEASE)
-        await journal.settle(begun.intent, "rejected", outcome=DECLINED)
+        await journal.settle(begun.intent, "rejected", outcome=DECLINED, reason=FAILED)
 
-    expected = [Again(row, "the refund's state is failed") for row in rows()]
+    expected = [Again(row, FAILED) for row in rows()]
 
-    assert expected == list(await sent_again(journal, MERCHANT, rows(), PROFILE))
+    assert expected == list(await sent_again(journal, MERCHANT, rows()))

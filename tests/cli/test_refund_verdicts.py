@@ -57,7 +57,6 @@ DECLINED: Final = b'{"code":"SBX_OK","message":"done","status":"SBX_REFUND_FAILE
 @pytest.mark.parametrize(
     "intent",
     [
-        kept(state="rejected", outcome=Outcome(status=200, body=DECLINED)),
         kept(state="rejected", outcome=Outcome(status=200), reason="the refund's state is failed"),
         None,
     ],
