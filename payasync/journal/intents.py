@@ -110,6 +110,8 @@ class Intent(Draft):
         updated: When its state was last set.
         sent_at: The latest moment at which something of it may have been sent without a recognised answer.
         tick: By a clock that nobody sets, where there is one: since when it is being sent, later the same as `sent_at`.
+        answered: Unknown as it is, the service has answered the last attempt, that its number was used before: nothing
+            of that is on its way any more.
         outcome: The last answer that counts, where there is one.
         reason: Why it is in that state, in one line, where there is something to say.
     """
@@ -127,6 +129,7 @@ class Intent(Draft):
     updated: datetime
     sent_at: datetime | None = None
     tick: str | None = None
+    answered: bool = False
     outcome: Outcome | None = None
     reason: str = ""
 

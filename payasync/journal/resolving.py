@@ -97,15 +97,13 @@ def decide(
         jitter: Draws a number of seconds up to a bound.
     """
     pause = _pause(intent, evidence, patience, jitter)
-    since = max(intent.sent_at or intent.updated, intent.updated)
-    # Whom the service has answered, that the number was used before, sends nothing that could still arrive.
-    on_its_way = intent.state == "unknown" and since == intent.sent_at
+    on_its_way = intent.state == "unknown" and not intent.answered
     earlier = on_its_way and may_be_of_an_earlier_attempt(intent, evidence.state)
     if evidence.state not in {None, intent.state} and not earlier:
         return _settled(evidence.state or "accepted", evidence.reason, pause)
     if intent.state == "accepted":
         return _accepted(intent, evidence, pause, asked_at, patience)
-    in_doubt = (asked_at - since).total_seconds()
+    in_doubt = (asked_at - (intent.sent_at or intent.updated)).total_seconds()
     if not (earlier or evidence.finding is Finding.NOT_DONE) or quarantine is None:
         return _unresolved(intent, evidence, in_doubt, pause, patience)
     if in_doubt < quarantine:

@@ -41,6 +41,7 @@ def _intent(row: Mapping[str, Any]) -> Intent:
         **{name: None if row[name] is None else moment(row[name]) for name in moments},
         "request": json.loads(row["request"]),
         "queued": bool(row["queued"]),
+        "answered": bool(row["answered"]),
         "outcome": None if row["outcome"] is None else read(row["outcome"]),
     }
     return Intent(**facts)

@@ -29,7 +29,7 @@ WHERE id = :id RETURNING id"""
 SEND: Final = """
 UPDATE payasync_intents SET
     state = 'sending', attempts = attempts + 1, asked = 0, denied = 0, silent_since = NULL, fence = fence + 1,
-    lease = :until, tick = :tick, due = NULL, updated = :now, outcome = NULL, reason = ''
+    lease = :until, tick = :tick, due = NULL, updated = :now, answered = FALSE, outcome = NULL, reason = ''
 WHERE id = :id RETURNING *"""
 SETTLE: Final = """
 UPDATE payasync_intents SET
@@ -37,7 +37,7 @@ UPDATE payasync_intents SET
     reason = CASE WHEN queued AND :again THEN '' ELSE :reason END, queued = queued AND :queued,
     lease = NULL, due = :due, updated = :now, sent_at = coalesce(:sent_at, sent_at),
     tick = CASE :state WHEN 'unknown' THEN :tick ELSE tick END,
-    outcome = coalesce(:outcome, outcome), denied = 0, silent_since = NULL
+    answered = :answered, outcome = coalesce(:outcome, outcome), denied = 0, silent_since = NULL
 WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING id"""
 POSTPONE: Final = """
 UPDATE payasync_intents SET lease = NULL, due = :due, denied = :denied, silent_since = :silent_since, reason = :reason

@@ -131,14 +131,14 @@ def settle(
     moments = {
         "now": now,
         "due": (due or now) if state in ASKED else None,
-        "sent_at": now if state == "unknown" and not answered else None,
+        "sent_at": now if state == "unknown" else None,
         "tick": tick,
     }
     # Whoever believed in it is told that it was not done, or what was taken and declined has said so: no task that is
     # left of it sends it after that.
     queued = not (state == "rejected" and (held.state in ASKED or facts["outcome"] is not None))
     again = state == "rejected" and held.state == "sending" and not held.queued
-    end = {"state": state, "queued": queued or again, "again": again}
+    end = {"state": state, "queued": queued or again, "again": again, "answered": answered}
     settled = {"id": held.id, "fence": held.fence, **end, **moments, **facts}
     return bool((yield from numbers(statements.SETTLE, settled)))
 

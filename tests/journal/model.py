@@ -57,15 +57,8 @@ class Row:
     by_person: bool = False
     """Its end is a person's word."""
 
-    @property
-    def since(self) -> datetime:
-        """From when on the service is to know what may have been sent."""
-        return max(self.doubted or self.updated, self.updated)
-
-    @property
-    def on_its_way(self) -> bool:
-        """Whether something of it may still arrive."""
-        return self.state == "unknown" and self.doubted == self.since
+    answered: bool = False
+    """Unknown, as its number was used before: nothing of it is on its way."""
 
     @property
     def moment(self) -> datetime | None:
@@ -135,7 +128,8 @@ class Book:
         """Keep what became of an intention, and let go of it; what was answered is not on its way any more."""
         row.lease, row.updated, row.denied, row.silent_since = None, self.now, 0, None
         row.due = (due or self.now) if state in OPEN else None
-        row.doubted = self.now if state == "unknown" and not answered else row.doubted
+        row.doubted = self.now if state == "unknown" else row.doubted
+        row.answered = answered
         self.move(row, state)
 
     def postpone(self, row: Row, due: datetime, denied: int, *, silent: bool = False) -> None:
@@ -231,7 +225,7 @@ class Book:
         row.attempts += 1
         row.fence += 1
         row.asked = row.denied = 0
-        row.silent_since = None
+        row.silent_since, row.answered = None, False
         row.told, row.thing, row.by_person = None, "", False
         row.lease, row.due, row.updated = self.now + timedelta(seconds=LEASE), None, self.now
         self.move(row, "sending")

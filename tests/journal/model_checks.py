@@ -129,7 +129,7 @@ def _modelled(row: Row) -> tuple[object, ...]:
         row.id,
         (row.wanted.operation, row.wanted.number, row.intent, row.queued, row.state),
         (row.attempts, row.asked, row.denied, row.fence),
-        (row.lease, row.due, row.updated, row.doubted, row.silent_since),
+        (row.lease, row.due, row.updated, row.doubted, row.silent_since, row.answered),
         row.told,
     )
 
@@ -139,6 +139,6 @@ def _kept(intent: Intent) -> tuple[object, ...]:
     return (
         (intent.operation, intent.reference, intent.intent, intent.queued, intent.state),
         (intent.attempts, intent.asked, intent.denied, intent.fence),
-        (intent.lease, intent.due, intent.updated, intent.sent_at, intent.silent_since),
+        (intent.lease, intent.due, intent.updated, intent.sent_at, intent.silent_since, intent.answered),
         STATES[json.loads(intent.outcome.body)["status"]] if intent.outcome else None,
     )

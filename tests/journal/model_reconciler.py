@@ -87,7 +87,8 @@ class Run:
         if state == row.state:
             return self._later(row, self._pause(row))
         left = QUARANTINE - self._in_doubt(row)
-        if row.on_its_way and of_another_attempt(row, state) and left > 0:
+        on_its_way = row.state == "unknown" and not row.answered
+        if on_its_way and of_another_attempt(row, state) and left > 0:
             return self._later(row, min(self._pause(row), left))
         return self._settled(row, state, told=thing.state)
 
@@ -130,7 +131,7 @@ class Run:
         return Result(row.id, "waiting", row.state)
 
     def _in_doubt(self, row: Row) -> float:
-        return (self.book.now - row.since).total_seconds()
+        return (self.book.now - (row.doubted or row.updated)).total_seconds()
 
     def _pause(self, row: Row) -> float:
         """Return the wait until the next question: it doubles, and the service may ask for more."""

@@ -271,6 +271,7 @@ VALUES: Final[dict[str, Any]] = {
     "denied": 0,
     "queued": False,
     "again": False,
+    "answered": False,
     "silent_since": None,
     "by": START,
     "now": START,

@@ -375,14 +375,35 @@ async def test_what_was_taken_and_declined_says_so(journal: SqliteJournal) -> No
     assert ("rejected", "the refund's state is failed") == ((await only(journal)).state, (await only(journal)).reason)
 
 
+async def test_what_was_queued_and_used_before_is_a_persons_where_it_is_refused(
+    journal: SqliteJournal,
+) -> None:
+    """Its task has ended with the doubt: nobody else would hear of what becomes of it."""
+    intent_id = await journal.add(refund(), merchant=MERCHANT)
+    with pytest.raises(DuplicateError):
+        await sent(journal, way(DuplicateError("used before")), entry=Entry(intent_id))
+    (held,) = await journal.ask(1, LEASE)
+    with pytest.raises(ServiceError):
+        await sent(journal, way(ServiceError("no such order")), entry=Entry(intent_id, held.fence))
+
+    assert "manual" == (await only(journal)).state
+
+
 async def test_number_that_was_used_before_leaves_nothing_on_its_way(journal: SqliteJournal) -> None:
-    """What the service answers so is asked about; no quarantine is begun, and what stands there counts at once."""
+    """What the service answers so is asked about, and what stands there counts at once; sent again, it is open anew."""
     await sent(journal, way(FAILED), profile=TELLING)
     with pytest.raises(DuplicateError):
         await sent(journal, way(DuplicateError("used before")))
     kept = await only(journal)
 
-    assert ("unknown", 2, None) == (kept.state, kept.attempts, kept.sent_at)
+    (held,) = await journal.ask(1, LEASE)
+    await journal.settle(held, "rejected")
+    with pytest.raises(OutcomeUnknownError):
+        await sent(journal, way(UNKNOWN))
+    again = await only(journal)
+
+    assert ("unknown", 2, START, True) == (kept.state, kept.attempts, kept.sent_at, kept.answered)
+    assert ("unknown", 3, False) == (again.state, again.attempts, again.answered)
 
 
 async def test_recovered_refusal_of_what_failed_before_says_nothing(journal: SqliteJournal) -> None:

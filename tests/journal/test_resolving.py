@@ -157,7 +157,6 @@ def test_quarantine_counts_from_the_last_moment_of_doubt() -> None:
     assert (Move.POSTPONE, "unknown") == moved(decided(unknown(sent_at=later), NOT_DONE, QUARANTINE + 29))
     assert (Move.SETTLE, "rejected") == moved(decided(unknown(sent_at=later), NOT_DONE, QUARANTINE + 30))
     assert (Move.POSTPONE, "unknown") == moved(decided(unknown(sent_at=None, updated=later), NOT_DONE, QUARANTINE))
-    assert (Move.POSTPONE, "unknown") == moved(decided(unknown(updated=later), NOT_DONE, QUARANTINE))
 
 
 def test_without_a_quarantine_absent_is_never_final() -> None:
@@ -177,8 +176,7 @@ def test_without_a_quarantine_absent_is_never_final() -> None:
         ({"state": "accepted"}, 0.0, QUARANTINE, (Move.SETTLE, "rejected")),
         ({"operation": "orders.close"}, 0.0, QUARANTINE, (Move.SETTLE, "rejected")),
         ({"attempts": 1}, 0.0, QUARANTINE, (Move.SETTLE, "rejected")),
-        ({"sent_at": None}, 0.0, None, (Move.SETTLE, "rejected")),
-        ({"updated": START + timedelta(seconds=9)}, 9.0, None, (Move.SETTLE, "rejected")),
+        ({"answered": True}, 0.0, None, (Move.SETTLE, "rejected")),
     ],
 )
 def test_refusal_may_be_of_an_earlier_attempt(
