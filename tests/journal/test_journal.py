@@ -897,6 +897,16 @@ async def test_what_was_taken_and_declined_leaves_its_queue(
         assert step is (await journal.claim(intent_id, LEASE)).step
 
 
+async def test_what_is_sent_again_is_not_answered_yet(journal: Journal) -> None:
+    """That its number was used before was said of the attempt before."""
+    intent_id = await journal.add(refund(), merchant=MERCHANT)
+    await journal.settle((await journal.claim(intent_id, LEASE)).intent, "unknown", answered=True)
+    (held,) = await journal.ask(1, LEASE)
+    again = await journal.claim(intent_id, LEASE, fence=held.fence)
+
+    assert (True, "sending", False) == (held.answered, again.intent.state, again.intent.answered)
+
+
 async def test_what_was_done_the_first_time_is_not_sent_again(journal: Journal) -> None:
     """Its late notification ends what was added again after all, and its worker sends nothing."""
     await in_state(journal, "rejected")
