@@ -14,6 +14,7 @@ from payasync import OutcomeUnknownError, RetryPolicy, Session, Unknown
 from payasync.journal import Reconciler, Report, SqliteJournal
 from payasync.middleware.retry import Pace
 from payasync.resources.refunds import CreateRefund
+from payasync.settings import Timeouts
 from tests.foreign import signatures
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
 from tests.journal.building import LEASE, Clock, draft, refund
@@ -28,6 +29,8 @@ OPEN: Final = 60
 AT_ONCE: Final = 10
 IN_VAIN: Final = 20
 """Questions without an answer, one after the other, that end a run; those under way are asked all the same."""
+LONG: Final = Timeouts(total=600)
+"""A busy machine takes its time for a thousand calls at once; none is to end for want of it."""
 PEACE: Final = timedelta(seconds=10)
 """Between two runs, where the first ended as nobody answered."""
 MINUTE: Final = timedelta(minutes=1)
@@ -62,7 +65,9 @@ async def test_writes(journal: SqliteJournal, way: Way, dead: Answer) -> None:
     """A tenth more than was asked is the most, questions about lost answers included; each is sent once, and kept."""
     requests = [refund(f"R{number}") for number in range(MANY)]
     with Recorder(otherwise=dead) as service:
-        async with session(service, SURE, retry=IMPATIENT, journal=journal, max_connections=AT_ONCE) as pay:
+        async with session(
+            service, SURE, retry=IMPATIENT, journal=journal, max_connections=AT_ONCE, timeouts=LONG
+        ) as pay:
             unknown = await way(pay, requests)
     states = Counter(each.state for each in await journal.list(limit=MANY))
 

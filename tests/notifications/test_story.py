@@ -49,7 +49,7 @@ async def test_thirteen_renewals_are_thirteen_events(profile: Profile, tmp_path:
 
 
 async def test_handlers_are_told_the_state(profile: Profile, tmp_path: Path) -> None:
-    """A payment's events tell of any end: paid or closed, by our names, whatever the service's are."""
+    """A payment's events tell of any end: paid or closed, by our names; not what a signature of the body leaves out."""
     states = list[tuple[str | None, str | None]]()
     async with opened(profile, tmp_path) as shop:
 
@@ -62,7 +62,11 @@ async def test_handlers_are_told_the_state(profile: Profile, tmp_path: Path) -> 
         await shop.pay.orders.close("OTHER")
         await shop.settle()
 
-    assert [(ORDER, "paid"), ("OTHER", "closed")] == states
+    left_out = getattr(profile.signature, "nested", "") == "omit" and "." in profile.answer.order_status
+    unsigned = left_out and profile.notification.verification == "body"
+    ends = (None, None) if unsigned else ("paid", "closed")
+
+    assert list(zip((ORDER, "OTHER"), ends, strict=True)) == states
 
 
 def lie(profile: Profile) -> Signed:
