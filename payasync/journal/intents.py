@@ -33,9 +33,9 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
 A rejected one is *new* again when it is queued again; a queued one, where an attempt at it has certainly done nothing,
 so that whoever looks for what nobody sends finds it. A *new* one ends, without being sent, by a person's word:
 rejected where nobody wants it any more, succeeded where it was done by other means; or by the service's, where it was
-done the first time after all. From *sending* straight to *manual*
-goes only what was sent again for who queued it, and was refused: its caller has gone, and nobody else would hear of
-it. From *rejected* to *manual* goes what the service tells to be done after all.
+done the first time after all. From *sending* straight to *manual* goes only what was sent again for who queued it, and
+was refused: its caller has gone, and nobody else would hear of it. From *rejected* to *manual* goes what the service
+tells to be done after all.
 """
 
 ENDS: Final[frozenset[State]] = frozenset({"succeeded", "rejected"})

@@ -9,6 +9,7 @@ from attrs import frozen
 from payasync.errors import InvalidArgumentError
 from payasync.journal import services, statements
 from payasync.journal.asking import FOR_UPDATE, UNLESS_LOCKED, Transaction, intents, numbers
+from payasync.journal.endings import may_be_of_an_earlier_attempt
 from payasync.journal.intents import (
     ASKED,
     ENDS,
@@ -262,7 +263,7 @@ def _by_word(kept: Intent, stands: State, end: State) -> State | None:
     What waits to be sent again, and was done the first time after all, is not sent.
     """
     again = stands == "new" and kept.attempts > 0 and end == "succeeded"
-    if again or (stands in ASKED and (end != "rejected" or kept.attempts == 1)):
+    if again or (stands in ASKED and not may_be_of_an_earlier_attempt(kept, end)):
         return end
     # An order that nobody closed may end by itself: that moves no money.
     contradicted = stands == "rejected" and end == "succeeded" and kept.operation != CLOSE_ORDER.name

@@ -188,7 +188,7 @@ class Book:
             return "manual"
         if standing == "new" and row.attempts and end == "succeeded":
             return end
-        return end if standing in OPEN and (end == "succeeded" or row.attempts == 1) else ""
+        return end if standing in OPEN and not of_another_attempt(row, end) else ""
 
     def prune(self, before: datetime) -> int:
         """Forget what ended before a moment; return how many."""
