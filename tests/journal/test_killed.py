@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ from payasync.errors import InvalidArgumentError
 from payasync.journal import PostgresJournal, SqliteJournal
 from payasync.journal.stored import StoredJournal
 from payasync.sandbox import Sandbox
+from tests.forked import Forked
 from tests.inside import until
 from tests.journal.building import LEASE
 from tests.journal.refunding_process import BRIEF
@@ -32,8 +33,7 @@ LATER: Final = 3600.0
 
 Place = Path | str
 """Of a file, or of a database."""
-Process = subprocess.Popen[str]
-Start = Callable[..., Process]
+Start = Callable[..., Forked]
 
 NOTHING: Final = "nothing"
 MOMENTS: Final = {
@@ -79,6 +79,13 @@ def opened(path: Place, clock: Callable[[], float] = time.time) -> StoredJournal
     return SqliteJournal(path, clock=clock) if isinstance(path, Path) else PostgresJournal(path, clock=clock)
 
 
+def surroundings(sandbox: Sandbox, folder: Path) -> dict[str, str]:
+    """Return the variables by which a process finds the service."""
+    file = folder / "service.toml"
+    file.write_text(sandbox.profile.to_toml(), encoding="utf-8")
+    return {**os.environ, **Welcome.of(sandbox, file, clock="frozen", db=":memory:").environment}
+
+
 @pytest.fixture
 def start(mode: str, sandbox: Sandbox, path: Place, tmp_path: Path) -> Generator[Start]:
     """Start a process that makes refunds; it is gone with the test."""
@@ -89,25 +96,32 @@ def start(mode: str, sandbox: Sandbox, path: Place, tmp_path: Path) -> Generator
 @contextmanager
 def starting(mode: str, sandbox: Sandbox, path: Place, tmp_path: Path) -> Generator[Start]:
     """Return what starts processes that make refunds, all of them gone at the end."""
-    file = tmp_path / "service.toml"
-    file.write_text(sandbox.profile.to_toml(), encoding="utf-8")
-    environment = {**os.environ, **Welcome.of(sandbox, file, clock="frozen", db=":memory:").environment}
+    environment = surroundings(sandbox, tmp_path)
     with ExitStack() as stack:
 
-        def started(what: str, argument: str = "") -> Process:
-            command = [sys.executable, "-W", "error", str(PROGRAM), what, mode, str(path), argument]
-            process = stack.enter_context(
-                subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            )
+        def started(what: str, argument: str = "") -> Forked:
+            process = Forked(PROGRAM, what, mode, str(path), argument, environment=environment)
+            stack.enter_context(process)
             stack.callback(process.kill)
             return process
 
         yield started
 
 
-async def said(process: Process, given: str = "") -> list[str]:
+@contextmanager
+def child(*arguments: str, environment: dict[str, str]) -> Generator[subprocess.Popen[str]]:
+    """Start a process of which we are the parent: only that one is told when it stops."""
+    command = [sys.executable, "-W", "error", str(PROGRAM), *arguments]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+async def said(process: Forked, given: str = "") -> list[str]:
     """Return what a process has written until its end."""
-    out, _ = await asyncio.to_thread(process.communicate, given, SECONDS)
+    out, _ = await asyncio.to_thread(process.communicate, given)
     return out.splitlines()
 
 
@@ -159,7 +173,6 @@ async def test_two_processes_send_once(sandbox: Sandbox, start: Start) -> None:
     numbers = [f"R{number}" for number in range(MANY)]
     processes = [start("at_once", str(MANY)) for _ in range(2)]
     for process in processes:
-        assert process.stdout is not None
         assert "ready\n" == await asyncio.to_thread(process.stdout.readline)
     told = await asyncio.gather(*(said(process, "\n") for process in processes))
     ends = [line.split(maxsplit=1) for lines in told for line in lines]
@@ -171,15 +184,15 @@ async def test_two_processes_send_once(sandbox: Sandbox, start: Start) -> None:
     assert 2 * MANY == len(ends)
 
 
-async def test_stopped_past_its_lease(sandbox: Sandbox, path: Place, start: Start) -> None:
+async def test_stopped_past_its_lease(sandbox: Sandbox, mode: str, path: Place, tmp_path: Path) -> None:
     """Who slept past the end of its call sends nothing when it wakes, nor touches what another has done since."""
-    process = start("stopped", "leaving")
-    await asyncio.to_thread(os.waitid, os.P_PID, process.pid, os.WSTOPPED)
-    slept = time.monotonic()
-    async with (
-        opened(path, clock=lambda: time.time() + LATER) as journal,
-        sandbox.session(journal=journal) as pay,
-    ):
+    environment = surroundings(sandbox, tmp_path)
+    async with AsyncExitStack() as stack:
+        process = stack.enter_context(child("stopped", mode, str(path), "leaving", environment=environment))
+        await asyncio.to_thread(os.waitid, os.P_PID, process.pid, os.WSTOPPED)
+        slept = time.monotonic()
+        journal = await stack.enter_async_context(opened(path, clock=lambda: time.time() + LATER))
+        pay = await stack.enter_async_context(sandbox.session(journal=journal))
         (asked,) = await journal.ask(9, LEASE)
         await journal.settle(asked, "rejected", reason="never arrived")
         await pay.refunds.create(out_trade_no="T1", out_refund_no="R2", total_amt=45_000, refund_amt=100)
@@ -187,10 +200,10 @@ async def test_stopped_past_its_lease(sandbox: Sandbox, path: Place, start: Star
         # In real time: what it sleeps past is the system's own clock.
         await asyncio.sleep(slept + 2 * BRIEF - time.monotonic())
         process.send_signal(signal.SIGCONT)
-        told = await said(process)
+        told, _ = await asyncio.to_thread(process.communicate, None, SECONDS)
         (after,) = await journal.list()
 
-    assert (["R2 NotSentTimeoutError"], 0) == (told, process.returncode)
+    assert ("R2 NotSentTimeoutError\n", 0) == (told, process.returncode)
     assert 1 == len(sandbox.ledger.calls("refunds.create"))
     assert ("accepted", before) == (before.state, after)
 
@@ -201,14 +214,13 @@ async def test_postgres_is_restarted(sandbox: Sandbox, tmp_path: Path, stop: str
     numbers = [f"R{number}" for number in range(LONG)]
     with postgres() as server, starting("postgres", sandbox, server.dsn, tmp_path) as start:
         process = start("many", str(LONG))
-        assert process.stdout is not None
         told = [await asyncio.to_thread(process.stdout.readline) for _ in range(MANY)]
         server.stop(stop)
         told += [await asyncio.to_thread(process.stdout.readline) for _ in range(MANY)]
         server.start()
         # Not by `communicate`, which loses what was read ahead.
         told += await asyncio.to_thread(process.stdout.readlines)
-        await asyncio.to_thread(process.wait, SECONDS)
+        await asyncio.to_thread(process.wait)
         ends = dict(line.split(maxsplit=1) for line in told)
         effects = {number: done(sandbox, number) for number in numbers}
         async with opened(server.dsn) as journal:

@@ -3,8 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,10 +18,10 @@ from payasync.cli.sandbox_welcome import Welcome
 from payasync.journal import PostgresJournal, Reconciler
 from payasync.middleware.retry import Pace
 from payasync.sandbox import Sandbox
+from tests.forked import Forked
 from tests.journal.building import refund
 
 PROGRAM: Final = Path(__file__).with_name("dying_reconciler.py")
-SECONDS: Final = 60
 LATER: Final = 3600.0
 """Seconds, after which any lease, pause and quarantine is over."""
 RUNS: Final = 3
@@ -73,13 +71,10 @@ async def unknown_ones(sandbox: Sandbox, dsn: str) -> None:
 async def lived(sandbox: Sandbox, life: Life) -> int:
     """Run a reconciler in a process, and return how that ended."""
     environment = {**os.environ, **Welcome.of(sandbox, None, clock="frozen", db=":memory:").environment}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-W", "error", str(PROGRAM), life.json(), env=environment, stderr=subprocess.PIPE
-    )
-    _, errors = await asyncio.wait_for(process.communicate(), SECONDS)
-    assert not errors, errors.decode()
-    assert process.returncode is not None
-    return process.returncode
+    with Forked(PROGRAM, life.json(), environment=environment) as process:
+        _, errors = await asyncio.to_thread(process.communicate)
+        assert not errors, errors
+        return process.wait()
 
 
 async def reconciled(sandbox: Sandbox, dsn: str, ahead: float) -> None:

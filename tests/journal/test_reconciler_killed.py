@@ -3,8 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,9 +16,9 @@ from payasync.journal import Reconciler, SqliteJournal
 from payasync.middleware.retry import Pace
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import Sandbox
+from tests.forked import Forked
 
 PROGRAM: Final = Path(__file__).with_name("reconciling_process.py")
-SECONDS: Final = 60
 LATER: Final = 3600.0
 """Seconds, after which any lease, pause and quarantine is over."""
 RUNS: Final = 3
@@ -78,14 +76,10 @@ async def unknown_ones(sandbox: Sandbox, journal: SqliteJournal) -> None:
 async def killed(sandbox: Sandbox, path: Path, ahead: float, fatal: str) -> int:
     """Run a reconciler that dies, and return how it ended."""
     environment = {**os.environ, **Welcome.of(sandbox, None, clock="frozen", db=":memory:").environment}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-W", "error", str(PROGRAM), str(path), str(ahead), fatal,
-        env=environment, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    _, errors = await asyncio.wait_for(process.communicate(), SECONDS)
-    assert not errors, errors.decode()
-    assert process.returncode is not None
-    return process.returncode
+    with Forked(PROGRAM, str(path), str(ahead), fatal, environment=environment) as process:
+        _, errors = await asyncio.to_thread(process.communicate)
+        assert not errors, errors
+        return process.wait()
 
 
 async def settled(pay: Session, journal: SqliteJournal, clock: Ahead) -> None:

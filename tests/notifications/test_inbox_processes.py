@@ -4,8 +4,6 @@ import asyncio
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -20,12 +18,12 @@ from payasync.notifications.postgres_inbox import PostgresInbox
 from payasync.notifications.reception import received as kept
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.testing import sign_notification
+from tests.forked import Forked
 from tests.notifications.inbox_building import received
 from tests.notifications.merchant import CREDENTIALS, PAID, SIGNED
 from tests.postgres import postgres
 
 PROGRAM: Final = Path(__file__).with_name("inbox_process.py")
-SECONDS: Final = 60
 LEASE: Final = 3600.0
 LIVES: Final = 8
 EVENTS: Final = 120
@@ -34,8 +32,7 @@ LONG: Final = 60
 
 Place = Path | str
 """Of a file, or of a database."""
-Process = subprocess.Popen[str]
-Start = Callable[..., Process]
+Start = Callable[..., Forked]
 
 pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
@@ -66,46 +63,40 @@ def started(journal: str, path: Place, folder: Path) -> Generator[Start]:
     """Return what starts processes in a folder, all of them gone at the end."""
     with ExitStack() as stack:
 
-        def start(what: str, number: int = 0) -> Process:
-            command = [sys.executable, "-W", "error", str(PROGRAM), what, journal, str(path), str(number)]
-            process = stack.enter_context(
-                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder)
-            )
+        def start(what: str, number: int = 0) -> Forked:
+            process = stack.enter_context(Forked(PROGRAM, what, journal, str(path), str(number), folder=folder))
             stack.callback(process.kill)
             return process
 
         yield start
 
 
-def said(process: Process) -> str:
+def said(process: Forked) -> str:
     """Return the next line that a process writes."""
-    assert process.stdout is not None
     return process.stdout.readline().rstrip("\n")
 
 
-def ended(process: Process) -> list[str]:
+def ended(process: Forked) -> list[str]:
     """Return what a process of which lines were read already writes until its end: `communicate` would lose some."""
-    assert process.stdout is not None
     lines = [line.rstrip("\n") for line in process.stdout]
-    assert 0 == process.wait(SECONDS)
+    assert 0 == process.wait()
     return lines
 
 
-def go(process: Process) -> None:
+def go(process: Forked) -> None:
     """Give a process what it waits for."""
-    assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()
 
 
-def go_on(process: Process) -> list[str]:
+def go_on(process: Forked) -> list[str]:
     """Give a process what it waits for, and return what it writes until its end."""
-    out, _ = process.communicate("\n", timeout=SECONDS)
+    out, _ = process.communicate("\n")
     assert 0 == process.returncode
     return out.splitlines()
 
 
-def together(workers: Sequence[Process]) -> list[list[str]]:
+def together(workers: Sequence[Forked]) -> list[list[str]]:
     """Let processes go on once all of them are ready, and return what each writes."""
     for worker in workers:
         assert "ready" == said(worker)
@@ -156,10 +147,9 @@ def test_nothing_that_was_taken_is_lost_when_killed(path: Place, start: Start) -
         keeping = start("keep", life)
         acknowledged |= {said(keeping) for _ in range(random.randint(1, 300))}  # noqa: S311 - moments are no secret
         keeping.kill()
-        assert keeping.stdout is not None
         # The last line may be a part of one.
         acknowledged |= {line.rstrip("\n") for line in keeping.stdout if line.endswith("\n")}
-        keeping.wait(SECONDS)
+        keeping.wait()
     keys = [event.key for event in events(path)]
 
     assert acknowledged <= set(keys)
@@ -216,7 +206,7 @@ def test_event_of_a_process_that_was_killed_is_free_again(path: Place, start: St
     holder = start("hold")
     said(holder)
     holder.kill()
-    holder.wait(SECONDS)
+    holder.wait()
     before = asyncio.run(used(path, lambda inbox: inbox.claim(1, LEASE)))
     (after,) = asyncio.run(used(path, lambda inbox: inbox.claim(1, LEASE), clock=lambda: time.time() + 2 * LEASE))
 

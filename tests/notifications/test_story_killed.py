@@ -5,8 +5,6 @@ import os
 import secrets
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,10 +18,10 @@ from payasync import Profile
 from payasync.cli.sandbox_welcome import Welcome
 from payasync.sandbox import Sandbox
 from payasync.sandbox.outbox import REDELIVERIES
+from tests.forked import Forked
 from tests.notifications.shop import Books
 
 PROGRAM: Final = Path(__file__).with_name("shop_process.py")
-SECONDS: Final = 30
 LATER: Final = 20
 """By so many seconds the clock of a second life is ahead: a lease of the first, which was 10 seconds long, is over."""
 ORDERS: Final = ["ORDERA", "ORDERB", "ORDERC", "ORDERD", "ORDERE"]
@@ -62,25 +60,15 @@ class Place:
 
 
 @contextmanager
-def life(
-    place: Place, environment: Mapping[str, str], ahead: int = 0, fatal: str = ""
-) -> Generator["subprocess.Popen[str]"]:
+def life(place: Place, environment: Mapping[str, str], ahead: int = 0, fatal: str = "") -> Generator[Forked]:
     """Have a shop live, as soon as it serves; and see to it that it ends."""
     arguments = [str(place.folder), place.host, str(place.port), str(ahead), fatal]
-    process = subprocess.Popen(
-        [sys.executable, "-W", "error", str(PROGRAM), *arguments],
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout
-    with process.stdout:
+    with Forked(PROGRAM, *arguments, environment={**os.environ, **environment}) as process:
         try:
             assert "serves\n" == process.stdout.readline()
             yield process
         finally:
             process.kill()
-            process.wait(SECONDS)
 
 
 def environment(sandbox: Sandbox, folder: Path) -> dict[str, str]:
@@ -108,7 +96,7 @@ async def test_killed(fatal: str, profile: Profile, tmp_path: Path) -> None:
             for each in ORDERS:
                 await sandbox.given.paid_order(out_trade_no=each, notify_url=f"{place.url}/notify/payment?to={each}")
             await sandbox.settle()
-            ended = await asyncio.to_thread(first.wait, SECONDS)
+            ended = await asyncio.to_thread(first.wait)
         acknowledged = {each.reference for each in sandbox.ledger.notifications() if each.state == "delivered"}
         with life(place, given, ahead=LATER):
             await settled(place)
