@@ -5,18 +5,22 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeAlias
 
 import aiohttp
 from attrs import field, frozen
 
 from payasync import Credentials, Session
 from payasync.absent import ABSENT, Absent
+from tests.forked import Forked
 
 COMMAND: Final = (sys.executable, "-W", "error", "-m", "payasync", "sandbox")
 SECONDS: Final = 30
+
+
+Process: TypeAlias = subprocess.Popen[str] | Forked
 
 
 @frozen
@@ -32,7 +36,7 @@ class Ended:
 class SandboxProcess:
     """A process that serves; made by `serving`."""
 
-    process: subprocess.Popen[str]
+    process: Process
     told: dict[str, Any] = field(repr=False)
     """What `--json` told."""
 
@@ -57,10 +61,10 @@ def started(*arguments: str, stdout: int | IO[str] = subprocess.PIPE) -> subproc
     return subprocess.Popen([*COMMAND, *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True)
 
 
-def ended(process: subprocess.Popen[str]) -> Ended:
+def ended(process: Process) -> Ended:
     """Wait for the end of a process."""
     out, err = process.communicate(timeout=SECONDS)
-    return Ended(process.returncode, out, err)
+    return Ended(process.wait(), out, err)
 
 
 @contextmanager
@@ -79,12 +83,30 @@ def running(*arguments: str, stdout: int | IO[str] = subprocess.PIPE) -> Generat
 @contextmanager
 def serving(*arguments: str) -> Generator[SandboxProcess]:
     """Start the command on a free port unless one is given, wait until it serves, and see to it that it ends."""
+    with running(*_served(arguments)) as process:
+        yield _told(process)
+
+
+@contextmanager
+def forked(*arguments: str) -> Generator[SandboxProcess]:
+    """Do the same with a process that begins behind the imports: for tests that start many."""
+    with Forked("payasync", "sandbox", *_served(arguments)) as process:
+        try:
+            yield _told(process)
+        finally:
+            process.kill()
+
+
+def _served(arguments: Sequence[str]) -> Sequence[str]:
     port = () if "--port" in arguments else ("--port", "0")
-    with running("--json", *port, *arguments) as process:
-        assert process.stdout
-        line = process.stdout.readline()
-        assert line, ended(process).err
-        yield SandboxProcess(process, json.loads(line))
+    return ["--json", *port, *arguments]
+
+
+def _told(process: Process) -> SandboxProcess:
+    assert process.stdout
+    line = process.stdout.readline()
+    assert line, ended(process).err
+    return SandboxProcess(process, json.loads(line))
 
 
 def order_paid(environ: Mapping[str, str], number: str = "T1", notify_url: str | Absent = ABSENT) -> int:
