@@ -5,7 +5,6 @@ The sandbox lives in this process, which nobody kills; those that die are its ch
 
 import asyncio
 import os
-import sys
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -15,6 +14,7 @@ from typing import Any, Final
 from attrs import evolve, frozen
 
 from chaos.clock import Clock
+from chaos.forked import Forked
 from chaos.lives import ENDED, JOURNALS, Life, Strategy, deaths, jumps, pace
 from chaos.tracing import lines
 from chaos.truth import Evidence, Result, hit, judged, operation_of
@@ -169,18 +169,13 @@ class Course:
 
     async def _live(self, life: Life) -> bool:
         """Let a process live, and return whether it was killed."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-W", "error", str(PROGRAM), life.json(),
-            env=self._environment, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        try:
-            _, errors = await process.communicate()
-        finally:
-            if process.returncode is None:
+        with Forked(PROGRAM, life.json(), environment=self._environment) as process:
+            try:
+                _, errors = await asyncio.to_thread(process.communicate)
+            finally:
                 process.kill()
-                await process.wait()
         if errors or process.returncode not in ({0, -9} if life.fatal else {0}):
-            raise RuntimeError(f"{life} ended with {process.returncode}: {errors.decode()}")
+            raise RuntimeError(f"{life} ended with {process.returncode}: {errors}")
         return process.returncode != 0
 
     async def _evidence(self, faults: int) -> Evidence:

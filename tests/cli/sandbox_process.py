@@ -12,9 +12,9 @@ from typing import IO, Any, Final, TypeAlias
 import aiohttp
 from attrs import field, frozen
 
+from chaos.forked import Forked
 from payasync import Credentials, Session
 from payasync.absent import ABSENT, Absent
-from tests.forked import Forked
 
 COMMAND: Final = (sys.executable, "-W", "error", "-m", "payasync", "sandbox")
 SECONDS: Final = 30

@@ -4,14 +4,13 @@ import asyncio
 import csv
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from chaos.forked import Forked
 from payasync.cli.sandbox_welcome import Welcome
 from payasync.sandbox import Sandbox
 from tests.inside import until
@@ -23,7 +22,7 @@ LATER: Final = 1000.0
 """Seconds by which each process's clock is further ahead: what the one before has left is free then."""
 MOMENTS: Final = ("kept R40", "judged R40", "settled R40")
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
 
 @pytest.fixture
@@ -44,22 +43,19 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-async def started(sandbox: Sandbox, file: Path, run: int, fatal: str = "never") -> asyncio.subprocess.Process:
+def started(sandbox: Sandbox, file: Path, run: int, fatal: str = "never") -> Forked:
     """Start an import."""
     environment = {**os.environ, **Welcome.of(sandbox, None, clock="real", db=":memory:").environment}
     kept, result = file.with_name("pay.db"), file.with_name("out.csv")
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-W", "error", str(PROGRAM), str(file), str(kept), str(result), str(run * LATER), fatal,
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+    return Forked(PROGRAM, str(file), str(kept), str(result), str(run * LATER), fatal, environment=environment)
 
 
-async def ended(process: asyncio.subprocess.Process) -> int:
+async def ended(process: Forked) -> int:
     """Return how an import ended, which complains of nothing."""
-    _, errors = await asyncio.wait_for(process.communicate(), SECONDS)
-    assert not errors, errors.decode()
-    assert process.returncode is not None
-    return process.returncode
+    with process:
+        _, errors = await asyncio.to_thread(process.communicate)
+    assert not errors, errors
+    return process.wait()
 
 
 def states(file: Path) -> list[tuple[str, str]]:
@@ -79,17 +75,16 @@ def check(sandbox: Sandbox, file: Path) -> None:
     assert not file.with_name("out.csv.partial").exists()
 
 
-@pytest.mark.untraced
 async def test_killed_again_and_again(sandbox: Sandbox, file: Path) -> None:
     """Killed from outside, wherever it is, several times: not one refund is repeated, and none is lost."""
     codes = []
     for run, enough in enumerate((5, 20, 40, 60)):
-        process = await started(sandbox, file, run)
+        process = started(sandbox, file, run)
         await asyncio.wait_for(until_refunded(sandbox, enough), SECONDS)
         process.kill()
         codes.append(await ended(process))
     between = file.with_name("out.csv.partial").read_text()
-    last = await ended(await started(sandbox, file, len(codes)))
+    last = await ended(started(sandbox, file, len(codes)))
 
     assert [-signal.SIGKILL] * 4 == codes
     assert between.startswith("line,out_trade_no,")
@@ -103,12 +98,11 @@ async def until_refunded(sandbox: Sandbox, count: int) -> None:
     await until(lambda: sandbox.ledger.refunds() >= count)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("fatal", MOMENTS)
 async def test_killed_at_each_step(sandbox: Sandbox, file: Path, fatal: str) -> None:
     """Before its first byte, after its answer, after its verdict: the next run ends what this one had begun."""
-    first = await ended(await started(sandbox, file, 0, fatal))
-    last = await ended(await started(sandbox, file, 1))
+    first = await ended(started(sandbox, file, 0, fatal))
+    last = await ended(started(sandbox, file, 1))
 
     assert (-signal.SIGKILL, 0) == (first, last)
     check(sandbox, file)
@@ -116,8 +110,8 @@ async def test_killed_at_each_step(sandbox: Sandbox, file: Path, fatal: str) -> 
 
 async def test_resumed_at_once_waits_for_the_lease(sandbox: Sandbox, file: Path) -> None:
     """What another process may still be at is not touched before its lease is over: then it is asked about."""
-    first = await ended(await started(sandbox, file, 0, "judged R40"))
-    last = await ended(await started(sandbox, file, 0))
+    first = await ended(started(sandbox, file, 0, "judged R40"))
+    last = await ended(started(sandbox, file, 0))
 
     assert (-signal.SIGKILL, 0) == (first, last)
     check(sandbox, file)
@@ -127,7 +121,7 @@ async def test_doubt_is_told_by_the_screen_alone(sandbox: Sandbox, file: Path) -
     """Lost answers do not fill standard error with log lines: what became of the rows stands in the result."""
     sandbox.faults.reset_after_commit("refunds.create", times=3)
     sandbox.faults.reset_before("refunds.status", times=12)
-    code = await ended(await started(sandbox, file, 0))
+    code = await ended(started(sandbox, file, 0))
 
     assert 0 == code
     check(sandbox, file)
@@ -135,13 +129,13 @@ async def test_doubt_is_told_by_the_screen_alone(sandbox: Sandbox, file: Path) -
 
 async def test_interrupted(sandbox: Sandbox, file: Path) -> None:
     """After Ctrl-C those under way come to their end, nothing is in doubt, and the next run sends the others alone."""
-    process = await started(sandbox, file, 0)
+    process = started(sandbox, file, 0)
     await asyncio.wait_for(until_refunded(sandbox, 10), SECONDS)
     process.send_signal(signal.SIGINT)
     first = await ended(process)
     left = sorted(state for _, state in states(file))
     made = sandbox.ledger.refunds()
-    last = await ended(await started(sandbox, file, 0))
+    last = await ended(started(sandbox, file, 0))
 
     assert (130, 0) == (first, last)
     assert made == left.count("succeeded")
@@ -153,19 +147,19 @@ async def test_interrupted(sandbox: Sandbox, file: Path) -> None:
 async def test_cut_off_by_a_second_signal(sandbox: Sandbox, file: Path) -> None:
     """Its last line says how many may have been done, and where the others stand; the next run ends all."""
     hanging = sandbox.faults.hang("refunds.create", times=5)
-    process = await started(sandbox, file, 0)
-    assert process.stdout is not None
+    process = started(sandbox, file, 0)
     await asyncio.wait_for(until(lambda: hanging.fired == 5), SECONDS)
     process.send_signal(signal.SIGINT)
-    lines = [await asyncio.wait_for(process.stdout.readline(), SECONDS)]
-    while b"Stopping" not in lines[-1]:
-        lines.append(await asyncio.wait_for(process.stdout.readline(), SECONDS))
+    lines = [await asyncio.to_thread(process.stdout.readline)]
+    while "Stopping" not in lines[-1]:
+        lines.append(await asyncio.to_thread(process.stdout.readline))
     process.send_signal(signal.SIGTERM)
-    rest, errors = await asyncio.wait_for(process.communicate(), SECONDS)
-    last = await ended(await started(sandbox, file, 1))
+    with process:
+        rest, errors = await asyncio.to_thread(process.communicate)
+    last = await ended(started(sandbox, file, 1))
 
-    assert (-signal.SIGTERM, b"") == (process.returncode, errors)
-    assert b"  Cut off: up to 5 rows may have been done. The results so far stand in " in rest
-    assert b"out.csv.partial; the same command goes on." in rest
+    assert (-signal.SIGTERM, "") == (process.returncode, errors)
+    assert "  Cut off: up to 5 rows may have been done. The results so far stand in " in rest
+    assert "out.csv.partial; the same command goes on." in rest
     assert 0 == last
     check(sandbox, file)

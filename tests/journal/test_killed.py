@@ -13,12 +13,12 @@ from typing import Final
 
 import pytest
 
+from chaos.forked import Forked
 from payasync.cli.sandbox_welcome import Welcome
 from payasync.errors import InvalidArgumentError
 from payasync.journal import PostgresJournal, SqliteJournal
 from payasync.journal.stored import StoredJournal
 from payasync.sandbox import Sandbox
-from tests.forked import Forked
 from tests.inside import until
 from tests.journal.building import LEASE
 from tests.journal.refunding_process import BRIEF

@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 from attrs import evolve
 
+from chaos.forked import Forked
 from chaos.lives import Life
 from chaos.tracing import lines
 from payasync import OutcomeUnknownError, RetryPolicy
@@ -18,7 +19,6 @@ from payasync.cli.sandbox_welcome import Welcome
 from payasync.journal import PostgresJournal, Reconciler
 from payasync.middleware.retry import Pace
 from payasync.sandbox import Sandbox
-from tests.forked import Forked
 from tests.journal.building import refund
 
 PROGRAM: Final = Path(__file__).with_name("dying_reconciler.py")

@@ -10,13 +10,13 @@ from typing import Final
 
 import pytest
 
+from chaos.forked import Forked
 from payasync import OutcomeUnknownError, RetryPolicy, Session
 from payasync.cli.sandbox_welcome import Welcome
 from payasync.journal import Reconciler, SqliteJournal
 from payasync.middleware.retry import Pace
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import Sandbox
-from tests.forked import Forked
 
 PROGRAM: Final = Path(__file__).with_name("reconciling_process.py")
 LATER: Final = 3600.0

@@ -12,13 +12,13 @@ from typing import Any, Final
 
 import pytest
 
+from chaos.forked import Forked
 from payasync.notifications import verify
 from payasync.notifications.inbox import Inbox, InboxEvent, Received
 from payasync.notifications.postgres_inbox import PostgresInbox
 from payasync.notifications.reception import received as kept
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.testing import sign_notification
-from tests.forked import Forked
 from tests.notifications.inbox_building import received
 from tests.notifications.merchant import CREDENTIALS, PAID, SIGNED
 from tests.postgres import postgres

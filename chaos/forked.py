@@ -79,7 +79,7 @@ class Forked:
         reads, given = SERVER.Pipe(duplex=False)
         told, tells = SERVER.Pipe(duplex=False)
         errors, complains = SERVER.Pipe(duplex=False)
-        self._process = SERVER.Process(target=what.run, args=(reads, tells, complains))
+        self._process = SERVER.Process(target=what.run, args=(reads, tells, complains), daemon=True)
         self._process.start()
         for theirs in (reads, tells, complains):
             theirs.close()
