@@ -1,7 +1,7 @@
 """Python programs in processes of their own that begin behind the imports, which take most of a short one's time.
 
 They are forked by the server that `multiprocessing` keeps for that: a process with one thread and no event loop, in
-which the package is imported, and nothing was done with it. Coverage does not see what they do.
+which the package is imported, and nothing was done with it.
 """
 
 import multiprocessing
@@ -10,8 +10,8 @@ import runpy
 import subprocess
 import sys
 import warnings
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +24,8 @@ SERVER.set_forkserver_preload(
     ["payasync.cli.commands", "payasync.journal", "payasync.notifications.postgres_inbox", "payasync.testing"]
 )
 SECONDS: Final = 60
+TRACED: Final = "COVERAGE_PROCESS_CONFIG"
+"""Where this is set, coverage measures, also the processes that are started."""
 
 
 @frozen
@@ -54,7 +56,36 @@ class Program:
         sys.argv = [self.name, *self.arguments]
         warnings.simplefilter("error")
         run = runpy.run_path if self.name.endswith(".py") else runpy.run_module
-        run(self.name, run_name="__main__")
+        with _measured():
+            run(self.name, run_name="__main__")
+
+
+@contextmanager
+def _measured() -> Generator[None]:
+    """Let coverage see what is done, where it is to: by itself it begins as an interpreter starts."""
+    if TRACED not in os.environ:
+        yield
+        return
+    import coverage  # noqa: PLC0415 - whoever measures has it
+
+    measuring = coverage.process_startup()
+    try:
+        yield
+    finally:
+        if measuring:
+            measuring.stop()
+            measuring.save()
+
+
+@contextmanager
+def _unmeasured() -> Generator[None]:
+    """Let no server be measured, from which each process would have that."""
+    config = os.environ.pop(TRACED, None)
+    try:
+        yield
+    finally:
+        if config is not None:
+            os.environ[TRACED] = config
 
 
 class Forked:
@@ -80,7 +111,8 @@ class Forked:
         told, tells = SERVER.Pipe(duplex=False)
         errors, complains = SERVER.Pipe(duplex=False)
         self._process = SERVER.Process(target=what.run, args=(reads, tells, complains), daemon=True)
-        self._process.start()
+        with _unmeasured():
+            self._process.start()
         for theirs in (reads, tells, complains):
             theirs.close()
         self.stdin, self.stdout, self.stderr = _file(given, "w"), _file(told), _file(errors)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import payasync
+from chaos.forked import TRACED
 
 # Behind all else: an installed payasync comes first, and `tests.`, `benchmarks.` and `chaos.` are found.
 sys.path.append(str(Path(__file__).parents[1]))
@@ -55,8 +56,6 @@ NO_SKIP: Final = "PAYASYNC_NO_SKIP"
 ENDED: Final = itertools.count(1)
 TIDIED: Final = 200
 """After so many tests."""
-TRACED: Final = "COVERAGE_PROCESS_CONFIG"
-"""Where this is set, coverage measures, also the processes that are started."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -5,9 +5,9 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import IO, Any, Final, TypeAlias
+from typing import IO, Any, Final
 
 import aiohttp
 from attrs import field, frozen
@@ -18,9 +18,6 @@ from payasync.absent import ABSENT, Absent
 
 COMMAND: Final = (sys.executable, "-W", "error", "-m", "payasync", "sandbox")
 SECONDS: Final = 30
-
-
-Process: TypeAlias = subprocess.Popen[str] | Forked
 
 
 @frozen
@@ -36,7 +33,7 @@ class Ended:
 class SandboxProcess:
     """A process that serves; made by `serving`."""
 
-    process: Process
+    process: Forked
     told: dict[str, Any] = field(repr=False)
     """What `--json` told."""
 
@@ -61,52 +58,30 @@ def started(*arguments: str, stdout: int | IO[str] = subprocess.PIPE) -> subproc
     return subprocess.Popen([*COMMAND, *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True)
 
 
-def ended(process: Process) -> Ended:
+def ended(process: subprocess.Popen[str] | Forked) -> Ended:
     """Wait for the end of a process."""
     out, err = process.communicate(timeout=SECONDS)
     return Ended(process.wait(), out, err)
 
 
 @contextmanager
-def running(*arguments: str, stdout: int | IO[str] = subprocess.PIPE) -> Generator[subprocess.Popen[str]]:
-    """Start the command, and see to it that it ends."""
-    process = started(*arguments, stdout=stdout)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait(SECONDS)
-        for pipe in filter(None, (process.stdout, process.stderr)):
-            pipe.close()
-
-
-@contextmanager
-def serving(*arguments: str) -> Generator[SandboxProcess]:
-    """Start the command on a free port unless one is given, wait until it serves, and see to it that it ends."""
-    with running(*_served(arguments)) as process:
-        yield _told(process)
-
-
-@contextmanager
-def forked(*arguments: str) -> Generator[SandboxProcess]:
-    """Do the same with a process that begins behind the imports: for tests that start many."""
-    with Forked("payasync", "sandbox", *_served(arguments)) as process:
+def running(*arguments: str) -> Generator[Forked]:
+    """Run the command behind its imports, and see to it that it ends."""
+    with Forked("payasync", "sandbox", *arguments) as process:
         try:
-            yield _told(process)
+            yield process
         finally:
             process.kill()
 
 
-def _served(arguments: Sequence[str]) -> Sequence[str]:
+@contextmanager
+def serving(*arguments: str) -> Generator[SandboxProcess]:
+    """Run the command on a free port unless one is given, wait until it serves, and see to it that it ends."""
     port = () if "--port" in arguments else ("--port", "0")
-    return ["--json", *port, *arguments]
-
-
-def _told(process: Process) -> SandboxProcess:
-    assert process.stdout
-    line = process.stdout.readline()
-    assert line, ended(process).err
-    return SandboxProcess(process, json.loads(line))
+    with running("--json", *port, *arguments) as process:
+        line = process.stdout.readline()
+        assert line, ended(process).err
+        yield SandboxProcess(process, json.loads(line))
 
 
 def order_paid(environ: Mapping[str, str], number: str = "T1", notify_url: str | Absent = ABSENT) -> int:

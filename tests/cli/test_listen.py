@@ -7,8 +7,6 @@ import signal
 import socket
 import sqlite3
 import stat
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Generator, Mapping
@@ -20,6 +18,7 @@ import pytest
 from attrs import evolve
 from click.testing import CliRunner
 
+from chaos.forked import Forked
 from payasync import Credentials, NotificationShape
 from payasync.cli.commands import payasync
 from payasync.notifications import SqliteInbox
@@ -28,7 +27,6 @@ from payasync.sandbox import PROFILE
 from payasync.testing import Signed, sign_notification
 from tests.cli.sandbox_process import Ended, ended, order_paid, serving
 
-COMMAND: Final = (sys.executable, "-W", "error", "-m", "payasync", "listen")
 WHSEC: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 KEYS: Final = {"PAYASYNC_MERCHANT_ID": "M1", "PAYASYNC_NOTIFICATION_KEYS": WHSEC, "PAYASYNC_PROFILE": "sandbox"}
 CREDENTIALS: Final = Credentials("M1", notification_keys=WHSEC)
@@ -38,24 +36,14 @@ UNSIGNED: Final = evolve(PROFILE, notification=evolve(PROFILE.notification, veri
 
 
 @contextmanager
-def running(folder: Path, *arguments: str, environ: Mapping[str, str] = KEYS) -> Generator["subprocess.Popen[str]"]:
-    """Start the command in a folder, and see to it that it ends."""
+def running(folder: Path, *arguments: str, environ: Mapping[str, str] = KEYS) -> Generator[Forked]:
+    """Run the command in a folder, and see to it that it ends."""
     bare = {name: value for name, value in os.environ.items() if not name.startswith("PAYASYNC_")}
-    process = subprocess.Popen(
-        [*COMMAND, *arguments],
-        cwd=folder,
-        env={**bare, **environ},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait(SECONDS)
-        for pipe in filter(None, (process.stdout, process.stderr)):
-            pipe.close()
+    with Forked("payasync", "listen", *arguments, environment={**bare, **environ}, folder=folder) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @contextmanager
@@ -73,13 +61,12 @@ class Listening:
         process: It.
     """
 
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
+    def __init__(self, process: Forked) -> None:
         self.process = process
         self.opening = self.line()
 
     def line(self) -> dict[str, Any]:
         """Return the next line that it tells."""
-        assert self.process.stdout
         line = self.process.stdout.readline()
         assert line, ended(self.process).err
         told: dict[str, Any] = json.loads(line)
@@ -108,10 +95,9 @@ def signed(data: Mapping[str, Any] = PAID, **facts: Any) -> Signed:
     return sign_notification(data, **given)
 
 
-def lines(process: "subprocess.Popen[str]", last: str) -> list[str]:
+def lines(process: Forked, last: str) -> list[str]:
     """Return the lines that it shows, up to one that holds a text."""
     shown: list[str] = []
-    assert process.stdout
     while not shown or last not in shown[-1]:
         line = process.stdout.readline()
         assert line, ended(process).err
@@ -365,14 +351,11 @@ def test_goes_on_where_nobody_reads(tmp_path: Path) -> None:
     """Whoever read its lines may go: it keeps what comes, and ends without a complaint."""
     with running(tmp_path, "--port", "0") as process:
         url = next(line.split()[1] for line in lines(process, "Ctrl-C") if "payments" in line)
-        assert process.stdout
         process.stdout.close()
         answers = [post(url, each.raw, each.headers)[0] for each in [signed()] * 3]
-        process.terminate()
-        assert process.stderr
-        with process.stderr:
-            complaint = process.stderr.read()
-        code = process.wait(SECONDS)
+        process.send_signal(signal.SIGTERM)
+        complaint = process.stderr.read()
+        code = process.wait()
 
     assert [200] * 3 == answers
     assert (0, "") == (code, complaint)

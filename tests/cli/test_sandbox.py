@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
 from http.client import HTTPConnection
 from pathlib import Path
@@ -21,6 +21,7 @@ import pytest
 from attrs import evolve
 from click.testing import CliRunner
 
+from chaos.forked import Forked
 from payasync import Session, SortedPairs
 from payasync.cli.commands import payasync
 from payasync.cli.sandbox import refund_setting
@@ -56,10 +57,9 @@ def refused(*arguments: str) -> Ended:
     return ended(started(*arguments))
 
 
-def shown(process: subprocess.Popen[str], last: str) -> list[str]:
+def shown(process: Forked, last: str) -> list[str]:
     """Return the lines that a process shows, up to one that holds a text."""
     lines: list[str] = []
-    assert process.stdout
     while not lines or last not in lines[-1]:
         line = process.stdout.readline()
         assert line, lines
@@ -278,7 +278,7 @@ def test_requests_can_be_left_out(option: str, last: str, rest: str) -> None:
         lines = shown(process, last)
         url = next(word.strip('",') for word in " ".join(lines).split() if "http://" in word)
         status = ask(f"{url}/nothing", b"{}")
-        process.terminate()
+        process.send_signal(signal.SIGTERM)
         end = ended(process)
 
     assert 404 == status
@@ -291,14 +291,11 @@ def test_goes_on_where_nobody_reads() -> None:
     with running("--port", "0") as process:
         lines = shown(process, "Ctrl-C")
         url = next(line for line in lines if "Listens" in line).split()[1]
-        assert process.stdout
         process.stdout.close()
         statuses = [ask(f"{url}/nothing", b"{}") for _ in range(3)]
-        process.terminate()
-        assert process.stderr
-        with process.stderr:
-            complaint = process.stderr.read()
-        code = process.wait(SECONDS)
+        process.send_signal(signal.SIGTERM)
+        complaint = process.stderr.read()
+        code = process.wait()
 
     assert [404] * 3 == statuses
     assert (0, "") == (code, complaint)
@@ -324,10 +321,13 @@ def test_goes_on_where_the_disk_is_full(options: tuple[str, ...]) -> None:
     host = f"127.{secrets.randbelow(250) + 1}.{secrets.randbelow(250) + 1}.1"
     with socket.create_server((host, 0)) as free:
         port = int(free.getsockname()[1])
-    with FULL.open("w") as full, running("--host", host, "--port", str(port), *options, stdout=full) as process:
+    with ExitStack() as stack:
+        full = stack.enter_context(FULL.open("w"))
+        process = stack.enter_context(started("--host", host, "--port", str(port), *options, stdout=full))
+        stack.callback(process.kill)
         served = serves(process, host, port)
         statuses = [ask(f"http://{host}:{port}/nothing", b"{}") for _ in range(3) if served]
-        process.terminate()
+        process.send_signal(signal.SIGTERM)
         end = ended(process)
 
     assert [404] * 3 == statuses

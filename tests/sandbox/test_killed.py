@@ -15,7 +15,7 @@ from aiohttp import web
 from attrs import Factory, define, frozen
 from yarl import URL
 
-from tests.cli.sandbox_process import SandboxProcess, forked
+from tests.cli.sandbox_process import SandboxProcess, serving
 from tests.sandbox.foreign import PLACE, QUERY, REFUND, Foreign, Receiver, acknowledged
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ async def test_nothing_is_lost_that_was_answered(
     db, port, credentials = str(tmp_path / "sbx.db"), "0", None
     lives: list[Acknowledged] = []
     for life in range(KILLS + 1):
-        with forked("--db", db, "--port", port) as sandbox:
+        with serving("--db", db, "--port", port) as sandbox:
             assert credentials in {None, sandbox.credentials}
             port, credentials = str(URL(sandbox.url).port), sandbox.credentials
             foreign = client(sandbox, http, f"life-{life}")
@@ -204,10 +204,10 @@ async def test_nothing_is_lost_that_was_answered(
 async def test_timers_go_on(http: aiohttp.ClientSession, tmp_path: Path) -> None:
     """An order that was placed before the kill expires after it, when its time has come."""
     db = ("--db", str(tmp_path / "sbx.db"), "--clock", "2000x")
-    with forked(*db) as sandbox:
+    with serving(*db) as sandbox:
         placed = await client(sandbox, http, "first").place("T1")
         sandbox.process.kill()
-    with forked(*db) as sandbox:
+    with serving(*db) as sandbox:
         foreign = client(sandbox, http, "second")
         async with asyncio.timeout(SECONDS):
             found = await foreign.post(QUERY, outTradeNo="T1")
