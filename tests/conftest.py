@@ -74,6 +74,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         again = "scrambled" in item.name or "postgres" in item.nodeid
         if again or item.path.name.startswith(SCENARIOS):
             item.add_marker("slow")
+        if "scrambled" in item.name:
+            item.add_marker("untraced")  # the same lines as without
 
 
 def pytest_collection_finish() -> None:
