@@ -64,7 +64,7 @@ def shields(flights: Any) -> set[Any]:
 
 def all_http(pay: Any) -> list[Any]:
     """Return the aiohttp sessions of all pools of a session."""
-    return [http for pool in pay._transport._pools._pools.values() for http in (pool.writes, pool.reads)]
+    return [http for pool in pay._transport._pools._pools.values() for http in pool._own]
 
 
 def store_of(sandbox: Any) -> Any:

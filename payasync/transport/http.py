@@ -95,7 +95,7 @@ class Transport:
     def _exchange(
         self, pool: Pool, call: Call, outgoing: Outgoing, body: OneShotBody
     ) -> Awaitable[aiohttp.ClientResponse]:
-        return (pool.reads if call.operation.read else pool.writes).request(
+        return (pool.read if call.operation.read else pool.write)(
             call.operation.method,
             self._url(outgoing),
             data=body,
@@ -103,7 +103,6 @@ class Transport:
             timeout=_connecting(call.timeouts.connect),
             allow_redirects=False,
             proxy=None if self._proxy is None else self._proxy.reveal(),
-            **pool.options,
         )
 
     async def _rest(self, response: aiohttp.ClientResponse) -> bytes:

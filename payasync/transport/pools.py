@@ -10,9 +10,10 @@ import os
 import socket
 import ssl
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 import aiohttp
 from attrs import Factory, field, frozen
@@ -78,29 +79,34 @@ class PoolSettings:
 _PLAINLY: Final[dict[str, Any]] = {"auto_decompress": False, "raise_for_status": False}
 """An answer is bytes, whatever its status."""
 
+Exchange: TypeAlias = Callable[..., Awaitable[aiohttp.ClientResponse]]
+"""`ClientSession.request`, of a session that is set up as ours are."""
+
 
 class Pool:
     """Two aiohttp sessions of one loop: writes may reuse only what idled shortly, reads more.
 
     Attributes:
+        write: Sends a write.
+        read: Sends a read.
         headers: Those that each request must bring itself, since an injected session does not.
-        options: The same of its options.
         closed: Whether its loop has closed it.
     """
 
     def __init__(self, settings: PoolSettings) -> None:
+        self.write: Exchange
+        self.read: Exchange
         self.deadlines = Deadlines(asyncio.get_running_loop())
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         if settings.http is not None:
             self._own: tuple[aiohttp.ClientSession, ...] = ()
-            self.writes = self.reads = settings.http
+            self.write = self.read = partial(settings.http.request, **_PLAINLY, middlewares=())
         else:
             # Reading the machine's authorities takes 20 ms; nobody needs them for plain http.
             tls = settings.tls or (_default_tls() if settings.secure else True)
             self._own = self._http(settings, WRITE_IDLE, tls=tls), self._http(settings, READ_IDLE, tls=tls)
-            self.writes, self.reads = self._own
+            self.write, self.read = (http.request for http in self._own)
         self.headers: Mapping[str, str] = {} if self._own else {**ALWAYS, **settings.headers}
-        self.options: dict[str, Any] = {} if self._own else {**_PLAINLY, "middlewares": ()}
         self.closed = False
         self._guard = self._closing()
         _finish(anext(self._guard))
