@@ -8,7 +8,7 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Literal, Protocol, get_args
+from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
 import orjson
 from attrs import field, frozen
@@ -21,6 +21,9 @@ from payasync.typed import listed, typed
 
 Encoding = Literal["hex", "HEX", "base64"]
 Nested = Literal["refuse", "json", "omit"]
+
+Signer: TypeAlias = Callable[[Mapping[str, Any], str], str]
+"""Returns the signature of wire fields that go to a path."""
 
 IDENTIFIERS: Final = frozenset({"merchantId", "outTradeNo", "outRefundNo", "nonceStr"})
 """Wire names that `allow_delimiters` cannot hold: what they identify must not be shifted."""
@@ -121,6 +124,19 @@ class SortedPairs:
         algorithm, written = self._algorithm(), self._encoding()
         pairs = self._joined(fields, path)
         return written.encode(algorithm.sign(self._message(pairs, path, key), key))
+
+    def signer(self, key: Secret) -> Signer:
+        """Return what signs as `sign` does, with one key: what that makes of the key is worked out once.
+
+        Raises:
+            NotConfiguredError: The algorithm or the encoding is open.
+        """
+        sign, encode = self._algorithm().signer(key), self._encoding().encode
+
+        def signature(fields: Mapping[str, Any], path: str) -> str:
+            return encode(sign(self._message(self._joined(fields, path), path, key)))
+
+        return signature
 
     def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
         """Return whether the signature is that of the fields; a text that is no signature is not.

@@ -74,6 +74,27 @@ def test_md5_vectors(message: str, digest: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(ALGORITHMS) - {*ASYMMETRIC}))
+def test_signer_signs_each_message_by_itself(name: str) -> None:
+    """What is prepared for a key signs one message after another, and keeps nothing of any."""
+    algorithm, key = ALGORITHMS[name], Secret("k")
+    sign = algorithm.signer(key)
+    messages = [b"message", b"massage", b"", b"message"]
+
+    assert [algorithm.sign(each, key) for each in messages] == [sign(each) for each in messages]
+
+
+@pytest.mark.parametrize("name", sorted(set(ALGORITHMS) - {*ASYMMETRIC}))
+def test_signer_shows_no_key(name: str) -> None:
+    """What is prepared holds the key in no form that a traceback with local variables shows."""
+    sign = ALGORITHMS[name].signer(Secret("canary"))
+    with pytest.raises(TypeError) as caught:
+        sign("no bytes")  # type: ignore[arg-type] # so that it fails
+    shown = "".join(traceback.TracebackException.from_exception(caught.value, capture_locals=True).format())
+
+    assert "canary" not in f"{shown} {sign!r}"
+
+
+@pytest.mark.parametrize("name", sorted(set(ALGORITHMS) - {*ASYMMETRIC}))
 def test_other_message_or_signature_fails(name: str) -> None:
     """A changed message, a cut signature and an empty one do not verify."""
     algorithm, key = ALGORITHMS[name], Secret("k")

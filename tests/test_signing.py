@@ -459,6 +459,7 @@ def test_what_is_signed_verifies(algorithm: str, encoding: str, fields: dict[str
     signature = signer.sign(fields, path=PATH, key=signing)
 
     assert signer.verify(fields | {"sign": signature}, signature, path=PATH, key=verifying)
+    assert signer.verify(fields, signer.signer(signing)(fields, PATH), path=PATH, key=verifying)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

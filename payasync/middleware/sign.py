@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 import os
-import secrets
 from collections.abc import Awaitable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
@@ -14,7 +13,7 @@ from payasync.errors import ConfigurationError, NotSentError, PayasyncError
 from payasync.middleware.chain import in_time
 from payasync.profile import NONCE, SIGN, not_configured
 from payasync.secret import Secret
-from payasync.signing import SignatureScheme, SortedPairs
+from payasync.signing import SignatureScheme, Signer, SortedPairs
 
 
 def sign(key: Secret | None) -> Layer:
@@ -23,20 +22,31 @@ def sign(key: Secret | None) -> Layer:
     The nonce is drawn here and never kept: a buffer of random bytes would repeat itself after a fork. The scheme is
     that of the call's profile; one that is `blocking` (RSA) works in one thread of its own, and leaves the loop free.
     """
+    prepared: tuple[SignatureScheme | None, Signer | None] = None, None
 
     def layer(call: Call, send: Send) -> Awaitable[Reply]:
+        nonlocal prepared
         if not call.signed:
             return send(call)
         scheme = call.profile.signature
         if scheme is None or key is None:
             raise _missing(call)
-        fields = {**call.fields, NONCE: secrets.token_hex(16)}
-        if type(scheme) is SortedPairs and not scheme.blocking:
-            fields[SIGN] = scheme.sign(fields, path=call.operation.path, key=key)
-            return send(call.derived(fields=fields))
-        return _signed_in_time(scheme, key, call.derived(fields=fields), send)
+        whose, signer = prepared
+        if whose is not scheme:
+            signer = _at_once(scheme, key)
+            prepared = scheme, signer
+        fields = {**call.fields, NONCE: os.urandom(16).hex()}
+        if signer is None:
+            return _signed_in_time(scheme, key, call.derived(fields=fields), send)
+        fields[SIGN] = signer(fields, call.operation.path)
+        return send(call.derived(fields=fields))
 
     return layer
+
+
+def _at_once(scheme: SignatureScheme, key: Secret) -> Signer | None:
+    """Return what signs without a wait, or `None` where a scheme takes its time, or is the merchant's own."""
+    return scheme.signer(key) if type(scheme) is SortedPairs and not scheme.blocking else None
 
 
 def signable(key: Secret | None) -> Layer:

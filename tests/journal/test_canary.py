@@ -1,9 +1,8 @@
 """What must never stand in a journal's file: keys, nonces, signatures, and who the customer is."""
 
-import itertools
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -12,11 +11,11 @@ from attrs import evolve
 from payasync import Credentials, InvalidArgumentError, OutcomeUnknownError, RetryPolicy, ServiceError, Session
 from payasync.documents import dumps
 from payasync.journal import SqliteJournal
-from payasync.middleware import sign as signing_layer
 from payasync.resources.subscriptions import CreateSubscription
 from payasync.sandbox import Sandbox
+from payasync.secret import Secret
 from payasync.shapes import AnswerShape
-from payasync.signing import SortedPairs
+from payasync.signing import Signer, SortedPairs
 from tests.building import PROFILE, codec
 from tests.foreign.recorder import Recorder, answer
 from tests.journal.building import refund
@@ -73,15 +72,20 @@ async def all_writes(pay: Any) -> None:
 
 async def test_file_holds_no_secret(journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After every write there is, none of what must not be kept is in the file, or in what stands beside it."""
-    numbers, signatures = itertools.count(), list[str]()
-    sign = SortedPairs.sign
+    nonces, signatures = list[str](), list[str]()
+    prepared = SortedPairs.signer
 
-    def signed(self: SortedPairs, *args: Any, **given: Any) -> str:
-        signatures.append(sign(self, *args, **given))
-        return signatures[-1]
+    def signer(self: SortedPairs, key: Secret) -> Signer:
+        sign = prepared(self, key)
 
-    monkeypatch.setattr(signing_layer, "secrets", SimpleNamespace(token_hex=lambda _: f"canarynonce{next(numbers)}"))
-    monkeypatch.setattr(SortedPairs, "sign", signed)
+        def signed(fields: Mapping[str, Any], path: str) -> str:
+            nonces.append(fields["nonceStr"])
+            signatures.append(sign(fields, path))
+            return signatures[-1]
+
+        return signed
+
+    monkeypatch.setattr(SortedPairs, "signer", signer)
     async with Sandbox(clock="frozen") as sandbox:
         await sandbox.given.paid_order(out_trade_no="T1")
         sandbox.faults.reset_after_commit("subscriptions.cancel")
@@ -92,15 +96,16 @@ async def test_file_holds_no_secret(journal: SqliteJournal, path: Path, monkeypa
 
     assert 8 == len(await journal.list())
     assert keys
+    assert nonces
     assert signatures
     assert b"refunds.create:R1" in found
     forbidden = [
         *keys,
+        *nonces,
         *signatures,
         *DETAILS,
         "canary-word",
         "canary-address",
-        "canarynonce",
         "nonceStr",
         '"sign"',
         "Bearer",

@@ -264,6 +264,17 @@ async def test_each_attempt_is_signed_anew() -> None:
     assert {"a": 1} == call.fields
 
 
+async def test_scheme_is_that_of_the_call() -> None:
+    """What is prepared for one scheme signs no call of another."""
+    end, layer = way(), sign(KEY)
+    schemes = [SortedPairs(algorithm=name, encoding="hex") for name in ("hmac-sha256", "hmac-sha512", "hmac-sha256")]
+    for scheme in (*schemes, Scheme(), schemes[0]):
+        await layer(signed(scheme, a=1), end.send)
+    digits = [len(sent.fields["sign"]) for sent in end.calls]
+
+    assert [64, 128, 64, len("signature"), 64] == digits
+
+
 async def test_a_scheme_of_the_merchants_own_is_not_asked_beforehand() -> None:
     """What cannot be signed is refused before anything is kept of it; one's own scheme says that as it signs."""
     end, scheme = way(), Scheme()
