@@ -2,7 +2,7 @@
 
 import asyncio
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from payasync.calls import Call
 
@@ -47,10 +47,10 @@ class Deadline:
             TimeoutError: The time is over, or the call has been given up: a process that was stopped, and wakes when
                 others have taken the call for lost, must not write; nor must what a layer of the user's has shielded.
         """
-        now = self._deadlines.time()
-        if now >= self.when or self._call.progress.over:
+        now, progress = self._deadlines.time(), self._call.progress
+        if now >= self.when or progress.over:
             raise TimeoutError
-        self._call.progress.begun = True
+        progress.begun = True
         self.when = min(self.when, now + self._call.timeouts.read)
 
     def expire(self) -> None:
@@ -59,9 +59,15 @@ class Deadline:
         self._task.cancel()
 
     def __enter__(self) -> Self:
-        self._task = task = running_task(self._deadlines.loop)
+        deadlines = self._deadlines
+        if self.when <= deadlines.time():
+            raise TimeoutError
+        task: Any = asyncio.current_task(deadlines.loop)
+        self._task = task
         self._before = task.cancelling()
-        self._deadlines.watch(self)
+        deadlines.running.add(self)
+        if not deadlines.looking:
+            deadlines.look_later()
         return self
 
     def __exit__(
@@ -75,13 +81,9 @@ class Deadline:
             raise TimeoutError
 
 
-def running_task(loop: asyncio.AbstractEventLoop | None = None) -> "asyncio.Task[object]":
-    """Return the task that runs; what awaits a call is always in one.
-
-    Args:
-        loop: The one that runs; who has it at hand saves the system call that asking for it is.
-    """
-    task = asyncio.current_task(loop)
+def running_task() -> "asyncio.Task[object]":
+    """Return the task that runs; what awaits a call is always in one."""
+    task = asyncio.current_task()
     assert task is not None  # noqa: S101 - asyncio runs coroutines in tasks only
     return task
 
@@ -93,32 +95,29 @@ class Deadlines:
         loop: Theirs.
         time: The loop's clock.
         running: Those that are watched.
+        looking: The timer runs.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.time = loop.time
         self.running: set[Deadline] = set()
+        self.looking = False
         self._timer: asyncio.TimerHandle | None = None
 
-    def watch(self, deadline: Deadline) -> None:
-        """Watch a deadline.
-
-        Raises:
-            TimeoutError: It is over already.
-        """
-        if deadline.when <= self.time():
-            raise TimeoutError
-        self.running.add(deadline)
-        if self._timer is None:
-            self._timer = self.loop.call_later(GRAIN, self._look)
+    def look_later(self) -> None:
+        """Look at the deadlines in a while, and from then on as long as there are any."""
+        self._timer = self.loop.call_later(GRAIN, self._look)
+        self.looking = True
 
     def _look(self) -> None:
         now = self.time()
         for deadline in [each for each in self.running if each.when <= now]:
             self.running.discard(deadline)
             deadline.expire()
-        self._timer = self.loop.call_later(GRAIN, self._look) if self.running else None
+        self.looking = False
+        if self.running:
+            self.look_later()
 
     def close(self) -> None:
         """Stop the timer, and end what is done within the deadlines, as if their time was over."""

@@ -13,11 +13,13 @@ import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from http.cookies import SimpleCookie
 from typing import Any, Final, TypeAlias
 
 import aiohttp
 from attrs import Factory, field, frozen
 from multidict import istr
+from yarl import URL
 
 from payasync.errors import ConfigurationError
 from payasync.headers import is_own
@@ -34,6 +36,15 @@ ALWAYS: Final = {
     "User-Agent": f"payasync/{VERSION}",
 }
 """Identity: 194 kB of gzip can inflate to 200 MB."""
+
+
+class _NoCookies(aiohttp.DummyCookieJar):
+    """No cookies, and not a new set of none for each request."""
+
+    _none: Final["SimpleCookie"] = SimpleCookie()
+
+    def filter_cookies(self, request_url: URL) -> "SimpleCookie":  # noqa: ARG002 - there are none for any
+        return self._none
 
 
 class _Request(aiohttp.ClientRequest):
@@ -121,7 +132,7 @@ class Pool:
         )
         return aiohttp.ClientSession(
             connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
+            cookie_jar=_NoCookies(),
             headers=settings.headers,
             request_class=_Request,
             **_PLAINLY,
