@@ -164,3 +164,6 @@ Send: TypeAlias = Callable[[Call], Awaitable[Reply]]
 
 Layer: TypeAlias = Callable[[Call, Send], Awaitable[Reply]]
 """One layer of middleware: `async def layer(call, send)`, which returns what `send` returns."""
+
+Wiring: TypeAlias = Callable[[Send], Send]
+"""A layer that is given the rest of the way once, and returns the way that leads through it."""

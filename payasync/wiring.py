@@ -2,19 +2,20 @@
 
 import ssl
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from attrs import evolve, field, frozen
 from yarl import URL
 
 from payasync.addresses import base_url, environment_proxy, is_loopback, proxy_url, verifying
-from payasync.calls import Call, Layer, Send
+from payasync.calls import Call, Layer, Send, Wiring
 from payasync.checks import check_function
 from payasync.credentials import Credentials, Environment
 from payasync.errors import ConfigurationError
 from payasync.events import Event
 from payasync.middleware.authorize import authorize
-from payasync.middleware.chain import chain, held
+from payasync.middleware.chain import chain, held, wired
 from payasync.middleware.observe import Teller, observe
 from payasync.middleware.quota import Quota
 from payasync.middleware.retry import Ask, Pace, Rules, retry
@@ -111,12 +112,12 @@ class Setup:
         return chain(
             [
                 *self._recording(service(self.profile, transport.base), tell),
-                retry(Rules(policy=self.retry, quota=quota, tell=tell, ask=ask, pace=pace)),
-                *([verify(self.credentials)] if self.profile.answer.signature else []),
-                *map(held, self.middleware),
-                sign(self.credentials.signing_key),
-                authorize(self.credentials.secret_key),
-                observe(tell),
+                partial(retry, Rules(policy=self.retry, quota=quota, tell=tell, ask=ask, pace=pace)),
+                *([partial(verify, self.credentials)] if self.profile.answer.signature else []),
+                *(wired(held(layer)) for layer in self.middleware),
+                partial(sign, self.credentials.signing_key),
+                partial(authorize, self.credentials.secret_key),
+                partial(observe, tell),
             ],
             transport.send,
         )
@@ -136,12 +137,13 @@ class Setup:
         if key is not None or not keyless:
             check(call, key)
 
-    def _recording(self, service: str, tell: Teller) -> list[Layer]:
+    def _recording(self, service: str, tell: Teller) -> list[Wiring]:
         """Return the layers of a session with a journal: what cannot be signed is not kept there."""
         if self.journal is None:
             return []
         recorder, merchant = self.journal.recorder, self.credentials.merchant_id
-        return [signable(self.credentials.signing_key), recorder.layer(merchant, service, tell)]
+        keeping = wired(recorder.layer(merchant, service, tell))
+        return [partial(signable, self.credentials.signing_key), keeping]
 
     def times(self, seconds: float | None) -> Timeouts:
         """Return the times of one call, whose own total goes before the session's.

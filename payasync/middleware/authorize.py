@@ -2,21 +2,21 @@
 
 from collections.abc import Awaitable
 
-from payasync.calls import Call, Layer, Reply, Send
+from payasync.calls import Call, Reply, Send
 from payasync.errors import ConfigurationError
 from payasync.secret import Secret
 
 AUTHORIZATION = "Authorization"
 
 
-def authorize(key: Secret | None) -> Layer:
-    """Return the layer that adds `Authorization: Bearer` with a merchant's secret key.
+def authorize(key: Secret | None, send: Send) -> Send:
+    """Return the way that adds `Authorization: Bearer` with a merchant's secret key.
 
     The header's value stays a `Secret` until the transport writes it.
     """
     header = None if key is None else Secret(f"Bearer {key.reveal()}")
 
-    def layer(call: Call, send: Send) -> Awaitable[Reply]:
+    def way(call: Call) -> Awaitable[Reply]:
         if not call.bearer:
             return send(call)
         if header is None:
@@ -27,4 +27,4 @@ def authorize(key: Secret | None) -> Layer:
             )
         return send(call.with_headers({AUTHORIZATION: header}))
 
-    return layer
+    return way

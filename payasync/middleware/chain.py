@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Iterable
 from functools import reduce
 from typing import Final, TypeVar
 
-from payasync.calls import Call, Layer, Reply, Send
+from payasync.calls import Call, Layer, Reply, Send, Wiring
 from payasync.errors import ConfigurationError, NoAnswerError, NoAnswerTimeoutError, NotSentTimeoutError
 
 T = TypeVar("T")
@@ -15,13 +15,14 @@ GRACE: Final = 0.1
 """Seconds that a user's layer has beyond the deadline, so that what it waits for, such as the transport, ends first."""
 
 
-def chain(layers: Iterable[Layer], send: Send) -> Send:
+def chain(layers: Iterable[Wiring], send: Send) -> Send:
     """Return the way through all layers, the first of them outermost."""
-    return reduce(_around, reversed(tuple(layers)), send)
+    return reduce(lambda inner, layer: layer(inner), reversed(tuple(layers)), send)
 
 
-def _around(inner: Send, layer: Layer) -> Send:
-    return lambda call: layer(call, inner)
+def wired(layer: Layer) -> Wiring:
+    """Return a layer that is given the rest of the way with each call as one that is given it once."""
+    return lambda send: lambda call: layer(call, send)
 
 
 def held(layer: Layer) -> Layer:

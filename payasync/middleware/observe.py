@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from payasync.calls import Call, Layer, Reply, Send
+from payasync.calls import Call, Reply, Send
 from payasync.errors import PayasyncError
 from payasync.events import Attempted, Event, Retrying, Unknown
 
@@ -42,13 +42,13 @@ class Teller:
             logger.exception("on_event raised; the call goes on")
 
 
-def observe(tell: Teller) -> Layer:
-    """Return the layer that tells of each attempt as it ends."""
+def observe(tell: Teller, send: Send) -> Send:
+    """Return the way that tells of each attempt as it ends."""
 
-    def layer(call: Call, send: Send) -> Awaitable[Reply]:
+    def way(call: Call) -> Awaitable[Reply]:
         return _observed(call, send, tell) if tell.heard else send(call)
 
-    return layer
+    return way
 
 
 async def _observed(call: Call, send: Send, tell: Teller) -> Reply:

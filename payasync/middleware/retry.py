@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import backoff
 from attrs import evolve, frozen
 
-from payasync.calls import Call, Layer, Progress, Reply, Send
+from payasync.calls import Call, Progress, Reply, Send
 from payasync.errors import NoAnswerError, OutcomeUnknownError, PayasyncError, ServiceError
 from payasync.events import Retrying, Unknown
 from payasync.matrix import Action, decide, decide_afresh, leaves_doubt, proves_absence
@@ -68,10 +68,10 @@ class Rules:
     pace: Pace = Pace()
 
 
-def retry(rules: Rules) -> Layer:
-    """Return the layer that repeats, and asks about, what may be repeated and asked about."""
+def retry(rules: Rules, send: Send) -> Send:
+    """Return the way that repeats, and asks about, what may be repeated and asked about."""
 
-    async def layer(call: Call, send: Send) -> Reply:
+    async def way(call: Call) -> Reply:
         # Most calls are settled by their first attempt, and need no more than this.
         ended: Reply | BaseException
         try:
@@ -83,7 +83,7 @@ def retry(rules: Rules) -> Layer:
             ended = error
         return await Course(call, send, rules).run(ended)
 
-    return layer
+    return way
 
 
 class Course:

@@ -8,7 +8,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from payasync.calls import Call, Layer, Reply, Send
+from payasync.calls import Call, Reply, Send
 from payasync.errors import ConfigurationError, NotSentError, PayasyncError
 from payasync.middleware.chain import in_time
 from payasync.profile import NONCE, SIGN, not_configured
@@ -16,15 +16,15 @@ from payasync.secret import Secret
 from payasync.signing import SignatureScheme, Signer, SortedPairs
 
 
-def sign(key: Secret | None) -> Layer:
-    """Return the layer that signs with a merchant's key, over a nonce of each attempt's own.
+def sign(key: Secret | None, send: Send) -> Send:
+    """Return the way that signs with a merchant's key, over a nonce of each attempt's own.
 
     The nonce is drawn here and never kept: a buffer of random bytes would repeat itself after a fork. The scheme is
     that of the call's profile; one that is `blocking` (RSA) works in one thread of its own, and leaves the loop free.
     """
     prepared: tuple[SignatureScheme | None, Signer | None] = None, None
 
-    def layer(call: Call, send: Send) -> Awaitable[Reply]:
+    def way(call: Call) -> Awaitable[Reply]:
         nonlocal prepared
         if not call.signed:
             return send(call)
@@ -41,7 +41,7 @@ def sign(key: Secret | None) -> Layer:
         fields[SIGN] = signer(fields, call.operation.path)
         return send(call.derived(fields=fields))
 
-    return layer
+    return way
 
 
 def _at_once(scheme: SignatureScheme, key: Secret) -> Signer | None:
@@ -49,17 +49,17 @@ def _at_once(scheme: SignatureScheme, key: Secret) -> Signer | None:
     return scheme.signer(key) if type(scheme) is SortedPairs and not scheme.blocking else None
 
 
-def signable(key: Secret | None) -> Layer:
-    """Return the layer that refuses what cannot be signed, before the layers behind it do anything.
+def signable(key: Secret | None, send: Send) -> Send:
+    """Return the way that refuses what cannot be signed, before the layers behind it do anything.
 
     A scheme of the merchant's own says only as it signs what it refuses.
     """
 
-    def layer(call: Call, send: Send) -> Awaitable[Reply]:
+    def way(call: Call) -> Awaitable[Reply]:
         check(call, key)
         return send(call)
 
-    return layer
+    return way
 
 
 def check(call: Call, key: Secret | None) -> None:

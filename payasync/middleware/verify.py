@@ -3,15 +3,15 @@
 from attrs import evolve
 
 from payasync.answer_signature import service_keys, verified
-from payasync.calls import Call, Layer, Reply, Send
+from payasync.calls import Call, Reply, Send
 from payasync.credentials import Credentials
 from payasync.profile import not_configured
 
 
-def verify(credentials: Credentials) -> Layer:
-    """Return the layer that notes on each reply whether its signature is the service's."""
+def verify(credentials: Credentials, send: Send) -> Send:
+    """Return the way that notes on each reply whether its signature is the service's."""
 
-    async def layer(call: Call, send: Send) -> Reply:
+    async def way(call: Call) -> Reply:
         scheme = call.profile.signature
         if scheme is None:
             raise not_configured("signature", "the scheme that the service signs its answers with")
@@ -19,4 +19,4 @@ def verify(credentials: Credentials) -> Layer:
         reply = await send(call)
         return evolve(reply, verified=verified(call, reply, scheme, keys))
 
-    return layer
+    return way

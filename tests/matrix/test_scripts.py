@@ -163,7 +163,7 @@ def called(operation: Operation, service: Service, said: Profile, attempts: int)
         pace=service.hours.pace(),
     )
     call = bare_call(operation, reference="X1", profile=said, timeouts=Timeouts(total=45.0), deadline=START + 45.0)
-    return drive(retry(rules)(call, service.send))  # type: ignore[arg-type] # a coroutine
+    return drive(retry(rules, service.send)(call))  # type: ignore[arg-type] # a coroutine
 
 
 UNNAMED: Final = [operation for operation in OPERATIONS if operation.kind is Kind.UNKEYED]

@@ -7,7 +7,7 @@ import pytest
 
 from payasync.calls import Call, Layer, Progress, Reply, Send
 from payasync.errors import ConfigurationError, NoAnswerError, NoAnswerTimeoutError, NotSentTimeoutError, PayasyncError
-from payasync.middleware.chain import chain, held, in_time
+from payasync.middleware.chain import chain, held, in_time, wired
 from payasync.operations import CREATE_PAYMENT, QUERY_ORDER
 from tests.building import bare_call, reply, way
 
@@ -31,7 +31,7 @@ async def test_the_first_layer_is_outermost() -> None:
     """A call goes through the layers in order, and its reply back through them."""
     seen: list[str] = []
     end = way()
-    await chain([marking("a", seen), marking("b", seen)], end.send)(bare_call(CREATE_PAYMENT))
+    await chain([wired(marking("a", seen)), wired(marking("b", seen))], end.send)(bare_call(CREATE_PAYMENT))
 
     assert ["a in", "b in", "b out", "a out"] == seen
     assert {"a": True, "b": True} == end.calls[0].fields
@@ -48,8 +48,8 @@ async def test_a_layer_may_send_again_or_not_at_all() -> None:
     async def never(call: Call, send: Send) -> Reply:  # noqa: ARG001 - the shape of a layer
         return reply({"n": 0})
 
-    again = await chain([twice], end.send)(bare_call(CREATE_PAYMENT))
-    stopped = await chain([never, twice], end.send)(bare_call(CREATE_PAYMENT))
+    again = await chain([wired(twice)], end.send)(bare_call(CREATE_PAYMENT))
+    stopped = await chain([wired(never), wired(twice)], end.send)(bare_call(CREATE_PAYMENT))
 
     assert {"n": 2} == again.document
     assert {"n": 0} == stopped.document

@@ -15,7 +15,7 @@ from tests.building import Heard, bare_call, reply, way
 async def test_success_is_told() -> None:
     """An attempt that got an answer, whatever it says, tells its status."""
     heard, call = Heard(), bare_call(CREATE_REFUND, reference="R1", attempt=2)
-    answer = await observe(Teller(heard.tell))(call, way(reply({}, 503)).send)
+    answer = await observe(Teller(heard.tell), way(reply({}, 503)).send)(call)
     (event,) = heard.events
 
     assert isinstance(event, Attempted)
@@ -34,7 +34,7 @@ async def test_failure_is_told_and_goes_on() -> None:
     """An attempt without an answer tells the error's name, and the error is the caller's."""
     heard, lost = Heard(), NoAnswerError("cut")
     with pytest.raises(NoAnswerError) as caught:
-        await observe(Teller(heard.tell))(bare_call(CREATE_REFUND), way(lost).send)
+        await observe(Teller(heard.tell), way(lost).send)(bare_call(CREATE_REFUND))
     (event,) = heard.events
 
     assert lost is caught.value
@@ -46,7 +46,7 @@ async def test_foreign_errors_pass_untold() -> None:
     """What is not ours passes through as it is."""
     heard, foreign = Heard(), ZeroDivisionError()
     with pytest.raises(ZeroDivisionError) as caught:
-        await observe(Teller(heard.tell))(bare_call(CREATE_REFUND), way(foreign).send)
+        await observe(Teller(heard.tell), way(foreign).send)(bare_call(CREATE_REFUND))
 
     assert foreign is caught.value
     assert [] == heard.events
@@ -61,7 +61,7 @@ async def test_log_shows_no_field_of_the_request(caplog: pytest.LogCaptureFixtur
         reference="R1",
     )
     with caplog.at_level(logging.DEBUG, "payasync"):
-        await observe(Teller(None))(call, way(reply({"a": "canary"}, headers={"Set-Cookie": "canary"})).send)
+        await observe(Teller(None), way(reply({"a": "canary"}, headers={"Set-Cookie": "canary"})).send)(call)
     (record,) = caplog.records
 
     assert ("payasync", logging.DEBUG) == (record.name, record.levelno)
@@ -77,7 +77,7 @@ async def test_on_event_that_raises_stops_nothing(caplog: pytest.LogCaptureFixtu
         raise ZeroDivisionError(event)
 
     with caplog.at_level(logging.ERROR, "payasync"):
-        answer = await observe(Teller(broken))(bare_call(CREATE_REFUND), way(reply({"a": 1})).send)
+        answer = await observe(Teller(broken), way(reply({"a": 1})).send)(bare_call(CREATE_REFUND))
     (record,) = caplog.records
 
     assert {"a": 1} == answer.document
@@ -90,7 +90,7 @@ async def test_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
     """Where nobody listens, nothing is told, and the attempt goes straight on."""
     on_its_way = asyncio.get_running_loop().create_future()
     with caplog.at_level(logging.INFO, "payasync"):
-        went = observe(Teller())(bare_call(CREATE_REFUND), lambda _: on_its_way)
+        went = observe(Teller(), lambda _: on_its_way)(bare_call(CREATE_REFUND))
 
     assert on_its_way is went
     assert [] == caplog.records

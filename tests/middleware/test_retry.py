@@ -1,5 +1,6 @@
 import asyncio
 import itertools
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -23,7 +24,7 @@ from payasync.errors import (
     ServiceError,
 )
 from payasync.events import Retrying, Unknown
-from payasync.middleware.chain import chain
+from payasync.middleware.chain import chain, wired
 from payasync.middleware.observe import Teller
 from payasync.middleware.quota import Quota
 from payasync.middleware.retry import Ask, Pace, Rules, retry
@@ -68,15 +69,14 @@ def layer(
     ask: Ask = lambda _: None,
 ) -> Layer:
     """Return the layer, with time that passes only where it waits."""
-    return retry(
-        Rules(
-            policy=policy,
-            quota=quota or Quota(500),
-            tell=Teller((heard or Heard()).tell),
-            ask=ask,
-            pace=(hours or Hours(now=START)).pace(),
-        )
+    rules = Rules(
+        policy=policy,
+        quota=quota or Quota(500),
+        tell=Teller((heard or Heard()).tell),
+        ask=ask,
+        pace=(hours or Hours(now=START)).pace(),
     )
+    return lambda call, send: retry(rules, send)(call)
 
 
 def taking(hours: Hours, seconds: float, end: Way) -> Send:
@@ -360,7 +360,7 @@ async def test_each_attempt_has_its_own_nonce() -> None:
     end = way(unsent(), unsent(), reply({}))
     scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex")
     call = refund(signed=True, profile=Profile(signature=scheme))
-    await chain([layer(), sign(Secret("sign_canary"))], end.send)(call)
+    await chain([wired(layer()), partial(sign, Secret("sign_canary"))], end.send)(call)
 
     assert 3 == len({call.fields["nonceStr"] for call in end.calls})
 
@@ -369,9 +369,9 @@ async def test_pace_is_the_loops_own_by_default() -> None:
     """Without a pace of its own the layer reads the event loop's clock, and draws full jitter."""
     rules = Rules(policy=RetryPolicy(base_delay=0), quota=Quota(500), tell=Teller())
     call = bare_call(CREATE_REFUND, reference="R1", deadline=asyncio.get_running_loop().time() + 45.0)
-    answer = await retry(rules)(call, way(unsent(), reply({})).send)
+    answer = await retry(rules, way(unsent(), reply({})).send)(call)
     with pytest.raises(OutcomeUnknownError):
-        await retry(rules)(call, way(NoAnswerError("cut")).send)
+        await retry(rules, way(NoAnswerError("cut")).send)(call)
 
     assert 2 == answer.attempts
     assert 0 <= Pace().jitter(1.0) <= 1.0

@@ -67,7 +67,7 @@ def signed(scheme: Any, **fields: Any) -> Call:
 async def test_unsigned_call_goes_on_as_it_is() -> None:
     """A call that is not signed needs neither a scheme nor a key."""
     end, call = way(), bare_call(CREATE_PAYMENT)
-    await sign(None)(call, end.send)
+    await sign(None, end.send)(call)
 
     assert [call] == end.calls
 
@@ -76,7 +76,7 @@ async def test_missing_scheme() -> None:
     """The algorithm is open in the service's document: without an answer nothing is sent."""
     end = way()
     with pytest.raises(NotConfiguredError, match="signature is open") as caught:
-        await sign(KEY)(signed(None), end.send)
+        await sign(KEY, end.send)(signed(None))
 
     assert "signature" == caught.value.field
     assert [] == end.calls
@@ -90,7 +90,7 @@ async def test_half_a_scheme(scheme: SortedPairs, point: str) -> None:
     """A scheme with an open option names the option."""
     end = way()
     with pytest.raises(NotConfiguredError) as caught:
-        await sign(KEY)(signed(scheme), end.send)
+        await sign(KEY, end.send)(signed(scheme))
 
     assert point == caught.value.field
     assert [] == end.calls
@@ -100,7 +100,7 @@ async def test_missing_key() -> None:
     """Without a signing key nothing is sent; the error says which credential to set."""
     end = way()
     with pytest.raises(ConfigurationError, match=r"refunds\.create is signed with it") as caught:
-        await sign(None)(signed(Scheme()), end.send)
+        await sign(None, end.send)(signed(Scheme()))
 
     assert "credentials.signing_key" == caught.value.field
     assert [] == end.calls
@@ -109,7 +109,7 @@ async def test_missing_key() -> None:
 async def test_signature_is_over_what_is_sent() -> None:
     """The text that is signed holds the fields of the very call that goes on."""
     end = way()
-    await sign(KEY)(signed(SortedPairs(algorithm="hmac-sha256", encoding="hex"), b="2", a=1), end.send)
+    await sign(KEY, end.send)(signed(SortedPairs(algorithm="hmac-sha256", encoding="hex"), b="2", a=1))
     nonce = end.calls[0].fields["nonceStr"]
     expected = hmac.new(b"sign_canary", f"a=1&b=2&nonceStr={nonce}".encode(), hashlib.sha256).hexdigest()
 
@@ -119,7 +119,7 @@ async def test_signature_is_over_what_is_sent() -> None:
 async def test_custom_scheme_is_given_all() -> None:
     """A scheme sees the fields, the endpoint's path and the key, still a secret."""
     end, scheme = way(), Scheme()
-    await sign(KEY)(signed(scheme, a=1), end.send)
+    await sign(KEY, end.send)(signed(scheme, a=1))
     sent = end.calls[0].fields
     given = {"a": 1, "nonceStr": sent["nonceStr"]}
 
@@ -136,7 +136,7 @@ async def test_custom_scheme_cannot_change_the_call() -> None:
             dict.clear(fields)  # type: ignore[arg-type] # the mistake that is harmless
             return super().sign(fields, path=path, key=key)
 
-    await sign(KEY)(evolve(call, profile=Profile(signature=Greedy())), end.send)
+    await sign(KEY, end.send)(evolve(call, profile=Profile(signature=Greedy())))
 
     assert {"a", "nonceStr", "sign"} == end.calls[0].fields.keys()
     assert "/payment/refund sign_canary []" == end.calls[0].fields["sign"]
@@ -145,7 +145,7 @@ async def test_custom_scheme_cannot_change_the_call() -> None:
 async def test_custom_scheme_may_say_nothing_about_blocking() -> None:
     """`sign` and `verify` are all that a scheme needs."""
     end = way()
-    await sign(KEY)(signed(ShortScheme(), a=1), end.send)
+    await sign(KEY, end.send)(signed(ShortScheme(), a=1))
 
     assert "/payment/refund sign_canary ['a', 'nonceStr']" == end.calls[0].fields["sign"]
 
@@ -159,7 +159,7 @@ async def test_coroutine_scheme(*, blocking: bool) -> None:
         return "signature"
 
     end = way()
-    await sign(KEY)(signed(Scheme(made, blocking=blocking)), end.send)
+    await sign(KEY, end.send)(signed(Scheme(made, blocking=blocking)))
 
     assert "signature" == end.calls[0].fields["sign"]
 
@@ -173,7 +173,7 @@ async def test_slow_schemes_leave_the_loop_free(*, blocking: bool) -> None:
         threads.append(threading.get_ident())
         return "signature"
 
-    await sign(KEY)(signed(Scheme(made, blocking=blocking)), way().send)
+    await sign(KEY, way().send)(signed(Scheme(made, blocking=blocking)))
 
     assert blocking == (threading.get_ident() not in threads)
     assert 1 == len(threads)
@@ -188,7 +188,7 @@ async def test_slow_schemes_share_one_thread() -> None:
         return "signature"
 
     call = signed(Scheme(made, blocking=True))
-    await asyncio.gather(*(sign(KEY)(call, way().send) for _ in range(20)))
+    await asyncio.gather(*(sign(KEY, way().send)(call) for _ in range(20)))
 
     assert 1 == len(threads)
 
@@ -226,7 +226,7 @@ async def test_scheme_that_fails_sends_nothing(made: Callable[[], Any], why: str
     """A broken scheme is named; it is not tried again, and its words, which may hold the key, are not shown."""
     end = way()
     with pytest.raises(NotSentError, match=f"the signature scheme {why}: nothing was sent") as caught:
-        await sign(KEY)(signed(Scheme(made, blocking=blocking)), end.send)
+        await sign(KEY, end.send)(signed(Scheme(made, blocking=blocking)))
 
     assert (True, False, "signing failed") == (caught.value.permanent, caught.value.sent, caught.value.reason)
     assert not isinstance(caught.value, TimeoutError)
@@ -245,7 +245,7 @@ async def test_value_that_cannot_be_signed(scheme: SortedPairs, turns: list[str]
     end, seen = way(), list[str]()
     asyncio.get_running_loop().call_soon(seen.append, "turned")
     with pytest.raises(InvalidArgumentError, match="the field 'a' cannot be signed"):
-        await sign(KEY)(signed(scheme, a=1.5), end.send)
+        await sign(KEY, end.send)(signed(scheme, a=1.5))
 
     assert turns == seen
     assert [] == end.calls
@@ -254,8 +254,9 @@ async def test_value_that_cannot_be_signed(scheme: SortedPairs, turns: list[str]
 async def test_each_attempt_is_signed_anew() -> None:
     """Nonce and signature differ for each request (spec: Authentication, 3): neither is kept between attempts."""
     end, call = way(), signed(SortedPairs(algorithm="hmac-sha256", encoding="hex"), a=1)
+    signing = sign(KEY, end.send)
     for _ in range(100):
-        await sign(KEY)(call, end.send)
+        await signing(call)
     drawn = {sent.fields["nonceStr"] for sent in end.calls}
 
     assert 100 == len(drawn)
@@ -266,10 +267,11 @@ async def test_each_attempt_is_signed_anew() -> None:
 
 async def test_scheme_is_that_of_the_call() -> None:
     """What is prepared for one scheme signs no call of another."""
-    end, layer = way(), sign(KEY)
+    end = way()
+    signing = sign(KEY, end.send)
     schemes = [SortedPairs(algorithm=name, encoding="hex") for name in ("hmac-sha256", "hmac-sha512", "hmac-sha256")]
     for scheme in (*schemes, Scheme(), schemes[0]):
-        await layer(signed(scheme, a=1), end.send)
+        await signing(signed(scheme, a=1))
     digits = [len(sent.fields["sign"]) for sent in end.calls]
 
     assert [64, 128, 64, len("signature"), 64] == digits
@@ -278,9 +280,9 @@ async def test_scheme_is_that_of_the_call() -> None:
 async def test_a_scheme_of_the_merchants_own_is_not_asked_beforehand() -> None:
     """What cannot be signed is refused before anything is kept of it; one's own scheme says that as it signs."""
     end, scheme = way(), Scheme()
-    await signable(KEY)(signed(scheme, a=1), end.send)
+    await signable(KEY, end.send)(signed(scheme, a=1))
     with pytest.raises(InvalidArgumentError) as caught:
-        await signable(KEY)(signed(SortedPairs(algorithm="hmac-sha256", encoding="hex"), a=1.5), end.send)
+        await signable(KEY, end.send)(signed(SortedPairs(algorithm="hmac-sha256", encoding="hex"), a=1.5))
 
     assert [] == scheme.seen
     assert 1 == len(end.calls)
