@@ -59,7 +59,7 @@ def run_all(strategies: Iterable[Strategy], scale: Scale, console: Console) -> l
         found = results[-1]
         console.print(
             f"{NAMES[strategy]}: {time.monotonic() - started:.0f} s, {found.kills} kills, "
-            f"{found.duplicates} duplicates, {found.lost} lost, {found.again} sent again, "
+            f"{found.duplicates} duplicates, {len(found.lost)} lost, {found.again} sent again, "
             f"{len(found.unresolved)} unresolved"
         )
     return results

@@ -98,7 +98,9 @@ async def run(strategy: Strategy, scale: Scale, dsn: str = "") -> Result:
     """
     profile = evolve(PROFILE, recovery=Recovery(quarantine=QUARANTINE))
     with TemporaryDirectory() as folder:
-        async with Sandbox(profile, repeated_refunds="refused") as sandbox, asyncio.timeout(scale.seconds):
+        # Its clock stands: by a real one, orders of a run that takes half an hour would expire before its end.
+        service = Sandbox(profile, clock="frozen", repeated_refunds="refused")
+        async with service as sandbox, asyncio.timeout(scale.seconds):
             course = Course(sandbox, Path(folder), strategy, scale, dsn)
             try:
                 return await course.run()
@@ -151,7 +153,7 @@ class Course:
     def _service(self) -> dict[str, str]:
         file = self._folder / "service.toml"
         file.write_text(self._sandbox.profile.to_toml(), encoding="utf-8")
-        return Welcome.of(self._sandbox, file, clock="real", db=":memory:").environment
+        return Welcome.of(self._sandbox, file, clock="frozen", db=":memory:").environment
 
     async def _worker(self, worker: int) -> None:
         """Let one process after the other do a share: each dies where it is to, but the last."""

@@ -1,6 +1,6 @@
 """The tables that a run prints."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -8,7 +8,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from chaos.lives import MOMENTS, NAMES, moments
+from chaos.lives import MOMENTS, NAMES, Strategy, moments
 from chaos.truth import Result, name_of
 
 LISTED: Final = 20
@@ -23,10 +23,16 @@ def show(console: Console, results: Sequence[Result]) -> None:
     console.print(outcomes(results))
     console.print(histogram(results))
     for result in results:
-        for operation, state in islice(result.unresolved.items(), LISTED):
-            console.print(f"{NAMES[result.strategy]}: {name_of(operation)} is {state}")
-        if len(result.unresolved) > LISTED:
-            console.print(f"{NAMES[result.strategy]}: and {len(result.unresolved) - LISTED} more")
+        listing(console, result.strategy, {operation: f"is {state}" for operation, state in result.unresolved.items()})
+        listing(console, result.strategy, {operation: f"is lost: {why}" for operation, why in result.lost.items()})
+
+
+def listing(console: Console, strategy: Strategy, words: Mapping[int, str]) -> None:
+    """Say something of each operation, as far as there are not too many."""
+    for operation, word in islice(words.items(), LISTED):
+        console.print(f"{NAMES[strategy]}: {name_of(operation)} {word}", soft_wrap=True)
+    if len(words) > LISTED:
+        console.print(f"{NAMES[strategy]}: and {len(words) - LISTED} more")
 
 
 def outcomes(results: Sequence[Result]) -> Table:
@@ -41,7 +47,7 @@ def outcomes(results: Sequence[Result]) -> Table:
             each.kills,
             each.jumps,
             each.duplicates,
-            each.lost,
+            len(each.lost),
             each.undone,
             each.nonces,
             each.again,

@@ -68,7 +68,7 @@ class Result:
         jumps: How often the journal's clock has jumped; `None` where it was not to.
         hits: By step, the operations that kills interrupted there.
         duplicates: What the service did beyond once for each operation.
-        lost: Operations of which the merchant believes what is not so, and nothing says so.
+        lost: Operations of which the merchant believes what is not so, and nothing says so; with what is known of each.
         undone: Those that were refused or not sent to the last, as their callers were told: the run was too short.
         nonces: Nonces that were used twice.
         again: What the service's own rule alone kept from being done twice.
@@ -82,7 +82,7 @@ class Result:
     jumps: int | None
     hits: Mapping[str, int]
     duplicates: int
-    lost: int
+    lost: Mapping[int, str]
     undone: int
     nonces: int
     again: int
@@ -96,7 +96,7 @@ class Result:
             "no fault happened": not self.faults,
             "the clock never jumped": self.jumps == 0,
             f"{self.nonces} nonces were used twice": self.nonces > 0,
-            f"{self.lost} were lost": self.lost > 0,
+            f"{len(self.lost)} were lost": bool(self.lost),
             f"{self.undone} were never done, as their callers know": self.undone > 0,
             "it shows no duplicate, so that the harness proves nothing": (self.strategy == "naive")
             and not self.duplicates,
@@ -121,12 +121,12 @@ def judged(strategy: Strategy, evidence: Evidence) -> Result:
         if operation not in unresolved
         and not (operation in believed and evidence.effects.get(operation, 0) and _recorded(strategy, operation, known))
     ]
-    undone = [
+    undone = {
         operation
         for operation in wrong
         if not (operation in believed or evidence.effects.get(operation, 0))
         and evidence.states.get(operation) in UNDONE
-    ]
+    }
     return Result(
         strategy=strategy,
         operations=evidence.operations,
@@ -135,12 +135,19 @@ def judged(strategy: Strategy, evidence: Evidence) -> Result:
         jumps=evidence.jumps,
         hits=evidence.hits,
         duplicates=evidence.all_effects - len([each for each in evidence.effects.values() if each]),
-        lost=len(wrong) - len(undone),
+        lost={operation: _known(evidence, operation) for operation in wrong if operation not in undone},
         undone=len(undone),
         nonces=evidence.codes.get("nonce", 0),
         again=evidence.codes.get("duplicate", 0),
         unresolved=unresolved,
     )
+
+
+def _known(evidence: Evidence, operation: int) -> str:
+    """Return what the journal, the service and its caller know of an operation."""
+    state, effects = evidence.states.get(operation, "nothing"), evidence.effects.get(operation, 0)
+    told = "told" if operation in evidence.ended else "not told"
+    return f"the journal says {state}, the service did it {effects} times, and its caller was {told} that it is done"
 
 
 def _recorded(strategy: Strategy, operation: int, known: Mapping[int, str]) -> bool:

@@ -1,9 +1,10 @@
+from datetime import timedelta
 from math import prod
 
 import pytest
 
 from chaos.run import Scale, arm, run
-from payasync.sandbox import Sandbox
+from payasync.sandbox import Sandbox, rules
 
 pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
@@ -19,8 +20,12 @@ async def test_new_numbers() -> None:
     assert result.duplicates > 0
 
 
-async def test_sqlite() -> None:
-    """With a journal in a file, whatever fails and wherever processes are killed: nothing twice, nothing lost."""
+async def test_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a journal in a file, whatever fails and wherever processes are killed: nothing twice, nothing lost.
+
+    That holds for a run of any length: no order expires in the midst of one, however short the time of an order is.
+    """
+    monkeypatch.setattr(rules, "EXPIRY", timedelta(seconds=1))
     result = await run("sqlite", SHORT)
 
     assert [] == result.flaws()

@@ -64,6 +64,14 @@ def test_flaws(facts: dict[str, Any], flaw: str) -> None:
     assert [flaw] == result(**facts).flaws()
 
 
+def test_what_was_lost_is_told() -> None:
+    """Of a lost operation is told what each side knows: so a long run that fails need not be repeated to learn that."""
+    found = result(states={0: "succeeded", 1: "rejected"}, ended={0})
+
+    known = "the journal says rejected, the service did it 1 times, and its caller was not told that it is done"
+    assert {1: known} == found.lost
+
+
 @pytest.mark.parametrize("state", ["unknown", "manual"])
 @pytest.mark.parametrize("effects", [{0: 1}, {0: 1, 1: 1}])
 def test_unresolved(state: str, effects: dict[int, int]) -> None:
