@@ -17,7 +17,7 @@ import payasync
 
 # Behind all else: an installed payasync comes first, and `tests.`, `benchmarks.` and `chaos.` are found.
 sys.path.append(str(Path(__file__).parents[1]))
-from chaos.forked import TRACED  # noqa: E402 - found by the line above
+from chaos.forked import TRACED
 
 # No test trusts whom the machine trusts; reading its authorities took longer than most tests, once for each session.
 os.environ |= {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
