@@ -132,11 +132,9 @@ class SortedPairs:
             NotConfiguredError: The algorithm or the encoding is open.
         """
         sign, encode = self._algorithm().signer(key), self._encoding().encode
-
-        def signature(fields: Mapping[str, Any], path: str) -> str:
-            return encode(sign(self._message(self._joined(fields, path), path, key)))
-
-        return signature
+        if not (self.key_param or self.append_path or self.prehash):
+            return lambda fields, path: encode(sign(self._joined(fields, path).encode()))
+        return lambda fields, path: encode(sign(self._message(self._joined(fields, path), path, key)))
 
     def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
         """Return whether the signature is that of the fields; a text that is no signature is not.

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Coroutine
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from inspect import iscoroutinefunction
@@ -16,6 +16,7 @@ from payasync.errors import ConfigurationError, PayasyncError
 from payasync.journal import findings, resolving
 from payasync.journal.findings import Evidence, Finding
 from payasync.journal.intents import Intent, Intents, State
+from payasync.journal.interruptions import Interruptions
 from payasync.journal.journal import Journal
 from payasync.journal.reconciling import End, Heard, Report, Result, Run, Turn, is_due, notice
 from payasync.journal.resending import Resending
@@ -31,8 +32,6 @@ SECONDS: Final = 30.0
 """A question takes no longer."""
 LEASE: Final = SECONDS + 15.0
 """Seconds that a claim lasts, beyond its question, so that no busy machine loses one."""
-HELD: Final = 5.0
-"""Seconds that a run which is interrupted waits for its journal, at most."""
 PAGE: Final = 500
 UNSENT: Final = timedelta(minutes=5)
 """After so long, what was queued should have been sent."""
@@ -98,7 +97,7 @@ class Reconciler:
         self._patience = patience
         self._concurrency = concurrency
         self._pace = pace
-        self._cut: set[asyncio.Task[None]] = set()
+        self._interruptions = Interruptions()
 
     async def run_once(self, on_result: Heard | None = None) -> Report:
         """Ask once about each write that is due, and return what that came to.
@@ -175,14 +174,23 @@ class Reconciler:
 
     async def _work(self, run: Run) -> None:
         while not run.silent and (held := await self._claimed(run)):
-            asked_at = held.lease - timedelta(seconds=LEASE) if held.lease else run.started
-            turn = Turn(held, asked_at)
+            turn = _turn(run, held)
             await self._uncut(turn, self._through(run, turn))
 
     async def _claimed(self, run: Run) -> Intent | None:
-        mine = self._session.merchant_id
-        found = await self._journal.ask(1, LEASE, merchant=mine, before=run.started, service=self._session.service)
+        """Claim what is due; who is cut off meanwhile gives back what the journal has given all the same."""
+        mine, service = self._session.merchant_id, self._session.service
+        asking = asyncio.ensure_future(self._journal.ask(1, LEASE, merchant=mine, before=run.started, service=service))
+        try:
+            found = await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            await self._interruptions.outlast(asyncio.ensure_future(self._unclaimed(run, asking)))
+            raise
         return found[0] if found else None
+
+    async def _unclaimed(self, run: Run, asking: Awaitable[Intents]) -> None:
+        for held in await asking:
+            await self._give_back(_turn(run, held))
 
     async def _uncut(self, turn: Turn, work: Coroutine[Any, Any, None]) -> None:
         """Do what is cut off by who cancels this, but not between what is kept and who is told of it."""
@@ -192,16 +200,9 @@ class Reconciler:
         except asyncio.CancelledError:
             if not turn.ending:
                 task.cancel()
-            self._cut.add(task)
-            task.add_done_callback(self._over)
-            await asyncio.wait({task}, timeout=HELD)
+            await self._interruptions.outlast(task)
             raise
         task.result()
-
-    def _over(self, task: asyncio.Task[None]) -> None:
-        self._cut.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            logger.warning("what an interrupted run had begun has failed", exc_info=error)
 
     async def _through(self, run: Run, turn: Turn) -> None:
         try:
@@ -281,6 +282,10 @@ class Reconciler:
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._pace.clock(), UTC)
+
+
+def _turn(run: Run, held: Intent) -> Turn:
+    return Turn(held, held.lease - timedelta(seconds=LEASE) if held.lease else run.started)
 
 
 def _checked(quarantine: float) -> float:

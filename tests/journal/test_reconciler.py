@@ -35,6 +35,7 @@ from payasync.journal import (
     Result,
     SqliteJournal,
     State,
+    interruptions,
 )
 from payasync.journal import reconciler as module
 from payasync.journal.reconciling import SILENT
@@ -863,7 +864,7 @@ async def test_interrupted_run_gives_back_what_it_holds(sandbox: Sandbox, pay: S
 
 
 class Slow:
-    """A journal's `settle` that has kept what it is given, and takes its time to say so.
+    """A journal's method that has done what it is to, by default `settle`, and takes its time to say so.
 
     Attributes:
         kept: It has.
@@ -871,20 +872,38 @@ class Slow:
         error: Raised then, in place of that.
     """
 
-    def __init__(self, journal: Journal, patch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
-        self._settle = journal.settle
+    def __init__(
+        self, journal: Journal, patch: pytest.MonkeyPatch, error: Exception | None = None, name: str = "settle"
+    ) -> None:
+        self._does = getattr(journal, name)
         self.kept, self.gate = asyncio.Event(), asyncio.Event()
         self.error = error
-        patch.setattr(journal, "settle", self)
+        patch.setattr(journal, name, self)
 
-    async def __call__(self, *given: Any, **facts: Any) -> bool:
+    async def __call__(self, *given: Any, **facts: Any) -> Any:
         """Keep it."""
-        kept = await self._settle(*given, **facts)
+        kept = await self._does(*given, **facts)
         self.kept.set()
         await self.gate.wait()
         if self.error:
             raise self.error
         return kept
+
+
+async def test_interrupted_run_gives_back_what_it_is_about_to_hold(
+    sandbox: Sandbox, pay: Session, journal: Journal, *, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is cancelled while it claims has not heard what it was given: that is due again at once, for whoever asks."""
+    await lost_ones(sandbox, pay, 1)
+    slow = Slow(journal, monkeypatch, name="ask")
+    run = asyncio.ensure_future(reconciler.run_once())
+    await slow.kept.wait()
+    run.cancel()
+    slow.gate.set()
+    await asyncio.wait({run})
+
+    assert run.cancelled()
+    assert 1 == len(await reconciler.due())
 
 
 async def never_arrived(sandbox: Sandbox, pay: Session, clock: Clock, count: int = 1) -> None:
@@ -928,7 +947,7 @@ async def test_journal_that_hangs_holds_no_interrupted_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """For some seconds alone; what it keeps after all is told then."""
-    monkeypatch.setattr(module, "HELD", 0)
+    monkeypatch.setattr(interruptions, "HELD", 0)
     await never_arrived(sandbox, pay, clock)
     slow, heard = Slow(journal, monkeypatch), list[Result]()
     run = asyncio.ensure_future(reconciler.run_once(heard.append))
@@ -974,7 +993,7 @@ async def test_worker_that_fails_silences_no_other(
     await never_arrived(sandbox, pay, clock, 2)
     slow, heard, asked = Slow(journal, monkeypatch), list[Result](), list[Intent]()
 
-    async def settle(intent: Intent, *given: Any, **facts: Any) -> bool:
+    async def settle(intent: Intent, *given: Any, **facts: Any) -> Any:
         asked.append(intent)
         if len(asked) == 1:
             return await slow(intent, *given, **facts)
@@ -984,7 +1003,7 @@ async def test_worker_that_fails_silences_no_other(
     monkeypatch.setattr(journal, "settle", settle)
     reconciler: Any = reconciling(pay, journal, clock, concurrency=2)
     run = asyncio.ensure_future(reconciler.run_once(heard.append))
-    await until(lambda: reconciler._cut)
+    await until(lambda: reconciler._interruptions._left)
     slow.gate.set()
     with pytest.raises(StorageError, match="the journal is full"):
         await run
