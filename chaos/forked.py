@@ -14,10 +14,14 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
+from tempfile import NamedTemporaryFile
+from threading import Event, Timer
 from types import TracebackType
 from typing import IO, Final, Self
 
 from attrs import frozen
+
+import payasync
 
 SERVER: Final = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(
@@ -37,19 +41,30 @@ class Program:
         arguments: Its own.
         environment: Its variables.
         folder: Where it works.
+        complaints: The file that takes what it writes on standard error.
+        package: Where our package is.
     """
 
     name: str
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
     folder: Path
+    complaints: str
+    package: str | None = payasync.__file__
 
     def run(self, *pipes: Connection) -> None:
-        """Be the program, with these as what it reads, writes and complains on; in a process that was made for it."""
+        """Be the program, with these as what it reads and writes; in a process that was made for it.
+
+        It ends without what an interpreter does at its end: whether something is left open then is seen by `started`.
+        """
         for number, pipe in enumerate(pipes):
             os.dup2(pipe.fileno(), number)
             pipe.close()
-        sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode) for number, mode in enumerate("rww"))
+        os.dup2(os.open(self.complaints, os.O_WRONLY | os.O_APPEND), 2)
+        sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
+        sys.stderr = os.fdopen(2, "w", 1, errors="backslashreplace")
+        if payasync.__file__ != self.package:
+            raise RuntimeError(f"the server has imported {payasync.__file__}, and not {self.package}")
         os.environ.clear()
         os.environ.update(self.environment)
         os.chdir(self.folder)
@@ -89,7 +104,7 @@ def _unmeasured() -> Generator[None]:
 
 
 class Forked:
-    """A program that runs, with pipes to it, and used as a `subprocess.Popen`; its parent is the server.
+    """A program that runs, used as a `subprocess.Popen`; its parent is the server, and it ends with a `with` block.
 
     Args:
         program: The path of a file, or the name of a package.
@@ -106,17 +121,19 @@ class Forked:
         folder: Path | None = None,
     ) -> None:
         variables = dict(os.environ if environment is None else environment)
-        what = Program(str(program), arguments, variables, folder or Path.cwd())
+        # No pipe: one that nobody empties would stop the program.
+        self.stderr = NamedTemporaryFile("r")  # noqa: SIM115 - it is closed with the process
+        what = Program(str(program), arguments, variables, folder or Path.cwd(), self.stderr.name)
         reads, given = SERVER.Pipe(duplex=False)
         told, tells = SERVER.Pipe(duplex=False)
-        errors, complains = SERVER.Pipe(duplex=False)
-        self._process = SERVER.Process(target=what.run, args=(reads, tells, complains), daemon=True)
+        self._process = SERVER.Process(target=what.run, args=(reads, tells), daemon=True)
         with _unmeasured():
             self._process.start()
-        for theirs in (reads, tells, complains):
-            theirs.close()
-        self.stdin, self.stdout, self.stderr = _file(given, "w"), _file(told), _file(errors)
-        self.pid = int(self._process.pid or 0)
+        reads.close()
+        tells.close()
+        self.stdin, self.stdout = _file(given, "w"), _file(told)
+        assert self._process.pid is not None  # noqa: S101 - it was started above
+        self.pid = self._process.pid
 
     @property
     def returncode(self) -> int | None:
@@ -135,12 +152,29 @@ class Forked:
         return self._process.exitcode
 
     def communicate(self, given: str = "", timeout: float = SECONDS) -> tuple[str, str]:
-        """Give it all that it is to read; return what it writes until its end, and what it complains of."""
-        with suppress(BrokenPipeError), self.stdin:
-            self.stdin.write(given)
-        told, errors = self.stdout.read(), self.stderr.read()
-        self.wait(timeout)
-        return told, errors
+        """Give it all that it is to read; return what it writes until its end, and what it complains of.
+
+        Raises:
+            subprocess.TimeoutExpired: It took longer, and was killed.
+        """
+        late = Event()
+
+        def end() -> None:
+            late.set()
+            self.kill()
+
+        overdue = Timer(timeout, end)
+        overdue.start()
+        try:
+            with suppress(BrokenPipeError), self.stdin:
+                self.stdin.write(given)
+            told = self.stdout.read()
+            self.wait()
+        finally:
+            overdue.cancel()
+        if late.is_set():
+            raise subprocess.TimeoutExpired("a forked program", timeout)
+        return told, self.stderr.read()
 
     def send_signal(self, number: int) -> None:
         """Send it a signal, unless it has ended."""
@@ -148,8 +182,9 @@ class Forked:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Let it end at once."""
-        self._process.kill()
+        """Let it end at once, unless it has."""
+        if self._process.exitcode is None:
+            self._process.kill()
 
     def __enter__(self) -> Self:
         return self
@@ -157,11 +192,22 @@ class Forked:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.kill()
         with suppress(BrokenPipeError):
             self.stdin.close()
         self.stdout.close()
         self.stderr.close()
         self.wait()
+
+
+def started(program: Path, *arguments: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end in an interpreter of its own, which complains of what is left open then.
+
+    Raises:
+        subprocess.TimeoutExpired: It takes too long.
+    """
+    command = [sys.executable, "-W", "error", str(program), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
 def _file(pipe: Connection, mode: str = "r") -> IO[str]:

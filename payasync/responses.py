@@ -19,7 +19,7 @@ T = TypeVar("T")
 class Response:
     """An answer of the service, read by the call's profile."""
 
-    # Frozen by its properties, which nobody can set: attrs' own way makes it in twice the time.
+    # What is public of it are properties, which nobody can set: to freeze the rest, too, makes it in twice the time.
 
     _reply: Reply
     _shape: AnswerShape = field(eq=False)

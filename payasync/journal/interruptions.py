@@ -7,7 +7,7 @@ from typing import Final
 logger = logging.getLogger("payasync")
 
 HELD: Final = 5.0
-"""Seconds that a run which is interrupted waits for its journal, at most."""
+"""Seconds that a run which is interrupted waits for its journal, at most: as it keeps something, or claims it."""
 
 
 class Interruptions:

@@ -182,15 +182,17 @@ class Reconciler:
         mine, service = self._session.merchant_id, self._session.service
         asking = asyncio.ensure_future(self._journal.ask(1, LEASE, merchant=mine, before=run.started, service=service))
         try:
-            found = await asyncio.shield(asking)
+            await asyncio.wait({asking})
         except asyncio.CancelledError:
             await self._interruptions.outlast(asyncio.ensure_future(self._unclaimed(run, asking)))
             raise
+        found = asking.result()
         return found[0] if found else None
 
     async def _unclaimed(self, run: Run, asking: Awaitable[Intents]) -> None:
-        for held in await asking:
-            await self._give_back(_turn(run, held))
+        with suppress(PayasyncError):  # who was given nothing has nothing to give back
+            for held in await asking:
+                await self._give_back(_turn(run, held))
 
     async def _uncut(self, turn: Turn, work: Coroutine[Any, Any, None]) -> None:
         """Do what is cut off by who cancels this, but not between what is kept and who is told of it."""

@@ -39,11 +39,11 @@ ALWAYS: Final = {
 
 
 class _NoCookies(aiohttp.DummyCookieJar):
-    """No cookies, and not a new set of none for each request."""
+    """No cookies, and not a new set of none for each request: aiohttp adds to it only what a call gives."""
 
-    _none: Final["SimpleCookie"] = SimpleCookie()
+    _none: Final = SimpleCookie()
 
-    def filter_cookies(self, request_url: URL) -> "SimpleCookie":  # noqa: ARG002 - there are none for any
+    def filter_cookies(self, request_url: URL) -> SimpleCookie:  # noqa: ARG002 - there are none for any
         return self._none
 
 

@@ -64,14 +64,9 @@ def ended(process: subprocess.Popen[str] | Forked) -> Ended:
     return Ended(process.wait(), out, err)
 
 
-@contextmanager
-def running(*arguments: str) -> Generator[Forked]:
-    """Run the command behind its imports, and see to it that it ends."""
-    with Forked("payasync", "sandbox", *arguments) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+def running(*arguments: str) -> Forked:
+    """Run the command behind its imports."""
+    return Forked("payasync", "sandbox", *arguments)
 
 
 @contextmanager

@@ -7,6 +7,8 @@ import signal
 import socket
 import sqlite3
 import stat
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Generator, Mapping
@@ -35,11 +37,22 @@ SECONDS: Final = 30
 UNSIGNED: Final = evolve(PROFILE, notification=evolve(PROFILE.notification, verification="none"))
 
 
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a process, of ours only those that are given."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PAYASYNC_")} | dict(environ)
+
+
+def running(folder: Path, *arguments: str, environ: Mapping[str, str] = KEYS) -> Forked:
+    """Run the command in a folder."""
+    return Forked("payasync", "listen", *arguments, environment=environment(environ), folder=folder)
+
+
 @contextmanager
-def running(folder: Path, *arguments: str, environ: Mapping[str, str] = KEYS) -> Generator[Forked]:
-    """Run the command in a folder, and see to it that it ends."""
-    bare = {name: value for name, value in os.environ.items() if not name.startswith("PAYASYNC_")}
-    with Forked("payasync", "listen", *arguments, environment={**bare, **environ}, folder=folder) as process:
+def started(folder: Path) -> Generator["subprocess.Popen[str]"]:
+    """Run the command in an interpreter of its own, which complains of what is left open at its end."""
+    command = [sys.executable, "-W", "error", "-m", "payasync", "listen", "--port", "0"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=folder, env=environment(KEYS), stdout=pipe, stderr=pipe, text=True) as process:
         try:
             yield process
         finally:
@@ -95,9 +108,10 @@ def signed(data: Mapping[str, Any] = PAID, **facts: Any) -> Signed:
     return sign_notification(data, **given)
 
 
-def lines(process: Forked, last: str) -> list[str]:
+def lines(process: "Forked | subprocess.Popen[str]", last: str) -> list[str]:
     """Return the lines that it shows, up to one that holds a text."""
     shown: list[str] = []
+    assert process.stdout
     while not shown or last not in shown[-1]:
         line = process.stdout.readline()
         assert line, ended(process).err
@@ -154,7 +168,7 @@ def test_one_line_for_each_notification(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_signal_ends_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
     """Ctrl-C and SIGTERM are its usual end: exit code 0, a word, nothing on stderr, and the port is free at once."""
-    with running(tmp_path, "--port", "0") as process:
+    with started(tmp_path) as process:
         url = next(line.split()[1] for line in lines(process, "Ctrl-C") if "payments" in line)
         port = int(url.split(":")[2].partition("/")[0])
         lines(process, "")

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from chaos.forked import Forked
+from chaos.forked import Forked, started
 from payasync.cli.sandbox_welcome import Welcome
 from payasync.sandbox import Sandbox
 from tests.inside import until
@@ -43,11 +43,20 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-def started(sandbox: Sandbox, file: Path, run: int, fatal: str = "never") -> Forked:
-    """Start an import."""
-    environment = {**os.environ, **Welcome.of(sandbox, None, clock="real", db=":memory:").environment}
+def environment(sandbox: Sandbox) -> dict[str, str]:
+    """Return the variables by which an import finds the service."""
+    return {**os.environ, **Welcome.of(sandbox, None, clock="real", db=":memory:").environment}
+
+
+def arguments(file: Path, run: int, fatal: str = "never") -> list[str]:
+    """Return what an import is told."""
     kept, result = file.with_name("pay.db"), file.with_name("out.csv")
-    return Forked(PROGRAM, str(file), str(kept), str(result), str(run * LATER), fatal, environment=environment)
+    return [str(file), str(kept), str(result), str(run * LATER), fatal]
+
+
+def begun(sandbox: Sandbox, file: Path, run: int, fatal: str = "never") -> Forked:
+    """Begin an import."""
+    return Forked(PROGRAM, *arguments(file, run, fatal), environment=environment(sandbox))
 
 
 async def ended(process: Forked) -> int:
@@ -79,12 +88,12 @@ async def test_killed_again_and_again(sandbox: Sandbox, file: Path) -> None:
     """Killed from outside, wherever it is, several times: not one refund is repeated, and none is lost."""
     codes = []
     for run, enough in enumerate((5, 20, 40, 60)):
-        process = started(sandbox, file, run)
+        process = begun(sandbox, file, run)
         await asyncio.wait_for(until_refunded(sandbox, enough), SECONDS)
         process.kill()
         codes.append(await ended(process))
     between = file.with_name("out.csv.partial").read_text()
-    last = await ended(started(sandbox, file, len(codes)))
+    last = await ended(begun(sandbox, file, len(codes)))
 
     assert [-signal.SIGKILL] * 4 == codes
     assert between.startswith("line,out_trade_no,")
@@ -101,8 +110,8 @@ async def until_refunded(sandbox: Sandbox, count: int) -> None:
 @pytest.mark.parametrize("fatal", MOMENTS)
 async def test_killed_at_each_step(sandbox: Sandbox, file: Path, fatal: str) -> None:
     """Before its first byte, after its answer, after its verdict: the next run ends what this one had begun."""
-    first = await ended(started(sandbox, file, 0, fatal))
-    last = await ended(started(sandbox, file, 1))
+    first = await ended(begun(sandbox, file, 0, fatal))
+    last = await ended(begun(sandbox, file, 1))
 
     assert (-signal.SIGKILL, 0) == (first, last)
     check(sandbox, file)
@@ -110,8 +119,8 @@ async def test_killed_at_each_step(sandbox: Sandbox, file: Path, fatal: str) -> 
 
 async def test_resumed_at_once_waits_for_the_lease(sandbox: Sandbox, file: Path) -> None:
     """What another process may still be at is not touched before its lease is over: then it is asked about."""
-    first = await ended(started(sandbox, file, 0, "judged R40"))
-    last = await ended(started(sandbox, file, 0))
+    first = await ended(begun(sandbox, file, 0, "judged R40"))
+    last = await ended(begun(sandbox, file, 0))
 
     assert (-signal.SIGKILL, 0) == (first, last)
     check(sandbox, file)
@@ -121,21 +130,21 @@ async def test_doubt_is_told_by_the_screen_alone(sandbox: Sandbox, file: Path) -
     """Lost answers do not fill standard error with log lines: what became of the rows stands in the result."""
     sandbox.faults.reset_after_commit("refunds.create", times=3)
     sandbox.faults.reset_before("refunds.status", times=12)
-    code = await ended(started(sandbox, file, 0))
+    done = await asyncio.to_thread(started, PROGRAM, *arguments(file, 0), environment=environment(sandbox))
 
-    assert 0 == code
+    assert (0, "") == (done.returncode, done.stderr)
     check(sandbox, file)
 
 
 async def test_interrupted(sandbox: Sandbox, file: Path) -> None:
     """After Ctrl-C those under way come to their end, nothing is in doubt, and the next run sends the others alone."""
-    process = started(sandbox, file, 0)
+    process = begun(sandbox, file, 0)
     await asyncio.wait_for(until_refunded(sandbox, 10), SECONDS)
     process.send_signal(signal.SIGINT)
     first = await ended(process)
     left = sorted(state for _, state in states(file))
     made = sandbox.ledger.refunds()
-    last = await ended(started(sandbox, file, 0))
+    last = await ended(begun(sandbox, file, 0))
 
     assert (130, 0) == (first, last)
     assert made == left.count("succeeded")
@@ -147,7 +156,7 @@ async def test_interrupted(sandbox: Sandbox, file: Path) -> None:
 async def test_cut_off_by_a_second_signal(sandbox: Sandbox, file: Path) -> None:
     """Its last line says how many may have been done, and where the others stand; the next run ends all."""
     hanging = sandbox.faults.hang("refunds.create", times=5)
-    process = started(sandbox, file, 0)
+    process = begun(sandbox, file, 0)
     await asyncio.wait_for(until(lambda: hanging.fired == 5), SECONDS)
     process.send_signal(signal.SIGINT)
     lines = [await asyncio.to_thread(process.stdout.readline)]
@@ -156,7 +165,7 @@ async def test_cut_off_by_a_second_signal(sandbox: Sandbox, file: Path) -> None:
     process.send_signal(signal.SIGTERM)
     with process:
         rest, errors = await asyncio.to_thread(process.communicate)
-    last = await ended(started(sandbox, file, 1))
+    last = await ended(begun(sandbox, file, 1))
 
     assert (-signal.SIGTERM, "") == (process.returncode, errors)
     assert "  Cut off: up to 5 rows may have been done. The results so far stand in " in rest

@@ -100,10 +100,7 @@ def starting(mode: str, sandbox: Sandbox, path: Place, tmp_path: Path) -> Genera
     with ExitStack() as stack:
 
         def started(what: str, argument: str = "") -> Forked:
-            process = Forked(PROGRAM, what, mode, str(path), argument, environment=environment)
-            stack.enter_context(process)
-            stack.callback(process.kill)
-            return process
+            return stack.enter_context(Forked(PROGRAM, what, mode, str(path), argument, environment=environment))
 
         yield started
 

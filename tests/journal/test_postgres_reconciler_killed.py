@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 from attrs import evolve
 
-from chaos.forked import Forked
+from chaos.forked import Forked, started
 from chaos.lives import Life
 from chaos.tracing import lines
 from payasync import OutcomeUnknownError, RetryPolicy
@@ -68,10 +68,14 @@ async def unknown_ones(sandbox: Sandbox, dsn: str) -> None:
                 await pay.execute(queued)
 
 
+def environment(sandbox: Sandbox) -> dict[str, str]:
+    """Return the variables by which a process finds the service."""
+    return {**os.environ, **Welcome.of(sandbox, None, clock="frozen", db=":memory:").environment}
+
+
 async def lived(sandbox: Sandbox, life: Life) -> int:
     """Run a reconciler in a process, and return how that ended."""
-    environment = {**os.environ, **Welcome.of(sandbox, None, clock="frozen", db=":memory:").environment}
-    with Forked(PROGRAM, life.json(), environment=environment) as process:
+    with Forked(PROGRAM, life.json(), environment=environment(sandbox)) as process:
         _, errors = await asyncio.to_thread(process.communicate)
         assert not errors, errors
         return process.wait()
@@ -111,8 +115,9 @@ async def test_killed(sandbox: Sandbox, life: Life, fatal: str, nth: int) -> Non
 async def test_not_killed(sandbox: Sandbox, life: Life) -> None:
     """The same process ends well where nothing kills it, and comes to the steps above, in their order."""
     await unknown_ones(sandbox, life.journal)
-    code = await lived(sandbox, life)
+    ended = await asyncio.to_thread(started, PROGRAM, life.json(), environment=environment(sandbox))
     steps = [(moment, number) for moment, number in lines(Path(life.trace)) if moment not in {"flying", "resting"}]
 
     assert [*((step, "R1") for step, _ in FIRST), *((step, "R2") for step, _ in SECOND)] == steps
-    assert (0, ["succeeded"] * 2, 2) == (code, await states(life.journal), sandbox.ledger.refunds())
+    assert (0, "") == (ended.returncode, ended.stderr)
+    assert (["succeeded"] * 2, 2) == (await states(life.journal), sandbox.ledger.refunds())

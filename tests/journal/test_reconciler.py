@@ -906,6 +906,28 @@ async def test_interrupted_run_gives_back_what_it_is_about_to_hold(
     assert 1 == len(await reconciler.due())
 
 
+async def test_interrupted_run_that_was_given_nothing(
+    sandbox: Sandbox,
+    pay: Session,
+    journal: Journal,
+    *,
+    reconciler: Reconciler,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Who is cancelled while a claim fails has nothing to give back, and nobody must hear of that."""
+    await lost_ones(sandbox, pay, 1)
+    slow = Slow(journal, monkeypatch, StorageError("the journal is full"), name="ask")
+    run = asyncio.ensure_future(reconciler.run_once())
+    await slow.kept.wait()
+    caplog.clear()
+    run.cancel()
+    slow.gate.set()
+    await asyncio.wait({run})
+
+    assert (True, []) == (run.cancelled(), caplog.records)
+
+
 async def never_arrived(sandbox: Sandbox, pay: Session, clock: Clock, count: int = 1) -> None:
     """Send refunds that do not arrive, and let so much time pass that this is final."""
     await lost_ones(sandbox, pay, count)

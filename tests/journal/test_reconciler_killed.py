@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from chaos.forked import Forked
+from chaos.forked import Forked, started
 from payasync import OutcomeUnknownError, RetryPolicy, Session
 from payasync.cli.sandbox_welcome import Welcome
 from payasync.journal import Reconciler, SqliteJournal
@@ -73,10 +73,14 @@ async def unknown_ones(sandbox: Sandbox, journal: SqliteJournal) -> None:
                 await pay.execute(queued)
 
 
+def environment(sandbox: Sandbox) -> dict[str, str]:
+    """Return the variables by which a process finds the service."""
+    return {**os.environ, **Welcome.of(sandbox, None, clock="frozen", db=":memory:").environment}
+
+
 async def killed(sandbox: Sandbox, path: Path, ahead: float, fatal: str) -> int:
     """Run a reconciler that dies, and return how it ended."""
-    environment = {**os.environ, **Welcome.of(sandbox, None, clock="frozen", db=":memory:").environment}
-    with Forked(PROGRAM, str(path), str(ahead), fatal, environment=environment) as process:
+    with Forked(PROGRAM, str(path), str(ahead), fatal, environment=environment(sandbox)) as process:
         _, errors = await asyncio.to_thread(process.communicate)
         assert not errors, errors
         return process.wait()
@@ -115,7 +119,9 @@ async def test_not_killed(sandbox: Sandbox, path: Path) -> None:
     """The same process ends well where nothing kills it: so the deaths above are those that were meant."""
     async with SqliteJournal(path) as journal:
         await unknown_ones(sandbox, journal)
-        code = await killed(sandbox, path, LATER, "never")
+        arguments = (str(path), str(LATER), "never")
+        ended = await asyncio.to_thread(started, PROGRAM, *arguments, environment=environment(sandbox))
         states = [each.state for each in await journal.list()]
 
-    assert (0, ["succeeded"] * 3, 3) == (code, states, sandbox.ledger.refunds())
+    assert (0, "") == (ended.returncode, ended.stderr)
+    assert (["succeeded"] * 3, 3) == (states, sandbox.ledger.refunds())

@@ -64,9 +64,7 @@ def started(journal: str, path: Place, folder: Path) -> Generator[Start]:
     with ExitStack() as stack:
 
         def start(what: str, number: int = 0) -> Forked:
-            process = stack.enter_context(Forked(PROGRAM, what, journal, str(path), str(number), folder=folder))
-            stack.callback(process.kill)
-            return process
+            return stack.enter_context(Forked(PROGRAM, what, journal, str(path), str(number), folder=folder))
 
         yield start
 

@@ -64,11 +64,8 @@ def life(place: Place, environment: Mapping[str, str], ahead: int = 0, fatal: st
     """Have a shop live, as soon as it serves; and see to it that it ends."""
     arguments = [str(place.folder), place.host, str(place.port), str(ahead), fatal]
     with Forked(PROGRAM, *arguments, environment={**os.environ, **environment}) as process:
-        try:
-            assert "serves\n" == process.stdout.readline()
-            yield process
-        finally:
-            process.kill()
+        assert "serves\n" == process.stdout.readline()
+        yield process
 
 
 def environment(sandbox: Sandbox, folder: Path) -> dict[str, str]:
