@@ -11,7 +11,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -151,30 +151,33 @@ class Forked:
             raise subprocess.TimeoutExpired("a forked program", timeout)
         return self._process.exitcode
 
-    def communicate(self, given: str = "", timeout: float = SECONDS) -> tuple[str, str]:
+    def communicate(self, given: str = "", timeout: float | None = SECONDS) -> tuple[str, str]:
         """Give it all that it is to read; return what it writes until its end, and what it complains of.
 
+        Args:
+            given: What it reads.
+            timeout: Seconds after which it is killed; `None`: somebody else bounds it.
+
         Raises:
-            subprocess.TimeoutExpired: It took longer, and was killed.
+            subprocess.TimeoutExpired: It took longer.
         """
         late = Event()
-
-        def end() -> None:
-            late.set()
-            self.kill()
-
-        overdue = Timer(timeout, end)
-        overdue.start()
-        try:
+        with ExitStack() as stack:
+            if timeout is not None:
+                overdue = Timer(timeout, self._end_late, [late])
+                overdue.start()
+                stack.callback(overdue.cancel)
             with suppress(BrokenPipeError), self.stdin:
                 self.stdin.write(given)
             told = self.stdout.read()
             self.wait()
-        finally:
-            overdue.cancel()
-        if late.is_set():
+        if timeout is not None and late.is_set():
             raise subprocess.TimeoutExpired("a forked program", timeout)
         return told, self.stderr.read()
+
+    def _end_late(self, late: Event) -> None:
+        late.set()
+        self.kill()
 
     def send_signal(self, number: int) -> None:
         """Send it a signal, unless it has ended."""

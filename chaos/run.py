@@ -172,8 +172,7 @@ class Course:
     async def _live(self, life: Life) -> bool:
         """Let a process live, and return whether it was killed."""
         with Forked(PROGRAM, life.json(), environment=self._environment) as process:
-            ended = asyncio.to_thread(process.communicate, timeout=self._scale.seconds)
-            _, errors = await ended
+            _, errors = await asyncio.to_thread(process.communicate, timeout=None)
         if errors or process.returncode not in ({0, -9} if life.fatal else {0}):
             raise RuntimeError(f"{life} ended with {process.returncode}: {errors}")
         return process.returncode != 0
