@@ -7,15 +7,17 @@ which the package is imported, and nothing was done with it.
 import multiprocessing
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import warnings
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing import connection
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from threading import Event, Timer
+from threading import Event, Lock, Timer
 from types import TracebackType
 from typing import IO, Final, Self
 
@@ -28,6 +30,8 @@ SERVER.set_forkserver_preload(
     ["payasync.cli.commands", "payasync.journal", "payasync.notifications.postgres_inbox", "payasync.testing"]
 )
 SECONDS: Final = 60
+_ONE_AT_A_TIME: Final = Lock()
+"""Of two threads that ask for one exit code at once, which starting a process does of all, one would be told 255."""
 TRACED: Final = "COVERAGE_PROCESS_CONFIG"
 """Where this is set, coverage measures, also the processes that are started."""
 
@@ -127,7 +131,7 @@ class Forked:
         reads, given = SERVER.Pipe(duplex=False)
         told, tells = SERVER.Pipe(duplex=False)
         self._process = SERVER.Process(target=what.run, args=(reads, tells), daemon=True)
-        with _unmeasured():
+        with _unmeasured(), _ONE_AT_A_TIME:
             self._process.start()
         reads.close()
         tells.close()
@@ -138,7 +142,8 @@ class Forked:
     @property
     def returncode(self) -> int | None:
         """Its exit code; negative where a signal has ended it, and `None` while it runs."""
-        return self._process.exitcode
+        with _ONE_AT_A_TIME:
+            return self._process.exitcode
 
     def wait(self, timeout: float = SECONDS) -> int:
         """Return its exit code once it has ended.
@@ -146,10 +151,11 @@ class Forked:
         Raises:
             subprocess.TimeoutExpired: It runs on.
         """
-        self._process.join(timeout)
-        if self._process.exitcode is None:
+        connection.wait([self._process.sentinel], timeout)
+        code = self.returncode
+        if code is None:
             raise subprocess.TimeoutExpired("a forked program", timeout)
-        return self._process.exitcode
+        return code
 
     def communicate(self, given: str = "", timeout: float | None = SECONDS) -> tuple[str, str]:
         """Give it all that it is to read; return what it writes until its end, and what it complains of.
@@ -181,13 +187,12 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         """Send it a signal, unless it has ended."""
-        if self._process.exitcode is None:
+        if self.returncode is None:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
         """Let it end at once, unless it has."""
-        if self._process.exitcode is None:
-            self._process.kill()
+        self.send_signal(signal.SIGKILL)
 
     def __enter__(self) -> Self:
         return self
