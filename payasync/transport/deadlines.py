@@ -66,7 +66,7 @@ class Deadline:
         self._task = task
         self._before = task.cancelling()
         deadlines.running.add(self)
-        if not deadlines.looking:
+        if deadlines.timer is None:
             deadlines.look_later()
         return self
 
@@ -95,34 +95,33 @@ class Deadlines:
         loop: Theirs.
         time: The loop's clock.
         running: Those that are watched.
-        looking: The timer runs.
+        timer: Of the next look; `None` while there is none to come.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.time = loop.time
         self.running: set[Deadline] = set()
-        self.looking = False
-        self._timer: asyncio.TimerHandle | None = None
+        self.timer: asyncio.TimerHandle | None = None
 
     def look_later(self) -> None:
         """Look at the deadlines in a while, and from then on as long as there are any."""
-        self._timer = self.loop.call_later(GRAIN, self._look)
-        self.looking = True
+        self.timer = self.loop.call_later(GRAIN, self._look)
 
     def _look(self) -> None:
         now = self.time()
         for deadline in [each for each in self.running if each.when <= now]:
             self.running.discard(deadline)
             deadline.expire()
-        self.looking = False
+        self.timer = None
         if self.running:
             self.look_later()
 
     def close(self) -> None:
         """Stop the timer, and end what is done within the deadlines, as if their time was over."""
-        if self._timer is not None:
-            self._timer.cancel()
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
         for deadline in tuple(self.running):
             if not deadline.mine:
                 self.running.discard(deadline)

@@ -59,7 +59,7 @@ def test_warnings_are_errors(program: Write) -> None:
 
 def test_one_that_takes_too_long(program: Write) -> None:
     """It is killed when its time is over, and that is said."""
-    with Forked(program("import time; time.sleep(60)")) as process, pytest.raises(subprocess.TimeoutExpired):
+    with Forked(program("import signal; signal.pause()")) as process, pytest.raises(subprocess.TimeoutExpired):
         process.communicate(timeout=0.2)
 
     assert -signal.SIGKILL == process.returncode

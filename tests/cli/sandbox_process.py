@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from attrs import field, frozen
 from chaos.forked import Forked
 from payasync import Credentials, Session
 from payasync.absent import ABSENT, Absent
+from payasync.cli.sandbox_welcome import Welcome
+from payasync.sandbox import Sandbox
 
 COMMAND: Final = (sys.executable, "-W", "error", "-m", "payasync", "sandbox")
 SECONDS: Final = 30
@@ -51,6 +54,11 @@ class SandboxProcess:
         """Send it a signal, and wait for its end."""
         self.process.send_signal(number)
         return ended(self.process)
+
+
+def environment(sandbox: Sandbox, clock: str = "frozen") -> dict[str, str]:
+    """Return the variables by which a process finds a sandbox of this one, and its keys."""
+    return {**os.environ, **Welcome.of(sandbox, None, clock=clock, db=":memory:").environment}
 
 
 def started(*arguments: str, stdout: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:

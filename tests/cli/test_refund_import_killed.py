@@ -2,7 +2,6 @@
 
 import asyncio
 import csv
-import os
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Final
 import pytest
 
 from chaos.forked import Forked, started
-from payasync.cli.sandbox_welcome import Welcome
 from payasync.sandbox import Sandbox
+from tests.cli.sandbox_process import environment
 from tests.inside import until
 
 PROGRAM: Final = Path(__file__).with_name("refund_import_process.py")
@@ -43,11 +42,6 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-def environment(sandbox: Sandbox) -> dict[str, str]:
-    """Return the variables by which an import finds the service."""
-    return {**os.environ, **Welcome.of(sandbox, None, clock="real", db=":memory:").environment}
-
-
 def arguments(file: Path, run: int, fatal: str = "never") -> list[str]:
     """Return what an import is told."""
     kept, result = file.with_name("pay.db"), file.with_name("out.csv")
@@ -56,7 +50,7 @@ def arguments(file: Path, run: int, fatal: str = "never") -> list[str]:
 
 def begun(sandbox: Sandbox, file: Path, run: int, fatal: str = "never") -> Forked:
     """Begin an import."""
-    return Forked(PROGRAM, *arguments(file, run, fatal), environment=environment(sandbox))
+    return Forked(PROGRAM, *arguments(file, run, fatal), environment=environment(sandbox, "real"))
 
 
 async def ended(process: Forked) -> int:
@@ -130,7 +124,7 @@ async def test_doubt_is_told_by_the_screen_alone(sandbox: Sandbox, file: Path) -
     """Lost answers do not fill standard error with log lines: what became of the rows stands in the result."""
     sandbox.faults.reset_after_commit("refunds.create", times=3)
     sandbox.faults.reset_before("refunds.status", times=12)
-    done = await asyncio.to_thread(started, PROGRAM, *arguments(file, 0), environment=environment(sandbox))
+    done = await asyncio.to_thread(started, PROGRAM, *arguments(file, 0), environment=environment(sandbox, "real"))
 
     assert (0, "") == (done.returncode, done.stderr)
     check(sandbox, file)

@@ -1,7 +1,6 @@
 """The reconciler of a journal in PostgreSQL when its process is killed by SIGKILL, at each step: the next goes on."""
 
 import asyncio
-import os
 import signal
 import time
 from collections.abc import AsyncIterator
@@ -15,10 +14,10 @@ from chaos.forked import Forked, started
 from chaos.lives import Life
 from chaos.tracing import lines
 from payasync import OutcomeUnknownError, RetryPolicy
-from payasync.cli.sandbox_welcome import Welcome
 from payasync.journal import PostgresJournal, Reconciler
 from payasync.middleware.retry import Pace
 from payasync.sandbox import Sandbox
+from tests.cli.sandbox_process import environment
 from tests.journal.building import refund
 
 PROGRAM: Final = Path(__file__).with_name("dying_reconciler.py")
@@ -66,11 +65,6 @@ async def unknown_ones(sandbox: Sandbox, dsn: str) -> None:
             arm("refunds.create")
             with pytest.raises(OutcomeUnknownError):
                 await pay.execute(queued)
-
-
-def environment(sandbox: Sandbox) -> dict[str, str]:
-    """Return the variables by which a process finds the service."""
-    return {**os.environ, **Welcome.of(sandbox, None, clock="frozen", db=":memory:").environment}
 
 
 async def lived(sandbox: Sandbox, life: Life) -> int:

@@ -1,7 +1,6 @@
 """The reconciler when its process is killed by SIGKILL, at each of its steps: the next one goes on."""
 
 import asyncio
-import os
 import signal
 import time
 from collections.abc import AsyncIterator
@@ -12,11 +11,11 @@ import pytest
 
 from chaos.forked import Forked, started
 from payasync import OutcomeUnknownError, RetryPolicy, Session
-from payasync.cli.sandbox_welcome import Welcome
 from payasync.journal import Reconciler, SqliteJournal
 from payasync.middleware.retry import Pace
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import Sandbox
+from tests.cli.sandbox_process import environment
 
 PROGRAM: Final = Path(__file__).with_name("reconciling_process.py")
 LATER: Final = 3600.0
@@ -71,11 +70,6 @@ async def unknown_ones(sandbox: Sandbox, journal: SqliteJournal) -> None:
             arm("refunds.create")
             with pytest.raises(OutcomeUnknownError):
                 await pay.execute(queued)
-
-
-def environment(sandbox: Sandbox) -> dict[str, str]:
-    """Return the variables by which a process finds the service."""
-    return {**os.environ, **Welcome.of(sandbox, None, clock="frozen", db=":memory:").environment}
 
 
 async def killed(sandbox: Sandbox, path: Path, ahead: float, fatal: str) -> int:
