@@ -18,24 +18,16 @@ from typing import Any, Final, TypeAlias
 
 import aiohttp
 from attrs import Factory, field, frozen
-from multidict import istr
 from yarl import URL
 
 from payasync.errors import ConfigurationError
 from payasync.headers import is_own
 from payasync.transport.deadlines import Deadlines
-from payasync.version import VERSION
+from payasync.transport.request import ALWAYS, OwnRequest, finish
 
 WRITE_IDLE: Final = 2.0
 """Seconds after which a write takes a new connection: a server that closes an idle one makes a write ambiguous."""
 READ_IDLE: Final = 15.0
-
-ALWAYS: Final = {
-    "Accept": "application/json",
-    "Accept-Encoding": "identity",
-    "User-Agent": f"payasync/{VERSION}",
-}
-"""Identity: 194 kB of gzip can inflate to 200 MB."""
 
 
 class _NoCookies(aiohttp.DummyCookieJar):
@@ -45,12 +37,6 @@ class _NoCookies(aiohttp.DummyCookieJar):
 
     def filter_cookies(self, request_url: URL) -> SimpleCookie:  # noqa: ARG002 - there are none for any
         return self._none
-
-
-class _Request(aiohttp.ClientRequest):
-    """A request of our own sessions: it has our headers where aiohttp would add its own."""
-
-    DEFAULT_HEADERS = {istr(name): value for name, value in ALWAYS.items()}  # noqa: RUF012 - aiohttp's own name
 
 
 @frozen(kw_only=True)
@@ -120,7 +106,7 @@ class Pool:
         self.headers: Mapping[str, str] = {} if self._own else {**ALWAYS, **settings.headers}
         self.closed = False
         self._guard = self._closing()
-        _finish(anext(self._guard))
+        finish(anext(self._guard))
 
     def _http(self, settings: PoolSettings, idle: float, *, tls: ssl.SSLContext | bool) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
@@ -134,7 +120,7 @@ class Pool:
             connector=connector,
             cookie_jar=_NoCookies(),
             headers=settings.headers,
-            request_class=_Request,
+            request_class=OwnRequest,
             **_PLAINLY,
         )
 
@@ -156,7 +142,7 @@ class Pool:
                     await http.close()
             except asyncio.CancelledError:  # a loop that ends cancels who closes, too
                 for http in self._own:
-                    _finish(http.close())
+                    finish(http.close())
                 raise
 
     async def aclose(self) -> None:
@@ -172,7 +158,7 @@ class Pool:
         for each in tuple(self._sockets):
             each.close()
         for http in self._own:
-            _finish(http.close())
+            finish(http.close())
 
     def disown(self, nowhere: int) -> None:
         """Let go of a parent's connections: its sockets become /dev/null here, so that nothing can reach its peer."""
@@ -185,14 +171,6 @@ def _default_tls() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
-
-
-def _finish(awaitable: Awaitable[object]) -> None:
-    """Run to its end, without a loop, what waits for nothing but a turn of one."""
-    steps = awaitable.__await__()
-    with suppress(StopIteration):
-        while steps.send(None) is None:
-            pass
 
 
 class Pools:

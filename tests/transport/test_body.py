@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from payasync.transport.body import OneShotBody
+from payasync.transport.request import OwnRequest
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import RESET, Recorder, answer
 
@@ -49,14 +50,17 @@ async def test_aiohttp_sends_any_other_body_again() -> None:
     assert 3 == len(service.requests)
 
 
+@pytest.mark.parametrize("kind", [OwnRequest, aiohttp.ClientRequest], ids=["own", "injected"])
 @pytest.mark.parametrize(("scheme", "turns"), [("http", range(0, 300, 2)), ("https", range(0, 9000, 150))])
-async def test_a_body_that_did_not_begin_left_no_byte(scheme: str, turns: range) -> None:
+async def test_a_body_that_did_not_begin_left_no_byte(
+    scheme: str, turns: range, kind: type[aiohttp.ClientRequest]
+) -> None:
     """Cancelled at any step of the event loop, a body that had not begun left no byte of the request."""
     server, client = (server_tls(), trusting_tls()) if scheme == "https" else (None, True)
     trials: list[OneShotBody] = []
     with Recorder(tls=server) as service:
         connector = aiohttp.TCPConnector(ssl=client, force_close=True)
-        async with aiohttp.ClientSession(connector=connector) as http:
+        async with aiohttp.ClientSession(connector=connector, request_class=kind) as http:
             for steps in turns:
                 body = OneShotBody(b"%04d" % steps)
                 trials.append(body)
