@@ -2,7 +2,8 @@
 
 import signal
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -14,8 +15,8 @@ from chaos.forked import Forked
 pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
 Write = Callable[[str], Path]
-MANY: Final = 240
-THREADS: Final = 3
+MANY: Final = 20
+THREADS: Final = 4
 
 
 @pytest.fixture
@@ -28,6 +29,15 @@ def program(tmp_path: Path) -> Write:
         return path
 
     return write
+
+
+@pytest.fixture
+def eager_threads() -> Iterator[None]:
+    """Let threads take turns as often as they can."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
 
 
 def test_what_it_is_given_and_says(program: Write, tmp_path: Path) -> None:
@@ -65,14 +75,24 @@ def test_one_that_takes_too_long(program: Write) -> None:
     assert -signal.SIGKILL == process.returncode
 
 
-def test_exit_codes_of_many(program: Write) -> None:
-    """Each exit code is told as it was, while other threads begin others."""
-    path = program("import sys; sys.exit(3)")
+@pytest.mark.usefixtures("eager_threads")
+def test_exit_code_that_many_ask_for(program: Write) -> None:
+    """All threads that ask for an exit code as the process ends, and others begin, are told the one that it had."""
+    path = program("import sys; input(); sys.exit(3)")
 
-    def code(_: int) -> int | None:
-        with Forked(path) as process, ThreadPoolExecutor(1) as elsewhere:
-            elsewhere.submit(process.communicate).result()
-            return process.returncode
+    def code(process: Forked) -> int:
+        while (code := process.returncode) is None:
+            pass
+        return code
 
     with ThreadPoolExecutor(THREADS) as pool:
-        assert {3} == set(pool.map(code, range(MANY)))
+        for _ in range(MANY):
+            with Forked(path) as process:
+                told = [pool.submit(code, process) for _ in range(THREADS)]
+                process.stdin.write("\n")
+                process.stdin.flush()
+                while not told[0].done():
+                    with Forked(path):
+                        pass
+
+                assert [3] * THREADS == [each.result() for each in told]
