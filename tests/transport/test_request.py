@@ -1,4 +1,7 @@
-"""The requests of our own sessions: on the wire they are aiohttp's, and they need no task to be written."""
+"""The requests of our own sessions: on the wire they are aiohttp's, and they need no task to be written.
+
+With an aiohttp that nobody has compared yet they are sent as that does it, which costs more and promises the same.
+"""
 
 import asyncio
 from functools import partial
@@ -9,7 +12,7 @@ import pytest
 
 from payasync.transport import request
 from payasync.transport.body import OneShotBody
-from payasync.transport.request import SHORT, OwnRequest
+from payasync.transport.request import COMPARED, SHORT, OwnRequest
 from tests.foreign.recorder import Recorder
 
 CONTENT: Final = b'{"totalAmt":450}'
@@ -77,7 +80,8 @@ async def test_a_call_makes_no_task(theirs: list[str]) -> None:
             await post(http, service.url, OneShotBody(b""))
             asyncio.get_running_loop().set_task_factory(None)
 
-    assert ([], [], 3) == (made, theirs, len(service.requests))
+    assert 3 == len(service.requests)
+    assert not COMPARED or ([], []) == (made, theirs)
 
 
 @pytest.mark.parametrize(
@@ -132,4 +136,4 @@ async def test_what_begins_in_one_turn_leaves_together() -> None:
             steps.clear()
             await asyncio.gather(sent(), sent(), sent())
 
-    assert ["ready"] * 3 + ["written"] * 3 == steps
+    assert not COMPARED or ["ready"] * 3 + ["written"] * 3 == steps
