@@ -1,5 +1,6 @@
 """How payasync is checked: `nox -l` lists the sessions, `nox -s tests -- -k refund` passes arguments on."""
 
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +39,18 @@ def quick(session: nox.Session) -> None:
     """Run the tests that are not slow, without coverage, on the code in this folder: under a minute."""
     session.install("-e", ".[cli,rsa]", *_group("test"))
     session.run("pytest", *PARALLEL, "-m", "not slow", *session.posargs)
+
+
+@nox.session
+def lowest(session: nox.Session) -> None:
+    """Run all tests with the least version of each dependency that pyproject.toml allows, without coverage."""
+    project = PYPROJECT["project"]
+    asked = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    least = (re.match(r"([\w-]+)(?:\[.*\])?>=([\d.]+)", one) for one in asked if not one.startswith("pytest"))
+    constraints = Path(session.create_tmp()) / "least.txt"
+    constraints.write_text("".join(f"{found[1]}=={found[2]}.*\n" for found in least if found), encoding="utf-8")
+    session.install("-e", ".[cli,rsa]", *_group("test"), "--constraint", str(constraints))
+    session.run("pytest", *PARALLEL, *session.posargs)
 
 
 @nox.session
