@@ -248,12 +248,17 @@ FAILING: Final = {
 }
 
 
+@pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
 @pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
 @pytest.mark.parametrize("failing", FAILING.values(), ids=FAILING)
-async def test_failed_answers(failing: Answer, ask: Ask) -> None:
+async def test_failed_answers(
+    failing: Answer,
+    ask: Ask,
+    secure: bool,  # noqa: FBT001 - pytest gives it by name
+) -> None:
     """No error about an answer, good or bad, shows a key in any form."""
-    with Recorder([failing]) as service:
-        error = await failure(service, ask, max_response_bytes=1000)
+    with Recorder([failing], tls=server_tls() if secure else None) as service:
+        error = await failure(service, ask, max_response_bytes=1000, tls=trusting_tls() if secure else None)
 
     assert [] == singing(written(error))
     assert [] == singing({"again": traced(pickle.loads(pickle.dumps(error)))})  # noqa: S301 - made in the same line

@@ -76,6 +76,9 @@ class OneShotBody(Payload):
         """Write no more: closing a transport, as aiohttp does, lets it send what it still holds."""
         if self._transport is None:
             return
-        connection = self._transport.get_extra_info("socket")
+        try:
+            connection = self._transport.get_extra_info("socket")
+        except AttributeError:  # of TLS, that is closed twice: then asyncio knows nothing of it any more
+            return
         if connection is None or connection.fileno() >= 0:  # asyncio fails at aborting what is lost already
             self._transport.abort()

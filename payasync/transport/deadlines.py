@@ -45,10 +45,11 @@ class Deadline:
 
         Raises:
             TimeoutError: The time is over, or the call has been given up: a process that was stopped, and wakes when
-                others have taken the call for lost, must not write; nor must what a layer of the user's has shielded.
+                others have taken the call for lost, must not write; nor must what a layer of the user's has shielded,
+                or whose task is cancelled and has not heard of it yet.
         """
         now, progress = self._deadlines.time(), self._call.progress
-        if now >= self.when or progress.over:
+        if now >= self.when or progress.over or self._task.cancelling() > self._before:
             raise TimeoutError
         progress.begun = True
         self.when = min(self.when, now + self._call.timeouts.read)

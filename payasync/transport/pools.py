@@ -23,7 +23,8 @@ from yarl import URL
 from payasync.errors import ConfigurationError
 from payasync.headers import is_own
 from payasync.transport.deadlines import Deadlines
-from payasync.transport.request import ALWAYS, OwnRequest, finish
+from payasync.transport.finish import finish
+from payasync.transport.request import ALWAYS, OwnRequest
 
 WRITE_IDLE: Final = 2.0
 """Seconds after which a write takes a new connection: a server that closes an idle one makes a write ambiguous."""

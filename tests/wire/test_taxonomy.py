@@ -24,6 +24,7 @@ from payasync import (
     Session,
 )
 from payasync.sandbox_profile import PROFILE
+from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import GONE, RESET, Answer, Recorder, answer
 from tests.wire.ten import CREDENTIALS, DOCUMENTED, TEN, TenCall
 
@@ -64,20 +65,35 @@ LOST: Final = {
 }
 
 
+REASONS: Final = {
+    "the answer is not HTTP",
+    "the answer was cut short",
+    "the connection was closed before the answer",
+    "the connection failed",
+    "connection reset by peer",
+}
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
 @pytest.mark.parametrize("lost", LOST.values(), ids=LOST)
 @pytest.mark.parametrize(
     ("name", "kind"), [(WRITE, OutcomeUnknownError), (READ, NoAnswerError), (GET, NoAnswerError)], ids=str
 )
-async def test_answer_that_is_lost(lost: Answer, name: str, kind: type[PayasyncError]) -> None:
+async def test_answer_that_is_lost(
+    lost: Answer,
+    name: str,
+    kind: type[PayasyncError],
+    secure: bool,  # noqa: FBT001 - pytest gives it by name
+) -> None:
     """A write whose answer is lost may have been done; a read may be repeated; neither was sent twice meanwhile."""
-    with Recorder([lost]) as service:
-        error = await ended(service, ASKS[name])
+    with Recorder([lost], tls=server_tls() if secure else None) as service:
+        error = await ended(service, ASKS[name], tls=trusting_tls() if secure else None)
 
     assert kind is type(error)
     assert (*NAMES[name], 1) == (error.operation, error.reference, error.attempts)
     assert error.sent is not False
     assert error.response is None
-    assert isinstance(error.reason, str)
+    assert error.reason in REASONS
     assert error.reason in str(error)
     assert 1 == len(service.requests)
 
