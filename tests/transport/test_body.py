@@ -5,6 +5,7 @@ import ssl
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from typing import Final
 
 import aiohttp
 import pytest
@@ -26,11 +27,16 @@ def test_it_is_what_aiohttp_asks_of_a_payload() -> None:
     assert body.consumed
 
 
+KINDS: Final = {"own": OwnRequest, "injected": aiohttp.ClientRequest}
+"""Of the requests of our own sessions, and of one that is given."""
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-async def test_aiohttp_sends_a_begun_body_once(method: str) -> None:
+async def test_aiohttp_sends_a_begun_body_once(method: str, kind: type[aiohttp.ClientRequest]) -> None:
     """After a reset on a reused connection nothing is sent again, whatever the method."""
     with Recorder([answer(), RESET]) as service:
-        async with aiohttp.ClientSession() as http:
+        async with aiohttp.ClientSession(request_class=kind) as http:
             async with http.request(method, service.url, data=OneShotBody(b"")) as first:
                 await first.read()
             with pytest.raises(aiohttp.ClientOSError):
@@ -50,7 +56,7 @@ async def test_aiohttp_sends_any_other_body_again() -> None:
     assert 3 == len(service.requests)
 
 
-@pytest.mark.parametrize("kind", [OwnRequest, aiohttp.ClientRequest], ids=["own", "injected"])
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize(("scheme", "turns"), [("http", range(0, 300, 2)), ("https", range(0, 9000, 150))])
 async def test_a_body_that_did_not_begin_left_no_byte(
     scheme: str, turns: range, kind: type[aiohttp.ClientRequest]

@@ -9,7 +9,7 @@ from payasync import Profile, Timeouts
 from payasync.calls import Call
 from payasync.operations import PLACE_ORDER
 from payasync.transport import deadlines as module
-from payasync.transport.deadlines import Deadline, Deadlines
+from payasync.transport.deadlines import Deadline, Deadlines, running_task
 from tests.inside import turns
 
 LONG: Final = 20
@@ -104,10 +104,8 @@ async def test_done_as_the_time_was_over(clock: Time) -> None:
         with pytest.raises(asyncio.CancelledError):
             await turns(1)
     await turns(1)
-    task = asyncio.current_task()
 
-    assert task is not None
-    assert 0 == task.cancelling()
+    assert 0 == running_task().cancelling()
 
 
 @pytest.mark.parametrize(("total", "read", "end"), [(10, 3, 105), (4, 3, 104)], ids=["the answer's", "the call's"])
@@ -123,17 +121,37 @@ async def test_answer_is_bounded_from_the_begin_of_the_request(
     assert (end, True) == (deadline.when, attempt.progress.begun)
 
 
-@pytest.mark.parametrize("late", [True, False], ids=["too late", "given up"])
-async def test_what_must_not_begin(clock: Time, late: bool) -> None:  # noqa: FBT001 - pytest gives it by name
-    """What is too late, or was given up, does not begin to write."""
+@pytest.mark.parametrize("why", ["too late", "given up", "cancelled"])
+async def test_what_must_not_begin(clock: Time, why: str) -> None:
+    """What is too late, was given up, or is cancelled and has not heard of it yet, does not begin to write."""
     attempt = call(clock.now + 1)
+    task = running_task()
     with Deadline(made(clock), attempt) as deadline:
-        clock.now += late
-        attempt.progress.over = not late
+        clock.now += why == "too late"
+        attempt.progress.over = why == "given up"
+        if why == "cancelled":
+            task.cancel()
         with pytest.raises(TimeoutError):
             deadline.begin()
+        if why == "cancelled":
+            with pytest.raises(asyncio.CancelledError):
+                await turns(1)
+            task.uncancel()
 
     assert not attempt.progress.begun
+
+
+async def test_begins_in_a_task_that_was_cancelled_before(clock: Time) -> None:
+    """Who is cancelled and cleans up may call: an earlier cancellation is not of this call."""
+    attempt, task = call(clock.now + 1), running_task()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await turns(1)
+    with Deadline(made(clock), attempt) as deadline:
+        deadline.begin()
+    task.uncancel()
+
+    assert attempt.progress.begun
 
 
 async def test_closing(clock: Time) -> None:

@@ -16,6 +16,7 @@ from payasync.secret import Secret
 from payasync.transport import PoolSettings, Transport
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import GONE, RESET, Answer, Recorder, answer
+from tests.inside import turns
 
 BILL = custom("GET", "/bill", read=True)
 
@@ -46,6 +47,29 @@ async def test_a_reply_is_the_bytes_that_came() -> None:
             reply = await way.send(call())
 
     assert (418, b"\x00 not json", "r1") == (reply.status, reply.body, reply.headers["x-request-id"])
+
+
+@pytest.mark.parametrize("operation", [CREATE_PAYMENT, BILL], ids=["write", "read"])
+@pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
+async def test_what_is_cancelled_begins_no_more(operation: Operation, secure: bool) -> None:  # noqa: FBT001 - as given
+    """From the moment in which its task is cancelled, a call on a kept connection begins to write nothing."""
+    settings = {"tls": trusting_tls(), "connections": 1}
+    begun: list[tuple[bool, bool]] = []
+    with Recorder(tls=server_tls() if secure else None) as service:
+        async with transport(service.url, **settings) as way:
+            for steps in range(5):
+                await way.send(call(operation))
+                await way.send(call(operation))
+                attempt = call(operation)
+                sending = asyncio.ensure_future(way.send(attempt))
+                await turns(steps)
+                before = attempt.progress.begun
+                sending.cancel()
+                await asyncio.gather(sending, return_exceptions=True)
+                begun.append((before, attempt.progress.begun))
+
+    assert [(each, each) for each, _ in begun] == begun
+    assert {(False, False), (True, True)} == set(begun)
 
 
 async def test_what_wakes_too_late_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

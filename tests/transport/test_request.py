@@ -64,6 +64,26 @@ async def test_it_is_what_aiohttp_writes(method: str, content: bytes) -> None:
     assert content == second.body
 
 
+async def test_the_answer_is_made_as_aiohttp_makes_it() -> None:
+    """What aiohttp gives to its answers is given: all but the task, and what that still writes."""
+    given: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+    class Noted(aiohttp.ClientResponse):
+        """An answer that notes what it is made with."""
+
+        def __init__(self, *positions: Any, **names: Any) -> None:
+            super().__init__(*positions, **names)
+            same = {"session": names["session"] is http, "timer": type(names["timer"])}
+            given.append((positions, {**names, **same, "writer": None, "stream_writer": None}))
+
+    with Recorder() as service:
+        for kind in (Theirs, OwnRequest):
+            async with aiohttp.ClientSession(request_class=kind, response_class=Noted) as http:
+                await post(http, f"{service.url}/a?b=c")
+
+    assert given[0] == given[1]
+
+
 async def test_a_call_makes_no_task(theirs: list[str]) -> None:
     """A request on a kept connection makes no task, with a body or without."""
     made: list[object] = []
