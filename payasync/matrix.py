@@ -9,6 +9,7 @@ from typing import Final
 from payasync.calls import Call, Reply
 from payasync.errors import PayasyncError
 from payasync.operations import CLOSE_ORDER
+from payasync.sameness import tells_of_something
 from payasync.verdicts import Row, names_its_thing, row
 
 
@@ -123,7 +124,9 @@ def decide_afresh(call: Call, found: Row) -> Action:
 
 
 def proves_absence(question: Call, answer: Reply | PayasyncError) -> bool:
-    """Return whether a query says that there is no such thing; where answers are signed, a signed word only."""
+    """Return whether a query says that there is no such thing, and nothing else; where answers are signed, by one."""
     if not isinstance(answer, Reply) or row(question, answer) is not Row.ABSENT:
+        return False
+    if tells_of_something(question, answer.document):
         return False
     return answer.verified is True or not question.profile.answer.signature

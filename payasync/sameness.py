@@ -7,11 +7,24 @@ from collections.abc import Mapping
 from typing import Final
 from unicodedata import decimal
 
+from payasync.calls import Call
+from payasync.documents import at
+from payasync.operations import QUERY_ORDER, QUERY_PAYMENT, QUERY_REFUND
 from payasync.responses import holds_nothing, payload
 from payasync.shapes import AnswerShape
 
 COMPARED: Final = ("outTradeNo", "outRefundNo", "totalAmt", "refundAmt", "currency")
 """The document's names of what says what was asked for, where both sides have them."""
+
+AMOUNTS: Final = ("totalAmt", "refundAmt")
+"""Those of them that nothing has which is not there."""
+
+_ASKED: Final = {
+    QUERY_ORDER.name: ("order", "outTradeNo"),
+    QUERY_PAYMENT.name: ("payment", ""),
+    QUERY_REFUND.name: ("refund", "outRefundNo"),
+}
+"""By question: what it is about, and under which name answers show its number."""
 
 LONGEST: Final = 100
 """Characters of a strange value that are shown."""
@@ -35,6 +48,22 @@ def objection(asked: Mapping[str, object], number: str | None, shape: AnswerShap
         return f"the service tells nothing of {number}"
     other = difference(asked, payload(shape, document))
     return f"{number} stands at the service for another one: {other}" if other else ""
+
+
+def tells_of_something(question: Call, document: object) -> bool:
+    """Return whether an answer, by its code "absent", tells of something all the same.
+
+    It names a state that the profile knows, an amount, or another number: somebody has changed a code that no signature
+    covers, or it is the answer to another question.
+    """
+    profile, told = question.profile, payload(question.profile.answer, document)
+    if question.operation.name not in _ASKED or not isinstance(told, Mapping):
+        return False
+    thing, name = _ASKED[question.operation.name]
+    path = getattr(profile.answer, f"{thing}_status")
+    if path and profile.states.name(thing, at(told, path)):
+        return True
+    return any(told.get(amount) is not None for amount in AMOUNTS) or _differs(question.reference or "", told.get(name))
 
 
 def difference(asked: Mapping[str, object], told: object) -> str:

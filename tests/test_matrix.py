@@ -261,10 +261,12 @@ def test_after_a_final_absent(number: str, end: Reply | PayasyncError, expected:
         (reply({"code": "NONE"}), SIGNED, False),
         (evolve(reply({"code": "NONE"}), verified=False), SIGNED, False),
         (evolve(reply({"code": "NONE"}), verified=True), SIGNED, True),
+        (evolve(reply({"code": "NONE", "totalAmt": 450}), verified=True), SIGNED, False),
+        (reply({"code": "NONE", "totalAmt": 450}), CODED, False),
     ],
 )
 def test_absent_in_the_profiles_words(
     number: str, answer: Reply | PayasyncError, profile: Profile, *, expected: bool
 ) -> None:
-    """Only what the profile calls absent is, and where answers are signed, only where the signature verifies."""
+    """Only what the profile calls absent is, tells of nothing, and verifies where answers are signed."""
     assert expected == proves_absence(call_of(number, profile), answer)

@@ -2,7 +2,9 @@ from typing import Any, Final
 
 import pytest
 
-from payasync.sameness import difference
+from payasync import AnswerShape, Parameter, Profile, States
+from payasync.sameness import difference, tells_of_something
+from tests.building import call_for
 
 ASKED_FOR: Final = {
     "outTradeNo": "T1",
@@ -51,3 +53,50 @@ def test_another_is_told_apart(told: dict[str, Any], differs: str) -> None:
 def test_the_same_is_not(told: object) -> None:
     """What is written otherwise, said by one side only, or moves no money makes no other refund."""
     assert "" == difference(ASKED_FOR, told)
+
+
+SHAPED: Final = Profile(
+    answer=AnswerShape(data="data", order_status="state", refund_status="state", payment_status="state"),
+    states=States(order={"paid": (2,)}, refund={"succeeded": ("DONE",)}, payment={"paid": (2,)}),
+    payment_status=Parameter("no"),
+    refund_status=Parameter("no"),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("orders.query", {"state": 2}),
+        ("payments.status", {"state": 2}),
+        ("refunds.status", {"state": "DONE"}),
+        ("refunds.status", {"refundAmt": "200"}),
+        ("orders.query", {"totalAmt": 450}),
+        ("orders.query", {"outTradeNo": "T2"}),
+        ("refunds.status", {"outTradeNo": "T1", "outRefundNo": "R9"}),
+    ],
+)
+def test_absent_that_tells_of_something(name: str, told: dict[str, Any]) -> None:
+    """A state that the profile knows, an amount, or another number is of something that there is."""
+    assert tells_of_something(call_for(name, SHAPED), {"code": "ABSENT", "data": told})
+
+
+@pytest.mark.parametrize("name", ["orders.query", "payments.status", "refunds.status"])
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        None,
+        "no such thing",
+        {"state": "ERROR", "message": "no such thing"},
+        {"outTradeNo": "T1", "outRefundNo": "R1"},
+        {"outTradeNo": None, "outRefundNo": None, "totalAmt": None},
+    ],
+)
+def test_absent_that_tells_of_nothing(name: str, told: object) -> None:
+    """Words, a state that nobody knows, and the number that was asked about are of nothing."""
+    assert not tells_of_something(call_for(name, SHAPED), {"code": "ABSENT", "data": told})
+
+
+def test_question_about_something_else() -> None:
+    """An answer to a call that asks about no order, payment or refund tells of none."""
+    assert not tells_of_something(call_for("orders.close", SHAPED), {"data": {"totalAmt": 1}})

@@ -16,6 +16,7 @@ from payasync import (
     OutcomeUnknownError,
     Profile,
     Response,
+    RetryPolicy,
     ServiceError,
     Session,
 )
@@ -322,6 +323,23 @@ async def test_a_forged_answer_is_no_answer(
 
     assert isinstance(caught.value.reason, InvalidSignatureError)
     assert 2 == len(service.requests)
+
+
+async def test_absent_beside_what_is_signed(service: Dialect, credentials: Credentials) -> None:
+    """A code that no signature covers, changed to "absent" beside signed data, leads to no second refund."""
+
+    def tampered(raw: bytes) -> bytes:
+        write = service.requests[-1].method == "POST"
+        return replaced(b'"sign":"', b'"sign":"AAAA')(raw) if write else replaced(b'"code":0', b'"code":4005')(raw)
+
+    service.tamper = tampered
+    profile = Profile.from_toml(f"{TOML}[recovery]\nquarantine = 0\n")
+    hasty = RetryPolicy(base_delay=0.001, max_delay=0.002)
+    async with Session(f"{service.url}/gate", credentials=credentials, profile=profile, retry=hasty) as pay:
+        with pytest.raises(OutcomeUnknownError):
+            await refund(pay)
+
+    assert ["POST", "GET"] == [request.method for request in service.requests]
 
 
 async def test_what_a_forger_signs_is_forged(service: Dialect, credentials: Credentials, merchant: Keys) -> None:
