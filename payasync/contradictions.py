@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import asdict
 
 from payasync.arguments import ARGUMENTS, TEXTS
+from payasync.coverage import check_answers_covered
 from payasync.documents import flaw
 from payasync.errors import ConfigurationError
 from payasync.headers import is_header, is_own
@@ -58,6 +59,7 @@ def check(profile: "Profile", reserved: frozenset[str]) -> None:
         {"answer.ok": profile.answer.ok, **{f"codes.{name}": codes for name, codes in asdict(profile.codes).items()}}
     )
     _check_refusal(profile.notification)
+    check_answers_covered(profile)
 
 
 def _check_keys(profile: "Profile") -> None:

@@ -9,6 +9,8 @@ import json
 import random
 from typing import TYPE_CHECKING, Any, Final
 
+from attrs import evolve
+
 from payasync import (
     Accept,
     AnswerShape,
@@ -56,33 +58,36 @@ class Draw:
         """Return all parts together."""
         fields = {point: self._name() for point in PROFILE.fields}
         places = self._chance.sample(["path", "header"], 2)
-        return Profile(
-            name=f"scrambled-{self._seed}",
-            bearer=["payments.create", *self._some((*SIGNED, *NOT_SHOWN))],
-            signed=[*SIGNED, *NOT_SHOWN, *(["payments.create"] if self._coin() else [])],
-            merchant=[*SIGNED, *self._some(NOT_SHOWN)],
-            identifier=self._one("[A-Z0-9]{2,32}", "[A-Z][A-Z0-9_]{0,40}"),
-            amount_unit="major",
-            signature=self._signature(fields["return_url"]),
-            fields=fields,
-            formats={"start_date": self._one("%d.%m.%Y", "%Y%m%d", "%m/%d/%Y")},
-            constants={
+        given: dict[str, Any] = {
+            "name": f"scrambled-{self._seed}",
+            "bearer": ["payments.create", *self._some((*SIGNED, *NOT_SHOWN))],
+            "signed": [*SIGNED, *NOT_SHOWN, *(["payments.create"] if self._coin() else [])],
+            "merchant": [*SIGNED, *self._some(NOT_SHOWN)],
+            "identifier": self._one("[A-Z0-9]{2,32}", "[A-Z][A-Z0-9_]{0,40}"),
+            "amount_unit": "major",
+            "signature": self._signature(fields["return_url"]),
+            "fields": fields,
+            "formats": {"start_date": self._one("%d.%m.%Y", "%Y%m%d", "%m/%d/%Y")},
+            "constants": {
                 "*": {self._name(): self._name(), self._name(): self._chance.randrange(100)},
                 "orders.place": {self._name(): {self._name(): [1, self._name()]}},
             },
-            headers={f"X-{self._name()}": self._name()},
-            accept=self._accept(),
-            payment_status=self._parameter(places[0]),
-            refund_status=self._parameter(places[1]),
-            answer=self._answer(),
-            states=self._states(),
-            codes=ResultCodes(
+            "headers": {f"X-{self._name()}": self._name()},
+            "accept": self._accept(),
+            "payment_status": self._parameter(places[0]),
+            "refund_status": self._parameter(places[1]),
+            "answer": self._answer(),
+            "states": self._states(),
+            "codes": ResultCodes(
                 not_executed=self._codes(5), retryable=self._codes(1), duplicate=self._codes(1), absent=self._codes(1)
             ),
-            http=HttpCodes(not_executed=() if self._coin() else HttpCodes().not_executed, absent=()),
-            recovery=Recovery(quarantine=0.5),
-            notification=self._notification(),
-        )
+            "http": HttpCodes(not_executed=() if self._coin() else HttpCodes().not_executed, absent=()),
+            "recovery": Recovery(quarantine=0.5),
+            "notification": self._notification(),
+        }
+        if given["answer"].signature:  # what is left out of it would be believed of nobody
+            given["signature"] = evolve(given["signature"], nested="json")
+        return Profile(**given)
 
     def _signature(self, return_url: str) -> SortedPairs:
         algorithm = self._one("md5", "hmac-md5", "hmac-sha512", "rsa-sha256", "rsa-sha512", "ed25519")

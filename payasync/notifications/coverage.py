@@ -1,92 +1,19 @@
-"""What of a notification its signature covers, where that stands in the body: nothing else of it is read.
+"""What of a notification its signature covers, where that stands in the body: nothing else of it is read."""
 
-Who got hold of a genuine notification can write what he likes beside what is signed, and it verifies all the same.
-"""
+from collections.abc import Iterator
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
-from attrs import frozen
-
-from payasync.documents import at
-from payasync.errors import ConfigurationError
+from payasync import coverage
+from payasync.coverage import Coverage, joined
 from payasync.profile import Profile
 from payasync.shapes import NotificationShape
-from payasync.signing import SortedPairs
-
-
-@frozen
-class Coverage:
-    """The fields that a signature is made over: those of the object that it stands in.
-
-    Attributes:
-        place: The path of that object.
-        name: Of the signature in it.
-        left_out: Other names in it that are not signed.
-        nested: Objects and lists in it are signed, too.
-        as_texts: A number is signed as the text of its digits: nobody can tell the two apart.
-        skip_empty: An empty text leaves no trace in what is signed.
-    """
-
-    place: str
-    name: str
-    left_out: frozenset[str] = frozenset()
-    nested: bool = True
-    as_texts: bool = False
-    skip_empty: bool = False
-
-    def covers(self, path: str) -> bool:
-        """Return whether a value at a path of the document can be signed."""
-        above, steps = _steps(self.place), _steps(path)
-        if steps[: len(above)] != above:
-            return False
-        inner = steps[len(above) :]
-        signed = not inner or inner[0] not in {self.name, *self.left_out}
-        return signed and (self.nested or len(inner) <= 1)
-
-    def read(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Return as much of a document as is covered, in its place, and the signature itself."""
-        signed = self._signed(document)
-        return self._placed({name: value for name, value in signed.items() if self._holds(name, value)})
-
-    def said(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is covered so that it is the same wherever the signature is."""
-        signed = self._signed(self.read(document))
-        texts = {name: self._text(value) for name, value in signed.items()}
-        return self._placed({name: text for name, text in texts.items() if text != "" or not self.skip_empty})
-
-    def _signed(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        found = at(document, self.place)
-        return found if isinstance(found, dict) else {}
-
-    def _holds(self, name: str, value: object) -> bool:
-        return name not in self.left_out and (self.nested or not isinstance(value, dict | list))
-
-    def _text(self, value: Any) -> Any:
-        return str(value) if self.as_texts and type(value) is int else value
-
-    def _placed(self, signed: dict[str, Any]) -> dict[str, Any]:
-        for step in reversed(_steps(self.place)):
-            signed = {step: signed}
-        return signed
 
 
 def coverage_of(profile: Profile) -> Coverage | None:
     """Return what the signatures of notifications cover; `None` where none stands in the body."""
-    shape, scheme = profile.notification, profile.signature
+    shape = profile.notification
     if shape.verification != "body" or not shape.signature:
         return None
-    place, _, name = shape.signature.rpartition(".")
-    if not isinstance(scheme, SortedPairs):
-        return Coverage(place, name)
-    return Coverage(
-        place,
-        name,
-        left_out=frozenset(scheme.exclude) - {name},
-        nested=scheme.nested != "omit",
-        as_texts=True,
-        skip_empty=scheme.skip_empty,
-    )
+    return coverage.coverage(shape.signature, profile.signature)
 
 
 def check_covered(profile: Profile) -> None:
@@ -98,31 +25,16 @@ def check_covered(profile: Profile) -> None:
     Raises:
         ConfigurationError: It names the point.
     """
-    coverage, shape = coverage_of(profile), profile.notification
-    for point, path, place in _believed(shape):
-        if coverage and not coverage.covers(place):
-            raise ConfigurationError(
-                f"{point} is {path!r}, which the signature at {shape.signature!r} does not cover: it is made over the "
-                "object that it stands in, and anybody could write his own beside a genuine one. Correct one of the "
-                f"two, or signature.nested and signature.exclude, or leave {point} out",
-                field=point,
-            )
+    if signed := coverage_of(profile):
+        coverage.check_covered(signed, profile.notification.signature, _believed(profile.notification))
 
 
 def _believed(shape: NotificationShape) -> Iterator[tuple[str, str, str]]:
     """Yield the points that name what is acted upon, with their paths, and where in the document that stands."""
-    yield "notification.data", shape.data, _joined(shape.data, "any field of it")
+    yield "notification.data", shape.data, joined(shape.data, "any field of it")
     for name in ("out_trade_no", "out_refund_no", "subscription_id"):
         if path := getattr(shape, name):
-            yield f"notification.{name}", path, _joined(shape.data, path)
+            yield f"notification.{name}", path, joined(shape.data, path)
     for kind, paths in shape.id.items():
         for path in paths:
-            yield f"notification.id.{kind}", path, _joined(shape.data, path)
-
-
-def _joined(place: str, path: str) -> str:
-    return f"{place}.{path}" if place and path else place or path
-
-
-def _steps(path: str) -> list[str]:
-    return path.split(".") if path else []
+            yield f"notification.id.{kind}", path, joined(shape.data, path)

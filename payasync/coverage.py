@@ -1,0 +1,145 @@
+"""What a signature covers that stands beside what it signs: nothing else is to be believed.
+
+Who got hold of a genuine answer or notification can write what he likes beside what is signed, and it verifies all the
+same.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import frozen
+
+from payasync.documents import at
+from payasync.errors import ConfigurationError
+from payasync.signing import SortedPairs
+
+if TYPE_CHECKING:
+    from payasync.profile import Profile
+    from payasync.shapes import AnswerShape
+    from payasync.signing import SignatureScheme
+
+_STATES: Final = ("payment_status", "order_status", "refund_status", "subscription_status")
+"""What of an answer decides whether money has moved."""
+
+
+@frozen
+class Coverage:
+    """The fields that a signature is made over: those of the object that it stands in.
+
+    Attributes:
+        place: The path of that object.
+        name: Of the signature in it.
+        left_out: Other names in it that are not signed.
+        nested: Objects and lists in it are signed, too.
+        as_texts: A number is signed as the text of its digits: nobody can tell the two apart.
+        skip_empty: An empty text leaves no trace in what is signed.
+    """
+
+    place: str
+    name: str
+    left_out: frozenset[str] = frozenset()
+    nested: bool = True
+    as_texts: bool = False
+    skip_empty: bool = False
+
+    def covers(self, path: str) -> bool:
+        """Return whether a value at a path of the document can be signed."""
+        above, steps = _steps(self.place), _steps(path)
+        if steps[: len(above)] != above:
+            return False
+        inner = steps[len(above) :]
+        signed = not inner or inner[0] not in {self.name, *self.left_out}
+        return signed and (self.nested or len(inner) <= 1)
+
+    def read(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return as much of a document as is covered, in its place, and the signature itself."""
+        signed = self._signed(document)
+        return self._placed({name: value for name, value in signed.items() if self._holds(name, value)})
+
+    def said(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is covered so that it is the same wherever the signature is."""
+        signed = self._signed(self.read(document))
+        texts = {name: self._text(value) for name, value in signed.items()}
+        return self._placed({name: text for name, text in texts.items() if text != "" or not self.skip_empty})
+
+    def _signed(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        found = at(document, self.place)
+        return found if isinstance(found, dict) else {}
+
+    def _holds(self, name: str, value: object) -> bool:
+        return name not in self.left_out and (self.nested or not isinstance(value, dict | list))
+
+    def _text(self, value: Any) -> Any:
+        return str(value) if self.as_texts and type(value) is int else value
+
+    def _placed(self, signed: dict[str, Any]) -> dict[str, Any]:
+        for step in reversed(_steps(self.place)):
+            signed = {step: signed}
+        return signed
+
+
+def coverage(path: str, scheme: "SignatureScheme | None") -> Coverage:
+    """Return what the signature at a path covers: the object that it stands in, as far as the scheme signs it."""
+    place, _, name = path.rpartition(".")
+    if not isinstance(scheme, SortedPairs):
+        return Coverage(place, name)
+    return Coverage(
+        place,
+        name,
+        left_out=frozenset(scheme.exclude) - {name},
+        nested=scheme.nested != "omit",
+        as_texts=True,
+        skip_empty=scheme.skip_empty,
+    )
+
+
+def check_answers_covered(profile: "Profile") -> None:
+    """Refuse a profile that would have a payload or a state believed that the signature of its answer does not cover.
+
+    A code stands beside it at many services, and some leave the redirect address out.
+
+    Raises:
+        ConfigurationError: It names the point.
+    """
+    if profile.answer.signature:
+        check_covered(
+            coverage(profile.answer.signature, profile.signature), profile.answer.signature, _told(profile.answer)
+        )
+
+
+def check_covered(signed: Coverage, signature: str, believed: Iterator[tuple[str, str, str]]) -> None:
+    """Refuse what is to be believed, and is not covered.
+
+    Args:
+        signed: What is.
+        signature: Where it stands.
+        believed: Points of the profile, with their paths, and where in the document that is.
+
+    Raises:
+        ConfigurationError: It names the point.
+    """
+    for point, path, place in believed:
+        if not signed.covers(place):
+            raise ConfigurationError(
+                f"{point} is {path!r}, which the signature at {signature!r} does not cover: it is made over the "
+                "object that it stands in, and anybody could write his own beside a genuine one. Correct one of the "
+                f"two, or signature.nested and signature.exclude, or leave {point} out",
+                field=point,
+            )
+
+
+def _told(shape: "AnswerShape") -> Iterator[tuple[str, str, str]]:
+    if shape.data:
+        yield "answer.data", shape.data, joined(shape.data, "any field of it")
+    for name in _STATES:
+        if path := getattr(shape, name):
+            yield f"answer.{name}", path, joined(shape.data, path)
+
+
+def joined(place: str, path: str) -> str:
+    """Return the path of what stands at a path below a place."""
+    return f"{place}.{path}" if place and path else place or path
+
+
+def _steps(path: str) -> list[str]:
+    return path.split(".") if path else []
