@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payasync import Credentials, SortedPairs
+from payasync.coverage import Coverage
 from payasync.errors import ConfigurationError, InvalidSignatureError
-from payasync.notifications.coverage import Coverage, check_covered, coverage_of
+from payasync.notifications.coverage import check_covered, coverage_of
 from payasync.notifications.notification import Notification
 from payasync.notifications.verifying import verification_of, verify
 from payasync.profile import Profile
