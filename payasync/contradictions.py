@@ -5,6 +5,7 @@ What is merely not said yet is an open point, which `audit()` shows and the call
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
 from difflib import get_close_matches
 from inspect import iscoroutinefunction
 from itertools import combinations
@@ -18,6 +19,7 @@ from payasync.documents import flaw
 from payasync.errors import ConfigurationError
 from payasync.headers import is_header, is_own
 from payasync.shapes import KINDS, REFUSED, Code, NotificationShape, Parameter, among
+from payasync.typed import shown
 
 if TYPE_CHECKING:
     from payasync.profile import Profile
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 _FIELDS: Final = frozenset(each.point for arguments in ARGUMENTS.values() for each in arguments if each.point)
 _STATUS: Final = {"payments.status": "payment_status", "refunds.status": "refund_status"}
+_UNLIKE: Final = date(1999, 12, 31), date(2026, 1, 5)
+"""Two days that no directive of a date writes alike."""
 _SLIP: Final = 0.88
 """As similar as a slip of the pen: `subjct` is meant for `subject`, and `subjectId` is not."""
 
@@ -40,8 +44,8 @@ def check(profile: "Profile", reserved: frozenset[str]) -> None:
         ConfigurationError: It names the key, and what is allowed.
     """
     _check_keys(profile)
-    if not _compiles(profile.identifier):
-        raise ConfigurationError(f"identifier is no regular expression: {profile.identifier!r}", field="identifier")
+    _check_identifier(profile.identifier)
+    _check_formats(profile.formats)
     _check_scheme(profile.signature)
     for key, name in _given_names(profile):
         if name in reserved:
@@ -87,12 +91,38 @@ def _refused(key: str, name: str, allowed: Iterable[str], *, field: str) -> Conf
     return ConfigurationError(f"{key} knows no {name!r}; allowed are {', '.join(sorted(allowed))}", field=field)
 
 
+def _check_identifier(pattern: str) -> None:
+    if not pattern:
+        raise ConfigurationError(
+            "identifier must not be empty: no number would match it. Leave it out for the default", field="identifier"
+        )
+    if not _compiles(pattern):
+        raise ConfigurationError(f"identifier is no regular expression: {pattern!r}", field="identifier")
+
+
 def _compiles(pattern: str) -> bool:
     try:
         re.compile(pattern)
     except (re.error, TypeError, OverflowError, RecursionError):
         return False
     return True
+
+
+def _check_formats(formats: Mapping[str, str]) -> None:
+    for name, form in formats.items():
+        if form and not _tells_dates_apart(form):
+            key = f"formats.{name}"
+            raise ConfigurationError(
+                f"{key} must write each date in its own way, as %Y-%m-%d does, not {shown(form)}", field=key
+            )
+
+
+def _tells_dates_apart(form: str) -> bool:
+    try:
+        one, other = (day.strftime(form) for day in _UNLIKE)
+    except ValueError:  # it cannot be written at all
+        return False
+    return one != other
 
 
 def _check_scheme(scheme: "SignatureScheme | None") -> None:

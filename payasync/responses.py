@@ -132,10 +132,10 @@ def holds_nothing(shape: AnswerShape, document: Any) -> bool:
 
 
 def _request_id(shape: AnswerShape, reply: Reply) -> str | int | None:
-    kind, _, name = shape.request_id.partition(":")
-    if name:
-        return reply.headers.get(name) if kind == "header" else None
-    found = at(reply.document, kind) if kind else None
+    path, _, header = shape.request_id.partition(":")
+    if header:
+        return reply.headers.get(header)
+    found = at(reply.document, path) if path else None
     return found if isinstance(found, str) or type(found) is int else None
 
 

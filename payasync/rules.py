@@ -10,6 +10,8 @@ from payasync.typed import rule, rule_of_each
 
 _PATH: Final = "a dotted path, such as data.sign, without an empty step"
 _HEADER: Final = "header"
+_MOST: Final = 2**53 - 1
+"""The greatest amount, as `requests` has it."""
 
 
 def a_path(section: str) -> Any:
@@ -27,13 +29,14 @@ def _are_paths(value: tuple[str, ...]) -> bool:
 
 def _is_request_id(value: str) -> bool:
     place, colon, name = value.partition(":")
-    if not colon or place.strip().lower() != _HEADER:
-        return _is_path(value)
-    return place == _HEADER and is_header(name, "-")
+    return (place == _HEADER and is_header(name, "-")) if colon else _is_path(value)
 
 
 def _is_bounds(value: tuple[int, ...]) -> bool:
-    return len(value) in {0, 2} and sorted(value) == list(value)
+    if len(value) != 2:  # noqa: PLR2004 - the least and the greatest
+        return not value
+    least, greatest = value
+    return least <= greatest and least <= _MOST and greatest >= 1
 
 
 def _are_refusals(value: tuple[int, ...]) -> bool:
@@ -45,8 +48,10 @@ def _is_final(value: int | None) -> bool:
 
 
 PATHS: Final = rule_of_each("notification", f"a list, each of it {_PATH}", _are_paths)
-REQUEST_ID: Final = rule("answer", f"{_PATH}, or header: and the name of a header", _is_request_id)
-BOUNDS: Final = rule("accept", "[least, greatest], two integers", _is_bounds)
+REQUEST_ID: Final = rule("answer", f"{_PATH} and without a colon, or header: and the name of a header", _is_request_id)
+BOUNDS: Final = rule(
+    "accept", f"[least, greatest], two integers between which some amount from 1 to {_MOST} lies", _is_bounds
+)
 LENGTHS: Final = rule_of_each("accept", "1 or more", lambda value: value > 0)
 REFUSALS: Final = rule(
     "http", "a list of statuses from 400 to 499 without 429: what the others mean is settled", _are_refusals

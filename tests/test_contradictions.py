@@ -174,6 +174,20 @@ def test_what_no_caller_gives_is_not_required_of_him(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize("form", ["hello", "Y-m-d", "%%Y-%%m-%%d", "%H:%M", " ", "\ud800%Y"])
+def test_each_date_is_written_in_its_own_way(form: str) -> None:
+    """Without a directive of a date, every subscription would start on the same words."""
+    words = f"formats.start_date must write each date in its own way, as %Y-%m-%d does, not {form!r}"
+
+    assert ("formats.start_date", words) == refusal(formats={"start_date": form})
+
+
+@pytest.mark.parametrize("form", ["", "%Y-%m-%d", "%d.%m.%Y", "%x", "on %A", "%j", "%m/%y", "%G", "%Y-%m-%dT00:00:00Z"])
+def test_dates_in_any_form(form: str) -> None:
+    """How a service writes a date is its own; an empty form is open."""
+    assert {"start_date": form} == Profile(formats={"start_date": form}).formats
+
+
 class Verifies:
     """A scheme whose `verify` is whatever it is given."""
 

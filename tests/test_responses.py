@@ -226,7 +226,6 @@ def test_missing_state_is_no_state() -> None:
         ("header:X-Request-Id", {}, "q2"),
         ("header:x-request-id", {}, "q2"),
         ("header:X-Other", {}, None),
-        ("trailer:X-Request-Id", {}, None),
     ],
 )
 def test_request_id(where: str, document: object, expected: object) -> None:

@@ -11,6 +11,7 @@ from payasync.shapes import AnswerShape, HttpCodes, NotificationShape
 
 A_PATH: Final = "a dotted path, such as data.sign, without an empty step"
 ANSWER_PATHS: Final = [each.name for each in fields(AnswerShape) if each.name not in {"ok", "request_id"}]
+REQUEST_ID: Final = f"{A_PATH} and without a colon, or header: and the name of a header"
 NOTIFICATION_PATHS: Final = ["data", "signature", "kind", "time", "out_trade_no", "out_refund_no", "subscription_id"]
 PATHS: Final[list[tuple[Callable[..., Any], str]]] = [
     *((AnswerShape, f"answer.{name}") for name in ANSWER_PATHS),
@@ -52,18 +53,22 @@ def test_the_paths_of_an_event_have_no_empty_step(paths: list[str]) -> None:
     assert ("notification.id.refund", expected) == refusal(NotificationShape, id={"payment": ["a.b"], "refund": paths})
 
 
-@pytest.mark.parametrize("place", ["", "id", "meta.id", "a:b", "head:er", "header", "header:X-Request-Id", "header:x"])
+@pytest.mark.parametrize("place", ["", "id", "meta.id", "header", "header.id", "header:X-Request-Id", "header:x"])
 def test_the_number_of_a_request_stands_at_a_path_or_in_a_header(place: str) -> None:
     """The service's number of a request is in the document, or in a header, which is a token."""
     assert place == AnswerShape(request_id=place).request_id
 
 
 @pytest.mark.parametrize(
-    "place", ["header:", "header: X-Id", "header:X Id", "header:X:Y", "Header:X-Id", "header :X-Id", "a..b", "id."]
+    "place",
+    [
+        *("header:", "header: X-Id", "header:X Id", "header:X:Y", "Header:X-Id", "header :X-Id", "a..b", "id."),
+        *("headers:X-Request-Id", "trace:id", "trace:", ":", ":id", "meta.a:b", "a:header:X-Id"),
+    ],
 )
 def test_the_number_of_a_request_stands_nowhere_else(place: str) -> None:
     """What is neither would never be found, and nobody would know why there is no number."""
-    expected = f"answer.request_id must be {A_PATH}, or header: and the name of a header, not {place!r}"
+    expected = f"answer.request_id must be {REQUEST_ID}, not {place!r}"
 
     assert ("answer.request_id", expected) == refusal(AnswerShape, request_id=place)
 
