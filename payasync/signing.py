@@ -31,6 +31,9 @@ IDENTIFIERS: Final = frozenset({"merchantId", "outTradeNo", "outRefundNo", "nonc
 _INTEGER_BITS: Final = 64
 """What JSON writers agree to write as an integer."""
 
+_CHANGE: Final = "change the profile's signature"
+_ALLOW: Final = "name it in the profile's signature.allow_delimiters if it holds free text or a URL"
+
 _UNICODE: Final = "valid Unicode: a lone surrogate cannot be signed"
 
 FREE_TEXT: Final = ("subject", "body", "description", "refundDesc", "notifyUrl", "returnUrl")
@@ -208,9 +211,10 @@ class SortedPairs:
         for name, text in pairs.items():
             if not encodable(name + text):
                 raise _unsignable(name, text, _UNICODE)
-            if self._splits(name) or (name not in self.allow_delimiters and self._splits(text)):
+            in_name = self._splits(name)
+            if in_name or (name not in self.allow_delimiters and self._splits(text)):
                 rule = f"free of {self.separator!r} and '=': there they would make the signed text ambiguous"
-                raise _unsignable(name, text, rule)
+                raise _unsignable(name, text, rule, _CHANGE if in_name or name in IDENTIFIERS else _ALLOW)
 
     def _splits(self, text: str) -> bool:
         return "=" in text or (self.separator != "" and self.separator in text)
@@ -259,8 +263,8 @@ def _plain(value: object) -> bool:
     return value is None or isinstance(value, str | int)
 
 
-def _unsignable(name: str, value: object, rule: str) -> InvalidArgumentError:
-    message = f"the field {name!r} cannot be signed: it must be {rule}. Leave it out, or change the profile's signature"
+def _unsignable(name: str, value: object, rule: str, otherwise: str = _CHANGE) -> InvalidArgumentError:
+    message = f"the field {name!r} cannot be signed: it must be {rule}. Leave it out, or {otherwise}"
     return InvalidArgumentError(message, field=name, rule=rule, value=value)
 
 

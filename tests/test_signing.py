@@ -617,6 +617,38 @@ def test_delimiter_outside_free_text_is_refused(name: str, value: str) -> None:
         sign({name: value})
 
 
+def ways(fields: Mapping[str, Any], **options: Any) -> str:
+    """Return what an error says that can be done about a field."""
+    with pytest.raises(InvalidArgumentError) as caught:
+        sign(fields, **options)
+    return str(caught.value).rpartition(". ")[2]
+
+
+ALLOW: Final = "Leave it out, or name it in the profile's signature.allow_delimiters if it holds free text or a URL"
+CHANGE: Final = "Leave it out, or change the profile's signature"
+
+
+@pytest.mark.parametrize(("name", "options"), [("payUrl", {}), ("body", {"allow_delimiters": []})])
+def test_way_for_free_text_is_told(name: str, options: dict[str, Any]) -> None:
+    """Who has a URL in a field of the service's own learns where to allow it; with that, it is signed."""
+    fields = {name: "https://a.example/?b=c&d=e"}
+
+    assert ALLOW == ways(fields, **options)
+    assert f"{name}={fields[name]}" == text(fields, allow_delimiters=[name])
+
+
+@pytest.mark.parametrize("name", sorted(IDENTIFIERS))
+def test_identifiers_have_no_such_way(name: str) -> None:
+    """`allow_delimiters` holds no identifier: nobody is sent there with one."""
+    assert CHANGE == ways({name: "a=b"})
+
+
+@pytest.mark.parametrize("fields", [{"a=b": "x"}, {"a&b": "c=d"}, {"fee": FLOAT}, {"body": "\ud800"}])
+def test_other_fields_have_no_such_way(fields: dict[str, Any]) -> None:
+    """Neither a name with a delimiter, nor what has no text, is mended by allowing delimiters."""
+    assert CHANGE == ways(fields)
+
+
 @pytest.mark.parametrize("name", FREE_TEXT)
 def test_delimiter_in_free_text_is_taken(name: str) -> None:
     """A description may say what it likes, and a URL has a query."""
