@@ -72,7 +72,8 @@ class Profile:
         fields: Wire names of the arguments that the document does not show: `return_url`, `frequency`,
             `start_date`, `subscription_amount`, `customer` and `subscription_id`.
         formats: `start_date`: how the date is written, as for `strftime`.
-        constants: Fields sent with every operation (`"*"`), or with one by its name; none is an argument of it.
+        constants: Fields sent with every operation (`"*"`), or with one by its name; none is an argument of it, and
+            where it is signed none is what `signature` refuses.
         headers: Headers sent with every operation.
         accept: What the service takes.
         payment_status: How endpoint 6 takes its identifier (TOML: `[status.payment]`).
