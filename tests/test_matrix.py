@@ -245,7 +245,7 @@ def test_after_a_final_absent(number: str, end: Reply | PayasyncError, expected:
     assert expected is decide_afresh(call, row(call, end))
 
 
-@pytest.mark.parametrize("number", READS)
+@pytest.mark.parametrize("number", sorted(READS))
 @pytest.mark.parametrize(
     ("answer", "profile", "expected"),
     [
