@@ -1,4 +1,4 @@
-"""What a signature in the body covers: nothing else of a notification is read, whoever wrote it."""
+"""What a signature in the body of a notification covers: nothing else is read, whoever wrote it."""
 
 import hashlib
 import hmac
