@@ -48,6 +48,8 @@ from tests.building import PROFILE, Heard, Hours, Way, bare_call, reply, way
 
 START: Final = 1000.0
 """When every call here begins."""
+DRAWS: Final = 300
+"""That none of so many comes near one end of what may be drawn happens once in more than 10^13 runs."""
 
 
 def unsent(**facts: Any) -> NotSentError:
@@ -366,7 +368,7 @@ async def test_each_attempt_has_its_own_nonce() -> None:
 
 
 async def test_pace_is_the_loops_own_by_default() -> None:
-    """Without a pace of its own the layer reads the event loop's clock, and draws full jitter."""
+    """Without a pace of its own the layer reads the event loop's clock."""
     rules = Rules(policy=RetryPolicy(base_delay=0), quota=Quota(500), tell=Teller())
     call = bare_call(CREATE_REFUND, reference="R1", deadline=asyncio.get_running_loop().time() + 45.0)
     answer = await retry(rules, way(unsent(), reply({})).send)(call)
@@ -374,7 +376,20 @@ async def test_pace_is_the_loops_own_by_default() -> None:
         await retry(rules, way(NoAnswerError("cut")).send)(call)
 
     assert 2 == answer.attempts
-    assert 0 <= Pace().jitter(1.0) <= 1.0
+
+
+async def test_jitter_is_full_by_default() -> None:
+    """Without a pace of its own the layer waits for any part of the bound: who failed together comes again apart."""
+    hours = Hours()
+    pace = evolve(hours.pace(), jitter=Pace().jitter)
+    rules = Rules(policy=RetryPolicy(base_delay=2.0), quota=Quota(500), tell=Teller(), pace=pace)
+    for _ in range(DRAWS):
+        hours.now = START
+        await retry(rules, way(unsent(), reply({})).send)(refund())
+
+    assert DRAWS == len(hours.waits)
+    assert 0.0 <= min(hours.waits) < 0.2
+    assert 1.8 < max(hours.waits) <= 2.0
 
 
 ENDS: Final = st.lists(

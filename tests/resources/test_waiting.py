@@ -47,6 +47,8 @@ def told(state: str, attempts: int = 1) -> OrderResponse:
 
 PENDING: Final = told("WAIT")
 PAID: Final = told("PAID")
+DRAWS: Final = 300
+"""That none of so many comes near one end of what may be drawn happens once in more than 10^13 runs."""
 
 
 @mutable
@@ -131,6 +133,19 @@ async def test_pauses_grow(share: float, expected: list[float]) -> None:
     await query.until()
 
     assert expected == query.pauses
+
+
+async def test_jitter_is_full_by_default() -> None:
+    """Unless a test brings its own chance, a pause is anything from the half of its bound to the whole of it."""
+    query = Asked((PENDING, PAID))
+    patience = Patience(clock=lambda: query.now, sleep=query.sleep)
+    for _ in range(DRAWS):
+        query.times.clear()
+        await wait(query, thing="order", reference="T1", until="paid", timeout=60, profile=MAPPED, patience=patience)
+
+    assert DRAWS == len(query.pauses)
+    assert 0.5 <= min(query.pauses) < 0.55
+    assert 0.95 < max(query.pauses) <= 1.0
 
 
 async def test_question_has_the_time_that_is_left() -> None:
