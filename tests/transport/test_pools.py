@@ -291,6 +291,25 @@ async def test_writes_do_not_share_connections_with_reads() -> None:
     assert [1, 2, 1] == [request.connection for request in service.requests]
 
 
+@pytest.mark.parametrize(
+    ("read", "idle", "reused"),
+    [(False, 1.9, True), (False, 2.1, False), (True, 14.9, True), (True, 15.1, False)],
+)
+async def test_idle_connection_is_reused_for_a_while(
+    *, read: bool, idle: float, reused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write takes no connection that idled for over 2 s, which the server may be closing; a read none of 15 s."""
+    now = 1000.0
+    monkeypatch.setattr("aiohttp.connector.monotonic", lambda: now)
+    with Recorder() as service:
+        async with session(service) as pay:
+            await pay.request("POST", "/bill", read=read)
+            now += idle
+            await pay.request("POST", "/bill", read=read)
+
+    assert [1, 1 if reused else 2] == [request.connection for request in service.requests]
+
+
 async def test_connections_are_bounded() -> None:
     """At most `max_connections` are open for writes, however many calls there are at once."""
     with Recorder() as service:
