@@ -20,8 +20,12 @@ PROPERTIES: Final = (
     "tests/notifications/test_identity.py",
     "tests/notifications/test_coverage.py",
     "tests/notifications/test_standard_webhooks.py",
+    "tests/matrix/test_http_scripts.py",
 )
-"""What is signed, and what reads what others wrote: answers, Retry-After, profiles, notifications."""
+"""What is signed, and what reads what others wrote: answers, Retry-After, profiles, notifications.
+
+The last takes a tenth of the examples: it is about calls over real HTTP, and what is never sent whatever fails.
+"""
 MODELS: Final = ("tests/notifications/test_sqlite_inbox_model.py", "tests/journal/test_model.py")
 """The inbox and the journal, beside models of them."""
 LONG: Final = "long"

@@ -2,9 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import aiohttp
+
+from payasync.middleware.retry import Pace
+from payasync.recovery import question
 
 PATIENT: Final = 1_000_000
 """Turns after which what should have happened will not: a mistake in the test."""
@@ -65,6 +69,11 @@ def shields(flights: Any) -> set[Any]:
 def all_http(pay: Any) -> list[Any]:
     """Return the aiohttp sessions of all pools of a session."""
     return [http for pool in pay._transport._pools._pools.values() for http in pool._own]
+
+
+def set_pace(pay: Any, pace: Pace) -> None:
+    """Let the calls of a session take their time and their chance from there."""
+    pay._way = pay._setup.way(pay._quota, partial(question, pay._codec), pace, pay._transport)
 
 
 def store_of(sandbox: Any) -> Any:
