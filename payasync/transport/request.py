@@ -46,7 +46,7 @@ class OwnRequest(aiohttp.ClientRequest):
             return await super().send(conn)
         writer = StreamWriter(conn.protocol, self.loop)  # type: ignore[arg-type] # a connection that was just taken
         await writer.write_headers(f"{self.method} {path} HTTP/1.1", self.headers)
-        self.response = self.response_class(
+        answer = self.response_class(
             self.method,
             self.original_url,
             writer=None,
@@ -59,7 +59,7 @@ class OwnRequest(aiohttp.ClientRequest):
             stream_writer=writer,
         )
         self.loop.call_soon(lambda: finish(self.write_bytes(writer, conn)))
-        return self.response
+        return answer
 
     def _is_plain(self, protocol: "ResponseHandler | None", length: int) -> bool:
         """Whether it is short, has no proxy to name, and finds nothing to be read: an answer that nobody asked for.
