@@ -77,7 +77,7 @@ async def test_deadline_that_is_over_already(clock: Time) -> None:
     """Nothing is begun, and nothing watched."""
     deadlines = made(clock)
     with pytest.raises(TimeoutError), Deadline(deadlines, call(clock.now)):
-        raise AssertionError("it was begun")  # pragma: no cover - the rule
+        raise AssertionError("it was begun")  # pragma: no cover - what the rule forbids
 
     assert (set(), None) == (deadlines.running, deadlines.timer)
 

@@ -94,7 +94,7 @@ async def test_answer_that_is_lost(
     assert error.sent is not False
     assert error.response is None
     assert error.reason in REASONS
-    assert error.reason in str(error)
+    assert str(error.reason) in str(error)
     assert 1 == len(service.requests)
 
 
