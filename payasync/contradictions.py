@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import asdict
 
-from payasync import constant_fields
 from payasync.arguments import ARGUMENTS, TEXTS
 from payasync.coverage import check_answers_covered
+from payasync.documents import flaw
 from payasync.errors import ConfigurationError
 from payasync.headers import is_header, is_own
 from payasync.shapes import KINDS, REFUSED, Code, NotificationShape, Parameter, among
@@ -50,14 +50,9 @@ def check(profile: "Profile", reserved: frozenset[str]) -> None:
     for key, name in _given_names(profile):
         if name in reserved:
             raise ConfigurationError(f"{key} must not set {name}: payasync does", field=key)
+    _check_constants(profile.constants)
     for operation in ARGUMENTS:
         _check_wire_names(profile, operation)
-    constant_fields.check(
-        profile.constants,
-        given={operation: _always_given(profile, operation) for operation in ARGUMENTS},
-        scheme=profile.signature,
-        signed=profile.signed,
-    )
     _check_headers(profile.headers)
     for key in _STATUS.values():
         _check_parameter(key, getattr(profile, key), profile.headers)
@@ -150,6 +145,14 @@ def _given_names(profile: "Profile") -> Iterator[tuple[str, str]]:
             yield f"{key}.name", parameter.name
 
 
+def _check_constants(constants: Mapping[str, Mapping[str, object]]) -> None:
+    for operation, table in constants.items():
+        for name, value in table.items():
+            if found := flaw({name: value}):
+                key = f"constants.{operation}.{name}"
+                raise ConfigurationError(f"{key} must be JSON, without {found}", field=key)
+
+
 def _wire_names(profile: "Profile", operation: str) -> dict[str, str]:
     """Return the wire names of an operation's arguments; of those that are open, none."""
     if operation in _STATUS:
@@ -157,12 +160,6 @@ def _wire_names(profile: "Profile", operation: str) -> dict[str, str]:
         return {"identifier": parameter.name} if parameter else {}
     names = {each.name: each.wire or profile.fields.get(each.point, "") for each in ARGUMENTS[operation]}
     return {argument: name for argument, name in names.items() if name}
-
-
-def _always_given(profile: "Profile", operation: str) -> dict[str, str]:
-    """Return the wire names of the arguments that every call of an operation gives, with those."""
-    names = _wire_names(profile, operation)
-    return {names[each.name]: each.name for each in ARGUMENTS[operation] if each.required and each.name in names}
 
 
 def _check_wire_names(profile: "Profile", operation: str) -> None:
@@ -176,6 +173,13 @@ def _check_wire_names(profile: "Profile", operation: str) -> None:
                     f"fields.{point} is {name!r}, which is the wire name of {other}, too: one would replace the other",
                     field=f"fields.{point}",
                 )
+    for each in ARGUMENTS[operation]:
+        if each.required and names.get(each.name) in profile.constants.get(operation, {}):
+            key = f"constants.{operation}.{names[each.name]}"
+            raise ConfigurationError(
+                f"{key} is the argument {each.name}, which every call gives: the constant would never be sent",
+                field=key,
+            )
 
 
 def _check_headers(headers: Mapping[str, str]) -> None:

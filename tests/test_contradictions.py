@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -42,6 +42,65 @@ def test_one_name_in_two_operations() -> None:
     fields = {"return_url": "a", "frequency": "a", "start_date": "", "customer": "", "subscription_amount": "amount"}
 
     assert fields == Profile(fields=fields).fields
+
+
+DOCUMENTED: Final = [(operation, each) for operation, given in ARGUMENTS.items() for each in given if each.wire]
+ALWAYS_GIVEN: Final = [(operation, each.name, each.wire) for operation, each in DOCUMENTED if each.required]
+MAY_BE_LEFT_OUT: Final = [(operation, each.wire) for operation, each in DOCUMENTED if not each.required]
+
+
+def never_sent(operation: str, name: str, argument: str) -> tuple[str, str]:
+    """Return what is said of a constant that no call would carry."""
+    key = f"constants.{operation}.{name}"
+    return key, f"{key} is the argument {argument}, which every call gives: the constant would never be sent"
+
+
+@pytest.mark.parametrize(("operation", "argument", "wire"), ALWAYS_GIVEN)
+def test_a_constant_is_no_required_argument(operation: str, argument: str, wire: str) -> None:
+    """A constant under the wire name of what every call gives would have no effect."""
+    assert never_sent(operation, wire, argument) == refusal(constants={operation: {"v": 1, wire: "x"}})
+
+
+@pytest.mark.parametrize(
+    ("further", "argument", "operation"),
+    [
+        ({"fields": {"subscription_id": "back"}}, "subscription_id", "subscriptions.cancel"),
+        ({"fields": {"customer": "back"}}, "customer", "subscriptions.create"),
+        ({"payment_status": Parameter("back", "path")}, "identifier", "payments.status"),
+        ({"refund_status": Parameter("back", "header")}, "identifier", "refunds.status"),
+    ],
+)
+def test_a_constant_has_no_name_that_the_profile_gives_to_one(
+    further: Mapping[str, Any], argument: str, operation: str
+) -> None:
+    """A name that the profile gives to a required argument is as taken as one that the document shows."""
+    assert never_sent(operation, "back", argument) == refusal(constants={operation: {"back": 1}}, **further)
+
+
+@pytest.mark.parametrize(("operation", "wire"), MAY_BE_LEFT_OUT)
+def test_a_constant_stands_in_for_an_optional_argument(operation: str, wire: str) -> None:
+    """What a call may leave out has the constant's value then, such as the one scene type of a merchant."""
+    constants = {operation: {wire: "x"}}
+
+    assert constants == Profile(constants=constants).constants
+
+
+@pytest.mark.parametrize(
+    ("constants", "further"),
+    [
+        ({"orders.query": {"totalAmt": 1}}, {}),
+        ({"*": {"currency": "CAD"}}, {}),
+        ({"payments.status": {"outTradeNo": "T1"}}, {"payment_status": Parameter("no")}),
+        ({"refunds.status": {"no": 1}}, {"payment_status": Parameter("no")}),
+        ({"orders.query": {"back": 1}}, {"fields": {"return_url": "back"}}),
+        ({"subscriptions.update": {"back": 1}}, {"fields": {"customer": "back"}}),
+    ],
+)
+def test_a_constant_may_be_named_as_what_is_not_always_there(
+    constants: Mapping[str, Mapping[str, Any]], further: Mapping[str, Any]
+) -> None:
+    """Only the required arguments of its own operation stand in a constant's way, and only under their wire names."""
+    assert constants == Profile(constants=constants, **further).constants
 
 
 @pytest.mark.parametrize("second", ["x-version", "X-VERSION"])

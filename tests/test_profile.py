@@ -419,7 +419,7 @@ def test_open_wire_name_says_what_to_put_there(argument: str, answered: dict[str
 
 FULL: Final = Profile(
     name="my-gateway",
-    signature=SortedPairs(algorithm="md5", encoding="HEX", key_param="key", nested="json"),
+    signature=SortedPairs(algorithm="md5", encoding="HEX", key_param="key"),
     fields={"return_url": "returnUrl"},
     formats={"start_date": "%Y-%m-%d"},
     constants={"*": {"signType": "MD5", "terminal": {"no": 7}}},
