@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from attrs import asdict
 
 from payasync.arguments import ARGUMENTS, TEXTS
-from payasync.coverage import check_answers_covered
 from payasync.documents import flaw
 from payasync.errors import ConfigurationError
 from payasync.headers import is_header, is_own
@@ -44,7 +43,8 @@ def check(profile: "Profile", reserved: frozenset[str]) -> None:
         ConfigurationError: It names the key, and what is allowed.
     """
     _check_keys(profile)
-    _check_identifier(profile.identifier)
+    if not _compiles(profile.identifier):
+        raise ConfigurationError(f"identifier is no regular expression: {profile.identifier!r}", field="identifier")
     _check_formats(profile.formats)
     _check_scheme(profile.signature)
     for key, name in _given_names(profile):
@@ -63,7 +63,6 @@ def check(profile: "Profile", reserved: frozenset[str]) -> None:
         {"answer.ok": profile.answer.ok, **{f"codes.{name}": codes for name, codes in asdict(profile.codes).items()}}
     )
     _check_refusal(profile.notification)
-    check_answers_covered(profile)
 
 
 def _check_keys(profile: "Profile") -> None:
@@ -89,15 +88,6 @@ def _unknown(given: Iterable[str], allowed: Iterable[str]) -> list[str]:
 
 def _refused(key: str, name: str, allowed: Iterable[str], *, field: str) -> ConfigurationError:
     return ConfigurationError(f"{key} knows no {name!r}; allowed are {', '.join(sorted(allowed))}", field=field)
-
-
-def _check_identifier(pattern: str) -> None:
-    if not pattern:
-        raise ConfigurationError(
-            "identifier must not be empty: no number would match it. Leave it out for the default", field="identifier"
-        )
-    if not _compiles(pattern):
-        raise ConfigurationError(f"identifier is no regular expression: {pattern!r}", field="identifier")
 
 
 def _compiles(pattern: str) -> bool:

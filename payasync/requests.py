@@ -14,12 +14,14 @@ from payasync.documents import encodable, flaw, plain
 from payasync.errors import InvalidArgumentError
 from payasync.operations import Operation
 from payasync.responses import Response
-from payasync.rules import MAX_AMOUNT
 
 R_co = TypeVar("R_co", bound=Response, covariant=True)
 
 NOTHING: Final[Mapping[str, Any]] = {}
 """The default of `extra`: no further fields."""
+
+MAX_AMOUNT: Final = 2**53 - 1
+"""The greatest integer that every JSON reader keeps exact."""
 
 A_WORD: Final = "a text that is not empty"
 

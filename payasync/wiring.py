@@ -11,6 +11,7 @@ from yarl import URL
 from payasync.addresses import base_url, environment_proxy, is_loopback, proxy_url, verifying
 from payasync.calls import Call, Layer, Send, Wiring
 from payasync.checks import check_function
+from payasync.coverage import check_answers_covered
 from payasync.credentials import Credentials, Environment
 from payasync.errors import ConfigurationError
 from payasync.events import Event
@@ -80,7 +81,7 @@ class Setup:
     """What makes one session differ from another that shares its connections.
 
     Raises:
-        ConfigurationError: A setting of another type.
+        ConfigurationError: A setting of another type, or a profile by which anybody could write what is believed.
     """
 
     credentials: Credentials
@@ -97,6 +98,7 @@ class Setup:
             value = getattr(self, name)
             if not isinstance(value, kind):
                 raise ConfigurationError(f"{name} must be a {kind.__name__}, not {value!r}", field=name)
+        check_answers_covered(self.profile)
         if self.on_event is not None:
             check_function("on_event", self.on_event)
         if self.journal is not None and not hasattr(getattr(self.journal, "recorder", None), "layer"):

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from payasync import AnswerShape, ConfigurationError, Profile, SortedPairs
+from payasync import AnswerShape, ConfigurationError, Credentials, Profile, Session, SortedPairs
 
 SCHEME: Final[dict[str, Any]] = {"algorithm": "hmac-sha256", "encoding": "hex"}
 
@@ -19,6 +19,11 @@ class Own:
     def verify(self, fields: Any, signature: str, *, path: str, key: Any) -> bool:
         """Verify nothing."""
         raise NotImplementedError
+
+
+def session(profile: Profile) -> Session:
+    """Return a session, which opens nothing."""
+    return Session("https://pay.example", credentials=Credentials("M1", signing_key="k1"), profile=profile)
 
 
 @pytest.mark.parametrize(
@@ -39,11 +44,12 @@ class Own:
     ],
 )
 def test_believed_and_not_covered(answer: dict[str, Any], options: dict[str, Any], point: str) -> None:
-    """A payload or a state that no signature covers is refused as the profile is made, by its name."""
+    """A payload or a state that no signature covers is refused by a session, as it is made, by its name."""
+    profile = Profile(answer=AnswerShape(**answer), signature=SortedPairs(**SCHEME, **options))
     with pytest.raises(
         ConfigurationError, match=f"^{point} is .*, which the signature at '.*' does not cover"
     ) as caught:
-        Profile(answer=AnswerShape(**answer), signature=SortedPairs(**SCHEME, **options))
+        session(profile)
 
     assert point == caught.value.field
 
@@ -64,4 +70,6 @@ def test_believed_and_not_covered(answer: dict[str, Any], options: dict[str, Any
 )
 def test_covered(answer: dict[str, Any], scheme: Any) -> None:
     """What the signature's object holds is; a code beside it and an address that a service leaves out may be."""
-    assert Profile(answer=AnswerShape(**answer), signature=scheme).answer.data == answer.get("data", "")
+    profile = Profile(answer=AnswerShape(**answer), signature=scheme)
+
+    assert session(profile).profile is profile

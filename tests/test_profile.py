@@ -370,15 +370,6 @@ def test_parameters_are_taken_in_each_place() -> None:
     assert (in_header, in_query) == (profile.payment_status, profile.refund_status)
 
 
-def test_identifier_that_no_number_matches() -> None:
-    """An empty pattern would refuse every order, refund and subscription number: the default is the one not given."""
-    with pytest.raises(ConfigurationError) as caught:
-        Profile(identifier="")
-
-    assert "identifier must not be empty: no number would match it. Leave it out for the default" == str(caught.value)
-    assert "identifier" == caught.value.field
-
-
 @pytest.mark.parametrize("identifier", ["[", "(", "*", "a{99999999999999999999}", "(" * 5_000])
 def test_identifier_must_be_a_pattern(identifier: str) -> None:
     """A pattern that does not compile is found in the profile, and not in the first order."""
