@@ -1160,6 +1160,7 @@ def run_script(service: Recorder, *arguments: str, **variables: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [False, True], ids=["not asked", "asked"])
 def test_proxy_of_the_environment_only_if_asked(*, asked: bool) -> None:
     """A variable that somebody set for another program does not see payments, unless the session asks for it."""
@@ -1169,6 +1170,7 @@ def test_proxy_of_the_environment_only_if_asked(*, asked: bool) -> None:
     assert ((0, 2) if asked else (2, 0)) == (len(service.requests), len(proxy.requests))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["NO_PROXY", "no_proxy"])
 def test_environment_may_exempt_the_service(name: str) -> None:
     """A service that the environment exempts from its proxy is called as it is."""
@@ -1178,6 +1180,7 @@ def test_environment_may_exempt_the_service(name: str) -> None:
     assert (2, 0) == (len(service.requests), len(proxy.requests))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [False, True], ids=["not asked", "asked"])
 def test_netrc_is_not_read(tmp_path: Path, *, asked: bool) -> None:
     """A password for another program is not sent with a payment, not even where the environment gives the proxy."""

@@ -817,6 +817,7 @@ def closed(manual: Sequence[Intent] = (), unsent: Sequence[Intent] = (), *, json
     return out.getvalue()
 
 
+@pytest.mark.slow
 def test_what_was_not_done_is_listed_whole() -> None:
     """However much it is, and also before an error: no other run lists it."""
     for cut in (False, True):

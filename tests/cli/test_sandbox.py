@@ -90,6 +90,7 @@ def test_start_says_what_it_is_and_where() -> None:
     assert ["in", "memory;"] == facts["Database"][:2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "signature",
     [
@@ -185,6 +186,7 @@ def test_second_start_on_the_port_is_refused() -> None:
     )
 
 
+@pytest.mark.slow
 def test_second_start_on_the_database_is_refused(tmp_path: Path) -> None:
     """Two sandboxes on one file would deliver everything twice."""
     db = str(tmp_path / "sbx.db")
@@ -236,6 +238,7 @@ def test_unknown_option_is_refused() -> None:
     assert "Traceback" not in end.err
 
 
+@pytest.mark.slow
 def test_each_request_is_a_line() -> None:
     """As they come: the status, the operation, and how long it took; what a terminal would obey is not shown."""
     with running("--port", "0") as process:

@@ -115,6 +115,7 @@ async def ended(call: Awaitable[Response]) -> Response | None:
         raise
 
 
+@pytest.mark.slow
 @given(one=st.sampled_from(TEN), raw=answers(), bare=st.booleans())
 @settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_answer(service: Recorder, one: TenCall, raw: bytes, bare: bool) -> None:  # noqa: FBT001 - drawn

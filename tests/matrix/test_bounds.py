@@ -46,6 +46,7 @@ async def test_dead_service() -> None:
     assert MANY < len(service.requests) <= 1.1 * MANY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "expected"),
     [

@@ -246,6 +246,7 @@ TOO_LARGE: Final[dict[str, Callable[[Session], Awaitable[Response]]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", TOO_LARGE)
 async def test_write_that_failed_midway(number: str) -> None:
     """A request that breaks off in the middle was begun: a write is never begun again, but asked about or unknown.

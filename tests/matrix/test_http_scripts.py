@@ -93,6 +93,7 @@ FACTS: Final[dict[str, st.SearchStrategy[Any]]] = {
 }
 
 
+@pytest.mark.slow
 @given(column=st.sampled_from(KEYLESS), **FACTS)
 @settings(max_examples=EXAMPLES)
 def test_keyless_write(
@@ -108,6 +109,7 @@ def test_keyless_write(
     assert len(arrivals) <= attempts
 
 
+@pytest.mark.slow
 @given(column=st.sampled_from(NAMED), queries=QUERIES, quarantine=st.sampled_from([None, 0.0, 2.0, 60.0]), **FACTS)
 @settings(max_examples=EXAMPLES)
 def test_named_write(

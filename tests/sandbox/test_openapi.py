@@ -259,6 +259,7 @@ def _driven(called: Any, operation: Operation, mode: GenerationMode, signer: Sig
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.untraced
 def test_schemathesis_catches_a_lie() -> None:
     """A document that leaves out what is answered fails: the test above can fail."""
