@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from attrs import Factory, field, frozen
 
 from payasync import events
-from payasync.errors import ConfigurationError, InvalidArgumentError, OutcomeUnknownError, PayasyncError
+from payasync.errors import ConfigurationError, DuplicateError, InvalidArgumentError, OutcomeUnknownError, PayasyncError
 from payasync.operations import Kind
 from payasync.requests import Request, invalid
 from payasync.responses import Response
@@ -60,11 +60,12 @@ class Unknown(events.Unknown):
 
     Attributes:
         request: As it was given.
-        error: What is known; `await pay.reconcile(error)` asks.
+        error: What is known; `await pay.reconcile(error)` asks. A `DuplicateError` says that the number was used
+            before, perhaps for this very request.
     """
 
     request: Request[Response]
-    error: OutcomeUnknownError
+    error: OutcomeUnknownError | DuplicateError
     operation: str = field(init=False, default=Factory(lambda self: self.request.operation.name, takes_self=True))
     reference: str | None = field(init=False, default=Factory(lambda self: self.request.reference, takes_self=True))
     reason: str = field(
@@ -207,7 +208,7 @@ async def result(request: Request[R], send: Callable[[Request[R]], Coroutine[Any
     """Send one request, and return what it comes to."""
     try:
         return Done(request, await send(request))
-    except OutcomeUnknownError as error:
+    except (OutcomeUnknownError, DuplicateError) as error:
         return Unknown(request, error)
     except PayasyncError as error:
         return Refused(request, error)

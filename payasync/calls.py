@@ -1,5 +1,6 @@
 """One call on its way out, and the answer on its way back: the values that middleware passes on."""
 
+import enum
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Self, TypeAlias
 
@@ -41,6 +42,62 @@ class Entry:
     fence: int | None = None
 
 
+class Likeness(enum.Enum):
+    """How a value in a request and one in a response are compared."""
+
+    NUMBER = "number"
+    AMOUNT = "amount"
+    CURRENCY = "currency"
+
+
+@frozen
+class Compared:
+    """One thing that a request and its response may both name.
+
+    Attributes:
+        name: Its wire name in the request.
+        path: Where a response names it, below the payload.
+        kind: How the two are compared.
+        required: The profile gives the path, so that a success must name it.
+        also: Another path at which the same value may stand instead, such as the service's own number of a payment.
+    """
+
+    name: str
+    path: str
+    kind: Likeness
+    required: bool = False
+    also: str = ""
+
+
+@frozen
+class Expected:
+    """What a response to a call must match.
+
+    Attributes:
+        compared: What the call may name.
+        proofs: Paths in a response of what no request says; a success must hold one of them. Empty: it need not.
+        asked: Of a query: what the write that it asks about named, by wire names.
+    """
+
+    compared: tuple[Compared, ...] = ()
+    proofs: tuple[str, ...] = ()
+    asked: Mapping[str, object] | None = None
+
+
+@frozen
+class Objection:
+    """Why a response is not believed.
+
+    Attributes:
+        words: In one line, with both values.
+        about_another: It names another order, refund or merchant, or none: the next response may be the right one. Else
+            the number stands at the service for another amount or currency, and will go on to do so.
+    """
+
+    words: str
+    about_another: bool = True
+
+
 @frozen(kw_only=True, slots=False)
 class Call:
     """One call; never changed, each layer that adds to it derives another.
@@ -59,6 +116,8 @@ class Call:
         attempt: 1 for the first.
         intent: The caller's own name of what a write is for.
         entry: Where the journal has it, if it was queued there.
+        expected: What a response to it must match.
+        sent_before: An earlier call sent the same write, and nobody knows that it was refused.
         progress: How far this attempt has come; the one thing in it that changes.
     """
 
@@ -75,6 +134,8 @@ class Call:
     attempt: int = 1
     intent: str | None = None
     entry: Entry | None = None
+    expected: Expected = field(default=Expected(), repr=False)
+    sent_before: bool = False
     progress: Progress = field(default=Factory(Progress), eq=False, repr=False)
 
     def derived(self, /, **changes: Any) -> Self:

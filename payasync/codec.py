@@ -7,9 +7,11 @@ from typing import Any, TypeAlias
 from attrs import frozen
 
 from payasync import acceptance, documents
-from payasync.calls import Call, Progress
+from payasync.calls import Call, Expected, Progress
+from payasync.coverage import proofs
 from payasync.credentials import Credentials
 from payasync.errors import InvalidArgumentError, PayasyncError
+from payasync.match import compared
 from payasync.operations import QUERY_PAYMENT, QUERY_REFUND, Operation
 from payasync.profile import MERCHANT, SIGNING, Profile, not_configured
 from payasync.requests import NOTHING, Request, check_object
@@ -63,11 +65,15 @@ class Codec:
         profile: Gives the names that the document does not show.
         credentials: Give the merchant's number.
         writers: Made already for this profile, and shared.
+
+    Raises:
+        ConfigurationError: A request that is sent back would pass for a signed response.
     """
 
     def __init__(self, profile: Profile, credentials: Credentials, writers: "Writers | None" = None) -> None:
         self._profile = profile
         self._merchant_id = credentials.merchant_id
+        self._proofs = proofs(profile, credentials)
         self._writers: Writers = {} if writers is None else writers
         self._forms: dict[Kind, Form] = {}
 
@@ -117,7 +123,14 @@ class Codec:
         plain = documents.plain(given)
         _check_unused("extra", plain, self._own(operation), "is set by payasync itself")
         complete = {**self._always(operation), **plain}
-        return Call(operation=operation, profile=self._profile, fields=complete, bearer=bearer, signed=signed)
+        return Call(
+            operation=operation,
+            profile=self._profile,
+            fields=complete,
+            bearer=bearer,
+            signed=signed,
+            expected=self._expected(operation),
+        )
 
     def _form(self, kind: Kind) -> Form:
         if kind not in self._writers:
@@ -130,6 +143,7 @@ class Codec:
             parameter=self._parameter(operation),
             bearer=operation.name in profile.bearer,
             signed=operation.name in profile.signed,
+            expected=self._expected(operation),
         ).derived()  # CPython reads the attributes of a derived call in a quarter of the time
         reserved = {*self._own(operation), *(SIGNING if blank.signed else ())}
         if blank.parameter:
@@ -137,6 +151,9 @@ class Codec:
         nested = any(isinstance(value, dict | list) for value in blank.fields.values())
         form = self._forms[kind] = Form(self._writers[kind], blank, frozenset(reserved), nested)
         return form
+
+    def _expected(self, operation: Operation) -> Expected:
+        return Expected(compared(operation, self._profile), self._proofs)
 
     def _parameter(self, operation: Operation) -> Parameter | None:
         """Return how endpoints 6 and 7 take their identifier (spec: Endpoints, gaps)."""

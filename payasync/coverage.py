@@ -9,17 +9,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
+from payasync.arguments import ARGUMENTS
 from payasync.documents import at
 from payasync.errors import ConfigurationError
+from payasync.profile import RESERVED
 from payasync.signing import SortedPairs
 
 if TYPE_CHECKING:
+    from payasync.credentials import Credentials
     from payasync.profile import Profile
     from payasync.shapes import AnswerShape
     from payasync.signing import SignatureScheme
 
 _STATES: Final = ("payment_status", "order_status", "refund_status", "subscription_status")
-"""What of an answer decides whether money has moved."""
+"""What of a response decides whether money has moved."""
+
+_OWN: Final = ("redirect_url", "payment_id", "subscription_id")
+"""What a response says of the service's own."""
+
+COMPARED: Final = ("out_trade_no", "out_refund_no", "total_amt", "refund_amt", "currency", "merchant_id")
+"""Where a response says what it is about: compared with the request."""
 
 
 @frozen
@@ -50,6 +59,11 @@ class Coverage:
         inner = steps[len(above) :]
         signed = not inner or inner[0] not in {self.name, *self.left_out}
         return signed and (self.nested or len(inner) <= 1)
+
+    def first_step(self, path: str) -> str:
+        """Return the name, in the object that is signed, of the field in which a path ends or begins."""
+        inner = _steps(path)[len(_steps(self.place)) :]
+        return inner[0] if inner else ""
 
     def read(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return as much of a document as is covered, in its place, and the signature itself."""
@@ -131,9 +145,61 @@ def check_covered(signed: Coverage, signature: str, believed: Iterator[tuple[str
 def _told(shape: "AnswerShape") -> Iterator[tuple[str, str, str]]:
     if shape.data:
         yield "answer.data", shape.data, joined(shape.data, "any field of it")
-    for name in _STATES:
+    for name in (*_STATES, *COMPARED):
         if path := getattr(shape, name):
             yield f"answer.{name}", path, joined(shape.data, path)
+
+
+def proofs(profile: "Profile", credentials: "Credentials") -> tuple[str, ...]:
+    """Return the paths of what a success must hold one of, so that it is no request that was sent back.
+
+    Where the same key signs requests and verifies responses, a request is as well signed as a response. Inside the
+    signature a response must hold something that the profile locates and that no request says.
+
+    Returns:
+        No path where the service has a key of its own, or does not sign its responses.
+
+    Raises:
+        ConfigurationError: The profile locates nothing of that kind inside the signature.
+    """
+    shape = profile.answer
+    if not shape.signature or not same_key(profile, credentials):
+        return ()
+    signed, said = coverage(shape.signature, profile.signature), names_in_requests(profile)
+    found = tuple(path for path in _located(shape) if signed.covers(path) and signed.first_step(path) not in said)
+    if not found:
+        raise ConfigurationError(
+            f"the signature at {shape.signature!r} covers nothing that only a response says, and the key that signs "
+            "requests verifies it: a request that is sent back would pass for a success. Add the path of a code, a "
+            "state, an address or the service's own number inside the signed object to the profile's [answer], or give "
+            "a key of the service's own as credentials.service_keys",
+            field="answer.signature",
+        )
+    return found
+
+
+def same_key(profile: "Profile", credentials: "Credentials") -> bool:
+    """Return whether a key that signs requests also verifies what the service signs."""
+    scheme, own = profile.signature, credentials.signing_key
+    if scheme is None or own is None or (isinstance(scheme, SortedPairs) and not scheme.algorithm):
+        return False
+    return own in credentials.service_keys if credentials.service_keys else getattr(scheme, "symmetric", False) is True
+
+
+def names_in_requests(profile: "Profile") -> frozenset[str]:
+    """Return the wire names of all fields that a request by this profile may have, but for those of `extra`."""
+    arguments = (each for several in ARGUMENTS.values() for each in several)
+    shown = (each.wire or profile.fields.get(each.point, "") for each in arguments)
+    parameters = (each.name for each in (profile.payment_status, profile.refund_status) if each)
+    constants = (name for table in profile.constants.values() for name in table)
+    return frozenset({*shown, *parameters, *constants, *RESERVED})
+
+
+def _located(shape: "AnswerShape") -> Iterator[str]:
+    """Yield the paths of what the profile locates in a response, but for what is compared with the request."""
+    header = shape.request_id.partition(":")[1]
+    yield from (path for path in (shape.code, shape.message, "" if header else shape.request_id) if path)
+    yield from (joined(shape.data, path) for name in (*_STATES, *_OWN) if (path := getattr(shape, name)))
 
 
 def joined(place: str, path: str) -> str:

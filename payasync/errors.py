@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from payasync.calls import Objection
     from payasync.responses import Response
 
 
@@ -43,8 +44,9 @@ class PayasyncError(Exception):
         retry_after: Seconds that the service asked to wait.
         reason: What was behind it: a phrase, or another error of ours.
         response: The service's answer, where there was one.
-        asked: Of a write: the numbers, amounts and currency that it asked for, by their wire names, so that another
-            one's answer under the same number is known.
+        asked: Of a write: the numbers, amounts, currency and merchant that it named, by their wire names, so that a
+            response about another one is known.
+        objection: Why a response is not believed, where it is recognised and still about something else.
     """
 
     operation: str | None = None
@@ -55,6 +57,7 @@ class PayasyncError(Exception):
     reason: str | PayasyncError | None = None
     response: Response | None = None
     asked: Mapping[str, object] | None = None
+    objection: Objection | None = None
 
     def __init__(self, message: str = "", /, **facts: Any) -> None:
         super().__init__(message)
@@ -139,10 +142,12 @@ class OutcomeUnknownError(PayasyncError):
 
     Attributes:
         intent_id: Its number in the session's journal, where there is one.
+        used_before: The service said that the number was used before, perhaps by an earlier attempt of this write.
     """
 
     sent: bool | None = None
     intent_id: int | None = None
+    used_before: bool = False
 
 
 class NoAnswerError(PayasyncError):

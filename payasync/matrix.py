@@ -7,9 +7,13 @@ import enum
 from typing import Final
 
 from payasync.calls import Call, Reply
+from payasync.coverage import coverage
+from payasync.documents import at
 from payasync.errors import PayasyncError
+from payasync.match import names_an_amount
 from payasync.operations import CLOSE_ORDER
-from payasync.sameness import tells_of_something
+from payasync.responses import payload
+from payasync.shapes import among
 from payasync.verdicts import Row, names_its_thing, row
 
 
@@ -55,8 +59,8 @@ MATRIX: Final[dict[Row, tuple[Action, Action, Action, Action]]] = {
     Row.NOT_EXECUTED: (F, F, F, F),
     Row.ABSENT:       (F, F, F, F),
     Row.UNLISTED:     (O, F, O, Q),
-    Row.DUPLICATE:    (O, F, F, F),
-    Row.RATE_LIMITED: (R, R, R, R),  # unnamed: only where the profile says that it precedes execution
+    Row.DUPLICATE:    (O, F, F, F),  # the first send; after an earlier one of ours, close and named ask
+    Row.RATE_LIMITED: (O, R, R, Q),  # R everywhere if the profile says that it precedes execution
     Row.BROKEN:       (O, R, R, Q),
 }
 # fmt: on
@@ -102,16 +106,17 @@ def decide(call: Call, found: Row, *, doubt: bool) -> Action:
     where = column(call)
     if doubt and found in REFUSED:
         return _refused_in_doubt(where, found)
-    if where is Column.UNNAMED and found is not Row.SUCCESS and (doubt or leaves_doubt(call, found)):
+    if found is Row.RATE_LIMITED and not (doubt or leaves_doubt(call, found)):
+        return Action.REPEAT
+    if where is Column.UNNAMED and doubt and found is not Row.SUCCESS:
         return Action.END
     return MATRIX[found][where]
 
 
 def _refused_in_doubt(where: Column, found: Row) -> Action:
-    """A refusal after an attempt in doubt: the number is asked about; "used before" means that it was done."""
-    if where is Column.NAMED:
-        return Action.QUERY
-    return Action.DONE if where is Column.CLOSE and found is Row.DUPLICATE else Action.END
+    """A refusal after an attempt in doubt: ask by the number; "used before" may also mean that an order was paid."""
+    asks = where is Column.NAMED or (where is Column.CLOSE and found is Row.DUPLICATE)
+    return Action.QUERY if asks else Action.END
 
 
 def decide_afresh(call: Call, found: Row) -> Action:
@@ -124,9 +129,24 @@ def decide_afresh(call: Call, found: Row) -> Action:
 
 
 def proves_absence(question: Call, answer: Reply | PayasyncError) -> bool:
-    """Return whether a query says that there is no such thing, and nothing else; where answers are signed, by one."""
+    """Return whether the response to a query proves that there is no such thing.
+
+    Signed responses need a signature over the refusal, unless the profile says that the service signs none. Whoever
+    relabels a genuine success cannot change the amounts and the code that its signature covers.
+    """
     if not isinstance(answer, Reply) or row(question, answer) is not Row.ABSENT:
         return False
-    if tells_of_something(question, answer.document):
-        return False
-    return answer.verified is True or not question.profile.answer.signature
+    profile = question.profile
+    if not profile.answer.signature:
+        return True
+    if answer.verified is None:
+        return profile.answer.refusals_signed is False
+    told = payload(profile.answer, answer.document)
+    return _says_absent(question, answer) or not names_an_amount(profile, told)
+
+
+def _says_absent(question: Call, answer: Reply) -> bool:
+    """Return whether the signature of a response covers a code that means "absent"."""
+    profile = question.profile
+    covered = coverage(profile.answer.signature, profile.signature).covers(profile.answer.code)
+    return covered and among(at(answer.document, profile.answer.code), profile.codes.absent)

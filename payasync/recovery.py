@@ -1,16 +1,20 @@
 """What became of a write: the query that tells, by the number that names it."""
 
+from collections.abc import Mapping
+
+from attrs import evolve
+
 from payasync.calls import Call, Reply
 from payasync.codec import Codec
-from payasync.errors import IntentConflictError, OutcomeUnknownError, PayasyncError
+from payasync.errors import IntentConflictError, NoAnswerError, OutcomeUnknownError, PayasyncError
+from payasync.match import named, tells_nothing
 from payasync.matrix import Column, column
 from payasync.operations import CLOSE_ORDER, CREATE_REFUND, PLACE_ORDER, QUERY_ORDER, QUERY_REFUND
 from payasync.requests import Request, invalid
 from payasync.resources.orders import QueryOrder
 from payasync.resources.refunds import QueryRefund
 from payasync.responses import Response
-from payasync.sameness import objection
-from payasync.verdicts import still_unknown
+from payasync.verdicts import ASK, REPEAT, still_unknown
 
 
 def question(codec: Codec, call: Call) -> Call | None:
@@ -19,14 +23,24 @@ def question(codec: Codec, call: Call) -> Call | None:
     An order is asked about by endpoint 3, a refund by endpoint 7 (spec: Endpoints, rules 3 and 6), within the
     time that the write has left.
     """
-    request = inquiry(call.operation.name, call.reference) if column(call) is Column.NAMED else None
+    request = inquiry(call.operation.name, call.reference) if column(call) in {Column.NAMED, Column.CLOSE} else None
     if request is None:
         return None
     try:
-        asked = codec.call(request)
+        asked = codec.call(request, call.timeouts, call.deadline)
     except PayasyncError:
         return None
-    return asked.derived(timeouts=call.timeouts, deadline=call.deadline)
+    return about_write(asked, named(call.fields))
+
+
+def about_write(question: Call, asked: Mapping[str, object] | None) -> Call:
+    """Return a query whose response must match what a write has named, too.
+
+    Args:
+        question: The query.
+        asked: The numbers, amounts, currency and merchant of the write, by wire names.
+    """
+    return question.derived(expected=evolve(question.expected, asked=asked)) if asked else question
 
 
 def inquiry(operation: str | None, reference: str | None) -> Request[Response] | None:
@@ -54,21 +68,40 @@ def about(error: PayasyncError) -> Request[Response]:
 
 
 def check_answer(error: PayasyncError, call: Call, reply: Reply) -> None:
-    """Refuse an answer that says nothing of the write that ended with an error.
+    """Refuse a response that says nothing of the write that ended with an error.
 
     Args:
         error: Of the write.
-        call: The question.
-        reply: The answer.
+        call: The query.
+        reply: To the query.
 
     Raises:
-        OutcomeUnknownError: It holds nothing, or is about another order or refund under the same number.
+        OutcomeUnknownError: It holds nothing.
     """
     if error.asked is None and not isinstance(error, OutcomeUnknownError):
         return
-    why = objection(error.asked or {}, call.reference, call.profile.answer, reply.document)
-    if not why:
-        return
-    unknown = still_unknown(call, why, reply)
+    if why := tells_nothing(call.reference, call.profile.answer, reply.document):
+        raise of_write(still_unknown(call, why, reply), error) from error
+
+
+def unmatched(error: PayasyncError, failed: NoAnswerError) -> PayasyncError:
+    """Return the error of a write whose query has brought no response that is about it.
+
+    Args:
+        error: Of the write.
+        failed: Of the query.
+    """
+    if failed.objection is None or (error.asked is None and not isinstance(error, OutcomeUnknownError)):
+        return failed
+    words = str(failed.args[0]).replace(REPEAT, ASK)
+    unknown = OutcomeUnknownError(
+        words, sent=True, reason=failed.reason, response=failed.response, objection=failed.objection
+    )
+    unknown.add(reference=failed.reference, attempts=failed.attempts, retry_after=failed.retry_after)
+    return of_write(unknown, error)
+
+
+def of_write(unknown: OutcomeUnknownError, error: PayasyncError) -> OutcomeUnknownError:
+    """Return an error of a query as one of the write that is asked about."""
     unknown.add(operation=error.operation, intent_id=getattr(error, "intent_id", None), asked=error.asked)
-    raise unknown from error
+    return unknown

@@ -17,7 +17,12 @@ def a_path(section: str) -> Any:
     return field(default="", validator=rule(section, _PATH, _is_path))
 
 
-def _is_path(value: str) -> bool:
+def a_compared_path(section: str) -> Any:
+    """Return the field of a dotted path that has a default of its own until it is given."""
+    return field(default=None, validator=rule(section, f"{_PATH}; or empty, to compare nothing", _is_path))
+
+
+def _is_path(value: str | None) -> bool:
     return not value or "" not in value.split(".")
 
 

@@ -11,10 +11,10 @@ from attrs import evolve
 from payasync import bulk
 from payasync.calls import Call, Entry, Reply, Send
 from payasync.codec import Codec
-from payasync.errors import ConfigurationError, PayasyncError, SessionClosedError, StorageError
+from payasync.errors import ConfigurationError, NoAnswerError, PayasyncError, SessionClosedError, StorageError
 from payasync.flights import Flights
 from payasync.operations import custom
-from payasync.recovery import about, check_answer
+from payasync.recovery import about, about_write, check_answer, unmatched
 from payasync.requests import NOTHING, Request, invalid, word
 from payasync.responses import Response
 from payasync.settings import Timeouts
@@ -237,23 +237,35 @@ class Sender:
         question = about(error)
         if extra:
             question = evolve(question, extra=extra)
-        call, reply = await self.inquire(question, timeout=timeout)
-        check_answer(error, call, reply)
-        return question.answer.of(call, reply)
+        try:
+            call, reply = await self.inquire(question, timeout=timeout, asked=error.asked)
+        except NoAnswerError as failed:
+            unmatching = unmatched(error, failed)
+        else:
+            check_answer(error, call, reply)
+            return question.answer.of(call, reply)
+        raise unmatching from error
 
-    async def inquire(self, question: Request[Response], *, timeout: float | None = None) -> tuple[Call, Reply]:
+    async def inquire(
+        self,
+        question: Request[Response],
+        *,
+        timeout: float | None = None,
+        asked: Mapping[str, object] | None = None,
+    ) -> tuple[Call, Reply]:
         """Send a query, and return it as it was sent, with the answer as it came: for who keeps both.
 
         Args:
             question: Such as `QueryRefund(...)`.
             timeout: Seconds for this call, in place of `Timeouts.total`.
+            asked: What the write named that it asks about, by wire names: the response must match that, too.
 
         Raises:
             PayasyncError: As for any other call.
         """
         timeouts = self._times(question, timeout, None)
         deadline = asyncio.get_running_loop().time() + timeouts.total
-        call = self._codec.call(question, timeouts, deadline)
+        call = about_write(self._codec.call(question, timeouts, deadline), asked)
         return call, await self._reply(call)
 
     def _check_open(self) -> None:

@@ -10,7 +10,18 @@ from typing import Final, Literal, TypeAlias, get_args
 from attrs import Factory, field, frozen
 
 from payasync.errors import ConfigurationError
-from payasync.rules import BOUNDS, FINAL, LENGTHS, PATHS, REFUSALS, REQUEST_ID, SECONDS, TOLERANCE, a_path
+from payasync.rules import (
+    BOUNDS,
+    FINAL,
+    LENGTHS,
+    PATHS,
+    REFUSALS,
+    REQUEST_ID,
+    SECONDS,
+    TOLERANCE,
+    a_compared_path,
+    a_path,
+)
 from payasync.typed import listed, named, named_lists, typed
 
 Code = str | int
@@ -86,7 +97,15 @@ class AnswerShape:
         refund_status: The state of a refund.
         subscription_id: The service's number of a subscription.
         subscription_status: The state of a subscription.
-        signature: Set, answers are verified over the object that holds it.
+        signature: Set, responses are verified over the object that holds it.
+        refusals_signed: Whether a failure is signed, too; `None`: open, so that no "not found" is ever final.
+        out_trade_no: Where a response names the order's number, relative to `data` as the next five. Each is compared
+            with the request. `None`: looked for under its wire name. Empty: not compared. Given: a success must name it.
+        out_refund_no: The refund's number.
+        total_amt: The total amount of the order.
+        refund_amt: The amount of the refund.
+        currency: The currency's code; upper and lower case are equal.
+        merchant_id: The merchant's number.
     """
 
     data: str = a_path("answer")
@@ -102,6 +121,13 @@ class AnswerShape:
     subscription_id: str = a_path("answer")
     subscription_status: str = a_path("answer")
     signature: str = a_path("answer")
+    refusals_signed: bool | None = None
+    out_trade_no: str | None = a_compared_path("answer")
+    out_refund_no: str | None = a_compared_path("answer")
+    total_amt: str | None = a_compared_path("answer")
+    refund_amt: str | None = a_compared_path("answer")
+    currency: str | None = a_compared_path("answer")
+    merchant_id: str | None = a_compared_path("answer")
 
     def __attrs_post_init__(self) -> None:
         if self.code and not self.ok:
@@ -188,6 +214,7 @@ class HttpCodes:
     Args:
         not_executed: 4xx, but for 429, that mean that nothing was done.
         absent: 4xx, but for 429, that mean, on a query, that there is no such order or refund.
+        duplicate: 4xx, but for 429, that mean that the number was used before.
         rate_limit_precedes_execution: A 429 was not executed.
     """
 
@@ -195,6 +222,7 @@ class HttpCodes:
         default=(400, 401, 403, 404, 405, 413, 415, 422), converter=listed, validator=REFUSALS
     )
     absent: tuple[int, ...] = field(default=(), converter=listed, validator=REFUSALS)
+    duplicate: tuple[int, ...] = field(default=(409,), converter=listed, validator=REFUSALS)
     rate_limit_precedes_execution: bool = False
 
 

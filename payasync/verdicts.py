@@ -7,10 +7,13 @@ being a JSON object.
 
 import enum
 import re
+from datetime import UTC, datetime
 from typing import Any, Final
 
+from payasync import match
 from payasync.absent import ABSENT
-from payasync.calls import Call, Reply
+from payasync.calls import Call, Objection, Reply
+from payasync.coverage import coverage
 from payasync.documents import at
 from payasync.errors import (
     AuthenticationError,
@@ -23,15 +26,18 @@ from payasync.errors import (
     RateLimitedError,
     ServiceError,
 )
-from payasync.operations import Kind
+from payasync.operations import PLACE_ORDER, Kind
 from payasync.profile import Profile
-from payasync.responses import Response
+from payasync.responses import OrderResponse, Response, payload
 from payasync.retry_after import retry_after
 from payasync.shapes import among
 
 REPEAT: Final = "repeating it is harmless"
 EARLIER: Final = "after an attempt that nobody knows the end of"
 ASK: Final = "it may have been done: ask for its state, do not repeat it"
+WITHOUT_A_NUMBER: Final = "With an out_trade_no of your own, payasync could have asked for its state"
+
+_DESCRIBING: Final = ("description", "subject", "body")
 
 _SHOWN: Final = 200
 """Characters of a service's own words that an error's text shows; the error itself has them all."""
@@ -62,23 +68,66 @@ SUCCESS: Final = Row.SUCCESS
 """Most calls end so, and a constant is looked up ten times faster than an enum's member."""
 
 
+REFUSALS: Final = frozenset({Row.NOT_EXECUTED, Row.ABSENT, Row.DUPLICATE, Row.UNLISTED, Row.RATE_LIMITED})
+"""Rows of a response that says that the request was not done."""
+
+
 def row(call: Call, outcome: Reply | PayasyncError) -> Row:
     """Return the row that an attempt's end falls in."""
     if not isinstance(outcome, Reply):
         return _unanswered(outcome)
-    status = outcome.status
+    found, answer = _read(call, outcome), call.profile.answer
+    if outcome.status >= 500 or found is Row.REDIRECT:
+        return found
+    if answer.signature and found is not Row.RATE_LIMITED and not outcome.verified:
+        refused = found is not SUCCESS and (found not in REFUSALS or answer.refusals_signed is not True)
+        if outcome.verified is False or not refused:
+            return Row.UNVERIFIED
+    return Row.UNRECOGNISED if _objection(call, found, outcome) else found
+
+
+def _read(call: Call, reply: Reply) -> Row:
+    """Return the row of what a response says, whoever says it and whatever it is about."""
+    status = reply.status
     if 200 <= status < 300:
-        found = _succeeded(call.profile, outcome)
-    elif status == 429:
+        return _succeeded(call.profile, reply)
+    if status == 429:
         return Row.RATE_LIMITED
-    elif status >= 500:
+    if status >= 500:
         return Row.BROKEN
-    elif 300 <= status < 400:
-        return Row.REDIRECT
-    else:
-        found = _refused(call, outcome) if status >= 400 else Row.UNRECOGNISED
-    unsigned = found is SUCCESS and call.profile.answer.signature and not outcome.verified
-    return Row.UNVERIFIED if unsigned or outcome.verified is False else found
+    if status >= 400:
+        return _refused(call, reply)
+    return Row.REDIRECT if status >= 300 else Row.UNRECOGNISED
+
+
+def objection(call: Call, outcome: Reply | PayasyncError) -> Objection | None:
+    """Return what speaks against believing a response though it is recognised, and signed where it must be."""
+    return _objection(call, _read(call, outcome), outcome) if isinstance(outcome, Reply) else None
+
+
+def _objection(call: Call, found: Row, reply: Reply) -> Objection | None:
+    if found is not SUCCESS and found not in REFUSALS:
+        return None
+    expected, success = call.expected, found is SUCCESS
+    if success and expected.proofs and match.is_sent_back(expected.proofs, reply.document):
+        return Objection("it may be a request that was sent back: it holds nothing that only a response says")
+    told = payload(call.profile.answer, reply.document)
+    fields = {**call.fields, **expected.asked} if expected.asked else call.fields
+    if other := match.difference(fields, expected.compared, told, success=success):
+        return other
+    if success or found is Row.DUPLICATE:  # who says that a number was used may say for what
+        return None
+    if reply.verified and _signs_success(call.profile, reply.document):
+        return Objection("it refuses the request by its status, and its signature covers a code that means success")
+    if found is Row.ABSENT and (denied := match.denial(call.operation, call.profile, told)):
+        return denied
+    return match.contradiction(call.operation, call.profile, told)
+
+
+def _signs_success(profile: Profile, document: object) -> bool:
+    shape = profile.answer
+    covered = bool(shape.code) and coverage(shape.signature, profile.signature).covers(shape.code)
+    return covered and among(at(document, shape.code), shape.ok)
 
 
 def _unanswered(error: PayasyncError) -> Row:
@@ -108,7 +157,7 @@ def _refused(call: Call, reply: Reply) -> Row:
         return Row.ABSENT
     if reply.status in http.not_executed:
         return Row.NOT_EXECUTED
-    return Row.DUPLICATE if reply.status == 409 else Row.UNLISTED
+    return Row.DUPLICATE if reply.status in http.duplicate else Row.UNLISTED
 
 
 _CODE_ROWS: Final = {
@@ -139,41 +188,85 @@ def last_word(call: Call, found: Row, outcome: Reply | PayasyncError, *, doubt: 
     """
     if isinstance(outcome, PayasyncError):
         unknown = doubt or (isinstance(outcome, NoAnswerError) and not call.read)
-        return _in_doubt(outcome) if unknown else outcome
+        return _in_doubt(call, outcome) if unknown else outcome
     if not doubt and _was_refused(call, found):
         return _refusal(call, found, outcome)
     return _lost(call, found, outcome)
 
 
-def _in_doubt(outcome: PayasyncError) -> OutcomeUnknownError:
+def _in_doubt(call: Call, outcome: PayasyncError) -> OutcomeUnknownError:
     if isinstance(outcome, OutcomeUnknownError):
         return outcome
-    unknown = OutcomeUnknownError(f"{outcome.args[0]}; {ASK}", reason=outcome.reason or str(outcome.args[0]))
+    unknown = OutcomeUnknownError(f"{outcome.args[0]}; {advice(call)}", reason=outcome.reason or str(outcome.args[0]))
     unknown.__cause__ = outcome.__cause__
     return unknown
 
 
 def _lost(call: Call, found: Row, reply: Reply) -> PayasyncError:
     """Return the error of a reply that says nothing of what was done."""
-    kind, hint = (NoAnswerError, REPEAT) if call.read else (OutcomeUnknownError, ASK)
-    earlier = _was_refused(call, found)  # so that the doubt is of an attempt before it
-    words = f"{found.value}, {EARLIER}" if earlier else found.value
+    kind, hint = (NoAnswerError, REPEAT) if call.read else (OutcomeUnknownError, advice(call))
+    why = objection(call, reply) if found is Row.UNRECOGNISED else None
+    words = f"a response that cannot be believed: {why.words}" if why else _words(call, found)
     message = f"HTTP {reply.status}, {words}{_said(call, reply)}; {hint}"
     if found is not Row.UNVERIFIED:
-        return kind(message, sent=True, reason=words, **_facts(call, reply))
+        return kind(message, sent=True, reason=words, objection=why, **_facts(call, reply))
     forged = InvalidSignatureError(f"HTTP {reply.status}, {found.value}", sent=True, **_facts(call, reply))
     return forged if call.read else kind(message, sent=True, reason=forged, **_facts(call, reply))
 
 
-def still_unknown(call: Call, why: str, reply: Reply) -> OutcomeUnknownError:
+def _words(call: Call, found: Row) -> str:
+    """Return what a response is that says nothing of what was done."""
+    if _was_refused(call, found):
+        return f"{found.value}, {EARLIER}"
+    if found is Row.RATE_LIMITED:
+        return f"{found.value}, which may have been executed (see http.rate_limit_precedes_execution in the profile)"
+    return found.value
+
+
+def advice(call: Call) -> str:
+    """Return what to do about a write that may have been done."""
+    if names_its_thing(call):
+        return ASK
+    if call.reference is not None:
+        return f"it may have been done: look at {call.reference} at the service, and do not repeat it"
+    why = f". {WITHOUT_A_NUMBER}" if call.operation is PLACE_ORDER else ""
+    return f"it may have been done: look for it at the service ({_marks(call)}), and do not repeat it{why}"
+
+
+def _marks(call: Call) -> str:
+    """Return by what a person finds a write that has no number: amount, description and time."""
+    amount = call.fields.get("amount", call.fields.get("totalAmt"))
+    money = "" if amount is None else f"{amount} {call.fields.get('currency', '')}".strip()
+    text = next((_short(str(call.fields[name])) for name in _DESCRIBING if name in call.fields), "")
+    return ", ".join(filter(None, [money, text and repr(text), f"before {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"]))
+
+
+def still_unknown(call: Call, why: str, reply: Reply, *, objection: Objection | None = None) -> OutcomeUnknownError:
     """Return the error of a write that was asked about, where the answer says nothing of it.
 
     Args:
         call: The write.
         why: What the answer says.
         reply: The answer.
+        objection: Why it is not believed.
     """
-    return OutcomeUnknownError(f"{why}; {ASK}", sent=True, reason=why, **_facts(call, reply))
+    return OutcomeUnknownError(f"{why}; {ASK}", sent=True, reason=why, objection=objection, **_facts(call, reply))
+
+
+def of_close(call: Call, reply: Reply) -> Reply | PayasyncError:
+    """Return what a close comes to, of which the service said "used before", by the state of its order.
+
+    Args:
+        call: The close.
+        reply: To the query about its order.
+    """
+    state = OrderResponse.of(call, reply).state
+    if state in {"closed", "expired", "failed"}:
+        return reply
+    why = f"the order's state is {state}" if state else "the profile does not say what the order's state means"
+    if state in {"paid", "refunded"}:
+        return ServiceError(why, http_status=reply.status, sent=True, reason=why, **_facts(call, reply))
+    return still_unknown(call, why, reply)
 
 
 def _was_refused(call: Call, found: Row) -> bool:

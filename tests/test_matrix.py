@@ -35,6 +35,10 @@ CODED: Final = evolve(
 FIRST_429: Final = evolve(CODED, http=HttpCodes(rate_limit_precedes_execution=True))
 SIGNED: Final = evolve(CODED, answer=AnswerShape(code="code", ok=("OK",), signature="sign"))
 
+BESIDE: Final = evolve(CODED, answer=AnswerShape(data="data", code="code", ok=("OK",), signature="data.sign"))
+"""The code stands beside what is signed: whoever has a genuine success can change it."""
+UNSIGNED_REFUSALS: Final = evolve(SIGNED, answer=evolve(SIGNED.answer, refusals_signed=False))
+
 COLUMNS: Final = {
     "1": "payments.create",
     "2": "",
@@ -110,7 +114,7 @@ TABLE: Final = {
     "4xx unlisted":               Line("O O Q F O Q F F O O O", ServiceError, UNKNOWN,
                                        (reply({}, 402), reply({}, 410), reply({}, 418))),
     "409":                        Line("O O U F U U F F O O O", ServiceError, UNKNOWN, (reply({}, 409),)),
-    "429":                        Line("O O W W W W W W O O O", RateLimitedError, UNKNOWN, (reply({}, 429),)),
+    "429":                        Line("O O Q W W Q W W O O O", RateLimitedError, UNKNOWN, (reply({}, 429),)),
     "429 that precedes execution": Line("W W W W W W W W W W W", RateLimitedError, RateLimitedError,
                                        (reply({}, 429),), FIRST_429),
     "5xx":                        Line("O O Q R R Q R R O O O", NoAnswerError, UNKNOWN,
@@ -168,10 +172,10 @@ def second(name: str, number: str, letter: str) -> Action:
     if number not in {"2n", "4", "5"}:
         return Action.END
     if name in USED:
-        return Action.DONE if number == "4" else Action.QUERY
+        return Action.QUERY
     if name in REFUSED:
         return Action.END if number == "4" else Action.QUERY
-    return DECIDED[letter]
+    return DECIDED["Q" if letter == "W" and number != "4" else letter]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +189,7 @@ def second(name: str, number: str, letter: str) -> Action:
     ],
 )
 def test_attempt_after_one_in_doubt(name: str, end: Reply | PayasyncError, number: str, letter: str) -> None:
-    """Doubt is sticky: a refusal says nothing of an attempt before it, and "used before" says that it was done."""
+    """Doubt is sticky: a refusal says nothing of an attempt before it, and "used before" leads to a query."""
     call = call_of(number, TABLE[name].profile)
     found = row(call, end)
 
@@ -261,12 +265,16 @@ def test_after_a_final_absent(number: str, end: Reply | PayasyncError, expected:
         (reply({"code": "NONE"}), SIGNED, False),
         (evolve(reply({"code": "NONE"}), verified=False), SIGNED, False),
         (evolve(reply({"code": "NONE"}), verified=True), SIGNED, True),
-        (evolve(reply({"code": "NONE", "totalAmt": 450}), verified=True), SIGNED, False),
-        (reply({"code": "NONE", "totalAmt": 450}), CODED, False),
+        (evolve(reply({"code": "NONE", "totalAmt": 450}), verified=True), SIGNED, True),
+        (evolve(reply({"code": "NONE", "data": {"totalAmt": 450}}), verified=True), BESIDE, False),
+        (evolve(reply({"code": "NONE", "data": {"text": "none"}}), verified=True), BESIDE, True),
+        (reply({"code": "NONE", "totalAmt": 450}), CODED, True),
+        (reply({"code": "NONE"}), UNSIGNED_REFUSALS, True),
+        (evolve(reply({"code": "NONE"}), verified=False), UNSIGNED_REFUSALS, False),
     ],
 )
 def test_absent_in_the_profiles_words(
     number: str, answer: Reply | PayasyncError, profile: Profile, *, expected: bool
 ) -> None:
-    """Only what the profile calls absent is, tells of nothing, and verifies where answers are signed."""
+    """Only what the profile calls absent is, and where responses are signed, only what their signature can prove."""
     assert expected == proves_absence(call_of(number, profile), answer)

@@ -23,12 +23,11 @@ from payasync.journal.endings import BY_STATE, tells_states
 from payasync.journal.intents import Intent, Outcome, State, asked_for
 from payasync.journal.recorded import reply
 from payasync.operations import CLOSE_ORDER, CREATE_PAYMENT
-from payasync.profile import Profile
+from payasync.profile import MERCHANT, Profile
 from payasync.recovery import inquiry
 from payasync.requests import Request
 from payasync.resources.payments import QueryPayment
 from payasync.responses import PaymentResponse, Response, holds_nothing
-from payasync.sameness import difference
 from payasync.verdicts import REPEAT
 
 NAMELESS: Final = "nothing names it: the service cannot be asked what became of it"
@@ -46,6 +45,8 @@ class Finding(Enum):
     """The service says, provably, that it was not done so far."""
     UNCLEAR = auto()
     """The service answers, and what became of it does not follow from that."""
+    UNMATCHED = auto()
+    """The response is about something else."""
     SILENT = auto()
     """There is no usable answer, for reasons that are not of this write: it is asked again."""
     UNASKABLE = auto()
@@ -86,13 +87,16 @@ def question(intent: Intent, profile: Profile) -> Request[Response] | None:
     return QueryPayment(identifier=str(number)) if number else None
 
 
+def named(intent: Intent, profile: Profile) -> dict[str, object]:
+    """Return what a write named, which a response about it must match; the merchant only where it was sent."""
+    sent = intent.operation in profile.merchant
+    return {name: value for name, value in asked_for(intent).items() if sent or name != MERCHANT}
+
+
 def told(intent: Intent, answer: Response, profile: Profile) -> Evidence:
-    """Return what an answer about its thing says of a write; one about another thing gives it to a person."""
+    """Return what the response to a query says of a write."""
     if holds_nothing(profile.answer, answer.document):
         return Evidence(finding=Finding.UNCLEAR, reason=f"the service tells nothing of the {answer.thing}")
-    if intent.state == "unknown" and (other := difference(asked_for(intent), answer.data)):
-        reason = f"its number stands at the service for another {answer.thing}: {other}"
-        return Evidence(finding=Finding.TOLD, state="manual", reason=reason)
     known = BY_STATE.get(intent.operation, {}).get(answer.state or "")
     if known:
         return Evidence(finding=Finding.TOLD, state=known, reason=_is(answer))
@@ -129,6 +133,10 @@ def refused(error: PayasyncError) -> Evidence:
         PayasyncError: The error itself, where it is of this process and says nothing of the write.
     """
     words = str(error.args[0] if error.args else error).removesuffix(f"; {REPEAT}")
+    if error.objection is not None:
+        # Under the same number the service will go on to tell of another amount.
+        state: State | None = None if error.objection.about_another else "manual"
+        return Evidence(finding=Finding.UNMATCHED, state=state, reason=str(error.reason), retry_after=error.retry_after)
     if isinstance(error, InvalidArgumentError) or _unmapped(error):
         return Evidence(finding=Finding.UNASKABLE, reason=f"the service cannot be asked: {words}")
     if isinstance(error, ConfigurationError | SessionClosedError | StorageError):

@@ -13,6 +13,9 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from attrs import field, frozen
 
 from payasync.errors import InvalidArgumentError
+from payasync.match import named
+from payasync.operations import OPERATIONS
+from payasync.profile import MERCHANT
 from payasync.writers import camel
 
 State = Literal["new", "sending", "accepted", "succeeded", "rejected", "unknown", "manual"]
@@ -23,7 +26,7 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
     "new": frozenset({"sending", "succeeded", "rejected"}),
     "sending": frozenset({"new", "accepted", "succeeded", "rejected", "unknown", "manual"}),
     "unknown": frozenset({"accepted", "succeeded", "rejected", "sending", "manual"}),
-    "accepted": frozenset({"succeeded", "rejected"}),
+    "accepted": frozenset({"succeeded", "rejected", "manual"}),
     "succeeded": frozenset(),
     "rejected": frozenset({"sending", "new", "manual"}),
     "manual": frozenset({"succeeded", "rejected"}),
@@ -35,7 +38,8 @@ so that whoever looks for what nobody sends finds it. A *new* one ends, without 
 rejected where nobody wants it any more, succeeded where it was done by other means; or by the service's, where it was
 done the first time after all. From *sending* straight to *manual* goes only what was sent again for who queued it, and
 was refused: its caller has gone, and nobody else would hear of it. From *rejected* to *manual* goes what the service
-tells to be done after all.
+tells to be done after all. From *accepted* to *manual* goes what only responses about something else are given to for
+too long.
 """
 
 ENDS: Final[frozenset[State]] = frozenset({"succeeded", "rejected"})
@@ -110,8 +114,8 @@ class Intent(Draft):
         updated: When its state was last set.
         sent_at: The latest moment at which something of it may have been sent without a recognised answer.
         tick: By a clock that nobody sets, where there is one: since when it is being sent, later the same as `sent_at`.
-        answered: Unknown as it is, the service has answered the last attempt, that its number was used before: nothing
-            of that is on its way any more.
+        answered: The service said of the last attempt that its number was used before. Nothing of that attempt is on
+            its way any more, and no "not found" is believed.
         outcome: The last answer that counts, where there is one.
         reason: Why it is in that state, in one line, where there is something to say.
     """
@@ -171,9 +175,13 @@ class Begun:
     intent: Intent
 
 
-def asked_for(intent: Intent) -> dict[str, Any]:
-    """Return what is kept of an intention's arguments, by their wire names."""
-    return {camel(name): value for name, value in intent.request.items()}
+def asked_for(intent: Intent) -> dict[str, object]:
+    """Return what an intention's write named, by wire names: what is said of it must match that."""
+    kept = {camel(name): value for name, value in intent.request.items()}
+    number = next((each.reference for each in OPERATIONS if each.name == intent.operation and each.reference), None)
+    if number is not None and intent.reference is not None:
+        kept[camel(number)] = intent.reference
+    return named({**kept, MERCHANT: intent.merchant})
 
 
 def check_transition(before: State, after: State) -> None:

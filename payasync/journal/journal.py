@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from payasync.calls import Call, Reply
 from payasync.journal.intents import Begun, Draft, Intent, Intents, Outcome, State
+from payasync.profile import Profile
 from payasync.requests import Request
 from payasync.responses import Response
 from payasync.wiring import Recording
@@ -225,7 +226,16 @@ class Journal(Recording, Protocol):
         """
         ...
 
-    async def told(self, operation: str, reference: str, state: str | None, data: object, *, merchant: str) -> Intents:
+    async def told(
+        self,
+        operation: str,
+        reference: str,
+        state: str | None,
+        data: object,
+        *,
+        merchant: str,
+        profile: Profile | None = None,
+    ) -> Intents:
         """End what is accepted or unknown by what the service has told of it, and return what that changed.
 
         So ends what was added again, and is done already. For notifications, where they are verified or confirmed; the
@@ -236,9 +246,10 @@ class Journal(Recording, Protocol):
             operation: The write that it is about: `orders.place`, `orders.close` or `refunds.create`.
             reference: The order's or the refund's number.
             state: Our name of its state, such as `succeeded`; of one that is no end nothing follows.
-            data: What was told, such as the notification's `data`: what is unknown or rejected is not changed by
-                another order's, or by another amount's; that is logged.
+            data: What was told, such as the notification's `data`. If it names another number, amount, currency or
+                merchant than the write, nothing changes, and a warning is logged.
             merchant: The merchant's number.
+            profile: Says by the paths of `[answer]` where `data` names these; left out: under their wire names.
 
         Raises:
             InvalidArgumentError: There is no such operation.

@@ -244,7 +244,9 @@ class Reconciler:
         if question is None:
             return Evidence(finding=Finding.UNASKABLE, reason=findings.NAMELESS)
         try:
-            call, reply = await self._asking.inquire(question, timeout=SECONDS)
+            call, reply = await self._asking.inquire(
+                question, timeout=SECONDS, asked=findings.named(intent, self._session.profile)
+            )
         except PayasyncError as error:
             return findings.refused(error)
         known = findings.told(intent, question.answer.of(call, reply), call.profile)

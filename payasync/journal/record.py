@@ -81,6 +81,8 @@ class Recorder:
             return recorded.reply(begun.intent)
         if begun.step is not Step.SEND:
             raise recorded.refusal(begun)
+        if begun.intent.sent_at is not None:
+            call = call.derived(sent_before=True)
         try:
             reply = await send(call)
         except asyncio.CancelledError:
@@ -133,8 +135,9 @@ class Recorder:
     async def _keep_error(self, call: Call, error: Exception, intent: Intent) -> None:
         if isinstance(error, OutcomeUnknownError):
             error.add(intent_id=intent.id)
-        state, answered = endings.of_error(call, error, intent), isinstance(error, DuplicateError)
-        await self._kept(call, intent, state, reason=keeping.words(call, _reason(error)), answered=answered)
+        used = isinstance(error, DuplicateError) or (isinstance(error, OutcomeUnknownError) and error.used_before)
+        state = endings.of_error(call, error, intent)
+        await self._kept(call, intent, state, reason=keeping.words(call, _reason(error)), answered=used)
 
     def _keep_cancelled(self, call: Call, intent: Intent) -> None:
         """Keep that nothing has left, and have nobody wait for that; all else stays *sending*, and is asked about."""

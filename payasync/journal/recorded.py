@@ -10,7 +10,6 @@ from multidict import CIMultiDict
 from payasync.calls import Reply
 from payasync.errors import ConfigurationError, IntentConflictError, OutcomeUnknownError, PayasyncError
 from payasync.journal.intents import Begun, Intent, Outcome, Step, asked_for
-from payasync.sameness import compared
 from payasync.sandbox_profile import PROFILE as SANDBOX
 
 ASK: Final = "it may have been done: ask for its state, do not repeat it"
@@ -47,7 +46,7 @@ def refusal(begun: Begun) -> PayasyncError:
     if begun.step is Step.WAIT:
         reason = AT_IT if intent.state == "sending" else TAKEN
     where = f"intention {intent.id} in the journal is {intent.state}"
-    asked = compared(asked_for(intent))
+    asked = asked_for(intent)
     return OutcomeUnknownError(f"{where}: {reason}; {_next(intent)}", reason=reason, asked=asked, **about)
 
 
@@ -58,6 +57,8 @@ def _next(intent: Intent) -> str:
     if intent.state == "sending" and intent.lease is not None:
         until = intent.lease.astimezone(UTC)
         return f"it may have been done: payasync reconcile asks from {until:%Y-%m-%d %H:%M:%S} UTC on; do not repeat it"
+    if intent.number is None:
+        return f"it may have been done: look for it at the service, and say so: payasync journal resolve {intent.id}"
     return ASK
 
 

@@ -18,6 +18,7 @@ from payasync.journal.intents import Intent, State
 from payasync.settings import a_count, a_wait
 
 NO_QUARANTINE: Final = "the profile has no recovery.quarantine, so nobody can say that it will not arrive after all"
+USED_BEFORE: Final = "and it said before that the number was used"
 LONGEST_RETRY_AFTER: Final = 86_400.0
 """Seconds: a service that asks for more is asked again all the same."""
 
@@ -66,7 +67,7 @@ class Decision:
         reason: Why, in one line.
         pause: Seconds from this question to the next, where there is one.
         denied: How often in a row nothing that was heard of what was accepted was of use, as `Intent` has it.
-        silent_since: Since when nothing at all was heard of it, as `Intent` has it.
+        silent_since: Since when nothing usable was heard of it, as `Intent` has it.
     """
 
     move: Move
@@ -97,6 +98,8 @@ def decide(
         jitter: Draws a number of seconds up to a bound.
     """
     pause = _pause(intent, evidence, patience, jitter)
+    if intent.state == "accepted" and evidence.finding is Finding.UNMATCHED:
+        return _accepted(intent, evidence, pause, asked_at, patience)
     on_its_way = intent.state == "unknown" and not intent.answered
     earlier = on_its_way and may_be_of_an_earlier_attempt(intent, evidence.state)
     if evidence.state not in {None, intent.state} and not earlier:
@@ -104,7 +107,7 @@ def decide(
     if intent.state == "accepted":
         return _accepted(intent, evidence, pause, asked_at, patience)
     in_doubt = (asked_at - (intent.sent_at or intent.updated)).total_seconds()
-    if not (earlier or evidence.finding is Finding.NOT_DONE) or quarantine is None:
+    if not (earlier or evidence.finding is Finding.NOT_DONE) or quarantine is None or intent.answered:
         return _unresolved(intent, evidence, in_doubt, pause, patience)
     if in_doubt < quarantine:
         reason = f"{evidence.reason}{', perhaps of an earlier attempt' if earlier else ' yet'}, and it may still arrive"
@@ -123,13 +126,16 @@ def _too_long(since: datetime | None, now: datetime, patience: Patience) -> bool
 
 def _accepted(intent: Intent, evidence: Evidence, pause: float, asked_at: datetime, patience: Patience) -> Decision:
     """Only its end is still to be learnt. Who denies it, or says nothing of use, changes nothing; a person is shown."""
-    denied = {Finding.TOLD: 0, Finding.SILENT: intent.denied}.get(evidence.finding, intent.denied + 1)
-    since = (intent.silent_since or asked_at) if evidence.finding is Finding.SILENT else None
+    unusable = evidence.finding in {Finding.SILENT, Finding.UNMATCHED}
+    denied = intent.denied if unusable else 0 if evidence.finding is Finding.TOLD else intent.denied + 1
+    since = (intent.silent_since or asked_at) if unusable else None
     reason = evidence.reason
     if evidence.finding is Finding.NOT_DONE:
         reason = f"accepted before, and now {evidence.reason}"
     if since and _too_long(since, asked_at, patience):
         reason = f"no usable answer since {since:%Y-%m-%d}: {evidence.reason}"
+        if evidence.finding is Finding.UNMATCHED:
+            return _settled("manual", reason)
     return Decision(move=Move.POSTPONE, state="accepted", reason=reason, pause=pause, denied=denied, silent_since=since)
 
 
@@ -150,7 +156,9 @@ def _unresolved(intent: Intent, evidence: Evidence, in_doubt: float, pause: floa
     if evidence.finding is Finding.UNASKABLE:
         return _settled("manual", evidence.reason)
     late = evidence.finding is Finding.NOT_DONE or evidence.state == "rejected"
-    reason = f"{evidence.reason}; {NO_QUARANTINE}" if late else evidence.reason
+    reason = evidence.reason
+    if late:
+        reason = f"{reason}; {USED_BEFORE if intent.answered else NO_QUARANTINE}"
     too_long = evidence.finding is not Finding.SILENT or in_doubt >= patience.give_up
     if too_long and intent.asked >= patience.questions:
         return _settled("manual", f"asked {intent.asked} times: {reason}")

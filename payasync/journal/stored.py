@@ -20,6 +20,9 @@ from payasync.journal.record import Recorder
 from payasync.journal.recorded import refusal, written
 from payasync.journal.services import Where
 from payasync.journal.ticks import tick
+from payasync.match import compared
+from payasync.operations import OPERATIONS
+from payasync.profile import Profile
 from payasync.requests import Request, invalid
 from payasync.responses import Response
 from payasync.sandbox_profile import PROFILE as SANDBOX
@@ -211,17 +214,30 @@ class StoredJournal(ABC):
         sent = None if attempts is None else number("attempts", attempts)
         return await self._run(lambda now: transactions.resolve(asked, as_, why, (was, sent), now))
 
-    async def told(self, operation: str, reference: str, state: str | None, data: object, *, merchant: str) -> Intents:
+    async def told(
+        self,
+        operation: str,
+        reference: str,
+        state: str | None,
+        data: object,
+        *,
+        merchant: str,
+        profile: Profile | None = None,
+    ) -> Intents:
         """End what is open by what the service has told of it, and return what that changed."""
         if operation not in list(BY_STATE):
             raise invalid("operation", f"one of {', '.join(BY_STATE)}", operation)
+        if profile is not None and not isinstance(profile, Profile):
+            raise invalid("profile", "a Profile, such as `session.profile`, or left out", profile)
         if state is not None and not isinstance(state, str):
             raise invalid("state", "our name of a state, or None", state)
         end = BY_STATE[operation].get(state or "")
         if end is None:
             return []
         about = {"operation": operation, "reference": reference, "merchant": merchant}
-        word = await self._run(lambda now: transactions.told(about, data, end, f"the service told: {state}", now))
+        write = next(each for each in OPERATIONS if each.name == operation)
+        said = transactions.Said(data, compared(write, profile or Profile()))
+        word = await self._run(lambda now: transactions.told(about, said, end, f"the service told: {state}", now))
         for kept, other in word.others:
             logger.warning("intention %d is %s; what was told is of another: %s", kept.id, kept.state, _line(other))
         return word.changed

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
+from payasync.calls import Compared
 from payasync.errors import InvalidArgumentError
 from payasync.journal import services, statements
 from payasync.journal.asking import FOR_UPDATE, UNLESS_LOCKED, Transaction, intents, numbers
@@ -29,9 +30,9 @@ from payasync.journal.intents import (
 )
 from payasync.journal.services import Where
 from payasync.journal.ticks import after, between
+from payasync.match import difference
 from payasync.operations import CLOSE_ORDER
 from payasync.requests import invalid
-from payasync.sameness import difference
 
 INTERRUPTED: Final = "whoever was sending it was interrupted"
 
@@ -224,6 +225,19 @@ def _not_a_persons(kept: Intent) -> InvalidArgumentError:
 
 
 @frozen
+class Said:
+    """What the service has said, and in what it is compared with a write.
+
+    Attributes:
+        data: Such as the data of a notification.
+        compared: Where it may name what it is about.
+    """
+
+    data: object
+    compared: tuple[Compared, ...]
+
+
+@frozen
 class Word:
     """What the service's own word comes to.
 
@@ -236,20 +250,21 @@ class Word:
     others: Sequence[tuple[Intent, str]]
 
 
-def told(about: Mapping[str, str], data: object, state: State, reason: str, now: datetime) -> Transaction[Word]:
+def told(about: Mapping[str, str], said: Said, state: State, reason: str, now: datetime) -> Transaction[Word]:
     """End, by the service's own word, what is about a thing and is open; what it contradicts is for a person.
 
-    No word about something else under its number changes what is not known to be there.
+    No word about something else under its number changes anything.
     """
     changed: Intents = []
     others: list[tuple[Intent, str]] = []
     for each in (yield from intents(statements.FIND, about, FOR_UPDATE)):
         stands = standing(each, now)
         after = _by_word(each, stands, state)
-        other = "" if after is None or stands == "accepted" else difference(asked_for(each), data)
-        if other:
-            others.append((each, other))
-        elif after is not None:
+        if after is None:
+            continue
+        if other := difference(asked_for(each), said.compared, said.data):
+            others.append((each, other.words))
+        else:
             why = f"rejected, and {reason}" if stands == "rejected" else reason
             values = {"id": each.id, "state": after, "reason": why, "now": now, "queued": after != "rejected"}
             changed += yield from intents(statements.RESOLVE, values)

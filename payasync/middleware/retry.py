@@ -11,16 +11,17 @@ from typing import Any, Final, cast
 import backoff
 from attrs import evolve, frozen
 
-from payasync.calls import Call, Progress, Reply, Send
+from payasync.calls import Call, Objection, Progress, Reply, Send
 from payasync.errors import NoAnswerError, OutcomeUnknownError, PayasyncError, ServiceError
 from payasync.events import Retrying, Unknown
+from payasync.match import named, tells_nothing
 from payasync.matrix import Action, decide, decide_afresh, leaves_doubt, proves_absence
 from payasync.middleware.observe import Teller
 from payasync.middleware.quota import RETRY_COST, TIMEOUT_COST, Quota
+from payasync.operations import CLOSE_ORDER
 from payasync.retry_after import retry_after
-from payasync.sameness import compared, objection
 from payasync.settings import RetryPolicy
-from payasync.verdicts import SUCCESS, Row, last_word, row, still_unknown
+from payasync.verdicts import SUCCESS, Row, last_word, objection, of_close, row, still_unknown
 
 LEAST_TIME: Final = 2.0
 """No retry starts with fewer seconds left, or less than a tenth of the call's total."""
@@ -98,6 +99,8 @@ class Course:
         self._attempts = 1
         self._taken = 0
         self._doubt: float | None = None
+        self._sent_before = call.sent_before
+        self._used_before = False
         self._begun = False
         self._not_before = -inf
 
@@ -114,8 +117,9 @@ class Course:
             self._rules.quota.pay_back(self._taken)
             return outcome
         if not self._call.read:
-            outcome.add(asked=compared(self._call.fields))
+            outcome.add(asked=named(self._call.fields))
         if isinstance(outcome, OutcomeUnknownError):
+            outcome.add(used_before=self._used_before)
             self._tell_unknown(_reason(outcome))
         raise outcome
 
@@ -124,8 +128,7 @@ class Course:
         sends = 1
         while True:
             found = row(self._call, outcome)
-            if leaves_doubt(self._call, found):
-                self._doubt = self._clock()
+            self._weigh(found)
             action = decide(self._call, found, doubt=self._doubt is not None)
             if action is Action.DONE:
                 return outcome
@@ -140,10 +143,19 @@ class Course:
             sends += 1
             outcome = await self._attempt(self._call)
 
-    async def _asked(self, lost: Reply | PayasyncError) -> Reply | OutcomeUnknownError | None:
+    def _weigh(self, found: Row) -> None:
+        """Note what an attempt's end says of whether the write may have been done."""
+        if found is Row.DUPLICATE:
+            self._used_before = True
+        if leaves_doubt(self._call, found) or (found is Row.DUPLICATE and self._sent_before):
+            self._doubt = self._clock()
+            self._sent_before = True
+
+    async def _asked(self, lost: Reply | PayasyncError) -> Reply | PayasyncError | None:
         """Ask what became of the write: what it comes to, or `None`; a final "absent" clears the doubt."""
         question = self._rules.ask(self._call)
         before, left, earliest = lost, QUESTIONS, -inf
+        unmatched: Objection | None = None
         while question is not None and left and await self._paused(before, ASKING, earliest):
             left -= 1
             asked = self._clock()
@@ -155,23 +167,30 @@ class Course:
                 left += earliest == -inf
                 earliest = self._final_at()
                 continue
-            action = decide(question, row(question, before), doubt=False)
+            found = row(question, before)
+            action = decide(question, found, doubt=False)
             if action is Action.DONE:
                 return self._recovered(cast("Reply", before))
-            if action is Action.END:
-                return None
-        return None
+            unmatched = objection(question, before) if found is Row.UNRECOGNISED else None
+            if action is Action.END or (unmatched and not unmatched.about_another):
+                break
+        if unmatched is None:
+            return None
+        why = f"the response to a query cannot be believed: {unmatched.words}"
+        return still_unknown(self._call, why, cast("Reply", before), objection=unmatched)
 
-    def _recovered(self, answer: Reply) -> Reply | OutcomeUnknownError:
-        """Return the write's reply, unless it says nothing, or is about another order or amount under its number."""
+    def _recovered(self, answer: Reply) -> Reply | PayasyncError:
+        """Return what the write comes to by the response to a query, which may also say nothing of it."""
         call = self._call
-        why = objection(call.fields, call.reference, call.profile.answer, answer.document)
-        return still_unknown(call, why, answer) if why else evolve(answer, recovered=True)
+        if why := tells_nothing(call.reference, call.profile.answer, answer.document):
+            return still_unknown(call, why, answer)
+        outcome = of_close(call, answer) if call.operation is CLOSE_ORDER else answer
+        return evolve(outcome, recovered=True) if isinstance(outcome, Reply) else outcome
 
     def _final_at(self) -> float:
-        """Return when an absent answer becomes final."""
+        """Return when "absent" becomes final: never where the service has said that the number was used before."""
         quarantine = self._call.profile.recovery.quarantine
-        return inf if quarantine is None or self._doubt is None else self._doubt + quarantine
+        return inf if quarantine is None or self._doubt is None or self._used_before else self._doubt + quarantine
 
     async def _attempt(self, call: Call) -> Reply | PayasyncError:
         self._attempts += 1

@@ -1,10 +1,11 @@
 """The profile's words: each point that it leaves open is as the sandbox's own profile has it."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from attrs import evolve, fields_dict
 
+from payasync.coverage import COMPARED
 from payasync.operations import QUERY_PAYMENT, QUERY_REFUND, Operation
 from payasync.profile import SIGN, Profile
 from payasync.sandbox.arguments import Argument
@@ -122,6 +123,8 @@ def _given(table: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in table.items() if value}
 
 
+_NOT_PLACED: Final = frozenset({"ok", "refusals_signed", *COMPARED})
+"""Points of an answer that an open profile need not answer: what is compared has its wire name."""
 _ALL_THINGS: Final = frozenset({"order", "payment", "refund", "subscription"})
 TELLING: Final[Mapping[str, frozenset[str]]] = {
     "payment_id": frozenset({"order", "payment"}),
@@ -148,12 +151,12 @@ def _filled(given: AnswerShape) -> AnswerShape:
 
     A point that would fall onto one that the profile answers stays untold.
     """
-    points = [name for name in fields_dict(AnswerShape) if name != "ok"]
+    points = [name for name in fields_dict(AnswerShape) if name not in _NOT_PLACED]
     answered = [name for name in points if getattr(given, name)]
-    own = {name: getattr(PROFILE.answer, name) for name in points if name not in answered}
+    own: dict[str, Any] = {name: getattr(PROFILE.answer, name) for name in points if name not in answered}
     filled = evolve(given, ok=given.ok or PROFILE.answer.ok, **own)
     free = {name for name in points if not any(_collide(filled, name, other) for other in answered)}
-    untold = {name: "" for name in points if name not in answered and name not in free}
+    untold: dict[str, Any] = {name: "" for name in points if name not in answered and name not in free}
     return evolve(filled, **untold)
 
 

@@ -8,7 +8,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payasync.calls import Call, Layer, Reply, Send
+from payasync.calls import Call, Expected, Layer, Reply, Send
 from payasync.errors import (
     ConfigurationError,
     DuplicateError,
@@ -24,6 +24,7 @@ from payasync.errors import (
     ServiceError,
 )
 from payasync.events import Retrying, Unknown
+from payasync.match import compared
 from payasync.middleware.chain import chain, wired
 from payasync.middleware.observe import Teller
 from payasync.middleware.quota import Quota
@@ -42,7 +43,7 @@ from payasync.operations import (
 from payasync.profile import Profile
 from payasync.secret import Secret
 from payasync.settings import RetryPolicy, Timeouts
-from payasync.shapes import AnswerShape, HttpCodes, Recovery, ResultCodes
+from payasync.shapes import AnswerShape, HttpCodes, Recovery, ResultCodes, States
 from payasync.signing import SortedPairs
 from tests.building import PROFILE, Heard, Hours, Way, bare_call, reply, way
 
@@ -588,13 +589,29 @@ async def test_lost_answer_is_asked_for(operation: Operation, lost: Reply | Paya
     assert 500 == quota.tokens
 
 
+def comparing(**fields: Any) -> Call:
+    """Return a refund of these fields, whose responses are compared with them."""
+    call = questioned().with_fields(**fields)
+    return call.derived(expected=Expected(compared(CREATE_REFUND, call.profile)))
+
+
+async def test_answer_about_another_refund_is_asked_for_again() -> None:
+    """A replayed response about another refund says nothing of this one; the next may be the right one."""
+    other = reply({"code": "OK", "outRefundNo": "R0"})
+    end = way(other, other, reply({"code": "OK", "outRefundNo": "R1"}))
+    answer = await layer(ask=asking)(comparing(outRefundNo="R1"), end.send)
+
+    assert ["W", "Q", "Q"] == names(end)
+    assert answer.recovered
+
+
 async def test_answer_about_another_amount_recovers_nothing() -> None:
     """A number that was used for another refund says nothing of this one: nobody is told that it was made."""
     heard, end = Heard(), way(CUT, reply({"code": "OK", "refundAmt": 201}))
     with pytest.raises(
-        OutcomeUnknownError, match="R1 stands at the service for another one: refundAmt is 201"
+        OutcomeUnknownError, match="cannot be believed: refundAmt is 201 in the response, and 200 in the request"
     ) as caught:
-        await layer(ask=asking, heard=heard)(questioned().with_fields(refundAmt=200), end.send)
+        await layer(ask=asking, heard=heard)(comparing(refundAmt=200), end.send)
 
     assert ["W", "Q"] == names(end)
     assert ("R1", 2, True) == (caught.value.reference, caught.value.attempts, caught.value.sent)
@@ -798,28 +815,47 @@ async def test_unverified_absent_does_not_count(expected: list[str], *, verified
     assert expected == names(end)
 
 
-@pytest.mark.parametrize("refusal", [reply({}, 400), NONE, reply({}, 409)], ids=repr)
-async def test_refusal_after_doubt_is_asked_about(refusal: Reply) -> None:
-    """A 4xx on attempt 2 says nothing of attempt 1, which a 429 left in doubt: the number is asked about."""
-    end = way(reply({}, 429), refusal, OK)
-    answer = await layer(ask=asking)(questioned(), end.send)
-
-    assert ["W", "W", "Q"] == names(end)
-    assert (True, 3) == (answer.recovered, answer.attempts)
-
-
-@pytest.mark.parametrize(
-    ("refusal", "expected"), [(reply({}, 400), ServiceError), (NONE, ServiceError), (reply({}, 409), DuplicateError)]
-)
-async def test_refusal_after_doubt_that_was_cleared(refusal: Reply, expected: type[PayasyncError]) -> None:
+@pytest.mark.parametrize("refusal", [reply({}, 400), NONE], ids=repr)
+async def test_refusal_after_doubt_that_was_cleared(refusal: Reply) -> None:
     """Once attempt 1 was not done for sure, the refusal of attempt 2 is definite: it is not sent a third time."""
     profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.0))
-    end = way(reply({}, 429), refusal, NONE)
+    end = way(CUT, NONE, refusal)
     with pytest.raises(ServiceError) as caught:
         await layer(ask=asking)(questioned(profile), end.send)
 
-    assert expected is type(caught.value)
-    assert ["W", "W", "Q"] == names(end)
+    assert ServiceError is type(caught.value)
+    assert ["W", "Q", "W"] == names(end)
+
+
+async def test_used_before_after_an_earlier_send_is_asked_about() -> None:
+    """After a send that was lost, "used before" may mean our own, also where "absent" had cleared it."""
+    profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.0))
+    end = way(CUT, NONE, reply({}, 409), OK)
+    answer = await layer(ask=asking)(questioned(profile), end.send)
+
+    assert ["W", "Q", "W", "Q"] == names(end)
+    assert (True, 4) == (answer.recovered, answer.attempts)
+
+
+async def test_absent_after_used_before_proves_nothing() -> None:
+    """A service that says "used before" and then "absent" contradicts itself: the outcome stays unknown."""
+    profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.0))
+    end = way(CUT, NONE, reply({}, 409), NONE)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await layer(ask=asking)(questioned(profile), end.send)
+
+    assert caught.value.used_before
+    assert ["W", "Q", "W", "Q"] == names(end)[:4]
+    assert 2 == names(end).count("W")
+
+
+async def test_used_before_after_a_send_that_the_journal_knows_is_asked_about() -> None:
+    """An earlier call may have made it: what that call's journal knows counts as an earlier send."""
+    end = way(reply({}, 409), OK)
+    answer = await layer(ask=asking)(questioned().derived(sent_before=True), end.send)
+
+    assert ["W", "Q"] == names(end)
+    assert answer.recovered
 
 
 @pytest.mark.parametrize("refusal", [reply({}, 400), NONE, reply({}, 302), reply({}, 418), unsent(permanent=True)])
@@ -832,13 +868,41 @@ async def test_close_in_doubt_stays_in_doubt(refusal: Reply | PayasyncError) -> 
     assert 2 == len(end.calls)
 
 
-async def test_close_in_doubt_that_is_a_duplicate_succeeds() -> None:
-    """After a lost close, "used before" means that it was closed; without doubt it is an error."""
-    answer = await layer()(questioned(operation=CLOSE_ORDER), way(CUT, reply({}, 409)).send)
-    with pytest.raises(DuplicateError):
-        await layer()(questioned(operation=CLOSE_ORDER), way(reply({}, 409)).send)
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("CLOSED", Reply),
+        ("EXPIRED", Reply),
+        ("FAILED", Reply),
+        ("PAID", ServiceError),
+        ("PENDING", OutcomeUnknownError),
+        ("WHAT", OutcomeUnknownError),
+    ],
+)
+async def test_close_in_doubt_that_is_a_duplicate_is_asked_about(state: str, expected: type[object]) -> None:
+    """After a lost close, "used before" may also mean "it is paid": the state of the order decides."""
+    profile = evolve(
+        QUARANTINED,
+        answer=evolve(QUARANTINED.answer, order_status="state"),
+        states=States(
+            order={name: (name.upper(),) for name in ("pending", "paid", "closed", "expired", "failed")},
+        ),
+    )
+    end = way(CUT, reply({}, 409), reply({"code": "OK", "state": state}))
+    result: object
+    try:
+        result = await layer(ask=asking)(questioned(profile, CLOSE_ORDER), end.send)
+    except PayasyncError as error:
+        result = error
 
-    assert (409, 2, False) == (answer.status, answer.attempts, answer.recovered)
+    assert expected is type(result)
+    assert ["W", "W", "Q"] == names(end)[:3]
+
+
+async def test_first_close_that_is_a_duplicate() -> None:
+    """Without an earlier send it is the error that says so."""
+    with pytest.raises(DuplicateError):
+        await layer(ask=asking)(questioned(operation=CLOSE_ORDER), way(reply({}, 409)).send)
 
 
 FIRST_429: Final = evolve(QUARANTINED, http=HttpCodes(rate_limit_precedes_execution=True))
@@ -857,12 +921,15 @@ async def test_429_that_precedes_execution_is_no_doubt(operation: Operation) -> 
 
 
 async def test_429_leaves_doubt_where_the_profile_does_not_say() -> None:
-    """The last word of a refund that was only ever told "too many" is that nobody knows."""
-    end = way(reply({}, 429, {"Retry-After": "3"}))
+    """A refund that is told "too many" is asked about after the wait, and the error names the profile's key."""
+    hours, end = Hours(now=START, share=0.0), way(reply({}, 429, {"Retry-After": "3"}))
     with pytest.raises(OutcomeUnknownError) as caught:
-        await layer(ask=asking)(questioned(), end.send)
+        await layer(ask=asking, hours=hours)(questioned(), end.send)
 
-    assert (["W"] * 3, 3.0) == (names(end), caught.value.retry_after)
+    assert ["W", "Q", "Q", "Q"] == names(end)
+    assert [3.0, 3.0, 3.0] == hours.waits
+    assert 3.0 == caught.value.retry_after
+    assert "http.rate_limit_precedes_execution" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -1028,12 +1095,12 @@ async def test_recovered_answer_pays_back() -> None:
 
 
 async def test_quarantine_is_counted_from_the_last_attempt_in_doubt() -> None:
-    """After a 429 that left doubt, and a lost answer, the later of the two counts."""
-    hours, end = Hours(now=START, share=0.0), way(reply({}, 429), CUT, NONE, OK)
-    answer = await layer(ask=asking, hours=hours)(questioned(), taking(hours, 7.0, end))
+    """After one that an absent answer cleared, and a lost answer, the later of the two counts."""
+    hours, end = Hours(now=START, share=0.0), way(CUT, NONE, NONE, CUT, NONE, OK)
+    answer = await layer(ask=asking, hours=hours)(questioned(total=200.0), taking(hours, 7.0, end))
 
-    assert (["W", "W", "Q", "Q"], True) == (names(end), answer.recovered)
-    assert [0.0, 0.0, 13.0] == hours.waits
+    assert (["W", "Q", "Q", "W", "Q", "Q"], True) == (names(end), answer.recovered)
+    assert [0.0, 13.0, 0.0, 0.0, 13.0] == hours.waits
 
 
 async def test_question_after_the_quarantine_comes_on_top() -> None:

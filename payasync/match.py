@@ -1,0 +1,190 @@
+"""Whether a response is about what was asked for: decisions only, no I/O.
+
+A response about another order, refund or amount may be genuine, such as one that is replayed or cached. It says nothing
+about this request.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from attrs import evolve
+
+from payasync.absent import ABSENT
+from payasync.calls import Compared, Likeness, Objection
+from payasync.documents import at
+from payasync.operations import (
+    CANCEL_SUBSCRIPTION,
+    CLOSE_ORDER,
+    CREATE_PAYMENT,
+    CREATE_REFUND,
+    CREATE_SUBSCRIPTION,
+    OPERATIONS,
+    PLACE_ORDER,
+    QUERY_ORDER,
+    QUERY_PAYMENT,
+    QUERY_REFUND,
+    UPDATE_SUBSCRIPTION,
+    Operation,
+)
+from payasync.profile import MERCHANT, Profile
+from payasync.responses import holds_nothing, payload
+from payasync.shapes import ORDER_STATES, AnswerShape
+
+LONGEST: Final = 100
+"""Characters of a strange value that an error shows."""
+
+
+_WIRE: Final[Mapping[str, tuple[str, Likeness]]] = {
+    "out_trade_no": ("outTradeNo", Likeness.NUMBER),
+    "out_refund_no": ("outRefundNo", Likeness.NUMBER),
+    "merchant_id": (MERCHANT, Likeness.NUMBER),
+    "total_amt": ("totalAmt", Likeness.AMOUNT),
+    "refund_amt": ("refundAmt", Likeness.AMOUNT),
+    "currency": ("currency", Likeness.CURRENCY),
+}
+"""By key of the profile's `[answer]`: the wire name in requests, and how it is compared."""
+
+_AMOUNTS: Final = ("total_amt", "refund_amt")
+
+_THINGS: Final = {QUERY_ORDER.name: "order", QUERY_PAYMENT.name: "payment", QUERY_REFUND.name: "refund"}
+"""By query, what it asks about."""
+
+_DONE: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
+    CREATE_PAYMENT.name: ("payment", frozenset({"pending", "paid"})),
+    PLACE_ORDER.name: ("order", frozenset(ORDER_STATES)),
+    CLOSE_ORDER.name: ("order", frozenset({"closed"})),
+    CREATE_REFUND.name: ("refund", frozenset({"processing", "succeeded"})),
+    CREATE_SUBSCRIPTION.name: ("subscription", frozenset({"scheduled", "active"})),
+    CANCEL_SUBSCRIPTION.name: ("subscription", frozenset({"cancelled"})),
+}
+"""By write, what it makes or ends, and the states of it that only a success of the write can lead to."""
+
+
+def compared(operation: Operation, profile: Profile) -> tuple[Compared, ...]:
+    """Return what a response to an operation is compared in."""
+    found = {name: each for key in _WIRE for name, each in _compared(key, profile.answer)}
+    if operation not in OPERATIONS:
+        # Nobody knows what amounts mean at an endpoint that the document does not show.
+        return tuple(each for each in found.values() if each.kind is Likeness.NUMBER)
+    for name, path in _own_number(operation, profile):
+        number = found.get(name, Compared(name, path, Likeness.NUMBER))
+        # Endpoint 6 may be asked by the merchant's number or by the service's own.
+        also = profile.answer.payment_id if operation is QUERY_PAYMENT else ""
+        found[name] = evolve(number, also=also)
+    return tuple(found.values())
+
+
+def _compared(key: str, shape: AnswerShape) -> list[tuple[str, Compared]]:
+    name, kind = _WIRE[key]
+    path: str | None = getattr(shape, key)
+    return [] if path == "" else [(name, Compared(name, path or name, kind, required=path is not None))]
+
+
+def _own_number(operation: Operation, profile: Profile) -> list[tuple[str, str]]:
+    """Return the wire name and the path of the number that only this operation has, where the profile names it."""
+    if operation in {UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION}:
+        name = profile.fields.get("subscription_id", "")
+        return [(name, profile.answer.subscription_id or name)] if name else []
+    parameter = {QUERY_PAYMENT: profile.payment_status, QUERY_REFUND: profile.refund_status}.get(operation)
+    return [(parameter.name, parameter.name)] if parameter and not _is_switched_off(parameter.name, profile) else []
+
+
+def _is_switched_off(name: str, profile: Profile) -> bool:
+    return any(name == wire and getattr(profile.answer, key) == "" for key, (wire, _) in _WIRE.items())
+
+
+def named(fields: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields of a write that a response to it, or to a query about it, is compared with."""
+    return {name: fields[name] for name, _ in _WIRE.values() if name in fields}
+
+
+def difference(
+    fields: Mapping[str, object], things: tuple[Compared, ...], told: object, *, success: bool = True
+) -> Objection | None:
+    """Return in what a payload is about something else than the fields of a request.
+
+    Args:
+        fields: Of the request, by their wire names.
+        things: In what they are compared.
+        told: The payload of a response or of a notification.
+        success: It is no refusal; a refusal may name another amount, such as the one that is left.
+    """
+    for each in things:
+        mine = fields.get(each.name)
+        if mine is None or not (success or each.kind is Likeness.NUMBER):
+            continue
+        theirs = at(told, each.path, None)
+        if theirs is None or theirs == "":
+            if each.required and success:
+                return Objection(f"the response lacks {each.path}, which must name {each.name}")
+        elif theirs != mine and _differs(each.kind, mine, theirs) and not _stands_at(told, each.also, mine):
+            words = f"{each.name} is {_shown(theirs)} in the response, and {_shown(mine)} in the request"
+            return Objection(words, about_another=each.kind is Likeness.NUMBER)
+    return None
+
+
+def _stands_at(told: object, path: str, mine: object) -> bool:
+    found = at(told, path, None) if path else None
+    return found is not None and not _differs(Likeness.NUMBER, mine, found)
+
+
+def _differs(kind: Likeness, mine: object, theirs: object) -> bool:
+    """Return whether two values differ, however they are written; a value in another form says nothing."""
+    if kind is Likeness.AMOUNT:
+        return type(mine) is int and _differs_in_amount(mine, theirs)
+    if kind is Likeness.CURRENCY:
+        return isinstance(mine, str) and isinstance(theirs, str) and theirs.casefold() != mine.casefold()
+    if not isinstance(mine, str | int) or not isinstance(theirs, str | int) or isinstance(theirs, bool):
+        return False
+    return str(theirs) != (str.__str__(mine) if isinstance(mine, str) else str(mine))
+
+
+def _differs_in_amount(mine: int, theirs: object) -> bool:
+    if isinstance(theirs, str):
+        # Not `int()`, which refuses thousands of digits.
+        return theirs.isascii() and theirs.isdigit() and theirs.lstrip("0") != str(mine)
+    return type(theirs) is int and theirs != mine
+
+
+def _shown(value: object) -> str:
+    text = str.__str__(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def contradiction(operation: Operation, profile: Profile, told: object) -> Objection | None:
+    """Return that a refusal tells of a success of the very write that it refuses."""
+    thing, states = _DONE.get(operation.name, ("", frozenset[str]()))
+    state = _state(profile, thing, told) if thing else None
+    return Objection(f"it refuses the request, and says that the {thing} is {state}") if state in states else None
+
+
+def denial(operation: Operation, profile: Profile, told: object) -> Objection | None:
+    """Return that a response "not found" to a query tells the state of what is said not to be there."""
+    thing = _THINGS.get(operation.name, "")
+    state = _state(profile, thing, told) if thing else None
+    return Objection(f"it says that there is no such {thing}, and that it is {state}") if state else None
+
+
+def names_an_amount(profile: Profile, told: object) -> bool:
+    """Return whether a payload names an amount, which nothing has that is not there."""
+    paths = (getattr(profile.answer, key) or _WIRE[key][0] for key in _AMOUNTS)
+    return any(at(told, path, None) is not None for path in paths)
+
+
+def _state(profile: Profile, thing: str, told: object) -> str | None:
+    path: str = getattr(profile.answer, f"{thing}_status")
+    return profile.states.name(thing, at(told, path)) if path else None
+
+
+def is_sent_back(proofs: tuple[str, ...], document: object) -> bool:
+    """Return whether a verified success may be a request that was sent back: it says nothing that no request says."""
+    return bool(proofs) and not any(_is_said(at(document, path)) for path in proofs)
+
+
+def _is_said(value: Any) -> bool:
+    return value is not ABSENT and value is not None and value != ""
+
+
+def tells_nothing(number: str | None, shape: AnswerShape, document: object) -> str:
+    """Return that the response to a query holds nothing; an empty text if it holds something."""
+    return f"the service tells nothing of {number}" if holds_nothing(shape, document) else ""
