@@ -70,6 +70,19 @@ class Compared:
 
 
 @frozen
+class Things:
+    """All that a request and its response may both name.
+
+    Attributes:
+        top: By path, what a response need not name, and names at the top of its payload: the usual case is fast.
+        rest: All others.
+    """
+
+    top: Mapping[str, Compared] = field(factory=dict)
+    rest: tuple[Compared, ...] = ()
+
+
+@frozen
 class Expected:
     """What a response to a call must match.
 
@@ -79,7 +92,7 @@ class Expected:
         asked: Of a query: what the write that it asks about named, by wire names.
     """
 
-    compared: tuple[Compared, ...] = ()
+    compared: Things = Things()
     proofs: tuple[str, ...] = ()
     asked: Mapping[str, object] | None = None
 

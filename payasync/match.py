@@ -4,13 +4,13 @@ A response about another order, refund or amount may be genuine, such as one tha
 about this request.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from attrs import evolve
 
 from payasync.absent import ABSENT
-from payasync.calls import Compared, Likeness, Objection
+from payasync.calls import Compared, Likeness, Objection, Things
 from payasync.documents import at
 from payasync.operations import (
     CANCEL_SUBSCRIPTION,
@@ -27,7 +27,7 @@ from payasync.operations import (
     Operation,
 )
 from payasync.profile import MERCHANT, Profile
-from payasync.responses import holds_nothing, payload
+from payasync.responses import holds_nothing
 from payasync.shapes import ORDER_STATES, AnswerShape
 
 LONGEST: Final = 100
@@ -60,18 +60,24 @@ _DONE: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
 """By write, what it makes or ends, and the states of it that only a success of the write can lead to."""
 
 
-def compared(operation: Operation, profile: Profile) -> tuple[Compared, ...]:
+def compared(operation: Operation, profile: Profile) -> Things:
     """Return what a response to an operation is compared in."""
     found = {name: each for key in _WIRE for name, each in _compared(key, profile.answer)}
     if operation not in OPERATIONS:
         # Nobody knows what amounts mean at an endpoint that the document does not show.
-        return tuple(each for each in found.values() if each.kind is Likeness.NUMBER)
+        return _things(each for each in found.values() if each.kind is Likeness.NUMBER)
     for name, path in _own_number(operation, profile):
         number = found.get(name, Compared(name, path, Likeness.NUMBER))
         # Endpoint 6 may be asked by the merchant's number or by the service's own.
         also = profile.answer.payment_id if operation is QUERY_PAYMENT else ""
         found[name] = evolve(number, also=also)
-    return tuple(found.values())
+    return _things(found.values())
+
+
+def _things(several: Iterable[Compared]) -> Things:
+    found = tuple(several)
+    top = {each.path: each for each in found if "." not in each.path and not each.required}
+    return Things(top, tuple(each for each in found if top.get(each.path) is not each))
 
 
 def _compared(key: str, shape: AnswerShape) -> list[tuple[str, Compared]]:
@@ -98,9 +104,7 @@ def named(fields: Mapping[str, object]) -> dict[str, object]:
     return {name: fields[name] for name, _ in _WIRE.values() if name in fields}
 
 
-def difference(
-    fields: Mapping[str, object], things: tuple[Compared, ...], told: object, *, success: bool = True
-) -> Objection | None:
+def difference(fields: Mapping[str, object], things: Things, told: object, *, success: bool = True) -> Objection | None:
     """Return in what a payload is about something else than the fields of a request.
 
     Args:
@@ -109,18 +113,29 @@ def difference(
         told: The payload of a response or of a notification.
         success: It is no refusal; a refusal may name another amount, such as the one that is left.
     """
-    for each in things:
+    if type(told) is dict:
+        for path in things.top.keys() & told.keys():
+            each, theirs = things.top[path], told[path]
+            mine = fields.get(each.name)
+            if theirs != mine and mine is not None and (other := _objection(each, mine, theirs, told, success)):
+                return other
+    for each in things.rest:
         mine = fields.get(each.name)
-        if mine is None or not (success or each.kind is Likeness.NUMBER):
-            continue
-        theirs = at(told, each.path, None)
-        if theirs is None or theirs == "":
-            if each.required and success:
-                return Objection(f"the response lacks {each.path}, which must name {each.name}")
-        elif theirs != mine and _differs(each.kind, mine, theirs) and not _stands_at(told, each.also, mine):
-            words = f"{each.name} is {_shown(theirs)} in the response, and {_shown(mine)} in the request"
-            return Objection(words, about_another=each.kind is Likeness.NUMBER)
+        if mine is not None and (other := _objection(each, mine, at(told, each.path, None), told, success)):
+            return other
     return None
+
+
+def _objection(each: Compared, mine: object, theirs: object, told: object, success: bool) -> Objection | None:  # noqa: FBT001 - as `difference` has it
+    if not (success or each.kind is Likeness.NUMBER):
+        return None
+    if theirs is None or theirs == "":
+        missing = each.required and success
+        return Objection(f"the response lacks {each.path}, which must name {each.name}") if missing else None
+    if theirs == mine or not _differs(each.kind, mine, theirs) or _stands_at(told, each.also, mine):
+        return None
+    words = f"{each.name} is {_shown(theirs)} in the response, and {_shown(mine)} in the request"
+    return Objection(words, about_another=each.kind is Likeness.NUMBER)
 
 
 def _stands_at(told: object, path: str, mine: object) -> bool:

@@ -7,6 +7,7 @@ being a JSON object.
 
 import enum
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ from payasync.operations import PLACE_ORDER, Kind
 from payasync.profile import Profile
 from payasync.responses import OrderResponse, Response, payload
 from payasync.retry_after import retry_after
-from payasync.shapes import among
+from payasync.shapes import AnswerShape, among
 
 REPEAT: Final = "repeating it is harmless"
 EARLIER: Final = "after an attempt that nobody knows the end of"
@@ -76,21 +77,26 @@ def row(call: Call, outcome: Reply | PayasyncError) -> Row:
     """Return the row that an attempt's end falls in."""
     if not isinstance(outcome, Reply):
         return _unanswered(outcome)
-    found, answer = _read(call, outcome), call.profile.answer
-    if outcome.status >= 500 or found is Row.REDIRECT:
+    status, answer = outcome.status, call.profile.answer
+    found = _succeeded(call.profile, outcome) if 200 <= status < 300 else _by_status(call, outcome)
+    if status >= 500 or found is Row.REDIRECT:
         return found
-    if answer.signature and found is not Row.RATE_LIMITED and not outcome.verified:
-        refused = found is not SUCCESS and (found not in REFUSALS or answer.refusals_signed is not True)
-        if outcome.verified is False or not refused:
-            return Row.UNVERIFIED
-    return Row.UNRECOGNISED if _objection(call, found, outcome) else found
+    if answer.signature and not outcome.verified and _must_be_signed(answer, found, outcome):
+        return Row.UNVERIFIED
+    doubted = _objection_to_success(call, outcome) if found is SUCCESS else _objection(call, found, outcome)
+    return Row.UNRECOGNISED if doubted else found
 
 
-def _read(call: Call, reply: Reply) -> Row:
-    """Return the row of what a response says, whoever says it and whatever it is about."""
+def _must_be_signed(answer: AnswerShape, found: Row, reply: Reply) -> bool:
+    """Return whether a response that does not verify is not believed for that."""
+    if found is Row.RATE_LIMITED:
+        return False
+    return reply.verified is False or found is SUCCESS or (found in REFUSALS and answer.refusals_signed is True)
+
+
+def _by_status(call: Call, reply: Reply) -> Row:
+    """Return the row of a response that is not 2xx, whoever sends it and whatever it is about."""
     status = reply.status
-    if 200 <= status < 300:
-        return _succeeded(call.profile, reply)
     if status == 429:
         return Row.RATE_LIMITED
     if status >= 500:
@@ -102,26 +108,39 @@ def _read(call: Call, reply: Reply) -> Row:
 
 def objection(call: Call, outcome: Reply | PayasyncError) -> Objection | None:
     """Return what speaks against believing a response though it is recognised, and signed where it must be."""
-    return _objection(call, _read(call, outcome), outcome) if isinstance(outcome, Reply) else None
+    if not isinstance(outcome, Reply):
+        return None
+    found = _succeeded(call.profile, outcome) if 200 <= outcome.status < 300 else _by_status(call, outcome)
+    return _objection_to_success(call, outcome) if found is SUCCESS else _objection(call, found, outcome)
 
 
 def _objection(call: Call, found: Row, reply: Reply) -> Objection | None:
-    if found is not SUCCESS and found not in REFUSALS:
+    if found not in REFUSALS:
         return None
-    expected, success = call.expected, found is SUCCESS
-    if success and expected.proofs and match.is_sent_back(expected.proofs, reply.document):
-        return Objection("it may be a request that was sent back: it holds nothing that only a response says")
-    told = payload(call.profile.answer, reply.document)
-    fields = {**call.fields, **expected.asked} if expected.asked else call.fields
-    if other := match.difference(fields, expected.compared, told, success=success):
+    profile, told = call.profile, payload(call.profile.answer, reply.document)
+    if other := match.difference(_named(call), call.expected.compared, told, success=False):
         return other
-    if success or found is Row.DUPLICATE:  # who says that a number was used may say for what
+    if found is Row.DUPLICATE:  # who says that a number was used may say for what
         return None
-    if reply.verified and _signs_success(call.profile, reply.document):
+    if reply.verified and _signs_success(profile, reply.document):
         return Objection("it refuses the request by its status, and its signature covers a code that means success")
-    if found is Row.ABSENT and (denied := match.denial(call.operation, call.profile, told)):
-        return denied
-    return match.contradiction(call.operation, call.profile, told)
+    denied = match.denial(call.operation, profile, told) if found is Row.ABSENT else None
+    return denied or match.contradiction(call.operation, profile, told)
+
+
+def _objection_to_success(call: Call, reply: Reply) -> Objection | None:
+    expected, told = call.expected, reply.document
+    if expected.proofs and match.is_sent_back(expected.proofs, told):
+        return Objection("it may be a request that was sent back: it holds nothing that only a response says")
+    if data := call.profile.answer.data:
+        told = at(told, data, told)
+    return match.difference(_named(call) if expected.asked else call.fields, expected.compared, told)
+
+
+def _named(call: Call) -> Mapping[str, object]:
+    """Return what a response to a call is compared with: its fields, and those of the write that it asks about."""
+    asked = call.expected.asked
+    return {**call.fields, **asked} if asked else call.fields
 
 
 def _signs_success(profile: Profile, document: object) -> bool:
@@ -237,8 +256,8 @@ def _marks(call: Call) -> str:
     """Return by what a person finds a write that has no number: amount, description and time."""
     amount = call.fields.get("amount", call.fields.get("totalAmt"))
     money = "" if amount is None else f"{amount} {call.fields.get('currency', '')}".strip()
-    text = next((_short(str(call.fields[name])) for name in _DESCRIBING if name in call.fields), "")
-    return ", ".join(filter(None, [money, text and repr(text), f"before {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"]))
+    texts = [repr(_short(str(call.fields[name]))) for name in _DESCRIBING if name in call.fields]
+    return ", ".join(filter(None, [money, *texts[:1], f"before {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"]))
 
 
 def still_unknown(call: Call, why: str, reply: Reply, *, objection: Objection | None = None) -> OutcomeUnknownError:

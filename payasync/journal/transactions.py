@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from payasync.calls import Compared
+from payasync.calls import Things
 from payasync.errors import InvalidArgumentError
 from payasync.journal import services, statements
 from payasync.journal.asking import FOR_UPDATE, UNLESS_LOCKED, Transaction, intents, numbers
@@ -234,7 +234,7 @@ class Said:
     """
 
     data: object
-    compared: tuple[Compared, ...]
+    compared: Things
 
 
 @frozen
