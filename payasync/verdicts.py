@@ -239,7 +239,7 @@ def _words(call: Call, found: Row) -> str:
         return f"{found.value}, {EARLIER}"
     if found is Row.RATE_LIMITED:
         return f"{found.value}, which may have been executed (see http.rate_limit_precedes_execution in the profile)"
-    return found.value
+    return str(found.value)
 
 
 def advice(call: Call) -> str:
