@@ -3,12 +3,12 @@
 import os
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
 from attrs import field, fields, frozen
 
 from payasync.errors import ConfigurationError
+from payasync.files import read_guarded
 from payasync.secret import Hidden, Secret
 
 _KEY: Final = re.compile(r"\s*(-----BEGIN [^-]+-----.*?-----END [^-]+-----|[^,\n]+)", re.DOTALL)
@@ -174,7 +174,7 @@ class Environment:
 
 def _file_text(name: str, path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return read_guarded(path)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
     raise ConfigurationError(f"{name}: cannot read {path!r}: {why}", field=name)

@@ -1,4 +1,4 @@
-"""What a session tells its `on_event`: plain values, none with a secret in it."""
+"""What a session tells its `on_event`: plain values, none with a secret in it; `str` gives the line for a log."""
 
 from attrs import frozen
 
@@ -23,6 +23,10 @@ class Attempted:
     status: int | None = None
     error: str | None = None
 
+    def __str__(self) -> str:
+        ended = f"no response ({self.error})" if self.status is None else f"HTTP {self.status}"
+        return _line(self.operation, self.reference, f"attempt {self.attempt}: {ended} after {self.elapsed:.3f} s")
+
 
 @frozen(kw_only=True)
 class Retrying:
@@ -34,6 +38,10 @@ class Retrying:
     delay: float
     reason: str
 
+    def __str__(self) -> str:
+        words = f"attempt {self.attempt} starts in {self.delay:.2f} s: {self.reason}"
+        return _line(self.operation, self.reference, words)
+
 
 @frozen(kw_only=True)
 class Unknown:
@@ -43,5 +51,13 @@ class Unknown:
     reference: str | None
     reason: str
 
+    def __str__(self) -> str:
+        return _line(self.operation, self.reference, f"outcome unknown: {self.reason}")
+
 
 Event = Attempted | Retrying | Unknown
+
+
+def _line(operation: str, reference: str | None, words: str) -> str:
+    about = f"{operation} {reference}" if reference else operation
+    return " ".join(f"{about}: {words}".split())

@@ -11,6 +11,7 @@ from typing import Any, Final
 from attrs import NOTHING, fields, has
 
 from payasync.errors import ConfigurationError
+from payasync.files import read_guarded
 from payasync.profile import Profile
 from payasync.shapes import Parameter
 from payasync.signing import SortedPairs
@@ -37,7 +38,7 @@ def read_file(path: str | Path) -> Profile:
         ConfigurationError: The file cannot be read, or what `read_text` raises.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_guarded(path)
     except (OSError, TypeError, ValueError) as error:
         why = _unreadable(error)
     else:

@@ -10,6 +10,7 @@ from typing import Final
 from attrs import frozen
 
 from payasync.errors import ConfigurationError
+from payasync.files import DATABASE, check_private, new_private
 
 LOCKED_SECONDS: Final = 5.0
 """How long a transaction waits for that of another process."""
@@ -107,10 +108,9 @@ def _refused(path: str, schema: Schema, why: str) -> ConfigurationError:
 
 def _make(path: str) -> None:
     with suppress(FileExistsError):
-        # Payloads stand in it.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    if not Path(path).is_file():
-        raise IsADirectoryError("it is no file")
+        os.close(new_private(path))
+    for suffix in DATABASE:
+        check_private(path + suffix)
 
 
 def _check_header(path: str, schema: Schema) -> None:

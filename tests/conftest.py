@@ -22,6 +22,9 @@ from chaos.forked import TRACED
 # No test trusts whom the machine trusts; reading its authorities took longer than most tests, once for each session.
 os.environ |= {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
 
+# A machine whose users share groups makes files that others can write; profiles and keys like that are refused.
+os.umask(0o022)
+
 # What collecting makes lasts as long as the run: `gc.collect` need not walk through thousands of tests each time.
 gc.disable()
 

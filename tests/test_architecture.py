@@ -140,15 +140,33 @@ def test_files_are_short(source: Path) -> None:
     assert lines <= MOST_LINES
 
 
-def test_import_leaves_rooms_and_extras_alone() -> None:
-    """`import payasync` loads the core only: who sends a payment pays for no sandbox, no CLI and no extra."""
-    code = f"import sys, payasync; print(*sorted(sys.modules.keys() & {NOT_LOADED}))"
+def loaded(statement: str, modules: set[str]) -> list[str]:
+    """Return which of some modules a statement loads in a new process."""
+    code = f"import sys; {statement}; print(*sorted(sys.modules.keys() & {modules}))"
     # To measure coverage loads sqlite3.
     environ = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
-
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
+    return done.stdout.split()
 
-    assert [] == done.stdout.split()
+
+def test_import_leaves_rooms_and_extras_alone() -> None:
+    """Its public names load the core only: who sends a payment pays for no sandbox, no CLI and no extra."""
+    assert [] == loaded("from payasync import *", NOT_LOADED)
+
+
+def test_names_are_loaded_when_they_are_used() -> None:
+    """`import payasync` alone loads nothing, so that the command hears Ctrl-C before it loads the rest."""
+    assert [] == loaded("import payasync", {"aiohttp", "asyncio", "attrs", "payasync.errors", "payasync.session"})
+    assert ["payasync.errors"] == loaded("import payasync; payasync.NotSentError", {"aiohttp", "payasync.errors"})
+    assert ["payasync.signing"] == loaded("import payasync; payasync.signing.SortedPairs", {"payasync.signing"})
+
+
+def test_name_that_is_none() -> None:
+    """A mistyped name is an error that names it; the true ones are listed."""
+    with pytest.raises(AttributeError, match="module 'payasync' has no attribute 'Sesion'"):
+        _ = payasync.Sesion  # type: ignore[attr-defined] # pyright: ignore[reportAttributeAccessIssue]
+
+    assert set(payasync.__all__) <= set(dir(payasync))
 
 
 def test_core_depends_on_five_packages() -> None:

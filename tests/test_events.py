@@ -7,11 +7,10 @@ import pytest
 
 from payasync.events import Attempted, Event, Retrying, Unknown
 
-EVENTS: Final[list[Event]] = [
-    Attempted(operation="orders.place", reference="T1", attempt=1, elapsed=0.25, error="ConnectionResetError"),
-    Retrying(operation="orders.query", reference="T1", attempt=2, delay=0.5, reason="no answer"),
-    Unknown(operation="orders.place", reference=None, reason="no answer"),
-]
+CUT: Final = Attempted(operation="orders.place", reference="T1", attempt=1, elapsed=0.25, error="ConnectionResetError")
+AGAIN: Final = Retrying(operation="orders.query", reference="T1", attempt=2, delay=0.5, reason="no answer")
+DOUBT: Final = Unknown(operation="orders.place", reference=None, reason="no answer")
+EVENTS: Final[list[Event]] = [CUT, AGAIN, DOUBT]
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
@@ -21,6 +20,21 @@ def test_events_are_frozen_values(event: Event) -> None:
         event.operation = "orders.close"  # type: ignore[misc] # the mistake that is refused
 
     assert event == pickle.loads(pickle.dumps(event))  # noqa: S301 - made in the same line
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (CUT, "orders.place T1: attempt 1: no response (ConnectionResetError) after 0.250 s"),
+        (attrs.evolve(CUT, status=503), "orders.place T1: attempt 1: HTTP 503 after 0.250 s"),
+        (AGAIN, "orders.query T1: attempt 2 starts in 0.50 s: no answer"),
+        (DOUBT, "orders.place: outcome unknown: no answer"),
+        (attrs.evolve(DOUBT, reason="cut\n in two"), "orders.place: outcome unknown: cut in two"),
+    ],
+)
+def test_event_reads_as_a_line_of_a_log(event: Event, line: str) -> None:
+    """Whoever is woken by a line of a log reads what happened, and not how a class is written."""
+    assert line == str(event)
 
 
 @pytest.mark.parametrize("kind", [Attempted, Retrying, Unknown])

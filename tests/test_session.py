@@ -973,6 +973,7 @@ async def test_events_tell_the_story() -> None:
                 await pay.subscriptions.cancel("S1")
 
     assert [Attempted, Retrying, Attempted, Unknown] == [type(event) for event in told]
+    assert "subscriptions.cancel S1: outcome unknown: " in str(told[-1])
     assert [("subscriptions.cancel", "S1")] * 4 == [(event.operation, event.reference) for event in told]
     assert [(1, "NotSentError"), (2, "NoAnswerError")] == [
         (event.attempt, event.error) for event in told if isinstance(event, Attempted)

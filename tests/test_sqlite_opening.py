@@ -217,8 +217,8 @@ def test_log_of_another_program_stays_as_it_is(path: Path) -> None:
     [
         ("missing/inbox.db", "No such file or directory"),
         ("file/inbox.db", "Not a directory"),
-        ("", "it is no file"),
-        ("dangling", "it is no file"),
+        ("", "is not a regular file. Name another file"),
+        ("dangling", "'dangling' is a symbolic link, and links are not followed"),
     ],
 )
 def test_place_where_no_file_can_be_is_refused(tmp_path: Path, name: str, why: str) -> None:

@@ -1,10 +1,18 @@
 """The `payasync` command: extra `[cli]`."""
 
+import os
+import signal
 import sys
+from types import FrameType
+
+from payasync.cli.exit_codes import INTERRUPTED
 
 
 def main() -> None:
     """Run the command; without the extra, say how to get it."""
+    # A program that was started to ignore Ctrl-C goes on ignoring it.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, end)
     try:
         from payasync.cli.commands import payasync  # noqa: PLC0415 - click and rich may be missing
     except ModuleNotFoundError as error:
@@ -13,3 +21,8 @@ def main() -> None:
             raise
         sys.exit(f'payasync: the command needs {missing}: python -m pip install "payasync[cli]"')
     payasync()
+
+
+def end(_number: int, _frame: FrameType | None) -> None:
+    """End on Ctrl-C before a command begins: an exception would be shown, or lost, inside an import."""
+    os._exit(INTERRUPTED)

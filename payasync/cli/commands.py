@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import Any
 
 import click
 
+from payasync import cli
 from payasync.cli import demo as demo_story
 from payasync.cli import doctor as doctor_looks
 from payasync.cli import listen as listener
 from payasync.cli import sandbox as sandbox_process
 from payasync.cli.doctor_screen import DoctorScreen
+from payasync.cli.exit_codes import INTERRUPTED
 from payasync.cli.folders import in_a_folder
 from payasync.cli.http_message import LONGEST
 from payasync.cli.journal import journal
@@ -33,7 +36,20 @@ from payasync.shapes import KINDS
 from payasync.version import VERSION
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(click.Group):
+    """Commands that Ctrl-C ends without a word, with exit code 130, unless they handle it themselves."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was named."""
+        try:
+            if signal.getsignal(signal.SIGINT) is cli.end:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="payasync")
 def payasync() -> None:
     """Pay, refund and subscribe: the client of a payment service, and its sandbox."""
@@ -71,7 +87,8 @@ def doctor(profile: str | None, base_url: str | None) -> None:
     """Tell what is configured, which points of the service's document are still open, and whether it can be reached.
 
     Nothing is sent to the service but the start of a connection. The exit code is 0 where nothing is wrong, whatever
-    is still open or missing; 1 where a key is refused or the service cannot be reached; 2 where the profile is none.
+    is still open or missing, or which key file others can read; 1 where a key is refused or the service cannot be
+    reached; 2 where the profile is none.
     """
     screen = DoctorScreen()
     try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,11 +16,12 @@ from payasync.addresses import base_url, environment_proxy
 from payasync.audit import Point
 from payasync.credentials import Credentials, Environment
 from payasync.errors import ConfigurationError, NotConfiguredError
+from payasync.files import others_can_read
 from payasync.operations import OPERATIONS
 from payasync.profile import Profile
 from payasync.transport.failures import phrase
 
-Verdict = Literal["fine", "missing", "wrong"]
+Verdict = Literal["fine", "warning", "missing", "wrong"]
 CONNECT_SECONDS: Final = 5.0
 MERCHANT_ID: Final = "PAYASYNC_MERCHANT_ID"
 BASE_URL: Final = "PAYASYNC_BASE_URL"
@@ -36,7 +38,8 @@ class Finding:
 
     Attributes:
         name: What it is.
-        verdict: `fine`, `missing` where something cannot be done without it, or `wrong`.
+        verdict: `fine`, `warning` where it works and is not safe, `missing` where something cannot be done without
+            it, or `wrong`.
         words: What was found.
     """
 
@@ -68,13 +71,17 @@ def left(points: Sequence[Point], source: str, findings: Sequence[Finding]) -> I
         source: Where the profile comes from.
         findings: All else that was looked at.
     """
-    wrong, missing = ([each.name for each in findings if each.verdict == verdict] for verdict in ("wrong", "missing"))
+    wrong, missing, unsafe = (
+        [each.name for each in findings if each.verdict == verdict] for verdict in ("wrong", "missing", "warning")
+    )
     if wrong:
         yield Left("wrong", len(wrong), f"mend {', '.join(wrong)}, as said above")
     if missing:
         unset = [BASE_URL if name == CONNECTION else name for name in missing]
         yield Left("missing", len(missing), f"set {', '.join(unset)}")
-    if not wrong and not missing:
+    if unsafe:
+        yield Left("warning", len(unsafe), f"protect {', '.join(unsafe)}, as said above")
+    if not wrong and not missing and not unsafe:
         yield Left("fine", len(findings), "nothing is missing or wrong")
     if still_open := sum(point.status == "open" for point in points):
         yield Left("open", still_open, _answering(source))
@@ -94,6 +101,7 @@ def credentials(profile: Profile, environ: Mapping[str, str]) -> Iterator[Findin
         environ: Holds the variables that `Credentials.from_env` reads.
     """
     yield _merchant(environ)
+    public = {"public_key"} if getattr(profile.signature, "symmetric", False) else {"public_key", "service_keys"}
     for name, needed_by in _keys_needed(profile):
         variable = f"PAYASYNC_{name.upper()}"
         try:
@@ -102,7 +110,7 @@ def credentials(profile: Profile, environ: Mapping[str, str]) -> Iterator[Findin
             yield Finding(str(error.field or variable), "wrong", str(error))
             continue
         if getattr(held, name):
-            yield Finding(variable, "fine", "set")
+            yield _held(variable, environ, public=name in public)
         elif needed_by:
             yield Finding(variable, "missing", f"not set: needed by {needed_by}")
 
@@ -113,6 +121,13 @@ def _merchant(environ: Mapping[str, str]) -> Finding:
         return Finding(MERCHANT_ID, "fine", Credentials.from_env(given).merchant_id)
     except ConfigurationError as error:
         return Finding(str(error.field or MERCHANT_ID), "wrong" if given else "missing", str(error))
+
+
+def _held(variable: str, environ: Mapping[str, str], *, public: bool) -> Finding:
+    file = environ.get(f"{variable}_FILE")
+    if file is None or public or not others_can_read(file):
+        return Finding(variable, "fine", "set")
+    return Finding(variable, "warning", f"set; other users can read its file. Run: chmod go-r {shlex.quote(file)}")
 
 
 def _of(variable: str, environ: Mapping[str, str]) -> Mapping[str, str]:

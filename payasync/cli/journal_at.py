@@ -36,6 +36,11 @@ _SCHEME: Final = re.compile(r"\s*[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _KEYWORDS: Final = re.compile(r"\s*\w+\s*=")
 """Such as `host=db dbname=pay`; taken for the name of a file, its password would be written down."""
 
+_CREDENTIALS: Final = re.compile(r"@|passw|postgres.*:", re.IGNORECASE | re.DOTALL)
+"""What a mistyped connection string holds, whose password must not be shown."""
+_PLAIN: Final = re.compile(r"\.{1,2}[/\\].*|/(?!/)[^:]*", re.DOTALL)
+"""What can only be meant as a path."""
+
 _FORMS: Final = "give the path of a file, or a PostgreSQL connection string, which is postgresql://… or host=… dbname=…"
 _FIELDS: Final = ("path", "dsn")
 """By what names a journal calls that which a command was given as `--journal`."""
@@ -145,9 +150,21 @@ def address_given(text: str) -> Address:
         raise click.BadParameter(f"it is empty: {_FORMS}")
     if scheme := _SCHEME.match(text):
         raise click.BadParameter(f"no journal's address begins with {scheme[0]!r}: {_FORMS}")
+    if _may_hold_password(text):
+        raise click.BadParameter(
+            f"there is no such file, and its name is not shown because it may hold a password: {_FORMS}. "
+            "Write ./ before the name of a new file"
+        )
     if why := _unusable(Path(text)):
         raise click.BadParameter(f"{text!r} {why}")
     return found
+
+
+def _may_hold_password(text: str) -> bool:
+    """Return whether a text may be a mistyped connection string: not, if it is written as a path, or if it exists."""
+    if _PLAIN.fullmatch(text) or not _CREDENTIALS.search(text):
+        return False
+    return not os.path.exists(text)  # noqa: PTH110 - `Path.exists` raises where a folder may not be entered
 
 
 def _unusable(path: Path) -> str:

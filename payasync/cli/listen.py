@@ -21,6 +21,7 @@ from payasync.cli.listen_screen import ListenScreen, Opening
 from payasync.cli.stopping import stopped_by_signals
 from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError
+from payasync.files import new_private
 from payasync.middleware.retry import Pace
 from payasync.notifications.aiohttp_adapter import answered
 from payasync.notifications.answers import Answer, acknowledgement, refusal
@@ -139,21 +140,21 @@ def saved(seen: Heard, kept: HttpMessage, folder: Path) -> Heard:
     """Write a notification into a file of its own, which nobody else may read; say where, or why not."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = _new_file(folder, f"{seen.at:%Y%m%dT%H%M%S.%f}-{seen.kind or 'notification'}")
-        file.write_bytes(kept.written())
+        file, descriptor = _new_file(folder, f"{seen.at:%Y%m%dT%H%M%S.%f}-{seen.kind or 'notification'}")
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.write(kept.written())
     except OSError as error:
         return evolve(seen, why=f"{seen.why} (not saved: {error.strerror})".lstrip())
     return evolve(seen, file=str(file))
 
 
-def _new_file(folder: Path, name: str) -> Path:
+def _new_file(folder: Path, name: str) -> tuple[Path, int]:
     for number in itertools.count():
         file = folder / f"{name}{f'-{number}' if number else ''}.http"
         try:
-            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            return file, new_private(file)
         except FileExistsError:
             continue
-        return file
     raise AssertionError  # pragma: no cover - the numbers do not end
 
 

@@ -14,11 +14,14 @@ from typing import IO, Final, Self
 from payasync.cli.refund_verdicts import Verdict
 from payasync.cli.terminal import plain
 from payasync.errors import ConfigurationError
+from payasync.files import check_private, new_private
 
 COLUMNS: Final = ("line", "out_trade_no", "out_refund_no", "refund_amt", "state", "code", "message")
 PARTIAL: Final = ".partial"
-_FORMULA: Final = re.compile(r"[=+@-](?![\w-]*$)")
-"""What a spreadsheet would reckon with; a number that begins with a hyphen is none."""
+_FORMULA: Final = re.compile("[=+@\uff1d\uff0b\uff20\uff0d]|-(?![0-9]+([.][0-9]+)?$)")
+"""How a text begins that a spreadsheet would compute; a negative number is none."""
+_IDENTIFIER: Final = re.compile(r"-[A-Za-z0-9_-]+")
+"""An order or refund number that begins with a hyphen: a spreadsheet can compute nothing harmful of it."""
 
 
 class ResultFile:
@@ -44,6 +47,7 @@ class ResultFile:
         if path is None:
             return
         try:
+            check_private(path)
             ours = not path.exists() or _is_ours(path)
             if ours:
                 self._partial = _begun(beside(path))
@@ -92,8 +96,10 @@ def beside(path: Path) -> Path:
 
 
 def _begun(path: Path) -> IO[bytes]:
-    path.touch(mode=0o600)
-    file = path.open("wb", buffering=0)
+    check_private(path)
+    # Made anew, and not emptied: another name of the same file keeps what stands in it.
+    path.unlink(missing_ok=True)
+    file = os.fdopen(new_private(path), "wb", buffering=0)
     try:
         file.write(_line(COLUMNS))
     except OSError:
@@ -122,8 +128,14 @@ def _replace(path: Path, content: bytes) -> None:
 
 def _cells(verdict: Verdict) -> Iterable[object]:
     row = verdict.row
-    given = (row.cells.get(name, "") for name in ("out_trade_no", "out_refund_no", "refund_amt"))
-    return row.line, *map(_safe, (*given, verdict.state, verdict.code, verdict.message))
+    numbers = (_number(row.cells.get(name, "")) for name in ("out_trade_no", "out_refund_no"))
+    words = (row.cells.get("refund_amt", ""), verdict.state, verdict.code, verdict.message)
+    return row.line, *numbers, *map(_safe, words)
+
+
+def _number(text: str) -> str:
+    """Return an order or refund number: as it is, so that it is found again by it."""
+    return text if _IDENTIFIER.fullmatch(text) else _safe(text)
 
 
 def _safe(text: str) -> str:

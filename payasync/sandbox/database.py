@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from payasync.errors import ConfigurationError
+from payasync.files import DATABASE, check_private, new_private
 from payasync.sandbox.instants import micros, shown
 from payasync.sandbox.values import RefusedError
 
@@ -167,7 +168,7 @@ def _opened(path: str) -> sqlite3.Connection:
 
 
 def _explained(error: Exception) -> str:
-    if "locked" in str(error):
+    if isinstance(error, sqlite3.Error) and "locked" in str(error):
         return "another sandbox has it open: close that one first, or use another file"
     return (error.strerror if isinstance(error, OSError) else "") or str(error)
 
@@ -191,10 +192,9 @@ def _check_header(path: str) -> None:
 def _made_now(path: Path) -> bool:
     """Make the file where there is none; return whether it is empty."""
     with suppress(FileExistsError):
-        # The keys stand in it.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    if not path.is_file():
-        raise OSError("it is no file")
+        os.close(new_private(path))
+    for suffix in DATABASE:
+        check_private(f"{path}{suffix}")
     return path.stat().st_size == 0
 
 

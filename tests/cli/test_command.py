@@ -1,8 +1,12 @@
 """The `payasync` command itself."""
 
+import os
 import re
+import signal
 import subprocess
 import sys
+from pathlib import Path
+from typing import Final
 
 import pytest
 from click.testing import CliRunner
@@ -29,6 +33,57 @@ def test_without_the_extra_it_says_how_to_get_it(missing: str) -> None:
     assert [
         f'payasync: the command needs {missing}: python -m pip install "payasync[cli]"'
     ] == ended.stderr.splitlines()
+
+
+PROGRAMS: Final = (
+    ("-m", "payasync"),
+    ("-c", "import sys; from payasync.cli import main; sys.argv[0] = 'payasync'; main()"),
+)
+"""How Python runs it, and what the script of the package does."""
+
+
+def started(program: tuple[str, ...], *arguments: str, folder: Path | None = None) -> subprocess.Popen[str]:
+    """Run the command in a process of its own, whose modules come from a folder first."""
+    path = os.pathsep.join(filter(None, [str(folder or ""), *sys.path]))
+    environ = {**os.environ, "PYTHONPATH": path}
+    command = [sys.executable, *program, *arguments]
+    return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=["python -m payasync", "payasync"])
+@pytest.mark.parametrize("module", ["aiohttp", "click", "rich"])
+def test_ctrl_c_while_it_is_imported(tmp_path: Path, program: tuple[str, ...], module: str) -> None:
+    """Whoever changes their mind at once sees no traceback, and the exit code says that it was interrupted."""
+    (tmp_path / f"{module}.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    with started(program, "doctor", folder=tmp_path) as process:
+        said = process.communicate(timeout=30)
+
+    assert (130, ("", "")) == (process.returncode, said)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=["python -m payasync", "payasync"])
+def test_ctrl_c_while_a_command_begins(tmp_path: Path, program: tuple[str, ...]) -> None:
+    """So it is while a command reads its settings: here a profile whose writer has not written yet."""
+    profile = tmp_path / "profile.toml"
+    os.mkfifo(profile, 0o600)
+    # The profile is open for writing as soon as the command opens it for reading.
+    with started(program, "doctor", "--profile", str(profile)) as process, profile.open("w"):
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=30)
+
+    assert (130, ("", "")) == (process.returncode, said)
+
+
+def test_ctrl_c_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    """A shell starts what runs in the background so that Ctrl-C is not for it."""
+    (tmp_path / "rich.py").write_text(
+        "import signal\nsignal.raise_signal(signal.SIGINT)\nraise ImportError('went on')\n"
+    )
+    ignoring = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); {PROGRAMS[1][1]}"
+    with started(("-c", ignoring), "doctor", folder=tmp_path) as process:
+        _, said = process.communicate(timeout=30)
+
+    assert "ImportError: went on" in said
 
 
 def test_it_needs_no_other_extra() -> None:

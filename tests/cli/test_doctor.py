@@ -219,6 +219,37 @@ def test_each_is_looked_at() -> None:
     assert ["wrong", "fine"] == merchants
 
 
+def test_key_file_that_others_can_read(tmp_path: Path) -> None:
+    """It is used, as clusters mount keys so, and warned of with what to do; a public key may be read by all."""
+    files = {"PAYASYNC_SIGNING_KEY": 0o440, "PAYASYNC_SECRET_KEY": 0o400, "PAYASYNC_PUBLIC_KEY": 0o444}
+    for name, mode in files.items():
+        (tmp_path / name).write_text(CANARY)
+        (tmp_path / name).chmod(mode)
+    environ = {"PAYASYNC_MERCHANT_ID": "M1", **{f"{name}_FILE": str(tmp_path / name) for name in files}}
+    with ThreadedSandbox() as sandbox:
+        result = run("--base-url", sandbox.url, environ=environ, columns=1000)
+    warning, *_ = ending(result)
+
+    assert 0 == result.exit_code
+    said = f"set; other users can read its file. Run: chmod go-r {tmp_path / 'PAYASYNC_SIGNING_KEY'}"
+    lines = [" ".join(line.split()) for line in result.output.splitlines()]
+    assert f"warning PAYASYNC_SIGNING_KEY {said}" in lines
+    assert {"ok PAYASYNC_SECRET_KEY set", "ok PAYASYNC_PUBLIC_KEY set"} < set(lines)
+    assert "warning 1 protect PAYASYNC_SIGNING_KEY, as said above" == warning
+
+
+def test_key_file_that_others_can_write(tmp_path: Path) -> None:
+    """It is refused, and the exit code is that of a key that is wrong."""
+    file = tmp_path / "key"
+    file.write_text(CANARY)
+    file.chmod(0o620)
+    environ = {"PAYASYNC_MERCHANT_ID": "M1", "PAYASYNC_SIGNING_KEY_FILE": str(file)}
+    result = run(environ=environ, columns=1000)
+
+    assert 1 == result.exit_code
+    assert f"other users can write it, and only its owner may. Run: chmod go-w {file}" in result.output
+
+
 def test_service_that_can_be_reached() -> None:
     """A host that takes a connection is fine, and no request was sent to it."""
     with ThreadedSandbox() as sandbox:

@@ -534,6 +534,57 @@ def test_address_of_another_kind(
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize(
+    "mistyped",
+    [
+        "postgresql:/shop:canary@db",
+        "postgresql:/shop:canary@db/pay",
+        "postgresql//shop:canary@db/pay",
+        "postgresql:canary",
+        "Postgres:shop:canary",
+        "/shop:canary@db/pay",
+        "//shop:canary@db/pay",
+        "shop:canary@db",
+        "canary@db/pay",
+        "host db password canary",
+        "'host=db password=canary'",
+        "jdbc:postgresql://db/pay?user=shop&password=canary",
+    ],
+)
+def test_mistyped_connection_string_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], mistyped: str
+) -> None:
+    """It may hold a password: neither the terminal nor a log of it learns that, and no file is named so."""
+    why = refused(monkeypatch, tmp_path, command, mistyped)
+
+    assert "its name is not shown because it may hold a password: give the path of a file, or a PostgreSQL" in why
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        ("/none/ann@shop/pay.db", "there is no folder '/none/ann@shop'"),
+        ("./password: ann@shop.db", "there is no file 'password: ann@shop.db' in "),
+        ("../ann@shop.db", "there is no file 'ann@shop.db' in "),
+        ("compass.db", "there is no file 'compass.db' in "),
+    ],
+)
+def test_what_is_written_as_a_path_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, words: str
+) -> None:
+    """What begins like a path, or holds no sign of a password, is told with its name where it is missing."""
+    assert words in refused(monkeypatch, tmp_path, ("journal", "list"), named)
+
+
+def test_file_of_such_a_name_that_exists_is_a_journal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is there is no mistyped password."""
+    monkeypatch.chdir(path.parent)
+    path.rename(path.with_name("postgres:ann@shop.db"))
+
+    assert 0 == run("list", "--journal", "postgres:ann@shop.db").exit_code
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(
     ("journal", "words"),
     [
         ("", "it is empty: give the path of a file, or"),

@@ -348,6 +348,33 @@ def test_journal_that_is_none_is_left_alone(sandbox: ThreadedSandbox, tmp_path: 
     assert ("notes", 0) == (kept.read_text(), sent(sandbox))
 
 
+@pytest.mark.parametrize("name", ["pay.db", "out.csv", "out.csv.partial"])
+def test_nothing_is_sent_where_a_file_is_a_symlink(sandbox: ThreadedSandbox, tmp_path: Path, name: str) -> None:
+    """What another has linked there keeps what stands in it; the error is told, and no refund was sent."""
+    target = tmp_path / "target"
+    target.write_text("notes")
+    (tmp_path / name).symlink_to(target)
+    ended = imported(sandbox, written(tmp_path, *GOOD))
+
+    assert (2, 0, "notes") == (ended.exit_code, sent(sandbox), target.read_text())
+    assert f"{name!r} is a symbolic link, and links are not followed" in ended.stderr
+    assert 1 == len(ended.stderr.splitlines())
+
+
+def test_next_step_for_a_journal_that_others_can_write(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """The command that mends it is told, and then the import goes on from the same journal."""
+    file = written(tmp_path, *GOOD)
+    first = imported(sandbox, file)
+    (tmp_path / "pay.db").chmod(0o664)
+    refused = imported(sandbox, file)
+    (tmp_path / "pay.db").chmod(0o600)
+    again = imported(sandbox, file)
+
+    assert [0, 2, 0] == [each.exit_code for each in (first, refused, again)]
+    assert f"Run: chmod 600 {tmp_path / 'pay.db'}\n" in refused.stderr
+    assert 2 == sent(sandbox)
+
+
 @pytest.mark.parametrize("option", ["--journal", "--result"])
 def test_folder_must_be_there(sandbox: ThreadedSandbox, tmp_path: Path, option: str) -> None:
     """A mistyped folder is told before anything is read."""

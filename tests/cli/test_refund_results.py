@@ -1,3 +1,8 @@
+import os
+import resource
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +76,21 @@ def test_place_that_is_none_is_told(tmp_path: Path) -> None:
         ResultFile(tmp_path / "none" / "out.csv")
 
 
+@contextmanager
+def full() -> Generator[None]:
+    """Let this process write nothing more into files, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
 def test_import_goes_on_where_it_cannot_be_written(path: Path) -> None:
     """The journal has it all: a full disk stops no refund, and is told."""
-    beside(path).symlink_to("/dev/full")
-    with pytest.raises(ConfigurationError, match="No space left"):
+    with full(), pytest.raises(ConfigurationError, match="File too large"):
         ResultFile(path)
-    beside(path).unlink()
     with ResultFile(path) as result:
         path.mkdir()
         result.finish([verdict()])
@@ -94,14 +108,73 @@ def test_without_a_path_nothing_is_written(tmp_path: Path) -> None:
     assert [] == list(tmp_path.iterdir())
 
 
+def test_rows_that_ended_are_of_this_run_and_private(path: Path) -> None:
+    """What an interrupted run has left is begun anew, and nobody else reads it; another name of it keeps the old."""
+    with ResultFile(path) as result:
+        result.add(verdict())
+    former = beside(path).read_text()
+    os.link(beside(path), path.with_name("copy"))
+    with ResultFile(path):
+        pass
+
+    assert f"{HEADER}\n" == beside(path).read_text()
+    assert former == path.with_name("copy").read_text()
+    assert 0o600 == stat.S_IMODE(beside(path).stat().st_mode)
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.csv.partial"])
+def test_symlink_costs_nobody_a_file(path: Path, name: str) -> None:
+    """Whoever can make a link beside the result must not choose the file that is emptied."""
+    target = path.with_name("target")
+    target.write_text(f"{HEADER}\n2,T1,R1,200,succeeded,,\n")
+    path.with_name(name).symlink_to(target)
+    before = target.read_text()
+
+    with pytest.raises(ConfigurationError, match=f"'{name}' is a symbolic link, and links are not followed"):
+        ResultFile(path)
+
+    assert before == target.read_text()
+    assert {path.with_name(name), target} == set(path.parent.iterdir())
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.csv.partial"])
+def test_file_that_others_can_write_is_no_result(path: Path, name: str) -> None:
+    """Others could write into it that a refund was made."""
+    path.with_name(name).write_text(f"{HEADER}\n")
+    path.with_name(name).chmod(0o664)
+
+    with pytest.raises(ConfigurationError, match=f"Run: chmod 600 {path.with_name(name)}"):
+        ResultFile(path)
+
+
+def test_numbers_are_found_again(path: Path) -> None:
+    """A number that begins with a hyphen is one that the default pattern allows: it is written as it is."""
+    with ResultFile(path) as result:
+        result.finish([verdict(number="-R1"), verdict(3, number="-A1+1"), verdict(4, number="=A1")])
+
+    assert ["2,T1,-R1,200,succeeded,,", "3,T1,'-A1+1,200,succeeded,,", "4,T1,'=A1,200,succeeded,,"] == (
+        path.read_text().splitlines()[1:]
+    )
+
+
 @pytest.mark.parametrize(
     ("message", "written"),
     [
         ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
+        ("=A1", "'=A1"),
+        ("+A1", "'+A1"),
+        ("@A1", "'@A1"),
+        ("-A1", "'-A1"),
+        ("\t=A1", "'=A1"),
+        ("\r+A1", "'+A1"),
+        ("\x1b@A1", "?@A1"),
+        ("\uff1dA1", "'\uff1dA1"),
         ("+1+1", "'+1+1"),
         ("@SUM(A1)", "'@SUM(A1)"),
         ("-2+3", "'-2+3"),
-        ("-R1", "-R1"),
+        ("-32000", "-32000"),
+        ("-", "'-"),
+        ("a=A1", "a=A1"),
         ("a\nb\x1b[31m", "a b?[31m"),
         ('a,"b"', '"a,""b"""'),
     ],

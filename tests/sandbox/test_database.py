@@ -147,7 +147,7 @@ def of_another_version(path: Path) -> None:
         (lambda path: path.write_bytes(b"SQLite format 3\0" + b"\0" * 84), "cannot use"),
         (another_programs, "of another program, or of an older payasync"),
         (of_another_version, f"its schema is of version {VERSION + 1}, and this payasync's of {VERSION}"),
-        (lambda path: path.mkdir(), "it is no file"),
+        (lambda path: path.mkdir(), "is not a regular file. Name another file"),
     ],
 )
 def test_file_of_somebody_else(path: Path, make: Callable[[Path], object], words: str) -> None:
