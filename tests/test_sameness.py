@@ -1,9 +1,9 @@
 from typing import Any, Final
 
 import pytest
+from payasync.sameness import difference, tells_of_something
 
 from payasync import AnswerShape, Parameter, Profile, States
-from payasync.sameness import difference, tells_of_something
 from tests.building import call_for
 
 ASKED_FOR: Final = {
