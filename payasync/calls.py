@@ -41,6 +41,26 @@ class Entry:
     fence: int | None = None
 
 
+@frozen
+class Lease:
+    """How long a journal leaves a write to its sender: afterwards another process may send it.
+
+    Attributes:
+        begun: When it began, by the clock, or a moment earlier.
+        seconds: How long it lasts.
+        clock: Returns seconds, and counts them while the machine is suspended, too.
+    """
+
+    begun: float
+    seconds: float
+    clock: Callable[[], float]
+
+    @property
+    def over(self) -> bool:
+        """Whether it may be over; if the clock was set back, nobody knows, so it may be."""
+        return not 0 <= self.clock() - self.begun < self.seconds
+
+
 @frozen(kw_only=True, slots=False)
 class Call:
     """One call; never changed, each layer that adds to it derives another.
@@ -59,6 +79,7 @@ class Call:
         attempt: 1 for the first.
         intent: The caller's own name of what a write is for.
         entry: Where the journal has it, if it was queued there.
+        lease: How long the journal leaves it to this process; nothing of it begins afterwards.
         progress: How far this attempt has come; the one thing in it that changes.
     """
 
@@ -75,6 +96,7 @@ class Call:
     attempt: int = 1
     intent: str | None = None
     entry: Entry | None = None
+    lease: Lease | None = None
     progress: Progress = field(default=Factory(Progress), eq=False, repr=False)
 
     def derived(self, /, **changes: Any) -> Self:

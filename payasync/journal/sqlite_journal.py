@@ -66,7 +66,7 @@ class SqliteJournal(StoredJournal):
         check_function("clock", clock)
         self._file = SqliteFile(path, SCHEMA)
         self._clock = clock
-        super().__init__(keep, whole_answers=whole_answers, ticking=clock is time.time)
+        super().__init__(keep, whole_answers=whole_answers, clock=None if clock is time.time else clock)
 
     def __repr__(self) -> str:
         return f"SqliteJournal({self._place!r})"
