@@ -52,7 +52,8 @@ class SqliteJournal(StoredJournal):
 
     Raises:
         ConfigurationError: `path` is no path of a file; `keep` or `clock` no plain function. Where the file is another
-            program's, a newer payasync's, or damaged, whatever is asked first raises it, and the file stays as it is.
+            program's, a newer payasync's, or damaged (as one of 0 bytes is), whatever is asked first raises it, and the
+            file stays as it is.
     """
 
     def __init__(
