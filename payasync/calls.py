@@ -111,6 +111,26 @@ class Objection:
     about_another: bool = True
 
 
+@frozen
+class Lease:
+    """How long a journal leaves a write to its sender: afterwards another process may send it.
+
+    Attributes:
+        begun: When it began, by the clock, or a moment earlier.
+        seconds: How long it lasts.
+        clock: Returns seconds, and counts them while the machine is suspended, too.
+    """
+
+    begun: float
+    seconds: float
+    clock: Callable[[], float]
+
+    @property
+    def over(self) -> bool:
+        """Whether it may be over; if the clock was set back, nobody knows, so it may be."""
+        return not 0 <= self.clock() - self.begun < self.seconds
+
+
 @frozen(kw_only=True, slots=False)
 class Call:
     """One call; never changed, each layer that adds to it derives another.
@@ -131,6 +151,7 @@ class Call:
         entry: Where the journal has it, if it was queued there.
         expected: What a response to it must match.
         sent_before: An earlier call sent the same write, and nobody knows that it was refused.
+        lease: How long the journal leaves it to this process; nothing of it begins afterwards.
         progress: How far this attempt has come; the one thing in it that changes.
     """
 
@@ -149,6 +170,7 @@ class Call:
     entry: Entry | None = None
     expected: Expected = field(default=Expected(), repr=False)
     sent_before: bool = False
+    lease: Lease | None = None
     progress: Progress = field(default=Factory(Progress), eq=False, repr=False)
 
     def derived(self, /, **changes: Any) -> Self:

@@ -9,7 +9,7 @@ from attrs.exceptions import FrozenInstanceError
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from payasync.absent import ABSENT
-from payasync.calls import Call, Entry, Progress, Reply
+from payasync.calls import Call, Entry, Lease, Progress, Reply
 from payasync.errors import InvalidArgumentError
 from payasync.operations import CREATE_REFUND, OPERATIONS, QUERY_ORDER, Kind, Operation
 from payasync.profile import Profile
@@ -37,6 +37,12 @@ def test_later_values_win() -> None:
 
     assert {"a": 2} == call.with_fields(a=2).fields
     assert {"X-A": "2"} == call.with_headers({"X-A": "2"}).headers
+
+
+@pytest.mark.parametrize(("now", "over"), [(100.0, False), (159.9, False), (160.0, True), (161.0, True), (99.9, True)])
+def test_lease_is_over(now: float, *, over: bool) -> None:
+    """A lease ends after its seconds; if its clock was set back, nobody knows, and it may be over."""
+    assert over is Lease(100.0, 60.0, lambda: now).over
 
 
 @pytest.mark.parametrize(
@@ -155,6 +161,7 @@ FACTS: Final[dict[str, Any]] = {
     "attempt": 7,
     "intent": "i",
     "entry": Entry(7, 2),
+    "lease": Lease(7.0, 7.0, lambda: 7.0),
     "progress": Progress(),
 }
 

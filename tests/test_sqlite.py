@@ -16,7 +16,7 @@ import pytest
 
 from payasync.errors import ConfigurationError, StorageError
 from payasync.sqlite import ANOTHER, GONE, SqliteFile
-from payasync.sqlite_opening import Schema
+from payasync.sqlite_opening import EMPTY, Schema
 
 SCHEMA: Final = Schema(name="inbox", application=0x1234, steps=("CREATE TABLE notes (text TEXT NOT NULL);\n",))
 CALLERS: Final = 100
@@ -116,6 +116,11 @@ def move_away(path: Path) -> None:
 def put_back(path: Path) -> None:
     """Let it be there again."""
     path.with_name("elsewhere.db").rename(path)
+
+
+def empty(path: Path) -> None:
+    """Leave nothing in a file."""
+    path.write_bytes(b"")
 
 
 def delete(path: Path) -> None:
@@ -292,6 +297,8 @@ async def test_file_whose_place_another_takes_is_unavailable(path: Path, file: S
     else:
         move_away(path)
         ends = []
+    for log in path.parent.glob("inbox.db-*"):
+        log.unlink()
     other = SqliteFile(path, SCHEMA)
     await other.run(note("other"))
     ends += await all_of(file, notes, note("b"))
@@ -300,6 +307,18 @@ async def test_file_whose_place_another_takes_is_unavailable(path: Path, file: S
     assert {StorageError} == {type(end) for end in ends}
     assert [f"the inbox '{path}' is unavailable: {ANOTHER}"] * 2 == [end.args[0] for end in ends[-2:]]
     assert ["other"] == on_disk(path)
+
+
+async def test_file_that_is_emptied_is_damaged(path: Path, file: SqliteFile) -> None:
+    """What was in use, and has 0 bytes by now, is not begun anew, neither here nor by another process."""
+    await file.run(note("a"))
+    empty(path)
+    other = SqliteFile(path, SCHEMA)
+    ends = [(await all_of(each, notes))[0] for each in (file, file, other)]
+    await other.aclose()
+
+    assert {True} == {isinstance(end, StorageError | ConfigurationError) for end in ends}
+    assert [f"path: cannot use '{path}' as the inbox: {EMPTY}"] * 2 == [end.args[0] for end in ends[1:]]
 
 
 async def test_file_that_vanished_while_nobody_held_it_is_not_begun_anew(path: Path, file: SqliteFile) -> None:

@@ -1,8 +1,12 @@
 """How an SQLite file of ours is opened: durable, private, and nobody else's."""
 
+import errno
 import os
+import signal
 import sqlite3
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -20,6 +24,21 @@ SCHEMA: Final = Schema(
     steps=("CREATE TABLE notes (text TEXT NOT NULL);\n", "ALTER TABLE notes ADD COLUMN\n    colour TEXT;\n"),
 )
 OLDER: Final = evolve(SCHEMA, steps=SCHEMA.steps[:1])
+ROOT: Final = Path(__file__).parents[1]
+DYING: Final = """
+import os, signal, sys
+from payasync.sqlite_opening import opened
+from tests.test_sqlite_opening import SCHEMA
+
+link = os.link
+
+def die(*names):
+    {first}
+    os.kill(os.getpid(), signal.SIGKILL)
+
+os.link = die
+opened(sys.argv[1], SCHEMA)
+"""
 EXTRA: Final = 3
 FULL: Final = 2
 
@@ -115,13 +134,70 @@ def test_file_is_its_owners_alone(path: Path, open_: Callable[[Schema], sqlite3.
     assert 0o600 == stat.S_IMODE(path.stat().st_mode)
 
 
-def test_empty_file_is_taken(path: Path, open_: Callable[[Schema], sqlite3.Connection]) -> None:
-    """A file that was made before, empty, is as good as none."""
-    path.touch(0o640)
+def test_nothing_else_is_left_beside_a_new_file(path: Path, open_: Callable[[Schema], sqlite3.Connection]) -> None:
+    """A new file is made under another name, which is gone afterwards."""
+    open_(SCHEMA)
 
-    open_(SCHEMA).execute("INSERT INTO notes VALUES ('a', 'red')")
+    assert [path] == [each for each in path.parent.iterdir() if "-" not in each.name]
+    assert 1 == path.stat().st_nlink
 
-    assert 0o640 == stat.S_IMODE(path.stat().st_mode)
+
+def without_links(*_: object) -> None:
+    """Fail as `os.link` does where the file system has no hard links."""
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_who_is_faster_makes_the_file(path: Path, monkeypatch: pytest.MonkeyPatch, *, linked: bool) -> None:
+    """Of two that make a file at the same moment one does, and what it wrote by then stays; both use that one."""
+
+    def outrun(*names: Any) -> None:
+        monkeypatch.setattr(os, "link", last)
+        with closing(opened(str(path), SCHEMA)) as db:
+            db.execute("INSERT INTO notes VALUES ('first', NULL)")
+        last(*names)
+
+    last = os.link if linked else without_links
+    monkeypatch.setattr(os, "link", outrun)
+    with closing(opened(str(path), SCHEMA)) as db:
+        found = db.execute("SELECT text FROM notes").fetchall()
+
+    assert [("first",)] == found
+    assert [path] == list(path.parent.iterdir())
+
+
+def test_file_system_without_hard_links(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is made there, too."""
+    monkeypatch.setattr(os, "link", without_links)
+    with closing(opened(str(path), SCHEMA)) as db:
+        db.execute("INSERT INTO notes VALUES ('a', NULL)")
+
+    assert 0o600 == stat.S_IMODE(path.stat().st_mode)
+    assert [path] == list(path.parent.iterdir())
+
+
+@pytest.mark.parametrize("link", ["before", "after"])
+def test_process_that_dies_while_it_makes_the_file(path: Path, link: str) -> None:
+    """It leaves none, or the whole one; the next process opens that, or makes it."""
+    code = DYING.format(first="link(*names)" if link == "after" else "")
+    died = subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT, timeout=60, check=False)
+    left = path.stat().st_size if path.exists() else None
+    with closing(opened(str(path), SCHEMA)) as db:
+        db.execute("INSERT INTO notes VALUES ('a', NULL)")
+
+    assert -signal.SIGKILL == died.returncode
+    assert left is None if link == "before" else left
+
+
+@pytest.mark.parametrize("end", ["-wal", "-journal"])
+def test_log_without_its_file_is_not_replayed(path: Path, end: str) -> None:
+    """A log tells that its file was lost, and may hold the end of it: no new file is made beside it."""
+    path.with_name(path.name + end).write_bytes(b"what was committed last")
+    before = content(path.parent)
+    with pytest.raises(ConfigurationError, match=f"it is missing, but '?{path}{end}'? is left beside it"):
+        opened(str(path), SCHEMA)
+
+    assert before == content(path.parent)
 
 
 def test_older_schema_is_brought_up_to_date(open_: Callable[[Schema], sqlite3.Connection]) -> None:
@@ -172,6 +248,12 @@ def no_database(path: Path) -> None:
     path.write_text("My passwords\n" * 1000)
 
 
+def empty(path: Path) -> None:
+    """Leave nothing of ours."""
+    opened(str(path), SCHEMA).close()
+    path.write_bytes(b"")
+
+
 def short_text(path: Path) -> None:
     """Leave a text that is shorter than the header of a database."""
     path.write_text("My passwords")
@@ -184,6 +266,7 @@ REFUSED: Final[dict[Callable[[Path], None], str]] = {
     truncated: "malformed",
     no_database: "file is not a database",
     short_text: "file is not a database",
+    empty: "it is empty, so it is damaged, .*restore it from a backup",
 }
 
 

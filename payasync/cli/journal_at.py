@@ -191,11 +191,13 @@ def _missing(path: Path) -> str:
 
 def _address(_context: click.Context, _option: click.Parameter, text: str) -> Address:
     found, path = address_given(text), Path(text)
-    # A mistyped name would be an empty journal, and so would an empty file.
+    # A mistyped name would be an empty journal.
     if found.is_file and not path.is_file():
         raise click.BadParameter(_missing(path.absolute()))
     if found.is_file and not path.stat().st_size:
-        raise click.BadParameter(f"the file {text!r} is empty, and no journal")
+        raise click.BadParameter(
+            f"the file {text!r} is empty, so it is damaged, or no journal: restore it from a backup"
+        )
     return found
 
 

@@ -74,7 +74,7 @@ class PostgresJournal(StoredJournal):
             check_function("clock", clock)
         self._database = Database(given, SCHEMA, connections=connections, clock=clock)
         self._home: list[dict[str, Any]] = []
-        super().__init__(keep, whole_answers=whole_answers, ticking=clock is None)
+        super().__init__(keep, whole_answers=whole_answers, clock=clock)
 
     def __repr__(self) -> str:
         return f"PostgresJournal({self._place!r})"

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
-from payasync.calls import Call, Layer, Reply, Send
+from payasync.calls import Call, Layer, Lease, Reply, Send
 from payasync.errors import DuplicateError, InvalidArgumentError, OutcomeUnknownError, PayasyncError
 from payasync.events import Event, Unknown
 from payasync.journal import drafting, endings, keeping, recorded
@@ -36,12 +36,14 @@ class Recorder:
     Args:
         journal: Keeps the intentions.
         keep: Says what may be kept of a request.
+        clock: Returns seconds, and counts them while the machine is suspended: a lease ends by it for its holder.
     """
 
-    def __init__(self, journal: Journal, keep: Keep) -> None:
+    def __init__(self, journal: Journal, keep: Keep, clock: Callable[[], float]) -> None:
         self._journal = journal
         self._keep = keep
-        self._settling: set[asyncio.Task[None]] = set()
+        self._clock = clock
+        self._settling: set[asyncio.Task[Any]] = set()
 
     def layer(self, merchant: str, service: str, tell: Callable[[Event], None] | None = None) -> Layer:
         """Return the layer that keeps one merchant's writes.
@@ -76,6 +78,9 @@ class Recorder:
     async def _recorded(
         self, call: Call, send: Send, whose: tuple[str, str], tell: Callable[[Event], None] | None
     ) -> Reply:
+        # Read before the journal's own clock is, so that the lease ends here first.
+        lease = Lease(self._clock(), call.timeouts.total + MARGIN, self._clock)
+        call = call.derived(lease=lease)
         begun = await self._begun(call, whose)
         if begun.step is Step.ANSWER:
             return recorded.reply(begun.intent)
@@ -89,14 +94,17 @@ class Recorder:
             self._keep_cancelled(call, begun.intent)
             raise
         except Exception as error:
-            await self._keep_error(call, error, begun.intent)
+            still = await self._keep_error(call, error, begun.intent)
+            taken = still is False or (still is None and lease.over)
+            if taken and isinstance(error, PayasyncError) and error.sent is False:
+                _tell(tell, call, recorded.TAKEN)
+                raise recorded.taken(begun.intent, error) from None
             raise
         state = endings.of_answer(call, reply)
         if reply.recovered and endings.may_be_of_an_earlier_attempt(begun.intent, state):
             lost = still_unknown(call, EARLIER, reply)
             await self._keep_error(call, lost, begun.intent)
-            if tell:
-                tell(Unknown(operation=call.operation.name, reference=call.reference, reason=EARLIER))
+            _tell(tell, call, EARLIER)
             raise lost
         facts = {"outcome": self._journal.outcome(call, reply), "reason": endings.why(call, reply, state)}
         await self._kept(call, begun.intent, state, **facts)
@@ -132,26 +140,31 @@ class Recorder:
             if begun.step is Step.SEND:
                 await self._unsent(begun.intent, TOO_LATE)
 
-    async def _keep_error(self, call: Call, error: Exception, intent: Intent) -> None:
+    async def _keep_error(self, call: Call, error: Exception, intent: Intent) -> bool | None:
         if isinstance(error, OutcomeUnknownError):
             error.add(intent_id=intent.id)
         used = isinstance(error, DuplicateError) or (isinstance(error, OutcomeUnknownError) and error.used_before)
         state = endings.of_error(call, error, intent)
-        await self._kept(call, intent, state, reason=keeping.words(call, _reason(error)), answered=used)
+        return await self._kept(call, intent, state, reason=keeping.words(call, _reason(error)), answered=used)
 
     def _keep_cancelled(self, call: Call, intent: Intent) -> None:
         """Keep that nothing has left, and have nobody wait for that; all else stays *sending*, and is asked about."""
         if not call.progress.begun:
             self._hold(asyncio.ensure_future(self._unsent(intent, CANCELLED)))
 
-    async def _kept(self, call: Call, intent: Intent, state: State, **facts: Any) -> None:
-        """Keep a verdict, as long as the call has time; who is cancelled meanwhile, or cannot wait, stops nothing."""
+    async def _kept(self, call: Call, intent: Intent, state: State, **facts: Any) -> bool | None:
+        """Keep a verdict, as long as the call has time; who is cancelled meanwhile, or cannot wait, stops nothing.
+
+        Returns:
+            Whether the claim still counted; `None` while the journal has not said so.
+        """
         task = asyncio.ensure_future(self._settled(intent, state, **facts))
         self._hold(task)
         left = call.deadline - asyncio.get_running_loop().time()
         await asyncio.wait({task}, timeout=max(GRACE, left))
+        return task.result() if task.done() else None
 
-    def _hold(self, task: asyncio.Task[None]) -> None:
+    def _hold(self, task: asyncio.Task[Any]) -> None:
         """Let something be kept to its end, whoever waits for it."""
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
@@ -159,15 +172,21 @@ class Recorder:
     async def _unsent(self, intent: Intent, reason: str) -> None:
         await self._settled(intent, endings.of_unsent(intent), reason=reason)
 
-    async def _settled(self, intent: Intent, state: State, **facts: Any) -> None:
+    async def _settled(self, intent: Intent, state: State, **facts: Any) -> bool | None:
         # What cannot be kept stays as it is, *sending*: nothing is lost, it will be asked about.
         try:
             held = await self._journal.settle(intent, state, **facts)
         except Exception:
             logger.warning("intention %d is %s, which the journal could not keep", intent.id, state, exc_info=True)
-        else:
-            if not held:
-                logger.warning("intention %d is %s, but its lease was over, and somebody took it", intent.id, state)
+            return None
+        if not held:
+            logger.warning("intention %d is %s, but its lease was over, and somebody took it", intent.id, state)
+        return held
+
+
+def _tell(tell: Callable[[Event], None] | None, call: Call, reason: str) -> None:
+    if tell:
+        tell(Unknown(operation=call.operation.name, reference=call.reference, reason=reason))
 
 
 def _reason(error: Exception) -> str:

@@ -50,6 +50,25 @@ def refusal(begun: Begun) -> PayasyncError:
     return OutcomeUnknownError(f"{where}: {reason}; {_next(intent)}", reason=reason, asked=asked, **about)
 
 
+def taken(intent: Intent, error: PayasyncError) -> OutcomeUnknownError:
+    """Return what a call ends with that sent nothing, if another process has taken its write over.
+
+    Args:
+        intent: The intention, as the call held it.
+        error: Why nothing was sent.
+    """
+    return OutcomeUnknownError(
+        f"this call sent nothing, but its lease on intention {intent.id} in the journal is over, and another process "
+        "may have sent it. Ask for its state, or make the same call again: the journal answers it. Take no new number",
+        operation=intent.operation,
+        reference=intent.reference,
+        attempts=error.attempts,
+        reason=TAKEN,
+        intent_id=intent.id,
+        asked=compared(asked_for(intent)),
+    )
+
+
 def _next(intent: Intent) -> str:
     """Return what to do next: what asking leads nowhere for is a person's, and nobody is asked about what is sent."""
     if intent.state == "manual":

@@ -52,7 +52,8 @@ class SqliteJournal(StoredJournal):
 
     Raises:
         ConfigurationError: `path` is no path of a file; `keep` or `clock` no plain function. Where the file is another
-            program's, a newer payasync's, or damaged, whatever is asked first raises it, and the file stays as it is.
+            program's, a newer payasync's, or damaged (as one of 0 bytes is), whatever is asked first raises it, and the
+            file stays as it is.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class SqliteJournal(StoredJournal):
         check_function("clock", clock)
         self._file = SqliteFile(path, SCHEMA)
         self._clock = clock
-        super().__init__(keep, whole_answers=whole_answers, ticking=clock is time.time)
+        super().__init__(keep, whole_answers=whole_answers, clock=None if clock is time.time else clock)
 
     def __repr__(self) -> str:
         return f"SqliteJournal({self._place!r})"

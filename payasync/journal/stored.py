@@ -19,7 +19,7 @@ from payasync.journal.intents import ENDS, STATES, Begun, Draft, Intent, Intents
 from payasync.journal.record import Recorder
 from payasync.journal.recorded import refusal, written
 from payasync.journal.services import Where
-from payasync.journal.ticks import tick
+from payasync.journal.ticks import boot_time, tick
 from payasync.match import compared
 from payasync.operations import OPERATIONS
 from payasync.profile import Profile
@@ -42,7 +42,7 @@ class StoredJournal(ABC):
         keep: Says what may be kept of a request; `None`: of what is queued all but the customer's details, and of a
             direct call what moves money.
         whole_answers: Keep answers whole.
-        ticking: Time goes by the system's clock, which may be set, and not by one that was given.
+        clock: The clock that was given; `None`: time goes by the system's, which may be set.
 
     Attributes:
         recorder: What a session uses.
@@ -51,13 +51,13 @@ class StoredJournal(ABC):
         ConfigurationError: `keep` is no plain function.
     """
 
-    def __init__(self, keep: Keep | None, *, whole_answers: bool, ticking: bool) -> None:
+    def __init__(self, keep: Keep | None, *, whole_answers: bool, clock: Callable[[], float] | None) -> None:
         if keep is not None:
             check_function("keep", keep)
         self._keep = keep or without_customer
         self._whole_answers = whole_answers
-        self._ticking = ticking
-        self.recorder: Final = Recorder(self, keep or moving)
+        self._ticking = clock is None
+        self.recorder: Final = Recorder(self, keep or moving, clock or boot_time)
 
     @property
     @abstractmethod

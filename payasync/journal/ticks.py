@@ -26,6 +26,11 @@ def tick() -> str:
     return f"{_WHOSE} {time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)}"
 
 
+def boot_time() -> float:
+    """Return seconds on a clock that counts while the machine is suspended; wall time where there is none."""
+    return time.time() if _CLOCK is None else time.clock_gettime(_CLOCK)
+
+
 def between(earlier: str | None, later: str | None) -> float | None:
     """Return the seconds between two moments; `None` where they are not by one clock."""
     if earlier is None or later is None:

@@ -137,7 +137,7 @@ class Course:
                 if recovered is not None:
                     return recovered
                 action = Action.END if self._doubt is not None else decide_afresh(self._call, found)
-            may_send = action is Action.REPEAT and sends < self._rules.policy.attempts
+            may_send = action is Action.REPEAT and sends < self._rules.policy.attempts and not self._lease_over()
             if not may_send or not await self._paused(outcome):
                 return self._last_word(found, outcome)
             sends += 1
@@ -237,6 +237,9 @@ class Course:
         self._taken += cost
         self._rules.tell(self._retrying(delay, why or _reason(outcome)))
         return await self._rules.pace.sleep(delay) is not False
+
+    def _lease_over(self) -> bool:
+        return self._call.lease is not None and self._call.lease.over
 
     def _time_for(self, delay: float) -> bool:
         left = self._call.deadline - self._clock() - delay

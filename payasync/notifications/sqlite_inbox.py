@@ -39,7 +39,7 @@ class SqliteInbox:
 
     Raises:
         ConfigurationError: `path` is no path of a file. Where the file is another program's, a newer payasync's, or
-            damaged, whatever is asked first raises it, and the file stays as it is.
+            damaged (as one of 0 bytes is), whatever is asked first raises it, and the file stays as it is.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:

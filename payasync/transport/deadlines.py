@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from payasync.calls import Call
+from payasync.transport.failures import LeaseOverError
 
 GRAIN: Final = 0.05
 """Seconds between two looks at the deadlines: the most by which one is overshot."""
@@ -47,7 +48,12 @@ class Deadline:
             TimeoutError: The time is over, or the call has been given up: a process that was stopped, and wakes when
                 others have taken the call for lost, must not write; nor must what a layer of the user's has shielded,
                 or whose task is cancelled and has not heard of it yet.
+            LeaseOverError: The journal's lease may be over. The loop's clock does not tell: it stands still while the
+                machine is suspended.
         """
+        lease = self._call.lease
+        if lease is not None and lease.over:
+            raise LeaseOverError
         now, progress = self._deadlines.time(), self._call.progress
         if now >= self.when or progress.over or self._task.cancelling() > self._before:
             raise TimeoutError

@@ -13,6 +13,10 @@ class AnswerTooLargeError(aiohttp.ClientError):
     """The answer is longer than `max_response_bytes`."""
 
 
+class LeaseOverError(TimeoutError):
+    """The journal's lease on a write may be over, and another process may send it."""
+
+
 _PHRASES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (aiohttp.ClientConnectorCertificateError, "the certificate of the service cannot be trusted"),
     (ssl.SSLCertVerificationError, "the certificate of the service cannot be trusted"),
@@ -21,6 +25,7 @@ _PHRASES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (aiohttp.ClientProxyConnectionError, "the proxy does not answer"),
     (aiohttp.ClientHttpProxyError, "the proxy refused the connection"),
     (aiohttp.ConnectionTimeoutError, "no connection in time"),
+    (LeaseOverError, "the journal's lease on this write is over"),
     (TimeoutError, "no answer in time"),
     (AnswerTooLargeError, "the answer is longer than max_response_bytes"),
     (aiohttp.ClientPayloadError, "the answer was cut short"),
@@ -44,7 +49,8 @@ def failure(error: BaseException, address: str, *, begun: bool) -> NotSentError 
         kind = NoAnswerTimeoutError if timed_out else NoAnswerError
         reason = phrase(error)
         return kind(f"no usable answer from {address}: {reason}", reason=reason, sent=None)
-    reason = "no connection in time" if timed_out else phrase(error)
+    late = timed_out and not isinstance(error, LeaseOverError)
+    reason = "no connection in time" if late else phrase(error)
     unsent = NotSentTimeoutError if timed_out else NotSentError
     return unsent(
         f"nothing was sent to {address}: {reason}; repeating is harmless",

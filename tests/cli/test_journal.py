@@ -499,7 +499,7 @@ def test_empty_file_is_no_journal(tmp_path: Path, command: tuple[str, ...]) -> N
     result = run(*command, "--journal", str(path))
 
     assert 2 == result.exit_code
-    assert "is empty, and no journal" in " ".join(result.output.split())
+    assert "is empty, so it is damaged, or no journal: restore it from a backup" in " ".join(result.output.split())
     assert b"" == path.read_bytes()
 
 

@@ -88,6 +88,11 @@ def overwrite(path: Path, damage: bytes, start: int = 0) -> None:
         file.write(damage)
 
 
+def empty(path: Path) -> None:
+    """Leave nothing in a file."""
+    path.write_bytes(b"")
+
+
 def move_away(path: Path) -> None:
     """Let a file vanish from its path."""
     path.rename(path.with_name("elsewhere.db"))

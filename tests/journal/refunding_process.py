@@ -8,6 +8,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any, Final, TypeVar
 sys.path.append(str(Path(__file__).parents[2]))
 
 from payasync import Call, PayasyncError, Reply, RetryPolicy, Send, Session, sqlite_opening
-from payasync.journal import PostgresJournal, SqliteJournal, State
+from payasync.journal import PostgresJournal, SqliteJournal, State, record
 from payasync.journal.asking import Transaction
 from payasync.journal.intents import Begun, Draft, Intent
 from payasync.journal.stored import StoredJournal
@@ -30,6 +31,7 @@ NUMBERS: Final = ("R1", "R2", "R3")
 BRIEF: Final = 0.5
 """Seconds that a call has, during which its process is stopped."""
 
+what = ""
 fatal = ""
 blow = signal.SIGKILL
 
@@ -39,10 +41,24 @@ def tell(*words: object) -> None:
     os.write(1, f"{' '.join(map(str, words))}\n".encode())
 
 
+class Loop(asyncio.SelectorEventLoop):
+    """A loop whose clock can stand still while its process is stopped, as it does while a machine is suspended."""
+
+    suspended = 0.0
+
+    def time(self) -> float:
+        """Return what its clock says."""
+        return super().time() - self.suspended
+
+
 def reached(moment: str, reference: str | None) -> None:
     """Die, or stop, where this moment is the fatal one."""
-    if (moment, reference) == (fatal, DYING):
-        os.kill(os.getpid(), blow)
+    if (moment, reference) != (fatal, DYING):
+        return
+    before = time.monotonic()
+    os.kill(os.getpid(), blow)
+    if what == "suspended":
+        Loop.suspended += time.monotonic() - before
 
 
 class Mortal(StoredJournal):
@@ -127,18 +143,24 @@ async def stopped(pay: Session, _: str) -> None:
     await refund(pay, DYING, BRIEF)
 
 
-async def main(what: str, path: str, argument: str) -> None:
+DOING: Final = {"one_by_one": one_by_one, "many": many, "at_once": at_once, "stopped": stopped, "suspended": stopped}
+
+
+async def main(path: str, argument: str) -> None:
     """Do it."""
     async with (MortalPostgres if mode == "postgres" else MortalSqlite)(path) as journal:
         pay = Session.from_env(journal=journal, middleware=[around], retry=RetryPolicy(attempts=1))
         async with pay:
-            await {"one_by_one": one_by_one, "many": many, "at_once": at_once, "stopped": stopped}[what](pay, argument)
+            await DOING[what](pay, argument)
 
 
 if __name__ == "__main__":
     what, mode, path, argument = sys.argv[1:]
     fatal = argument
-    blow = signal.SIGSTOP if what == "stopped" else blow
+    blow = signal.SIGSTOP if what in {"stopped", "suspended"} else blow
+    if what == "suspended":
+        record.MARGIN = 0.0  # type: ignore[misc] # so that it need not be stopped for so long
     if mode == "wal":
         sqlite_opening.WAL_SINCE = (3, 0, 0)  # type: ignore[misc] # as if SQLite were new enough
-    asyncio.run(main(what, path, argument))
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        runner.run(main(path, argument))

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +12,7 @@ from attrs import evolve
 
 from payasync import OutcomeUnknownError, RetryPolicy, Session
 from payasync.journal import Reconciler, Report, SqliteJournal
-from payasync.journal.ticks import between, tick
+from payasync.journal.ticks import between, boot_time, tick
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.shapes import Recovery
 from tests.journal.building import LEASE, draft, file_of, refund
@@ -108,6 +109,16 @@ async def test_stale_tick(ticks: Ticks, pay: Session, journal: SqliteJournal) ->
     ticks.seconds += QUARANTINE
 
     assert Report(waiting=1) == await later(pay, journal, 1.0)
+
+
+@pytest.mark.parametrize("has_one", [True, False])
+def test_boot_time(monkeypatch: pytest.MonkeyPatch, *, has_one: bool) -> None:
+    """What a holder's lease goes by counts the machine's sleep, which the wall clock does, too, where need be."""
+    if not has_one:
+        monkeypatch.setattr("payasync.journal.ticks._CLOCK", None)
+    expected = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if has_one else time.time
+
+    assert sorted(times := [expected(), boot_time(), expected()]) == times
 
 
 def test_between() -> None:

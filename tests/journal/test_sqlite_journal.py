@@ -1,7 +1,7 @@
 import asyncio
 import sqlite3
 import sys
-from contextlib import closing
+from contextlib import closing, nullcontext
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -18,7 +18,21 @@ from payasync.journal.transactions import add
 from payasync.sqlite import SqliteFile
 from payasync.sqlite_opening import Schema
 from payasync.sqlite_values import rows
-from tests.journal.building import LEASE, MERCHANT, START, Clock, content, draft, file_of, move_away, overwrite, refund
+from tests.foreign.recorder import Recorder, answer
+from tests.journal.building import (
+    LEASE,
+    MERCHANT,
+    START,
+    Clock,
+    content,
+    draft,
+    empty,
+    file_of,
+    move_away,
+    overwrite,
+    refund,
+)
+from tests.matrix.cells import OK_BODY, session
 
 
 async def references(path: Path) -> list[str | None]:
@@ -50,11 +64,23 @@ def test_file_that_was_there_keeps_its_mode(path: Path) -> None:
         async with SqliteJournal(path) as journal:
             await journal.begin(draft(), LEASE)
 
-    path.touch()
+    asyncio.run(used())
     path.chmod(0o640)
     asyncio.run(used())
 
     assert 0o640 == path.stat().st_mode & 0o777
+
+
+async def test_emptied_journal_sends_nothing(path: Path) -> None:
+    """What its file has forgotten is not done a second time: an existing file of 0 bytes is damaged, and not new."""
+    with Recorder(otherwise=answer(200, OK_BODY)) as service:
+        for end in (nullcontext(), pytest.raises(ConfigurationError, match="it is empty, so it is damaged")):
+            async with SqliteJournal(path) as journal, session(service, journal=journal) as pay:
+                with end:
+                    await pay.send(refund())
+            empty(path)
+
+    assert "/payment/refund" == service.only.path
 
 
 async def test_another_programs_file_is_refused(path: Path, journal: SqliteJournal) -> None:
@@ -191,6 +217,8 @@ async def test_connection_to_what_is_not_the_journal_any_more_keeps_nothing(
         move_away(path)
         with pytest.raises(StorageError, match="its file has vanished"):
             await journal.add(refund(), merchant=MERCHANT, connection=before)
+    for log in path.parent.glob("pay.db-*"):
+        log.unlink()
     async with SqliteJournal(path) as other:
         await other.list()
     with closing(sqlite3.connect(path)) as after, pytest.raises(StorageError, match="another file has taken"):
@@ -259,6 +287,7 @@ async def test_added_with_the_callers_own_transaction(path: Path, journal: Sqlit
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 async def test_added_with_a_connection_of_aiosqlite(path: Path, journal: SqliteJournal, end: str) -> None:
     """Who awaits the database has the same."""
+    await journal.list()
     async with aiosqlite.connect(path) as db:
         db.row_factory = aiosqlite.Row
         intent_id = await journal.add(refund(), merchant=MERCHANT, connection=db)
@@ -275,6 +304,7 @@ async def test_connection_that_commits_by_itself_is_refused(
     path: Path, journal: SqliteJournal, by_itself: dict[str, Any]
 ) -> None:
     """What it kept would stay, and be sent, where the caller's own work fails: nothing is kept, and nothing begun."""
+    await journal.list()
     with closing(sqlite3.connect(path, **by_itself)) as db:
         with pytest.raises(ConfigurationError, match=r"must be in a transaction, .* execute BEGIN first") as caught:
             await journal.add(refund(), merchant=MERCHANT, connection=db)
@@ -304,6 +334,7 @@ async def test_transaction_that_the_caller_begins_is_one(
 
 async def test_added_twice_by_connections_is_once(path: Path, journal: SqliteJournal) -> None:
     """A key is one intention's, whichever transaction kept it; another request under it is a conflict."""
+    await journal.list()
     with closing(sqlite3.connect(path)) as db:
         first = await journal.add(refund(), merchant=MERCHANT, connection=db)
         again = await journal.add(refund(), merchant=MERCHANT, intent="a", connection=db)

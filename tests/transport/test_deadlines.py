@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from payasync import Profile, Timeouts
-from payasync.calls import Call
+from payasync.calls import Call, Lease
 from payasync.operations import PLACE_ORDER
 from payasync.transport import deadlines as module
 from payasync.transport.deadlines import Deadline, Deadlines, running_task
@@ -121,10 +121,14 @@ async def test_answer_is_bounded_from_the_begin_of_the_request(
     assert (end, True) == (deadline.when, attempt.progress.begun)
 
 
-@pytest.mark.parametrize("why", ["too late", "given up", "cancelled"])
+@pytest.mark.parametrize("why", ["too late", "given up", "cancelled", "its lease is over"])
 async def test_what_must_not_begin(clock: Time, why: str) -> None:
-    """What is too late, was given up, or is cancelled and has not heard of it yet, does not begin to write."""
-    attempt = call(clock.now + 1)
+    """What is too late, was given up, or is cancelled and has not heard of it yet, does not begin to write.
+
+    Nor does a journalled write, where another process may have it by now.
+    """
+    seconds = 0.0 if why == "its lease is over" else 60.0
+    attempt = call(clock.now + 1).derived(lease=Lease(clock.now, seconds, lambda: clock.now))
     task = running_task()
     with Deadline(made(clock), attempt) as deadline:
         clock.now += why == "too late"
