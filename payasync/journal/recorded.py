@@ -65,7 +65,7 @@ def taken(intent: Intent, error: PayasyncError) -> OutcomeUnknownError:
         attempts=error.attempts,
         reason=TAKEN,
         intent_id=intent.id,
-        asked=compared(asked_for(intent)),
+        asked=asked_for(intent),
     )
 
 
