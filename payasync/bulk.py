@@ -5,7 +5,7 @@ how many there are of which nothing was heard.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from inspect import iscoroutinefunction
 from itertools import islice
 from typing import Any, Final, Generic, TypeAlias, TypeVar
@@ -161,6 +161,7 @@ async def results(
     *,
     limit: int,
     on_progress: Progress | None,
+    pause: Callable[[], Awaitable[None]],
 ) -> AsyncGenerator[Result[R]]:
     """Send requests, and yield what each comes to, as they end; what is still under way at the end is cancelled.
 
@@ -172,14 +173,20 @@ async def results(
         send: Sends one.
         limit: At most so many at once.
         on_progress: Called with how many have ended, and how many there are.
+        pause: Waits, before a request is sent, as long as the service wants no further one.
     """
+
+    async def begun(request: Request[R]) -> Result[R]:
+        await pause()
+        return await result(request, send)
+
     waiting, total = iter(requests), len(requests)
     flying: set[asyncio.Task[Result[R]]] = set()
     ended: asyncio.Queue[asyncio.Task[Result[R]]] = asyncio.Queue()
 
     def begin(count: int) -> None:
         for request in islice(waiting, count):
-            task = asyncio.ensure_future(result(request, send))
+            task = asyncio.ensure_future(begun(request))
             flying.add(task)
             task.add_done_callback(ended.put_nowait)
 

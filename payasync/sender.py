@@ -13,6 +13,7 @@ from payasync.calls import Call, Entry, Reply, Send
 from payasync.codec import Codec
 from payasync.errors import ConfigurationError, NoAnswerError, PayasyncError, SessionClosedError, StorageError
 from payasync.flights import Flights
+from payasync.middleware.quota import Quota
 from payasync.operations import custom
 from payasync.recovery import about, about_write, check_answer, unmatched
 from payasync.requests import NOTHING, Request, invalid, word
@@ -30,6 +31,7 @@ class Sender:
     _codec: Codec
     _flights: Flights
     _way: Send
+    _quota: Quota
     _closed: bool
 
     async def send(
@@ -95,7 +97,8 @@ class Sender:
 
         All are checked before the first is sent. Who leaves the loop, or is cancelled, cuts off those under way: they
         may have been done, and a journal knows which. `contextlib.aclosing` has it done before the next line runs.
-        Where the session is closed meanwhile, what had not begun is `Refused`, with a `SessionClosedError`.
+        Where the session is closed meanwhile, what had not begun is `Refused`, with a `SessionClosedError`. After a 429
+        with `Retry-After`, no further request begins before that time is over.
 
         Args:
             requests: Request objects, such as `CreateRefund(...)`; no two writes with one number.
@@ -115,7 +118,19 @@ class Sender:
         self._setup.times(timeout)
         bulk.check_settings(limit, on_progress)
         sendable = bulk.checked(requests, self._check)
-        return bulk.results(sendable, partial(self.send, timeout=timeout), limit=limit, on_progress=on_progress)
+        return bulk.results(
+            sendable,
+            partial(self.send, timeout=timeout),
+            limit=limit,
+            on_progress=on_progress,
+            pause=self._held,
+        )
+
+    async def _held(self) -> None:
+        """Wait until the service wants further requests, or the session is closed."""
+        clock = asyncio.get_running_loop().time
+        while (left := self._quota.held_until - clock()) > 0 and not self._closed and not self._flights.closed:
+            await self._flights.pause(left)
 
     def _check(self, request: Request[Response], *, keyless: bool = False) -> None:
         self._setup.check(self._codec.call(request), keyless=keyless)

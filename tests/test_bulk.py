@@ -38,7 +38,9 @@ from payasync import (
 )
 from payasync.journal import SqliteJournal
 from payasync.sandbox import PROFILE, Sandbox
+from tests.foreign.recorder import Recorder, answer
 from tests.inside import until
+from tests.wire.ten import CREDENTIALS
 
 ONE_TRY: Final = RetryPolicy(attempts=1, quota=0)
 
@@ -411,3 +413,35 @@ async def test_journal_answers_what_was_done(sandbox: Sandbox, tmp_path: Any) ->
     assert [Done] * 12 == [type(result) for result in [*first, *again]]
     assert 5 == sum(result.response.attempts == 0 for result in again)
     assert 7 == len(sandbox.ledger.calls("refunds.create"))
+
+
+@pytest.mark.slow
+async def test_nothing_new_begins_before_retry_after_is_over() -> None:
+    """After a 429 the next request is sent when its `Retry-After` is over, and not before."""
+    busy = answer(429, b"{}", ("Retry-After", "1"))
+    with Recorder([busy, answer(200, b'{"code":"SBX_OK","status":"SBX_SUCCEEDED"}')]) as service:
+        session = Session(service.url, credentials=CREDENTIALS, profile=PROFILE, retry=ONE_TRY)
+        async with session as pay:
+            started = asyncio.get_running_loop().time()
+            found = [type(each) async for each in pay.bulk(refunds(2), limit=1)]
+            lasted = asyncio.get_running_loop().time() - started
+
+    assert [Refused, Done] == found
+    assert lasted >= 1
+
+
+async def test_closing_ends_the_wait_for_retry_after() -> None:
+    """What has not begun when the session is closed is refused, however long the service wants to be left alone."""
+    busy = answer(429, b"{}", ("Retry-After", "3600"))
+    with Recorder([busy]) as service:
+        async with Session(service.url, credentials=CREDENTIALS, profile=PROFILE, retry=ONE_TRY) as pay:
+            results = pay.bulk(refunds(2), limit=1)
+            first = await anext(results)
+            closing = asyncio.create_task(pay.aclose())
+            second = await anext(results)
+            await closing
+
+    assert isinstance(first, Refused)
+    assert isinstance(second, Refused)
+    assert SessionClosedError is type(second.error)
+    assert 1 == len(service.requests)

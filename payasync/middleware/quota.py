@@ -1,5 +1,6 @@
 """A session's retry budget: it keeps the load on a dead service near what it was."""
 
+from math import inf
 from typing import Final
 
 RETRY_COST: Final = 5
@@ -16,6 +17,10 @@ class Quota:
 
     Args:
         capacity: The tokens that it starts with, and never exceeds; 0 allows no retry.
+
+    Attributes:
+        tokens: How many are left.
+        held_until: When the service wants further requests after a 429, by the event loop's clock.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -23,6 +28,7 @@ class Quota:
         self._most_kept = capacity // KEPT
         self._kept = 0
         self.tokens = capacity
+        self.held_until = -inf
 
     def take(self, cost: int, *, asking: bool = False) -> bool:
         """Take the tokens of one retry, or of one question; `False` where there are not enough."""

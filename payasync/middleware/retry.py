@@ -27,6 +27,7 @@ LEAST_TIME: Final = 2.0
 """No retry starts with fewer seconds left, or less than a tenth of the call's total."""
 QUESTIONS: Final = 3
 """How often a lost answer is asked about; the one after a quarantine comes on top."""
+RATE_LIMITED: Final = 429
 ASKING: Final = "ask what became of it"
 
 Ask = Callable[[Call], Call | None]
@@ -205,7 +206,7 @@ class Course:
         """Return what an attempt's end says of the call; raise what is not ours to judge."""
         if isinstance(ended, Reply):
             if asked := ended.headers.get("Retry-After"):
-                self._heed(retry_after(asked))
+                self._heed(retry_after(asked), ended.status)
             return ended if ended.attempts == call.attempt else evolve(ended, attempts=call.attempt)
         call.progress.over = True
         begun = call.progress.begun and not call.read
@@ -218,10 +219,13 @@ class Course:
             return _lost(ended)
         raise ended
 
-    def _heed(self, seconds: float | None) -> None:
-        """Remember how long the service asked to be left alone."""
-        if seconds is not None:
-            self._not_before = self._clock() + seconds
+    def _heed(self, seconds: float | None, status: int) -> None:
+        """Remember how long the service asked to be left alone, by a 429 all calls of the session."""
+        if seconds is None:
+            return
+        self._not_before = self._clock() + seconds
+        if status == RATE_LIMITED:
+            self._rules.quota.held_until = max(self._rules.quota.held_until, self._not_before)
 
     def _in_doubt(self) -> bool:
         """Return whether the write may have been done, so that neither a foreign error nor silence may hide it."""
