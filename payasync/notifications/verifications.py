@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from inspect import iscoroutinefunction
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from attrs import evolve, field, frozen
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -12,7 +12,7 @@ from payasync.answer_signature import signs
 from payasync.documents import at
 from payasync.errors import ConfigurationError
 from payasync.notifications import standard_webhooks
-from payasync.notifications.coverage import coverage_of
+from payasync.notifications.coverage import coverage_of, made_by_service
 from payasync.notifications.intake import MAX_BYTES, Headers, Raw, body_of, headers_of
 from payasync.notifications.notification import Notification
 from payasync.notifications.reading import document_of, read
@@ -20,6 +20,10 @@ from payasync.notifications.timestamps import MISMATCH, check_window, seconds, u
 from payasync.profile import Profile
 from payasync.secret import Secret
 from payasync.signing import SignatureScheme, SortedPairs
+
+SENT_BACK: Final = (
+    "is right, but covers no event, time or state that the profile knows: it may be a request of yours, sent back"
+)
 
 Verifier: TypeAlias = Callable[[bytes, Mapping[str, str]], bool]
 """A check of one's own: the body and the headers in, whether the service sent them out; a plain function."""
@@ -126,10 +130,17 @@ class InHeaders(Verification):
 
 @frozen
 class InBody(Verification):
-    """By the profile's scheme, over the object that holds the signature."""
+    """By the profile's scheme, over the object that holds the signature.
+
+    Attributes:
+        scheme: The profile's.
+        keys: Several while they rotate.
+        telling: If one of the keys signs requests, the paths of which one must show that the service made it.
+    """
 
     scheme: SignatureScheme
     keys: tuple[Secret, ...]
+    telling: frozenset[str] | None = None
     proves = True
 
     def __attrs_post_init__(self) -> None:
@@ -157,6 +168,8 @@ class InBody(Verification):
             raise unverified(field, "is no text")
         if not signs(self.scheme, signed, name, path="", keys=self.keys):
             raise unverified(field, f"is not that of the object it stands in, by any of the keys: {MISMATCH}")
+        if self.telling is not None and not made_by_service(self.profile, self.telling, document):
+            raise unverified(field, SENT_BACK)
         self._check_time(document, now)
 
     def _check_time(self, document: Mapping[str, Any], now: float) -> None:
