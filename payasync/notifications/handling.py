@@ -26,7 +26,7 @@ from payasync.notifications.marks import mark
 from payasync.notifications.notification import Notification
 from payasync.notifications.questions import Questions
 from payasync.notifications.reading import parse
-from payasync.notifications.trust import ASKABLE, difference, foreign
+from payasync.notifications.trust import ASKABLE, difference, foreign, held_as_refund
 from payasync.profile import Profile
 from payasync.session import Session
 from payasync.transport.deadlines import running_task
@@ -84,6 +84,8 @@ class Handling:
         notification = self._read(claim)
         if isinstance(notification, Ending):
             return notification
+        if held := held_as_refund(notification, self.profile):
+            return held
         handlers = takers(self.handlers, notification)
         if isinstance(handlers, Ending):
             return handlers
