@@ -49,7 +49,7 @@ class Replaying:
         if kind not in KINDS:
             raise invalid("kind", f"one of {', '.join(KINDS)}", kind)
         found = await self.inbox.events(limit=1, after=max(event_id - 1, 0))
-        if not found or found[0].id != event_id:
+        if not found or found[0].id != event_id or not found[0].raw:  # of a forgotten event, only the key is there
             return False
         return await self.inbox.replay(event_id, self._of_kind(found[0], kind))
 
@@ -60,7 +60,7 @@ class Replaying:
         if event.kind is not None and not (kind == "refund" and self._names_refund(event)):
             raise invalid("kind", f"{event.kind}, which the event is of", kind)
         told = self._read(event, kind)
-        return received(evolve(told, verified=event.verified, received_at=event.received_at))
+        return received(evolve(told, verified=event.verified, received_at=event.received_at), timed=False)
 
     def _names_refund(self, event: InboxEvent) -> bool:
         return held_as_refund(self._read(event, event.kind), self.profile) is not None

@@ -42,6 +42,11 @@ class Verification:
     proves: ClassVar[bool] = False
 
     @property
+    def timed(self) -> bool:
+        """Whether what passes is signed with the time when it was sent, so that it does not pass later."""
+        return False
+
+    @property
     def checks(self) -> str:
         """What is looked at, in words."""
         return "nothing"
@@ -117,6 +122,11 @@ class InHeaders(Verification):
         standard_webhooks.check_keys(self.keys)
 
     @property
+    def timed(self) -> bool:
+        """Whether what passes is signed with the time when it was sent: it always is."""
+        return True
+
+    @property
     def checks(self) -> str:
         """What is looked at, in words."""
         window = f"{standard_webhooks.TIMESTAMP} within {self.profile.notification.tolerance} seconds"
@@ -147,6 +157,12 @@ class InBody(Verification):
         if isinstance(self.scheme, SortedPairs):
             for key in self.keys:
                 self.scheme.verify({}, "", path="", key=key)  # raises for a key that it cannot use
+
+    @property
+    def timed(self) -> bool:
+        """Whether what passes is signed with the time when it was sent: the profile says where it stands."""
+        coverage, time = coverage_of(self.profile), self.profile.notification.time
+        return bool(time and coverage and coverage.covers(time))
 
     @property
     def checks(self) -> str:
