@@ -12,6 +12,7 @@ from payasync.migrations import steps
     [
         (journal, "sqlite", "payasync_intents"),
         (journal, "postgres", "payasync_intents"),
+        (notifications, "sqlite", "events"),
         (notifications, "postgres", "payasync_events"),
     ],
 )

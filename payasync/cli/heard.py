@@ -10,7 +10,7 @@ from payasync.absent import ABSENT
 from payasync.errors import InvalidSignatureError
 from payasync.notifications.inbox import Added
 from payasync.notifications.notification import Notification
-from payasync.notifications.reception import Arrival, received
+from payasync.notifications.reception import Arrival, key_of
 from payasync.profile import Profile
 
 Verdict = Literal["verified", "hint", "refused", "not kept"]
@@ -79,7 +79,7 @@ def heard(arrival: Arrival, profile: Profile, at: datetime, kind: str | None = N
         event=told.event or "",
         reference=told.out_refund_no or told.out_trade_no or told.subscription_id or told.payment_id or "",
         amount=_amount(told, profile),
-        key=received(told).key,
+        key=key_of(told),
         again=arrival.added is Added.AGAIN,
         why=_remark(told, arrival.added) if arrival.added else _wrong(arrival.error),
     )

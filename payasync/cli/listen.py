@@ -25,7 +25,6 @@ from payasync.files import new_private
 from payasync.middleware.retry import Pace
 from payasync.notifications.aiohttp_adapter import answered
 from payasync.notifications.answers import Answer, acknowledgement, refusal
-from payasync.notifications.inbox import SECRET_HEADERS
 from payasync.notifications.intake import MAX_BYTES, Headers, Raw
 from payasync.notifications.limits import ReceptionLimits
 from payasync.notifications.reading import says_kind
@@ -39,6 +38,10 @@ from payasync.sandbox.listening import listen, turns, url_of
 
 LIMITS: Final = ReceptionLimits(max_bytes=MAX_BYTES, max_waiting=1000)
 CLOSING_SECONDS: Final = 0.5
+SECRET_HEADERS: Final = frozenset(
+    {"authorization", "cookie", "proxy-authorization", "x-api-key", "x-auth-token", "x-access-token"}
+)
+"""They let somebody in, and are not saved."""
 FRAMING: Final = frozenset({"transfer-encoding", "connection", "keep-alive"})
 """They tell of the connection, and not of the notification."""
 

@@ -1,8 +1,10 @@
 """Notifications by aiohttp's server: the raw body in, the receiver's answer out."""
 
+import asyncio
+
 from aiohttp import web
 
-from payasync.notifications.answers import Take, kind_of
+from payasync.notifications.answers import BODY_SECONDS, TOO_SLOW, Take, kind_of
 
 
 async def answered(take: Take, request: web.Request, *, kind: str | None, max_bytes: int) -> web.Response:
@@ -14,7 +16,13 @@ async def answered(take: Take, request: web.Request, *, kind: str | None, max_by
         kind: In place of what its route or its path says.
         max_bytes: No more of its body is read than shows that it is longer.
     """
-    body = await _body(request, max_bytes)
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            body = await _body(request, max_bytes)
+    except TimeoutError:
+        slow = web.Response(status=TOO_SLOW.status)
+        slow.force_close()
+        return slow
     answer = await take(body, request.headers, kind or kind_of(request.match_info.get("kind", request.path)))
     return web.Response(status=answer.status, body=answer.body.encode(), headers=answer.headers)
 

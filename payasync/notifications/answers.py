@@ -16,6 +16,8 @@ CONTENT_TOO_LARGE: Final = 413
 UNAVAILABLE: Final = 503
 RETRY_AFTER: Final = 5
 """Seconds."""
+BODY_SECONDS: Final = 10.0
+"""So long may a body take to arrive, as a whole."""
 BODILESS: Final = frozenset({204, 205, 304})
 
 
@@ -32,6 +34,10 @@ class Answer:
     status: int
     body: str = ""
     headers: Mapping[str, str] = field(factory=dict)
+
+
+TOO_SLOW: Final = Answer(408)
+"""To a body that did not arrive in time; its connection is closed."""
 
 
 class Take(Protocol):

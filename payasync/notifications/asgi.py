@@ -1,11 +1,12 @@
 """Notifications by ASGI: the raw body in, the receiver's answer out."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from payasync.notifications.answers import Answer, Take, kind_of
+from payasync.notifications.answers import BODY_SECONDS, TOO_SLOW, Answer, Take, kind_of
 
 Message: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -46,7 +47,12 @@ class Application:
         """Return the answer to a request; nothing where nobody waits for one any more."""
         if scope["method"] != "POST":
             return WRONG_METHOD
-        body = await _body(receive, self.max_bytes)
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                body = await _body(receive, self.max_bytes)
+        except TimeoutError:
+            closing = {"Connection": "close"} if scope["http_version"].startswith("1") else {}
+            return evolve(TOO_SLOW, headers=closing)  # from HTTP/2 on, no such header may be sent
         return None if body is None else await self.take(body, scope["headers"], kind or kind_of(scope["path"]))
 
     async def _live(self, receive: Receive, send: Send) -> None:

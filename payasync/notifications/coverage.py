@@ -1,11 +1,18 @@
 """What of a notification its signature covers, where that stands in the body: nothing else of it is read."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from payasync import coverage
+from payasync.arguments import ARGUMENTS
 from payasync.coverage import Coverage, joined
-from payasync.profile import Profile
+from payasync.documents import at
+from payasync.errors import ConfigurationError
+from payasync.notifications.timestamps import seconds
+from payasync.profile import RESERVED, Profile
 from payasync.shapes import NotificationShape
+
+_THINGS: Final = ("order", "payment", "refund", "subscription")
 
 
 def coverage_of(profile: Profile) -> Coverage | None:
@@ -38,3 +45,89 @@ def _believed(shape: NotificationShape) -> Iterator[tuple[str, str, str]]:
     for kind, paths in shape.id.items():
         for path in paths:
             yield f"notification.id.{kind}", path, joined(shape.data, path)
+
+
+def said_by_requests(profile: Profile) -> frozenset[str]:
+    """Return the wire names that a signed request of this profile can have at its top level."""
+    arguments = [each for table in ARGUMENTS.values() for each in table]
+    statuses = (profile.payment_status, profile.refund_status)
+    return frozenset(
+        {
+            *RESERVED,
+            *(each.wire or profile.fields.get(each.point, "") for each in arguments),
+            *(each.name for each in statuses if each),
+            *(name for table in profile.constants.values() for name in table),
+            *(name for names in profile.accept.required.values() for name in names),
+        }
+    )
+
+
+def not_said_by_requests(signed: Coverage, paths: Iterable[str], said: frozenset[str]) -> frozenset[str]:
+    """Return the paths that a signature covers, and that no request sent back could hold.
+
+    Args:
+        signed: What the signature covers.
+        paths: Of the whole document; empty ones do not count.
+        said: The names that requests have.
+    """
+    above = len(signed.place.split(".")) if signed.place else 0
+    covered = [path for path in paths if path and signed.covers(path)]
+    return frozenset(path for path in covered if len(path.split(".")) > above and path.split(".")[above] not in said)
+
+
+def telling_paths(profile: Profile) -> frozenset[str]:
+    """Return the paths that show that the service made a notification: of an event name, a time or a state.
+
+    Each is covered by the signature, and requests have no such field.
+    """
+    signed, shape = coverage_of(profile), profile.notification
+    if signed is None:
+        return frozenset()
+    named = shape.kind if any(shape.kinds.values()) else ""
+    paths = (named, shape.time, *(path for _, path in _state_paths(profile)))
+    return not_said_by_requests(signed, paths, said_by_requests(profile))
+
+
+def made_by_service(profile: Profile, telling: frozenset[str], document: Mapping[str, Any]) -> bool:
+    """Return whether a document holds something that no request says: a known event, a time, or a known state.
+
+    Args:
+        profile: Says which events and states there are.
+        telling: The paths that count, as `telling_paths` returns them.
+        document: A notification whose signature is right.
+    """
+    shape = profile.notification
+    events = [name for names in shape.kinds.values() for name in names]
+    if shape.kind in telling and at(document, shape.kind) in events:
+        return True
+    if shape.time in telling and seconds(at(document, shape.time)) is not None:
+        return True
+    states = [(thing, path) for thing, path in _state_paths(profile) if path in telling]
+    return any(profile.states.name(thing, at(document, path)) for thing, path in states)
+
+
+def check_telling(profile: Profile) -> None:
+    """Refuse a profile by which a request, sent back, could not be told from a notification.
+
+    Raises:
+        ConfigurationError: No event name, time or state stands inside the signature.
+    """
+    if not telling_paths(profile):
+        raise ConfigurationError(
+            "notification.kind, notification.time and answer.*_status name nothing inside the signature that your "
+            "requests do not have. The same key signs requests and verifies notifications, so a request of yours that "
+            "is sent back would be believed. Add a path inside the signature: of an event name (notification.kind, "
+            "with notification.kinds), of a time (notification.time) or of a state (such as answer.order_status, with "
+            "states.order). If the service signs with a key of its own, give credentials.service_keys instead",
+            field="notification.kind",
+        )
+
+
+def _state_paths(profile: Profile) -> list[tuple[str, str]]:
+    """Return the things and the paths of their states, if the profile knows values of these.
+
+    A document without the payload's path is a payload itself.
+    """
+    paths = {thing: getattr(profile.answer, f"{thing}_status") for thing in _THINGS}
+    known = {thing: path for thing, path in paths.items() if path and getattr(profile.states, thing)}
+    return [(thing, joined(place, path)) for place in (profile.notification.data, "") for thing, path in known.items()]

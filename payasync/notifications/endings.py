@@ -24,10 +24,13 @@ class Ending:
     Attributes:
         state: `pending`: it is tried again.
         reason: Why, in one line.
+        wait: Of a pending event that could not be tried yet, the seconds until it is; however often that happens, it
+            is not given up.
     """
 
     state: State
     reason: str = ""
+    wait: float | None = None
 
 
 DONE: Final = Ending("done")
@@ -36,6 +39,11 @@ DONE: Final = Ending("done")
 def again(reason: str) -> Ending:
     """Return that an event is tried again."""
     return Ending("pending", reason)
+
+
+def later(reason: str, wait: float) -> Ending:
+    """Return that an event could not be tried yet, and is tried in so many seconds."""
+    return Ending("pending", reason, wait)
 
 
 def dead(reason: str) -> Ending:
@@ -61,7 +69,7 @@ def bounded(ending: Ending, failures: int, attempts: int) -> Ending:
         failures: How many there were, if that is one.
         attempts: How many there may be.
     """
-    last = ending.state == "pending" and failures >= attempts
+    last = ending.state == "pending" and ending.wait is None and failures >= attempts
     return dead(ending.reason) if last else ending
 
 

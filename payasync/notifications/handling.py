@@ -24,8 +24,9 @@ from payasync.notifications.inbox import Claim, Inbox
 from payasync.notifications.limits import DispatchLimits
 from payasync.notifications.marks import mark
 from payasync.notifications.notification import Notification
+from payasync.notifications.questions import Questions
 from payasync.notifications.reading import parse
-from payasync.notifications.trust import ASKABLE, difference, foreign
+from payasync.notifications.trust import ASKABLE, difference, foreign, held_as_refund
 from payasync.profile import Profile
 from payasync.session import Session
 from payasync.transport.deadlines import running_task
@@ -48,6 +49,7 @@ class Handling:
         expect: Says what each must tell, where its handler does not.
         limits: How often each may fail, and how long a handler may take.
         pace: Time and chance; its clock counts seconds since 1970.
+        questions: When the service may be asked about a hint.
     """
 
     inbox: Inbox
@@ -58,6 +60,7 @@ class Handling:
     expect: Expect | None
     limits: DispatchLimits
     pace: Pace
+    questions: Questions
 
     async def handle(self, claim: Claim) -> None:
         """Bring a claimed event to its end, or to its next attempt; where the lease is lost, leave it alone."""
@@ -67,7 +70,9 @@ class Handling:
         except asyncio.CancelledError:
             await self.inbox.finish(claim, "pending", SHUT_DOWN)
             raise
-        wait = self.pace.jitter(longest_wait(failures)) if ending.state == "pending" else None
+        wait = ending.wait
+        if ending.state == "pending" and wait is None:
+            wait = self.pace.jitter(longest_wait(failures))
         if await self.inbox.finish(claim, ending.state, ending.reason, wait):
             _tell(claim, ending)
 
@@ -79,6 +84,8 @@ class Handling:
         notification = self._read(claim)
         if isinstance(notification, Ending):
             return notification
+        if held := held_as_refund(notification, self.profile):
+            return held
         handlers = takers(self.handlers, notification)
         if isinstance(handlers, Ending):
             return handlers
@@ -118,7 +125,13 @@ class Handling:
             return notification
         age = (self._now() - notification.received_at).total_seconds()
         return await confirmed(
-            notification, claim, inbox=self.inbox, profile=self.profile, attempts=self.limits.attempts, age=age
+            notification,
+            claim,
+            inbox=self.inbox,
+            profile=self.profile,
+            questions=self.questions,
+            attempts=self.limits.attempts,
+            age=age,
         )
 
     async def _unexpected(self, handlers: Iterable[Handler], notification: Notification) -> Ending | None:

@@ -20,12 +20,14 @@ ENDS: Final[frozenset[State]] = frozenset({"done", "dead", "parked", "quarantine
 REPLAYABLE: Final = ENDS - {"done"}
 """What can be dispatched again."""
 
-SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
-"""They let somebody in, and are not kept."""
+KEPT_HEADERS: Final = frozenset(
+    {"content-type", "date", "user-agent", "webhook-id", "webhook-timestamp", "x-request-id"}
+)
+"""What names a notification, or helps to find it at the service. Any other header may let somebody in."""
 
 
-def _without_secrets(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in headers.items() if name.lower() not in SECRET_HEADERS}
+def _kept(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() in KEPT_HEADERS}
 
 
 @frozen(kw_only=True)
@@ -39,8 +41,9 @@ class Received:
         kind: `payment`, `refund`, `subscription`, or `None` where nothing says it.
         event: The service's own name of the event, where there is one.
         verified: Its signature is the service's.
+        lasting: It is verified, and no signed time bounds how late it can come again: its key is kept for ever.
         raw: The body as it came.
-        headers: As they came; those that let somebody in are left out.
+        headers: Those of `KEPT_HEADERS`, as they came.
         received_at: An aware moment.
     """
 
@@ -50,8 +53,9 @@ class Received:
     kind: str | None = None
     event: str | None = None
     verified: bool = False
+    lasting: bool = False
     raw: bytes = field(repr=False)
-    headers: Mapping[str, str] = field(factory=dict, converter=_without_secrets, repr=False)
+    headers: Mapping[str, str] = field(factory=dict, converter=_kept, repr=False)
     received_at: datetime
 
 
@@ -73,6 +77,7 @@ class InboxEvent:
     Attributes:
         id: The inbox's number of it, ascending.
         key: As in `Received`, like all that is not named here.
+        raw: The body as it came; empty if it was forgotten, and only its key is kept.
         state: One of `STATES`.
         attempts: How often it was claimed since it came, or was replayed.
         failures: How many of these attempts failed; the others ended well, or were cut off.
@@ -181,8 +186,9 @@ class Inbox(Protocol):
         """Delete what has been done since before a moment; return how many events that were.
 
         What is dead, parked or quarantined is deleted, too, where it was never verified: anybody may have sent it.
-        What comes again afterwards is new. So what was confirmed, whose key begins with `confirmed:`, is never
-        deleted: anybody may tell of it at any time, and it would be confirmed, and handled, anew.
+        What comes again afterwards is new. So two kinds of events are never deleted: those that were confirmed, whose
+        keys begin with `confirmed:`, and the lasting ones. Both can come again at any time, and would be handled anew.
+        Once they are done since before that moment, only their key and digest stay; body and headers are deleted.
         """
         ...
 

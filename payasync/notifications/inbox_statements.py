@@ -5,9 +5,10 @@ from typing import Final
 SAME_KEY: Final = "SELECT id, digest FROM events WHERE key = :key ORDER BY id"
 ADD: Final = """
 INSERT INTO events
-    (key, digest, weak, kind, event, verified, raw, headers, received_at, state, reason, due, since)
+    (key, digest, weak, kind, event, verified, lasting, raw, headers, received_at, state, reason, due, since)
 VALUES (
-    :key, :digest, :weak, :kind, :event, :verified, :raw, :headers, :received_at, :state, :reason, :due, :now)"""
+    :key, :digest, :weak, :kind, :event, :verified, :lasting, :raw, :headers, :received_at, :state, :reason, :due,
+    :now)"""
 
 BEGIN_ANEW: Final = "UPDATE events SET due = :now + due - since, since = :now WHERE due IS NOT NULL AND since > :ahead"
 """The clock was set back: what waits, or is leased, does so for as long as before, from now."""
@@ -41,5 +42,11 @@ HANDLERS: Final = "SELECT handler FROM handled WHERE event = :id"
 FORGET: Final = """
 DELETE FROM events WHERE id IN (
     SELECT id FROM events
-    WHERE (state = 'done' OR (due IS NULL AND NOT verified)) AND substr(key, 1, 10) <> 'confirmed:'
+    WHERE (state = 'done' OR (due IS NULL AND NOT verified)) AND NOT lasting AND substr(key, 1, 10) <> 'confirmed:'
     AND since < :before ORDER BY since LIMIT :limit)"""
+EMPTY: Final = """
+UPDATE events SET raw = x'', headers = '{}' WHERE id IN (
+    SELECT id FROM events
+    WHERE state = 'done' AND (lasting OR substr(key, 1, 10) = 'confirmed:') AND length(raw) > 0
+    AND since < :before ORDER BY since LIMIT :limit)"""
+"""What can come again after any time is known by its key, which needs no payload."""

@@ -86,11 +86,11 @@ class PostgresInbox:
         return await self._database.run(partial(_replay, values, anew=kept is not None))
 
     async def forget(self, before: datetime) -> int:
-        """Delete what has been done since before a moment, and what nobody verified; return how many that were."""
+        """Delete what has been done since before a moment, or keep its key alone; return how many were deleted."""
         values = {"before": aware("before", before), "limit": FORGOTTEN_AT_ONCE}
         forgotten = 0
-        while now := len(await self._rows(statements.FORGET, **values)):
-            forgotten += now
+        while any(now := await self._database.run(partial(_forget, values))):
+            forgotten += now[0]
         return forgotten
 
     async def aclose(self) -> None:
@@ -119,6 +119,12 @@ async def _claim(limit: int, lease: timedelta, transaction: Transaction) -> list
 
 async def _extend(held: dict[str, Any], lease: timedelta, transaction: Transaction) -> bool:
     return bool(await transaction.rows(statements.EXTEND, {**held, "until": transaction.now + lease}))
+
+
+async def _forget(values: dict[str, Any], transaction: Transaction) -> tuple[int, int]:
+    """Return how many events were deleted, and of how many others the key alone is kept."""
+    deleted = await transaction.rows(statements.FORGET, values)
+    return len(deleted), len(await transaction.rows(statements.EMPTY, values))
 
 
 async def _replay(values: dict[str, Any], transaction: Transaction, *, anew: bool) -> bool:
@@ -172,6 +178,7 @@ def _written(received: Received) -> dict[str, Any]:
         "kind": received.kind,
         "event": received.event,
         "verified": received.verified,
+        "lasting": received.lasting,
         "raw": received.raw,
         "headers": json.dumps(dict(received.headers)),
         "received_at": aware("received_at", received.received_at),

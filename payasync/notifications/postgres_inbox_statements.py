@@ -7,10 +7,10 @@ ONE_BY_ONE: Final = "SELECT pg_advisory_xact_lock(hashtextextended('payasync_eve
 SAME_KEY: Final = "SELECT id, digest FROM payasync_events WHERE key = %(key)s ORDER BY id"
 ADD: Final = """
 INSERT INTO payasync_events
-    (key, digest, weak, kind, event, verified, raw, headers, received_at, state, reason, due, since)
+    (key, digest, weak, kind, event, verified, lasting, raw, headers, received_at, state, reason, due, since)
 VALUES (
-    %(key)s, %(digest)s, %(weak)s, %(kind)s, %(event)s, %(verified)s, %(raw)s, %(headers)s, %(received_at)s,
-    %(state)s, %(reason)s, %(due)s, %(now)s)"""
+    %(key)s, %(digest)s, %(weak)s, %(kind)s, %(event)s, %(verified)s, %(lasting)s, %(raw)s, %(headers)s,
+    %(received_at)s, %(state)s, %(reason)s, %(due)s, %(now)s)"""
 
 BEGIN_ANEW: Final = """
 UPDATE payasync_events SET due = %(now)s + (due - since), since = %(now)s WHERE id IN (
@@ -54,6 +54,13 @@ SELECT * FROM payasync_events WHERE state = %(state)s AND id > %(after)s ORDER B
 FORGET: Final = """
 DELETE FROM payasync_events WHERE id IN (
     SELECT id FROM payasync_events
-    WHERE (state = 'done' OR (due IS NULL AND NOT verified)) AND substr(key, 1, 10) <> 'confirmed:'
+    WHERE (state = 'done' OR (due IS NULL AND NOT verified)) AND NOT lasting AND substr(key, 1, 10) <> 'confirmed:'
     AND since < %(before)s ORDER BY since LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 RETURNING id"""
+EMPTY: Final = """
+UPDATE payasync_events SET raw = '', headers = '{}' WHERE id IN (
+    SELECT id FROM payasync_events
+    WHERE state = 'done' AND (lasting OR substr(key, 1, 10) = 'confirmed:') AND length(raw) > 0
+    AND since < %(before)s ORDER BY since LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+RETURNING id"""
+"""What can come again after any time is known by its key, which needs no payload."""

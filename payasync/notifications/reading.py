@@ -1,5 +1,6 @@
 """What a notification says, read without any I/O, and believed by nobody yet (spec: Events, 4)."""
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -46,8 +47,8 @@ def parse(
         max_bytes: The greatest length of the body.
 
     Raises:
-        InvalidArgumentError: It is no strict JSON of an object, or too long, or of another kind than its address.
-            Nothing else is raised, whatever was received.
+        InvalidArgumentError: It is no strict JSON of an object, or too long, or of another kind than its address, or
+            names a number of a form that no number has. Nothing else is raised, whatever was received.
     """
     body, received = body_of(raw, max_bytes), headers_of(headers)
     return read(body, document_of(body), received, profile=profile, kind=kind, received_at=received_at)
@@ -67,7 +68,7 @@ def read(
     Where a signature stands in the body, what it does not cover is not read, since nobody could tell who wrote it; but
     for the kind, which the address says otherwise, and nobody signs that.
     """
-    shape, answer, coverage = profile.notification, profile.answer, coverage_of(profile)
+    shape, coverage = profile.notification, coverage_of(profile)
     told = coverage.read(document) if coverage else document
     said = coverage.said(told) if coverage else document
     found, event = _kind(shape, document, _routed(kind))
@@ -84,10 +85,10 @@ def read(
         weak=named.weak,
         digest=named.digest,
         received_at=_aware(received_at),
-        out_trade_no=number_at(data, shape.out_trade_no),
-        out_refund_no=number_at(data, shape.out_refund_no),
-        subscription_id=number_at(data, shape.subscription_id),
-        payment_id=number_at(data, answer.payment_id),
+        out_trade_no=_checked("out_trade_no", number_at(data, shape.out_trade_no), profile.identifier),
+        out_refund_no=_checked("out_refund_no", number_at(data, shape.out_refund_no), profile.identifier),
+        subscription_id=_checked("subscription_id", number_at(data, shape.subscription_id)),
+        payment_id=_checked("payment_id", number_at(data, profile.answer.payment_id)),
         state=_state(profile, found, data),
     )
 
@@ -160,6 +161,22 @@ def _state(profile: Profile, kind: Kind | None, data: Any) -> str | None:
         if path and (state := profile.states.name(thing, at(data, path))):
             return state
     return None
+
+
+def _checked(name: str, number: str | None, identifier: str = "") -> str | None:
+    """Return a number as it is.
+
+    The merchant's own numbers match the profile's `identifier`. Those of the service may have another form. But no
+    number may hold a control character: it would end up in handlers, databases and logs.
+
+    Raises:
+        InvalidArgumentError: It is another text.
+    """
+    if number is not None and identifier and not re.fullmatch(identifier, number):
+        raise refused(name, f"a number that matches {identifier} (the profile's `identifier`)", "another text")
+    if number is not None and not number.isprintable():
+        raise refused(name, "a number without control characters", "another text")
+    return number
 
 
 def _aware(at_time: datetime | None) -> datetime:

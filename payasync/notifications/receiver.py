@@ -18,6 +18,7 @@ from payasync.notifications.inbox import Inbox, InboxEvent, State
 from payasync.notifications.intake import MAX_BYTES, Headers, Raw
 from payasync.notifications.lifetime import Lifetime
 from payasync.notifications.limits import DispatchLimits, ReceptionLimits
+from payasync.notifications.questions import Questions
 from payasync.notifications.receiver_checks import check, check_session, service_of
 from payasync.notifications.reception import Reception
 from payasync.notifications.replaying import Replaying
@@ -63,8 +64,8 @@ class Receiver:
         max_bytes: The greatest length of a body.
         max_waiting: So many notifications wait for the disk at once; further ones are answered 503.
         retention: How long what is done is kept, so that it is known when it comes again: longer than the service's
-            longest redelivery. What was confirmed is kept for ever: anybody could tell of it again. What ended
-            otherwise is kept for ever where it was verified.
+            longest redelivery. The key of what was confirmed, or verified without a signed time, is kept for ever:
+            it could come again at any time. What was verified and ended otherwise is kept until somebody replays it.
         pace: Time and chance, for tests; its clock counts seconds since 1970, as the inbox's does.
 
     Attributes:
@@ -119,6 +120,7 @@ class Receiver:
             expect=expect,
             limits=limits,
             pace=pace,
+            questions=Questions(pace.clock),
         )
         self._replaying: Final = Replaying(inbox, verification.profile)
         self._lifetime: Final = Lifetime(inbox, handling.handle, limits, pace)
@@ -215,7 +217,8 @@ class Receiver:
 
         Args:
             event_id: Its number, as `events` tells it.
-            kind: `payment`, `refund` or `subscription`, of an event that came without one.
+            kind: `payment`, `refund` or `subscription`, of an event that came without one; `refund` also of one that
+                came as a payment and names a refund.
 
         Returns:
             Whether it is; not where it is done, or on its way, or there is none of that number; nor where it has

@@ -71,14 +71,19 @@ class Reception:
         found = self._judged(raw, headers, kind)
         if isinstance(found, Arrival):
             return found.answer
-        keeping = self._kept(received(found))
+        keeping = self._kept(self._received(found))
         del found  # much was made of its bytes, and nothing but these waits for the disk
         return (await keeping).answer
 
     async def arrival(self, raw: Raw, headers: Headers, kind: str | None) -> "Arrival":
         """Return what became of a notification, after it is on the disk."""
         found = self._judged(raw, headers, kind)
-        return found if isinstance(found, Arrival) else evolve(await self._kept(received(found)), notification=found)
+        if isinstance(found, Arrival):
+            return found
+        return evolve(await self._kept(self._received(found)), notification=found)
+
+    def _received(self, notification: Notification) -> Received:
+        return received(notification, timed=self._verification.timed)
 
     def _judged(self, raw: Raw, headers: Headers, kind: str | None) -> "Notification | Arrival":
         """Return a notification that is not to be refused, or its refusal."""
@@ -160,15 +165,26 @@ def in_words(error: InvalidSignatureError | InvalidArgumentError) -> str:
     return f"{error.field} {error.reason}" if isinstance(error, InvalidSignatureError) else str(error)
 
 
-def received(notification: Notification) -> Received:
-    """Return what is kept of a notification; one that nobody signed is known by its words, whatever it claims."""
+def key_of(notification: Notification) -> str:
+    """Return the key under which a notification is kept."""
+    return notification.dedup_key if notification.verified else hint_key(notification)
+
+
+def received(notification: Notification, *, timed: bool) -> Received:
+    """Return what is kept of a notification; one that nobody signed is known by its words, whatever it claims.
+
+    Args:
+        notification: Not refused.
+        timed: If it is verified, a signed time bounds how late it can come again.
+    """
     return Received(
-        key=notification.dedup_key if notification.verified else hint_key(notification),
+        key=key_of(notification),
         digest=notification.digest,
         weak=notification.weak or not notification.verified,
         kind=notification.kind,
         event=notification.event,
         verified=notification.verified,
+        lasting=notification.verified and not timed,
         raw=notification.raw,
         headers=dict(notification.headers),
         received_at=notification.received_at,

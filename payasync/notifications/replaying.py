@@ -7,8 +7,10 @@ from attrs import evolve, frozen
 
 from payasync.errors import InvalidArgumentError
 from payasync.notifications.inbox import REPLAYABLE, Inbox, InboxEvent, Received, State
+from payasync.notifications.notification import Notification
 from payasync.notifications.reading import parse
 from payasync.notifications.reception import received
+from payasync.notifications.trust import held_as_refund
 from payasync.profile import Profile
 from payasync.requests import invalid
 from payasync.shapes import KINDS, Kind
@@ -34,7 +36,7 @@ class Replaying:
 
         Args:
             event_id: Its number.
-            kind: Of an event that has none, and has it from now on.
+            kind: Of an event that has none, and has it from now on; `refund` also of a payment that names a refund.
 
         Raises:
             InvalidArgumentError: That is no number or no kind, or the event is of another kind.
@@ -47,7 +49,7 @@ class Replaying:
         if kind not in KINDS:
             raise invalid("kind", f"one of {', '.join(KINDS)}", kind)
         found = await self.inbox.events(limit=1, after=max(event_id - 1, 0))
-        if not found or found[0].id != event_id:
+        if not found or found[0].id != event_id or not found[0].raw:  # of a forgotten event, only the key is there
             return False
         return await self.inbox.replay(event_id, self._of_kind(found[0], kind))
 
@@ -55,10 +57,16 @@ class Replaying:
         """Return what an event is that somebody says the kind of: it has the key that a redelivery would have."""
         if event.kind == kind:
             return None
-        if event.kind is not None:
+        if event.kind is not None and not (kind == "refund" and self._names_refund(event)):
             raise invalid("kind", f"{event.kind}, which the event is of", kind)
-        told = parse(event.raw, event.headers, profile=self.profile, kind=kind, max_bytes=len(event.raw))
-        return received(evolve(told, verified=event.verified, received_at=event.received_at))
+        told = self._read(event, kind)
+        return received(evolve(told, verified=event.verified, received_at=event.received_at), timed=False)
+
+    def _names_refund(self, event: InboxEvent) -> bool:
+        return held_as_refund(self._read(event, event.kind), self.profile) is not None
+
+    def _read(self, event: InboxEvent, kind: str | None) -> Notification:
+        return parse(event.raw, event.headers, profile=self.profile, kind=kind, max_bytes=len(event.raw))
 
     async def all(self, state: State) -> int:
         """Dispatch all events of a state again; return how many these were.

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
-from importlib import resources
 from typing import Any, Final
 
 from payasync.checks import aware, number
+from payasync.migrations import steps
 from payasync.notifications import inbox_statements as statements
 from payasync.notifications.inbox import Added, Claim, InboxEvent, Received, State
 from payasync.notifications.inbox_decisions import AHEAD, FORGOTTEN_AT_ONCE, a_state, an_end, beside
@@ -23,7 +23,7 @@ APPLICATION: Final = 0x50617969
 SCHEMA: Final = Schema(
     name="inbox",
     application=APPLICATION,
-    steps=(resources.files("payasync.notifications").joinpath("inbox.sql").read_text(encoding="utf-8"),),
+    steps=steps("payasync.notifications", "sql", "sqlite"),
 )
 
 
@@ -96,11 +96,11 @@ class SqliteInbox:
         return await self._file.run(partial(_replay, values=values, anew=kept is not None))
 
     async def forget(self, before: datetime) -> int:
-        """Delete what has been done since before a moment, and what nobody verified; return how many that were."""
+        """Delete what has been done since before a moment, or keep its key alone; return how many were deleted."""
         values = {"before": aware("before", before).timestamp(), "limit": FORGOTTEN_AT_ONCE}
         forgotten = 0
-        while now := await self._file.run(lambda db: db.execute(statements.FORGET, values).rowcount):
-            forgotten += now
+        while any(now := await self._file.run(partial(_forget, values=values))):
+            forgotten += now[0]
         return forgotten
 
     async def aclose(self) -> None:
@@ -133,6 +133,11 @@ def _replay(db: sqlite3.Connection, *, values: dict[str, Any], anew: bool) -> bo
     if anew and db.execute(statements.RENAME, values).rowcount != 1:
         return False
     return db.execute(statements.REPLAY, values).rowcount == 1
+
+
+def _forget(db: sqlite3.Connection, *, values: dict[str, Any]) -> tuple[int, int]:
+    """Return how many events were deleted, and of how many others the key alone is kept."""
+    return db.execute(statements.FORGET, values).rowcount, db.execute(statements.EMPTY, values).rowcount
 
 
 def _events(db: sqlite3.Connection, *, values: dict[str, Any]) -> list[InboxEvent]:
@@ -169,6 +174,7 @@ def _written(received: Received) -> dict[str, Any]:
         "kind": received.kind,
         "event": None if received.event is None else text(received.event),
         "verified": received.verified,
+        "lasting": received.lasting,
         "raw": received.raw,
         "headers": json.dumps(dict(received.headers)),
         "received_at": aware("received_at", received.received_at).timestamp(),

@@ -47,6 +47,14 @@ _NAMES: Final[Mapping[type[Any], str]] = {QueryOrder: "outTradeNo", QueryRefund:
 """The service's own names of what is asked about (spec: Resources)."""
 
 
+_REFUND_NUMBER: Final = "outRefundNo"
+_REFUND_AMOUNT: Final = "refundAmt"
+"""The service's own names (spec: Resources, refund request)."""
+
+AS_REFUND: Final = 'If it is a refund, receiver.replay(id, kind="refund") gives it to the handlers of refunds'
+"""What a person can do with it."""
+
+
 @frozen
 class Confirmed:
     """The service says so, too.
@@ -58,6 +66,34 @@ class Confirmed:
 
     key: str
     response: Response
+
+
+def held_as_refund(notification: Notification, profile: Profile) -> Ending | None:
+    """Return that an event came as a payment and names a refund: a handler would take it for money received.
+
+    Args:
+        notification: Verified or a hint.
+        profile: Says where a refund is named.
+    """
+    if notification.kind != "payment":
+        return None
+    named = _refund_in(notification.data, profile)
+    return quarantined(in_short(f"it came as a payment, but names a refund: {named}. {AS_REFUND}")) if named else None
+
+
+def _refund_in(data: Any, profile: Profile) -> str:
+    """Return where a payload names a refund; nothing if it does not. Null, an empty text and 0 name none."""
+    shape, answer = profile.notification, profile.answer
+    for path in (shape.out_refund_no, _REFUND_NUMBER):
+        if path not in {shape.out_trade_no, answer.payment_id} and (number := number_at(data, path)):
+            return f"{path} is {number!r}"
+    amount = at(data, _REFUND_AMOUNT, None)
+    if isinstance(amount, str | int | float) and any(digit in str(amount) for digit in "123456789"):
+        return f"{_REFUND_AMOUNT} is {amount!r}"
+    path, others = answer.refund_status, {answer.order_status, answer.payment_status}
+    if path and path not in others and profile.states.name("refund", at(data, path)):
+        return f"{path} is {at(data, path)!r}"
+    return ""
 
 
 def hint_key(notification: Notification) -> str:
@@ -194,13 +230,14 @@ def difference(notification: Notification, expected: object) -> Ending | None:
 def foreign(notification: Notification, merchant_id: str, profile: Profile) -> Ending | None:
     """Return that an event is another merchant's; the service may write a merchant's number as an integer.
 
-    Anybody could have it quarantined by what a hint says, or by what no signature covers: neither is looked at.
+    Where it names none, or null, nothing is compared. Anybody could have it quarantined by what a hint says, or by
+    what no signature covers: neither is looked at.
     """
     answer, coverage = notification.confirmed, coverage_of(profile)
     document = notification.document if answer is None else answer.document
     for found in (_told_by(notification), coverage.read(document) if coverage and answer is None else document):
-        named = at(found, MERCHANT)
-        if named is not ABSENT and not (type(named) in {int, str} and str(named) == merchant_id):
+        named = at(found, MERCHANT, None)
+        if named is not None and not (type(named) in {int, str} and str(named) == merchant_id):
             return quarantined(in_short(f"{MERCHANT} is {named!r}, expected {merchant_id!r}"))
     return None
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from inspect import iscoroutinefunction
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from attrs import evolve, field, frozen
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -12,7 +12,7 @@ from payasync.answer_signature import signs
 from payasync.documents import at
 from payasync.errors import ConfigurationError
 from payasync.notifications import standard_webhooks
-from payasync.notifications.coverage import coverage_of
+from payasync.notifications.coverage import coverage_of, made_by_service
 from payasync.notifications.intake import MAX_BYTES, Headers, Raw, body_of, headers_of
 from payasync.notifications.notification import Notification
 from payasync.notifications.reading import document_of, read
@@ -20,6 +20,10 @@ from payasync.notifications.timestamps import MISMATCH, check_window, seconds, u
 from payasync.profile import Profile
 from payasync.secret import Secret
 from payasync.signing import SignatureScheme, SortedPairs
+
+SENT_BACK: Final = (
+    "is right, but covers no event, time or state that the profile knows: it may be a request of yours, sent back"
+)
 
 Verifier: TypeAlias = Callable[[bytes, Mapping[str, str]], bool]
 """A check of one's own: the body and the headers in, whether the service sent them out; a plain function."""
@@ -36,6 +40,11 @@ class Verification:
 
     profile: Profile = field(repr=False)
     proves: ClassVar[bool] = False
+
+    @property
+    def timed(self) -> bool:
+        """Whether what passes is signed with the time when it was sent, so that it does not pass later."""
+        return False
 
     @property
     def checks(self) -> str:
@@ -113,6 +122,11 @@ class InHeaders(Verification):
         standard_webhooks.check_keys(self.keys)
 
     @property
+    def timed(self) -> bool:
+        """Whether what passes is signed with the time when it was sent: it always is."""
+        return True
+
+    @property
     def checks(self) -> str:
         """What is looked at, in words."""
         window = f"{standard_webhooks.TIMESTAMP} within {self.profile.notification.tolerance} seconds"
@@ -126,16 +140,29 @@ class InHeaders(Verification):
 
 @frozen
 class InBody(Verification):
-    """By the profile's scheme, over the object that holds the signature."""
+    """By the profile's scheme, over the object that holds the signature.
+
+    Attributes:
+        scheme: The profile's.
+        keys: Several while they rotate.
+        telling: If one of the keys signs requests, the paths of which one must show that the service made it.
+    """
 
     scheme: SignatureScheme
     keys: tuple[Secret, ...]
+    telling: frozenset[str] | None = None
     proves = True
 
     def __attrs_post_init__(self) -> None:
         if isinstance(self.scheme, SortedPairs):
             for key in self.keys:
                 self.scheme.verify({}, "", path="", key=key)  # raises for a key that it cannot use
+
+    @property
+    def timed(self) -> bool:
+        """Whether what passes is signed with the time when it was sent: the profile says where it stands."""
+        coverage, time = coverage_of(self.profile), self.profile.notification.time
+        return bool(time and coverage and coverage.covers(time))
 
     @property
     def checks(self) -> str:
@@ -157,6 +184,8 @@ class InBody(Verification):
             raise unverified(field, "is no text")
         if not signs(self.scheme, signed, name, path="", keys=self.keys):
             raise unverified(field, f"is not that of the object it stands in, by any of the keys: {MISMATCH}")
+        if self.telling is not None and not made_by_service(self.profile, self.telling, document):
+            raise unverified(field, SENT_BACK)
         self._check_time(document, now)
 
     def _check_time(self, document: Mapping[str, Any], now: float) -> None:

@@ -365,11 +365,11 @@ def test_nothing_reaches_the_terminal_that_it_would_obey(tmp_path: Path) -> None
     """A notification is anybody's: control characters, and letters that could pass for others, are shown as `?`."""
     file = tmp_path / "hostile.http"
     hostile = "T\x1b[2J\u202eP\u0430y"
-    file.write_bytes(message(signed({"outTradeNo": hostile, "status": "x"}, kind="payment")))
+    file.write_bytes(message(signed({"outTradeNo": "T1", "status": "x"}, event=hostile)))
     result = run(file, "--at", SENT)
 
     assert 0 == result.exit_code
-    assert "T?[2J?P?y" == facts(result)["Order"]
+    assert "T?[2J?P?y" == facts(result)["Event"]
     assert result.output.isascii()
     assert "\x1b" not in result.output
 

@@ -15,7 +15,7 @@ from attrs import evolve
 from payasync.notifications import Notification, Receiver, SqliteInbox
 from payasync.sandbox import Sandbox
 from tests.notifications.merchant import PAID, REFUNDED, SIGNED, Shop, opened
-from tests.notifications.wire import exchanged
+from tests.notifications.wire import dripped, exchanged
 
 NO = (400, '{"received":false}')
 TOO_LARGE = (413, NO[1])
@@ -142,6 +142,16 @@ async def test_body_that_never_ends_is_refused(shop: Shop) -> None:
         answered = await exchanged(url, head, *[b"10000\r\n" + b"x" * 0x10000 + b"\r\n"] * 32)
 
     assert b"413" == answered.split()[1]
+
+
+async def test_body_that_drips_ends_after_ten_seconds(shop: Shop) -> None:
+    """Who sends a byte every three seconds, or none, holds a handler for ten seconds in all: then 408."""
+    head = b"POST /notify/payment HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n"
+    async with served(shop.receiver) as url:
+        before, answer, closed = await dripped(url, head, pause=3, drops=4)
+
+    assert (b"", b"408", True) == (before, answer.split()[1], closed)
+    assert b"connection: close" in answer.lower()
 
 
 HEAD = b"POST /notify/payment HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"

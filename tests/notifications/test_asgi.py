@@ -26,7 +26,7 @@ from starlette.routing import Mount
 from payasync.notifications import Receiver, SqliteInbox
 from tests.inside import until
 from tests.notifications.merchant import PAID, REFUNDED, SIGNED, Shop, opened
-from tests.notifications.wire import exchanged
+from tests.notifications.wire import dripped, exchanged
 
 NO = (400, '{"received":false}')
 TOO_LARGE = (413, NO[1])
@@ -213,6 +213,33 @@ async def test_nobody_is_answered_who_has_gone(shop: Shop) -> None:
         answer = await post(f"{url}/payment", b"{}")
 
     assert (NO, []) == (answer, await shop.states())
+
+
+@pytest.mark.parametrize("mounted", [in_fastapi, in_starlette, in_litestar], ids=lambda mounted: mounted.__name__)
+async def test_body_that_drips_ends_after_ten_seconds(mounted: Callable[[Receiver], Any], shop: Shop) -> None:
+    """Who sends a byte every three seconds, or none, holds an application for ten seconds in all: then 408."""
+    head = b"POST /notify/payment HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n"
+    async with served(mounted(shop.receiver)) as url:
+        before, answer, closed = await dripped(url, head, pause=3, drops=4)
+
+    assert (b"", b"408", True) == (before, answer.split()[1], closed)
+
+
+async def test_no_header_of_a_connection_where_there_is_none(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HTTP/2 forbids the header that closes a connection."""
+    monkeypatch.setattr("payasync.notifications.asgi.BODY_SECONDS", 0)
+    sent = list[Any]()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    scope = {"type": "http", "method": "POST", "path": "/payment", "headers": [], "http_version": "2"}
+    await shop.receiver.asgi(scope, receive, send)
+
+    assert (408, [(b"content-length", b"0")]) == (sent[0]["status"], sent[0]["headers"])
 
 
 async def test_disconnected_body_is_not_taken(shop: Shop) -> None:

@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
-from payasync import InvalidArgumentError, SessionClosedError, StorageError
+from payasync import Credentials, InvalidArgumentError, SessionClosedError, StorageError
 from payasync.notifications import Claim, Notification, SqliteInbox
 from payasync.notifications.dispatching import LOOK
+from payasync.notifications.reception import received as kept
+from payasync.notifications.verifying import verification_of
 from tests.inside import turns, until
-from tests.notifications.merchant import PAID, Clock, Shop, opened, received
+from tests.notifications.merchant import CREDENTIALS, PAID, SIGNED, Clock, Shop, notification, opened, received
 
 
 class Hanging:
@@ -391,6 +394,48 @@ async def test_done_events_are_forgotten_after_the_retention(tmp_path: Path) -> 
         await shop.receiver.settle()
 
         assert (["done", "parked"], ["parked"]) == (before, await shop.states())
+
+
+async def test_event_without_a_signed_time_is_known_for_ever(tmp_path: Path) -> None:
+    """A genuine notification that says no time verifies in a year, too: its effect is not had twice.
+
+    What its payload says is forgotten all the same.
+    """
+    shape = evolve(SIGNED.notification, verification="body", signature="data.sign", time="")
+    credentials = Credentials("M1", service_keys="a key of the service")
+    async with opened(tmp_path, profile=evolve(SIGNED, notification=shape), credentials=credentials) as shop:
+        got = shop.recording("payment")
+        told = shop.sign(PAID)
+        for _ in range(3):
+            assert 200 == (await shop.receiver.receive(told.raw, told.headers)).status
+            await shop.receiver.settle()
+            shop.clock.advance(31 * 86400)
+            await shop.receiver.settle()
+        (event,) = await shop.receiver.events()
+
+        assert (1, "done", 'payment:["T1","SBX_PAID"]') == (len(got), event.state, event.key)
+        assert (b"", {}) == (event.raw, event.headers)
+        assert not await shop.receiver.replay(event.id, kind="payment")
+
+
+@pytest.mark.parametrize(
+    ("changes", "lasting"),
+    [
+        ({"verification": "standard-webhooks"}, False),
+        ({"verification": "none"}, False),
+        ({"verification": "body", "signature": "data.sign", "time": "data.at"}, False),
+        ({"verification": "body", "signature": "data.sign", "time": "timestamp"}, True),
+        ({"verification": "body", "signature": "data.sign", "time": ""}, True),
+    ],
+)
+def test_what_bounds_how_late_it_comes(changes: dict[str, Any], lasting: bool) -> None:  # noqa: FBT001 - expected
+    """Only a time that is signed does; a hint is no event before it is confirmed, and a function says nothing of it."""
+    profile = evolve(SIGNED, notification=evolve(SIGNED.notification, **changes))
+    keys = Credentials("M1", service_keys="of the service", notification_keys=CREDENTIALS.notification_keys)
+    verification = verification_of(profile, keys)
+
+    assert lasting is kept(notification(verified=verification.proves), timed=verification.timed).lasting
+    assert not verification_of(profile, keys, lambda _raw, _headers: True).timed
 
 
 async def test_closed_receiver_says_so(tmp_path: Path) -> None:

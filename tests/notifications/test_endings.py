@@ -15,6 +15,7 @@ from payasync.notifications.endings import (
     bounded,
     dead,
     in_short,
+    later,
     longest_wait,
     parked,
     quarantined,
@@ -28,6 +29,14 @@ from payasync.notifications.endings import (
 def test_last_failure_is_followed_by_no_attempt(failures: int, state: str) -> None:
     """What fails is tried again, up to so many times; the reason stays."""
     assert Ending(state, "why") == bounded(again("why"), failures, 8)  # type: ignore[arg-type]
+
+
+def test_event_that_waits_is_not_given_up() -> None:
+    """It was not tried: that is no failure of its own, however often it happens."""
+    waits = later("a query is in flight", 4)
+
+    assert waits == bounded(waits, failures=100, attempts=1)
+    assert ("pending", 4) == (waits.state, waits.wait)
 
 
 @pytest.mark.parametrize("ending", [DONE, dead("why"), parked("why"), quarantined("why")])

@@ -99,7 +99,8 @@ def events(*bodies: bytes) -> Look:
 ACKNOWLEDGED: Final = "notification.ack_status = 200"
 HEADERS: Final = f'{ACKNOWLEDGED}\nnotification.verification = "standard-webhooks"'
 SCHEME: Final = f'{ACKNOWLEDGED}\nsignature.algorithm = "hmac-sha256"\nsignature.encoding = "hex"'
-BODY: Final = f'{SCHEME}\nnotification.verification = "body"'
+STATE: Final = 'answer.order_status = "state"\nstates.order.paid = ["paid"]'
+BODY: Final = f'{SCHEME}\n{STATE}\nnotification.verification = "body"'
 PAID: Final = b'{"no":"T1","is":"paid"}'
 TRIES: Final = (b'{"no":"T1","try":1}', b'{"no":"T1","try":2}')
 NESTED: Final = b'{"data":[{"no":"T1"}],"no":"outside"}'
@@ -133,9 +134,9 @@ EFFECTS: Final = (
     Effect(
         "notification.verification",
         'notification.verification = "body"',
-        answer("status", in_body(no="T1"), {}),
+        answer("status", in_body(state="paid", no="T1"), {}),
         (200, 400),
-        f'{SCHEME}\nnotification.signature = "sign"',
+        f'{SCHEME}\n{STATE}\nnotification.signature = "sign"',
         'notification.verification = "standard-webhooks"',
     ),
     Effect(
@@ -148,7 +149,7 @@ EFFECTS: Final = (
     Effect(
         "notification.signature",
         'notification.signature = "seal"',
-        answer("status", in_body("seal", no="T1"), {}),
+        answer("status", in_body("seal", state="paid", no="T1"), {}),
         (200, 400),
         BODY,
         'notification.signature = "sign"',
@@ -170,7 +171,7 @@ EFFECTS: Final = (
     Effect(
         "notification.time",
         'notification.time = "at"',
-        answer("status", in_body(no="T1", at=STALE), {}),
+        answer("status", in_body(state="paid", no="T1", at=STALE), {}),
         (400, 200),
         f'{BODY}\nnotification.signature = "sign"',
     ),
@@ -184,7 +185,7 @@ EFFECTS: Final = (
     Effect(
         "notification.tolerance",
         "notification.tolerance = 4000",
-        answer("status", in_body(no="T1", at=STALE), {}),
+        answer("status", in_body(state="paid", no="T1", at=STALE), {}),
         (200, 400),
         f'{BODY}\nnotification.signature = "sign"\nnotification.time = "at"',
     ),

@@ -43,9 +43,12 @@ async def inbox(
     await inbox.aclose()
 
 
-@pytest.mark.parametrize("name", ["Authorization", "cookie", "Proxy-Authorization", "COOKIE"])
+@pytest.mark.parametrize(
+    "name",
+    ["Authorization", "COOKIE", "Proxy-Authorization", "x-api-key", "X-Shop-Token", "X-Customer", "Webhook-Signature"],
+)
 def test_headers_that_let_somebody_in_are_not_kept(name: str) -> None:
-    """What is kept lies on a disk for weeks: nobody finds there what opens something."""
+    """What is kept lies on a disk for weeks: of headers, a few are, and nobody finds there what opens something."""
     received = Received(key="k", digest="d", raw=b"{}", headers={name: SECRET, "Webhook-Id": "1"}, received_at=NOW)
 
     assert {"Webhook-Id": "1"} == received.headers
@@ -98,7 +101,7 @@ async def test_event_is_kept_as_it_came(inbox: Inbox) -> None:
         "event": "trade.paid",
         "verified": True,
         "raw": bytes(range(256)),
-        "headers": {"Webhook-Id": "é", "x": "a\tb"},
+        "headers": {"Webhook-Id": "é", "user-agent": "a\tb"},
     }
     added = await inbox.add(received(**facts, received_at=moment))
 
@@ -459,8 +462,29 @@ async def test_what_was_confirmed_is_never_forgotten(inbox: Inbox, clock: Clock,
     for key in ('confirmed:payment:["T1","PAID"]', "hint:payment:a:1", "payment:1"):
         await inbox.finish(await claimed(inbox, key=key), state)
     forgotten = await inbox.forget(clock.advance(1))
+    event = await only(inbox)
 
-    assert (2, 'confirmed:payment:["T1","PAID"]') == (forgotten, (await only(inbox)).key)
+    assert (2, 'confirmed:payment:["T1","PAID"]') == (forgotten, event.key)
+    assert (state == "done") is (event.raw == b"")
+
+
+async def test_key_of_what_has_no_signed_time_is_never_forgotten(inbox: Inbox, clock: Clock) -> None:
+    """It passes after any time, and would be handled anew: its key stays for ever, and its payload does not."""
+    facts: dict[str, Any] = {"verified": True, "lasting": True, "headers": {"Webhook-Id": "1"}, "kind": "payment"}
+    for key in ("done", "dead", "leased"):
+        claim = await claimed(inbox, key=key, **facts)
+        if key != "leased":
+            await inbox.finish(claim, cast("Any", key))
+    before = await inbox.events()
+    forgotten = [await inbox.forget(START), await inbox.forget(clock.advance(1)), await inbox.forget(clock.advance(1))]
+    events = await inbox.events()
+    again = [await inbox.add(received("done", **facts)), await inbox.add(received("done", digest="b", **facts))]
+
+    assert [0, 0, 0] == forgotten
+    assert [(b"", {})] == [(each.raw, each.headers) for each in events if each.state == "done"]
+    assert [each for each in before if each.state != "done"] == [each for each in events if each.state != "done"]
+    assert [Added.AGAIN, Added.CONFLICT] == again
+    assert not await inbox.replay(events[0].id)
 
 
 async def test_forgetting_counts_from_the_end(inbox: Inbox, clock: Clock) -> None:
@@ -495,14 +519,14 @@ async def test_forgetting_much_goes_in_parts(inbox: Inbox, clock: Clock) -> None
 
 async def test_texts_that_are_no_utf8_are_kept(inbox: Inbox) -> None:
     """Half a surrogate pair comes in JSON, and in what handlers raise: it fails nobody, and is shown as its escape."""
-    added = await inbox.add(received("k" + HALF_A_PAIR, event=HALF_A_PAIR, headers={"a": HALF_A_PAIR}))
+    added = await inbox.add(received("k" + HALF_A_PAIR, event=HALF_A_PAIR, headers={"date": HALF_A_PAIR}))
     (claim,) = await inbox.claim(1, LEASE)
     await inbox.handled(claim, HALF_A_PAIR)
     await inbox.finish(claim, "dead", f"ValueError: {HALF_A_PAIR}")
     event = await only(inbox)
 
     assert Added.NEW == added
-    assert ("k\\ud800", "\\ud800", {"a": HALF_A_PAIR}) == (event.key, event.event, event.headers)
+    assert ("k\\ud800", "\\ud800", {"date": HALF_A_PAIR}) == (event.key, event.event, event.headers)
     assert (frozenset({"\\ud800"}), "ValueError: \\ud800") == (event.handled, event.reason)
 
 

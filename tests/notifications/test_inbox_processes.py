@@ -107,7 +107,7 @@ def paid(number: int) -> Received:
     """Return what is kept of a notification that the service has signed."""
     data = {**PAID, "outTradeNo": f"T{number}"}
     signed = sign_notification(data, profile=SIGNED, credentials=CREDENTIALS, kind="payment", id=f"msg_{number}")
-    return kept(verify(signed.raw, signed.headers, profile=SIGNED, credentials=CREDENTIALS))
+    return kept(verify(signed.raw, signed.headers, profile=SIGNED, credentials=CREDENTIALS), timed=True)
 
 
 async def fill(inbox: Inbox) -> None:

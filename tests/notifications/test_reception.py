@@ -12,11 +12,11 @@ from attrs import evolve
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from payasync import InvalidArgumentError, Profile, StorageError
+from payasync import InvalidArgumentError, Profile, Session, StorageError
 from payasync.notifications import Added, Answer, Notification, Received, SqliteInbox, reception, verify
 from payasync.notifications.reception import received
 from tests.inside import turns, until
-from tests.notifications.merchant import PAID, REFUNDED, SIGNED, Clock, Shop, opened
+from tests.notifications.merchant import CREDENTIALS, PAID, REFUNDED, SIGNED, UNSIGNED, Clock, Shop, opened
 
 YES = Answer(200, '{"received":true}', {"Content-Type": "application/json"})
 NO = Answer(400, '{"received":false}', {"Content-Type": "application/json"})
@@ -217,12 +217,41 @@ async def test_what_comes_again_is_dispatched(tmp_path: Path) -> None:
         kept = verify(
             signed.raw, signed.headers, profile=SIGNED, credentials=ended.credentials, clock=lambda: ended.clock.now
         )
-        await SqliteInbox(ended.path, clock=ended.clock).add(received(kept))
+        await SqliteInbox(ended.path, clock=ended.clock).add(received(kept, timed=True))
     async with opened(tmp_path) as shop:
         got = shop.recording()
 
         assert YES == await shop.receiver.receive(signed.raw, signed.headers)
         await until(lambda: got)
+
+
+NUMBERS = {"outTradeNo": "payment", "outRefundNo": "refund", "subscriptionId": "subscription", "paymentId": None}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("number", ["T\0", "T1\n", "\x1b[2J", "T\x7f", "T\u2028", "T\u200b1"])
+@pytest.mark.parametrize("profile", [SIGNED, UNSIGNED], ids=["verified", "hint"])
+async def test_number_that_is_none_is_refused(name: str, number: str, profile: Profile, tmp_path: Path) -> None:
+    """What nobody sees in a log, and no database takes, reaches neither an inbox nor a handler, whoever signed it."""
+    anything = evolve(profile, identifier="(?s:.*)")
+    nobody = Session("http://127.0.0.1:1", credentials=CREDENTIALS, profile=anything)
+    async with nobody, opened(tmp_path, profile=anything, session=nobody) as shop:
+        got = shop.recording()
+        answer = await shop.take({**PAID, name: number}, NUMBERS[name] or "payment")
+
+        assert (NO, [], []) == (answer, await shop.states(), got)
+
+
+async def test_numbers_of_ones_own_have_a_form(tmp_path: Path) -> None:
+    """Those of orders and refunds match the profile's pattern; those that the service makes may have any other form."""
+    async with opened(tmp_path) as shop:
+        shop.recording()
+        refused = [await shop.take({**PAID, "outTradeNo": wrong}) for wrong in ("../refund", "T 1", "é", "T" * 65)]
+        refused.append(await shop.take({"outRefundNo": "R'1"}, "refund"))
+        taken = [await shop.take({**PAID, "paymentId": "pay:1/é 2"}), await shop.take({**PAID, "outTradeNo": 7})]
+        taken.append(await shop.take({"subscriptionId": "sub.1/2", "period": "1", "status": "x"}, "subscription"))
+
+        assert ([NO] * 5, [YES] * 3) == (refused, taken)
 
 
 async def test_same_key_with_another_body_is_quarantined(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

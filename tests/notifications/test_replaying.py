@@ -9,6 +9,7 @@ from attrs import evolve
 from payasync import InvalidArgumentError
 from payasync.notifications import InboxEvent, Notification, SqliteInbox
 from payasync.notifications.replaying import AT_ONCE
+from payasync.sandbox import Sandbox
 from tests.notifications.merchant import PAID, REFUNDED, SIGNED, UNSIGNED, Shop, opened, received
 
 ROUTED: Final = evolve(SIGNED, notification=evolve(SIGNED.notification, kind="", kinds={}))
@@ -97,6 +98,35 @@ async def test_known_kind_may_be_said_and_no_other(tmp_path: Path) -> None:
 
         assert (["parked"], [False, False]) == (await shop.states(), unknown)
         assert await shop.receiver.replay(parked.id, kind="refund")
+
+
+@pytest.mark.parametrize("signed", [True, False], ids=["verified", "hint"])
+async def test_refund_at_the_address_of_payments(signed: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a case
+    """No handler of payments is told of it, and nobody is asked about the order; a person gives it to those of refunds.
+
+    A service that calls all ends alike would have the order shipped: "succeeded" is "paid" there.
+    """
+    shape = evolve(ROUTED.notification, verification="standard-webhooks" if signed else "none")
+    async with Sandbox(evolve(ROUTED, notification=shape)) as sandbox, sandbox.session() as pay:
+        facts: dict[str, Any] = {"profile": sandbox.profile, "credentials": sandbox.credentials, "session": pay}
+        async with opened(tmp_path, **facts) as shop:
+            payments, refunds = shop.recording("payment"), shop.recording("refund")
+            order = await sandbox.given.paid_order(450)
+            await pay.refunds.create(out_trade_no=order, out_refund_no="R1", total_amt=450, refund_amt=200)
+            told = shop.sign({"outTradeNo": order, "outRefundNo": "R1", "refundAmt": 200, "status": "SBX_PAID"}, None)
+            answer = await shop.receiver.receive(told.raw, told.headers, "payment")
+            held = await shop.last()
+            before, asked = (len(payments), len(refunds)), len(sandbox.ledger.calls("orders.query"))
+            with pytest.raises(InvalidArgumentError, match="kind must be payment"):
+                await shop.receiver.replay(held.id, kind="subscription")
+            replayed = await shop.receiver.replay(held.id, kind="refund")
+            await shop.receiver.settle()
+
+            assert (200, "quarantined", (0, 0), 0) == (answer.status, held.state, before, asked)
+            assert "names a refund: outRefundNo is 'R1'. If it is a refund, receiver.replay(id, kind=\"refund\")" in (
+                held.reason
+            )
+            assert (True, [], ["R1"]) == (replayed, payments, [each.out_refund_no for each in refunds])
 
 
 async def test_all_events_of_a_state_are_replayed(tmp_path: Path) -> None:

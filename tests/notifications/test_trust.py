@@ -1,6 +1,6 @@
 """How far an event can be believed: decisions, without any I/O."""
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from attrs import evolve
@@ -33,6 +33,7 @@ from payasync.notifications.trust import (
     after_error,
     difference,
     foreign,
+    held_as_refund,
     hint_key,
     question,
     released,
@@ -295,13 +296,69 @@ def test_what_nobody_can_confirm_is_compared_as_it_stands() -> None:
         ({"merchantId": "m1"}, False, "M1"),
         ({"merchantId": 7}, True, "7"),
         ({"merchantId": True}, False, "True"),
-        ({"merchantId": None}, False, "None"),
+        ({"merchantId": None}, True, "M1"),
         ({"merchantId": ["M1"]}, False, "M1"),
     ],
 )
 def test_event_of_another_merchant_is_quarantined(named: dict[str, Any], ours: bool, merchant: str) -> None:  # noqa: FBT001 - what is expected
     """A notification that names a merchant must name this one; a service may write the number as an integer."""
     assert ours == (foreign(notification({**PAID, **named}), merchant, PROFILE) is None)
+
+
+REFUND_ELSEWHERE: Final = evolve(
+    PROFILE,
+    answer=evolve(PROFILE.answer, refund_status="refundStatus"),
+    notification=evolve(PROFILE.notification, out_refund_no="back.no"),
+)
+"""Of a refund, the number and the state stand where no payment has any."""
+
+
+@pytest.mark.parametrize(
+    ("data", "profile", "why"),
+    [
+        ({"outRefundNo": "R1"}, PROFILE, "outRefundNo is 'R1'"),
+        ({"outRefundNo": 7}, PROFILE, "outRefundNo is '7'"),
+        ({"back": {"no": "R1"}}, REFUND_ELSEWHERE, "back.no is 'R1'"),
+        ({"outRefundNo": "R1"}, REFUND_ELSEWHERE, "outRefundNo is 'R1'"),
+        ({"refundAmt": 200}, PROFILE, "refundAmt is 200"),
+        ({"refundAmt": "0.50"}, PROFILE, "refundAmt is '0.50'"),
+        ({"refundStatus": "SBX_SUCCEEDED"}, REFUND_ELSEWHERE, "refundStatus is 'SBX_SUCCEEDED'"),
+    ],
+)
+def test_refund_that_came_as_a_payment(data: dict[str, Any], profile: Profile, why: str) -> None:
+    """By its number, its amount or its state: no handler of payments takes it for money received."""
+    told = {"data": {**PAID, **data}, "out_refund_no": data.get("back", {}).get("no")}
+    held = held_as_refund(notification(**told), profile)
+
+    assert held
+    assert ("quarantined", True) == (held.state, f"names a refund: {why}." in held.reason)
+    assert all(held_as_refund(notification(**told, kind=kind), profile) is None for kind in ("refund", None))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"outRefundNo": None, "refundAmt": None, "refundStatus": None},
+        {"outRefundNo": "", "refundAmt": "", "refundStatus": ""},
+        {"outRefundNo": " ", "refundAmt": 0, "refundStatus": "NO_REFUND"},
+        {"outRefundNo": [], "refundAmt": "0.00", "refundStatus": "SBX_PAID"},
+        {"outRefundNo": {}, "refundAmt": False, "refundStatus": []},
+        {"refundAmt": [1], "refundDesc": "R1", "back": {"no": None}},
+    ],
+)
+@pytest.mark.parametrize("profile", [PROFILE, REFUND_ELSEWHERE], ids=["own", "elsewhere"])
+def test_payment_that_names_no_refund(data: dict[str, Any], profile: Profile) -> None:
+    """A service may list all fields of a refund in each payment: null, an empty text and 0 name none."""
+    assert held_as_refund(notification({**PAID, **data}), profile) is None
+
+
+def test_one_path_for_the_numbers_of_both() -> None:
+    """Where payments and refunds have their numbers at one path, a number there names a payment."""
+    shape = evolve(PROFILE.notification, out_trade_no="no", out_refund_no="no")
+    profile = evolve(PROFILE, notification=shape, answer=evolve(PROFILE.answer, payment_id="outRefundNo"))
+
+    assert held_as_refund(notification({"no": "T1", "outRefundNo": "P1"}), profile) is None
 
 
 def test_merchant_is_read_where_it_is_signed() -> None:

@@ -1,0 +1,133 @@
+"""When the service may be asked about a hint."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from payasync.notifications.endings import Ending
+from payasync.notifications.questions import MOST_WAITING, QUIET, Questions
+from payasync.notifications.trust import Confirmed
+from tests.notifications.merchant import NOW, Clock
+
+ORDER = ("orders.query", "T1")
+PAID = Confirmed("confirmed:payment:T1", cast("Any", None))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that the test moves."""
+    return Clock()
+
+
+@pytest.fixture
+def questions(clock: Clock) -> Questions:
+    """What a receiver knows that has asked nothing yet."""
+    return Questions(clock)
+
+
+def asked(questions: Questions, event: int = 1, confirmed: Confirmed | None = PAID) -> None:
+    """Ask, and have a response."""
+    questions.begin(ORDER, event)
+    questions.end(ORDER, confirmed)
+
+
+async def test_first_event_asks(questions: Questions) -> None:
+    """Nobody has asked; and who asks about another number, or by another operation, is not held up."""
+    questions.begin(ORDER, 1)
+
+    assert questions.known(("orders.query", "t1"), 2, 1) is None
+    assert questions.known(("refunds.status", "T1"), 2, 1) is None
+
+
+@pytest.mark.parametrize(("failures", "wait"), [(1, 1), (2, 4), (4, 60), (90, 60)])
+async def test_query_in_flight(questions: Questions, failures: int, wait: float) -> None:
+    """An event that meets one waits, longer each time, but never longer than after an end state."""
+    questions.begin(ORDER, 1)
+
+    assert Ending("pending", "a query about the same number is in flight", wait) == questions.known(ORDER, 2, failures)
+
+
+async def test_end_state_is_told_to_those_it_speaks_for(questions: Questions, clock: Clock) -> None:
+    """To the event that asked, which may be retried, and to none that was first seen after the query had begun."""
+    questions.begin(ORDER, 1)
+    questions.known(ORDER, 2, 1)
+    questions.end(ORDER, PAID)
+    clock.advance(10)
+
+    assert PAID == questions.known(ORDER, 1, 1)
+    assert Ending("pending", "the service was asked about the same number just now", QUIET - 10) == (
+        questions.known(ORDER, 2, 1)
+    )
+
+
+async def test_query_speaks_for_all_that_waited(questions: Questions, clock: Clock) -> None:
+    """They came before it began; whoever comes then waits for the next one."""
+    asked(questions)
+    questions.known(ORDER, 2, 1)
+    questions.known(ORDER, 3, 1)
+    clock.advance(QUIET)
+    free = questions.known(ORDER, 2, 2)
+    asked(questions, 2)
+    found = [questions.known(ORDER, event, 1) for event in (2, 3, 4)]
+
+    assert (None, [PAID, PAID]) == (free, found[:2])
+    assert isinstance(found[2], Ending)
+
+
+async def test_response_that_is_no_end_state_holds_up_nobody(questions: Questions) -> None:
+    """Where nothing is decided yet, or the service cannot be asked, the next event asks for itself."""
+    asked(questions, confirmed=None)
+
+    assert questions.known(ORDER, 2, 1) is None
+
+
+@pytest.mark.parametrize("jump", [QUIET, -3600.0])
+async def test_quiet_ends(questions: Questions, clock: Clock, jump: float) -> None:
+    """After a minute, and where the clock was set back."""
+    asked(questions)
+    clock.advance(jump)
+
+    assert questions.known(ORDER, 1, 1) is None
+
+
+async def test_memory_is_bounded(questions: Questions, clock: Clock) -> None:
+    """What is over is forgotten; what waits beyond the bound is asked about by a later query."""
+    asked(questions)
+    for event in range(2, MOST_WAITING + 3):
+        questions.known(ORDER, event, 1)
+    clock.advance(QUIET)
+    asked(questions, 2)
+    spoken_for = [questions.known(ORDER, event, 1) for event in (MOST_WAITING + 1, MOST_WAITING + 2)]
+    clock.advance(2 * QUIET)
+    questions.begin(("orders.query", "T2"), 1)
+
+    assert [True, False] == [each == PAID for each in spoken_for]
+    assert [("orders.query", "T2")] == list(cast("Any", questions)._asked)
+
+
+def test_query_of_a_loop_that_has_ended() -> None:
+    """It is in flight no more: another loop, or a child process, asks again, and its end is nobody else's."""
+    questions = Questions(lambda: NOW)
+    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+
+    async def begin(event: int) -> Any:
+        known = questions.known(ORDER, event, 1)
+        questions.begin(ORDER, event)
+        return known
+
+    async def end() -> Any:
+        questions.end(ORDER, PAID)
+        return questions.known(ORDER, 3, 1)
+
+    try:
+        first.run_until_complete(begin(1))
+        free = second.run_until_complete(begin(2))
+        first.run_until_complete(end())
+        waits = second.run_until_complete(end())
+    finally:
+        first.close()
+        second.close()
+
+    assert free is None
+    assert isinstance(waits, Ending)
