@@ -15,11 +15,13 @@ from payasync.addresses import base_url, environment_proxy
 from payasync.audit import Point
 from payasync.credentials import Credentials, Environment
 from payasync.errors import ConfigurationError, NotConfiguredError
+from payasync.keys import refused_keys, short_keys
+from payasync.notifications import standard_webhooks
 from payasync.operations import OPERATIONS
 from payasync.profile import Profile
 from payasync.transport.failures import phrase
 
-Verdict = Literal["fine", "missing", "wrong"]
+Verdict = Literal["fine", "warning", "missing", "wrong"]
 CONNECT_SECONDS: Final = 5.0
 MERCHANT_ID: Final = "PAYASYNC_MERCHANT_ID"
 BASE_URL: Final = "PAYASYNC_BASE_URL"
@@ -36,7 +38,8 @@ class Finding:
 
     Attributes:
         name: What it is.
-        verdict: `fine`, `missing` where something cannot be done without it, or `wrong`.
+        verdict: `fine`, `warning` where it works and is not safe, `missing` where something cannot be done without it,
+            or `wrong`.
         words: What was found.
     """
 
@@ -68,12 +71,16 @@ def left(points: Sequence[Point], source: str, findings: Sequence[Finding]) -> I
         source: Where the profile comes from.
         findings: All else that was looked at.
     """
-    wrong, missing = ([each.name for each in findings if each.verdict == verdict] for verdict in ("wrong", "missing"))
+    wrong, missing, warned = (
+        [each.name for each in findings if each.verdict == verdict] for verdict in ("wrong", "missing", "warning")
+    )
     if wrong:
         yield Left("wrong", len(wrong), f"mend {', '.join(wrong)}, as said above")
     if missing:
         unset = [BASE_URL if name == CONNECTION else name for name in missing]
         yield Left("missing", len(missing), f"set {', '.join(unset)}")
+    if warned:
+        yield Left("warning", len(warned), f"replace {', '.join(warned)}, as said above")
     if not wrong and not missing:
         yield Left("fine", len(findings), "nothing is missing or wrong")
     if still_open := sum(point.status == "open" for point in points):
@@ -87,7 +94,7 @@ def _answering(source: str) -> str:
 
 
 def credentials(profile: Profile, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield which of the keys that this profile needs are in the environment; no key is shown.
+    """Yield which of the keys that this profile needs are in the environment, and usable; no key is shown.
 
     Args:
         profile: Says what needs which key.
@@ -102,9 +109,26 @@ def credentials(profile: Profile, environ: Mapping[str, str]) -> Iterator[Findin
             yield Finding(str(error.field or variable), "wrong", str(error))
             continue
         if getattr(held, name):
-            yield Finding(variable, "fine", "set")
+            yield _tried(variable, profile, held)
         elif needed_by:
             yield Finding(variable, "missing", f"not set: needed by {needed_by}")
+
+
+def _tried(variable: str, profile: Profile, held: Credentials) -> Finding:
+    """Return whether the profile's scheme can use each key of one variable."""
+    if refused := [*map(str, refused_keys(profile, held)), *_refused_webhook_keys(profile, held)]:
+        return Finding(variable, "wrong", "; ".join(refused))
+    if short := [*short_keys(profile, held)]:
+        return Finding(variable, "warning", "; ".join(short))
+    return Finding(variable, "fine", "set")
+
+
+def _refused_webhook_keys(profile: Profile, held: Credentials) -> Iterator[str]:
+    if held.notification_keys and profile.notification.verification == "standard-webhooks":
+        try:
+            standard_webhooks.check_keys(held.notification_keys)
+        except ConfigurationError as error:
+            yield str(error)
 
 
 def _merchant(environ: Mapping[str, str]) -> Finding:

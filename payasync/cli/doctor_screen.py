@@ -14,6 +14,7 @@ from payasync.shapes import Parameter
 
 _MARKS: Final[dict[Verdict, str]] = {
     "fine": "[green]ok[/]",
+    "warning": "[yellow]warning[/]",
     "missing": "[yellow]missing[/]",
     "wrong": "[bold red]wrong[/]",
 }

@@ -7,6 +7,7 @@ from attrs import evolve
 
 from payasync.answer_signature import service_keys
 from payasync.credentials import Credentials
+from payasync.keys import check_keys
 from payasync.notifications.coverage import check_covered
 from payasync.notifications.intake import MAX_BYTES, Headers, Raw
 from payasync.notifications.notification import Notification
@@ -44,7 +45,8 @@ def verify(
         InvalidSignatureError: It is not from the service, or too old, or from the future.
         InvalidArgumentError: It is no notification at all; as `parse` raises it.
         NotConfiguredError: The profile does not say how notifications are signed.
-        ConfigurationError: There is no key that could verify it, or what would be believed is not signed.
+        ConfigurationError: There is no key that could verify it, a key is unusable, or what would be believed is not
+            signed.
     """
     verification = verification_of(profile, credentials, verifier)
     return verification.notification(raw, headers, kind=kind, now=clock(), max_bytes=max_bytes)
@@ -60,8 +62,8 @@ def verification_of(profile: Profile, credentials: Credentials, verifier: Verifi
 
     Raises:
         NotConfiguredError: The profile does not say how they are signed.
-        ConfigurationError: There is no key that could verify one, what would be believed is not signed, or the verifier
-            is no plain function.
+        ConfigurationError: There is no key that could verify one, a key is unusable, what would be believed is not
+            signed, or the verifier is no plain function.
     """
     if verifier is not None:
         return ByVerifier(_as_a_whole(profile), verifier)
@@ -84,6 +86,7 @@ def _in_body(profile: Profile, credentials: Credentials) -> InBody:
         raise not_configured("signature", "the scheme that the service signs notifications with")
     check_covered(profile)
     keys = service_keys(credentials, profile.signature, signed="notifications", point="notification.verification")
+    check_keys(profile, credentials)
     return InBody(profile, profile.signature, keys)
 
 
