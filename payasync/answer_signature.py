@@ -9,8 +9,8 @@ from attrs import evolve
 from payasync.absent import ABSENT
 from payasync.calls import Call, Reply
 from payasync.credentials import Credentials
-from payasync.documents import at, exactly
-from payasync.errors import ConfigurationError
+from payasync.documents import ExactNumber, at, exactly
+from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.secret import Secret
 from payasync.signing import IDENTIFIERS, SignatureScheme, SortedPairs
 
@@ -28,11 +28,85 @@ def verified(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterable[S
     signed = at(reply.document, place)
     if not isinstance(signed, dict) or name not in signed:
         return None
-    if not isinstance(signed[name], str) or exactly(reply.body) is ABSENT:
+    # Again: a field that stands twice is in doubt, and how a number was written is lost.
+    document = exactly(reply.body, number=number_of(scheme))
+    if not isinstance(signed[name], str) or document is ABSENT:
         return False
-    if isinstance(scheme, SortedPairs):
-        scheme = _for_answers(scheme, call.profile.answer.redirect_url.rpartition(".")[2])
-    return signs(scheme, signed, name, path=call.operation.path, keys=keys)
+    return signs(of_answers(call, scheme), at(document, place), name, path=call.operation.path, keys=keys)
+
+
+def unverifiable(call: Call, reply: Reply, scheme: SignatureScheme) -> str:
+    """Return which field of an answer the scheme refuses, and what to set; nothing where it refuses none.
+
+    Args:
+        call: As for `verified`, which has not verified the answer.
+        reply: The answer.
+        scheme: That of the profile.
+    """
+    place, _, name = call.profile.answer.signature.rpartition(".")
+    signed = at(exactly(reply.body, number=number_of(scheme)), place)
+    return refused_field(of_answers(call, scheme), signed, place, name) if isinstance(signed, dict) else ""
+
+
+def refused_field(scheme: SignatureScheme, signed: Mapping[str, Any], place: str, name: str) -> str:
+    """Return which field of a signed object the scheme refuses, and what to set; nothing where it refuses none.
+
+    Args:
+        scheme: That of the profile.
+        signed: The object.
+        place: Its path in the document.
+        name: Of the field that holds the signature.
+    """
+    if not isinstance(scheme, SortedPairs):
+        return ""
+    try:
+        scheme.text({each: value for each, value in signed.items() if each != name}, path="")
+    except InvalidArgumentError as error:
+        field, value = str(error.field), error.value
+    else:
+        return ""
+    path = f"{place}.{field}" if place else field
+    return f"{path} holds {_refused(scheme, value)}"
+
+
+def _refused(scheme: SortedPairs, value: object) -> str:
+    """Return what a refused value is, without showing it, and what to set where the service signs such values."""
+    if isinstance(value, bool):
+        kind, setting = "true or false", 'signature.booleans = "json"'
+    elif isinstance(value, float):
+        kind, setting = "a number with a fraction", 'signature.numbers = "text"'
+    elif isinstance(value, dict | list):
+        kind = "an object or a list"
+        setting = 'signature.nested = "json" or "omit"' if scheme.nested == "refuse" else 'signature.numbers = "text"'
+    elif isinstance(value, str):
+        kind, setting = "a delimiter", "its name in signature.allow_delimiters"
+    else:
+        return "what no profile's signature can verify"
+    return f"{kind}, which the profile's signature refuses: if the service signs that, set {setting}"
+
+
+def number_of(scheme: SignatureScheme | None) -> type[float]:
+    """Return what numbers are read as by whoever verifies a document: where their text is signed, they keep it."""
+    return ExactNumber if isinstance(scheme, SortedPairs) and scheme.numbers == "text" else float
+
+
+def as_signed(body: bytes, document: Any, scheme: SignatureScheme | None) -> Any:
+    """Return a document as it was signed: its numbers keep their text where the scheme signs that.
+
+    Args:
+        body: Its bytes.
+        document: What was read from them.
+        scheme: That of the profile.
+    """
+    number = number_of(scheme)
+    return document if number is float else exactly(body, number=number)
+
+
+def of_answers(call: Call, scheme: SignatureScheme) -> SignatureScheme:
+    """Return the scheme as it verifies the answer to a call."""
+    if not isinstance(scheme, SortedPairs):
+        return scheme
+    return _for_answers(scheme, call.profile.answer.redirect_url.rpartition(".")[2])
 
 
 def signs(scheme: SignatureScheme, signed: Mapping[str, Any], name: str, *, path: str, keys: Iterable[Secret]) -> bool:

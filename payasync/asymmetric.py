@@ -2,6 +2,7 @@
 
 import base64
 import functools
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -11,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 
+from payasync.algorithms import SERVICE_KEYS, SIGNING_KEY
 from payasync.errors import ConfigurationError
 from payasync.secret import Secret
 
@@ -18,6 +20,7 @@ PrivateKey = RSAPrivateKey | Ed25519PrivateKey
 PublicKey = RSAPublicKey | Ed25519PublicKey
 
 MIN_RSA_BITS: Final = 2048
+_LABEL: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,40})-----")
 _HASHES: Final = {"rsa-sha256": hashes.SHA256(), "rsa-sha512": hashes.SHA512()}
 
 
@@ -59,9 +62,8 @@ def private_key(name: str, key: Secret) -> PrivateKey:
     """
     loaded = _loaded(key, serialization.load_pem_private_key, serialization.load_der_private_key, password=None)
     if not isinstance(loaded, PrivateKey) or isinstance(loaded, Ed25519PrivateKey) is not (name == "ed25519"):
-        form = "PEM, or base64 of PKCS #8, and without a password"
-        raise _refused("credentials.signing_key", f"is not a private key for {name}: {form}")
-    _check_bits("credentials.signing_key", loaded)
+        raise _refused(SIGNING_KEY, f"is not a private key for {name}: {_mistake(name, key, loaded, private=True)}")
+    _check_bits(SIGNING_KEY, loaded)
     return loaded
 
 
@@ -74,9 +76,8 @@ def public_key(name: str, key: Secret) -> PublicKey:
     """
     loaded = _loaded(key, serialization.load_pem_public_key, serialization.load_der_public_key)
     if not isinstance(loaded, PublicKey) or isinstance(loaded, Ed25519PublicKey) is not (name == "ed25519"):
-        form = "PEM, or base64 of SubjectPublicKeyInfo"
-        raise _refused("credentials.service_keys", f"is not a public key for {name}: {form}")
-    _check_bits("credentials.service_keys", loaded)
+        raise _refused(SERVICE_KEYS, f"is not a public key for {name}: {_mistake(name, key, loaded, private=False)}")
+    _check_bits(SERVICE_KEYS, loaded)
     return loaded
 
 
@@ -90,9 +91,25 @@ def _loaded(key: Secret, pem: Callable[..., object], der: Callable[..., object],
         return None
 
 
+def _mistake(name: str, key: Secret, loaded: object, *, private: bool) -> str:
+    """Return what a refused key is instead, and what to do; nothing of the key itself."""
+    if loaded is not None:
+        return f"it is a key of another algorithm. Give one for {name}, or correct signature.algorithm"
+    label = found[1] if (found := _LABEL.search(key.reveal())) else ""
+    if "CERTIFICATE" in label:
+        return "it is a certificate. Give the public key in it: openssl x509 -pubkey -noout -in FILE"
+    if "ENCRYPTED" in label or "Proc-Type: 4,ENCRYPTED" in key.reveal():
+        return "it is locked by a password. Give a copy without one: openssl pkey -in FILE -out COPY"
+    if private and "PUBLIC KEY" in label:
+        return "it is a public key. Give the private key that belongs to it"
+    if not private and "PRIVATE KEY" in label:
+        return "it is a private key. Give the public key that the service shows"
+    return f"it must be PEM, or base64 of {'PKCS #8, and without a password' if private else 'SubjectPublicKeyInfo'}"
+
+
 def _check_bits(field: str, key: PrivateKey | PublicKey) -> None:
     if isinstance(key, RSAPrivateKey | RSAPublicKey) and key.key_size < MIN_RSA_BITS:
-        raise _refused(field, f"has {key.key_size} bits: an RSA key needs {MIN_RSA_BITS} or more")
+        raise _refused(field, f"has {key.key_size} bits: an RSA key needs {MIN_RSA_BITS} or more. Use a longer one")
 
 
 def _refused(field: str, why: str) -> ConfigurationError:

@@ -57,6 +57,11 @@ _ANSWER: Final = {
     "subscription_status": ((*_SUBSCRIBING, "subscriptions.cancel"), "the path of a subscription's state"),
     "signature": (_ALL, "the path of the signature of an answer; without it, answers are not verified"),
 }
+_VALUES: Final = {
+    "skip_null": "whether null is left out of what is signed; else it is the text null",
+    "booleans": "what true and false do to the signature: refuse, or json",
+    "numbers": "what a received number with a fraction does to the signature: refuse, or text",
+}
 _CODES: Final = {
     "not_executed": (_ALL, "result codes that mean that nothing was done"),
     "retryable": (_ALL, "result codes that mean that the service failed, as a 5xx"),
@@ -125,6 +130,10 @@ def _signature(profile: Profile) -> Iterator[Point]:
     for option in ("algorithm", "encoding"):
         chosen = getattr(scheme, option, "")
         yield _answered(f"signature.{option}", chosen, needed_by, f"the {option} that requests are signed with")
+    for option, means in _VALUES.items():
+        value = getattr(scheme or SortedPairs(), option)
+        status: Status = "assumed" if value == getattr(SortedPairs(), option) else "answered"
+        yield Point(f"signature.{option}", status, needed_by, value, means)
     yield from _signed_address(profile, scheme or SortedPairs())
 
 

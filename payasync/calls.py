@@ -227,6 +227,7 @@ class Reply:
         attempts: Those that had begun when the call ended, queries of recovery included.
         recovered: It answers a query that was made after the first answer was lost.
         verified: Whether its signature is the service's; `None` where it has none, or nobody looked.
+        doubt: Why its signature could not be checked, where a field of it is what the profile's scheme refuses.
     """
 
     status: int
@@ -236,6 +237,7 @@ class Reply:
     attempts: int = 1
     recovered: bool = False
     verified: bool | None = None
+    doubt: str = ""
 
     @property
     def document(self) -> Any:

@@ -4,13 +4,14 @@ Who got hold of a genuine answer or notification can write what he likes beside 
 same.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
 from payasync.arguments import ARGUMENTS
-from payasync.documents import at
+from payasync.documents import ExactNumber, at
 from payasync.errors import ConfigurationError
 from payasync.profile import RESERVED
 from payasync.signing import SortedPairs
@@ -40,8 +41,9 @@ class Coverage:
         name: Of the signature in it.
         left_out: Other names in it that are not signed.
         nested: Objects and lists in it are signed, too.
-        as_texts: A number is signed as the text of its digits: nobody can tell the two apart.
+        as_texts: A number, true, false and null are signed as texts: nobody can tell the two apart.
         skip_empty: An empty text leaves no trace in what is signed.
+        skip_null: Nor does null.
     """
 
     place: str
@@ -50,6 +52,7 @@ class Coverage:
     nested: bool = True
     as_texts: bool = False
     skip_empty: bool = False
+    skip_null: bool = False
 
     def covers(self, path: str) -> bool:
         """Return whether a value at a path of the document can be signed."""
@@ -73,7 +76,7 @@ class Coverage:
     def said(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is covered so that it is the same wherever the signature is."""
         signed = self._signed(self.read(document))
-        texts = {name: self._text(value) for name, value in signed.items()}
+        texts = {name: self._text(value) for name, value in signed.items() if value is not None or not self.skip_null}
         return self._placed({name: text for name, text in texts.items() if text != "" or not self.skip_empty})
 
     def _signed(self, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,7 +87,13 @@ class Coverage:
         return name not in self.left_out and (self.nested or not isinstance(value, dict | list))
 
     def _text(self, value: Any) -> Any:
-        return str(value) if self.as_texts and type(value) is int else value
+        if not self.as_texts:
+            return value
+        if value is None or type(value) is bool:
+            return json.dumps(value)
+        if type(value) is int:
+            return str(value)
+        return value.text if type(value) is ExactNumber else value
 
     def _placed(self, signed: dict[str, Any]) -> dict[str, Any]:
         for step in reversed(_steps(self.place)):
@@ -104,6 +113,7 @@ def coverage(path: str, scheme: "SignatureScheme | None") -> Coverage:
         nested=scheme.nested != "omit",
         as_texts=True,
         skip_empty=scheme.skip_empty,
+        skip_null=scheme.skip_null,
     )
 
 

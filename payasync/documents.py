@@ -3,9 +3,9 @@
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import orjson
 
@@ -18,6 +18,20 @@ _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 _LONG: Final = re.compile(rb"\d{19}").search
 """What orjson could take for a number with a fraction, and round: an integer beyond 64 bits, such as an order's."""
+
+
+class ExactNumber(float):
+    """A number with the text that it was read from: `1.10` is equal to `1.1`, and is signed as another text."""
+
+    __slots__ = ("text",)
+
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        """Make a number of the text of one."""
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
 
 
 def dumps(value: object) -> bytes:
@@ -39,15 +53,19 @@ def loads(raw: bytes) -> object:
         return ABSENT
 
 
-def exactly(raw: bytes) -> object:
+def exactly(raw: bytes, *, number: Callable[[str], float] = float) -> object:
     """Return a JSON document whose integers are exact, or `ABSENT` as `loads`, and where one name stands twice.
 
     Readers differ in which of two fields of one name they take.
+
+    Args:
+        raw: The bytes.
+        number: What makes a number of the text of one that is no integer: `float`, or `ExactNumber`.
     """
     if loads(raw) is ABSENT:
         return ABSENT
     try:
-        return json.loads(raw.decode(), object_pairs_hook=_distinct)
+        return json.loads(raw.decode(), object_pairs_hook=_distinct, parse_float=number)
     except ValueError:
         return ABSENT
 

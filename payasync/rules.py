@@ -9,21 +9,22 @@ from payasync.headers import is_header
 from payasync.typed import rule, rule_of_each
 
 _PATH: Final = "a dotted path, such as data.sign, without an empty step"
+_IN_THE_DOCUMENT: Final = f"{_PATH}; a header cannot stand here"
 _HEADER: Final = "header"
 
 
 def a_path(section: str) -> Any:
     """Return the field of a dotted path, which is open until it is given."""
-    return field(default="", validator=rule(section, _PATH, _is_path))
+    return field(default="", validator=rule(section, _IN_THE_DOCUMENT, _is_path))
 
 
 def a_compared_path(section: str) -> Any:
     """Return the field of a dotted path that has a default of its own until it is given."""
-    return field(default=None, validator=rule(section, f"{_PATH}; or empty, to compare nothing", _is_path))
+    return field(default=None, validator=rule(section, f"{_IN_THE_DOCUMENT}; or empty, to compare nothing", _is_path))
 
 
 def _is_path(value: str | None) -> bool:
-    return not value or "" not in value.split(".")
+    return not value or ("" not in value.split(".") and not value.lower().startswith(f"{_HEADER}:"))
 
 
 def _are_paths(value: tuple[str, ...]) -> bool:
@@ -47,7 +48,7 @@ def _is_final(value: int | None) -> bool:
     return value is None or 200 <= value < 600  # noqa: PLR2004 - as above
 
 
-PATHS: Final = rule_of_each("notification", f"a list, each of it {_PATH}", _are_paths)
+PATHS: Final = rule_of_each("notification", f"a list, each of it {_IN_THE_DOCUMENT}", _are_paths)
 REQUEST_ID: Final = rule("answer", f"{_PATH} and without a colon, or header: and the name of a header", _is_request_id)
 BOUNDS: Final = rule("accept", "[least, greatest], two integers", _is_bounds)
 LENGTHS: Final = rule_of_each("accept", "1 or more", lambda value: value > 0)

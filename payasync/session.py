@@ -1,5 +1,6 @@
 """The session: the namespaces, and their lifetime. What a call goes through is in `wiring`."""
 
+import logging
 import os
 import ssl
 from collections.abc import Callable, Iterable, Mapping
@@ -14,6 +15,7 @@ from payasync.codec import Codec
 from payasync.credentials import Credentials, Environment
 from payasync.events import Event
 from payasync.flights import Flights
+from payasync.keys import short_keys
 from payasync.middleware.quota import Quota
 from payasync.middleware.retry import Pace
 from payasync.profile import Profile
@@ -29,6 +31,8 @@ from payasync.wiring import Recording, Setup, from_environment, service, transpo
 
 if TYPE_CHECKING:
     import aiohttp
+
+logger = logging.getLogger("payasync")
 
 
 class Session(Sender):
@@ -94,6 +98,7 @@ class Session(Sender):
             on_event=on_event,
             journal=journal,
         )
+        _warn_of_short_keys(setup)
         way_out = transport(
             base_url,
             profile,
@@ -184,9 +189,10 @@ class Session(Sender):
         """Return a copy for another merchant, on the same connections; closing it does not close them.
 
         Raises:
-            ConfigurationError: A value of another type.
+            ConfigurationError: A value of another type, or a key that cannot sign or verify.
         """
         setup = evolve(self._setup, credentials=credentials)
+        _warn_of_short_keys(setup)
         return self._copy(setup, self._codec.for_merchant(credentials), self._quota)
 
     def _copy(self, setup: Setup, codec: Codec, quota: Quota) -> Self:
@@ -232,3 +238,8 @@ class Session(Sender):
             return "<Session, not made yet>"  # as a traceback shows it, of settings that were refused
         state = "closed" if self._closed or self._flights.closed else "open"
         return f"<Session {self._transport.base!r} for {self._setup.credentials.merchant_id!r}, {state}>"
+
+
+def _warn_of_short_keys(setup: Setup) -> None:
+    for warning in short_keys(setup.profile, setup.credentials):
+        logger.warning("%s", warning)

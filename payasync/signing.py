@@ -14,7 +14,7 @@ import orjson
 from attrs import field, frozen
 
 from payasync.algorithms import ALGORITHMS, Algorithm, AlgorithmName
-from payasync.documents import encodable
+from payasync.documents import ExactNumber, encodable
 from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError
 from payasync.secret import Secret
 from payasync.typed import listed, typed
@@ -58,13 +58,17 @@ class SortedPairs:
     Args:
         algorithm: md5, hmac-md5, hmac-sha256, hmac-sha512, rsa-sha256, rsa-sha512 or ed25519.
         encoding: How the signature is written: hex, HEX or base64.
-        separator: Stands between the pairs.
+        separator: Stands between the pairs; not empty.
         exclude: Fields that are not signed.
         skip_empty: Leave out fields whose value is the empty text.
         key_param: Append `<separator><key_param>=<signing key>` to the text. md5 demands it, since
             without a key in the text anybody could sign.
         append_path: Append the endpoint's path, without the base URL's (after `key_param`, where both are).
-        prehash: `"sha256"` signs the lower-case hexadecimal SHA-256 of the text in its place.
+        prehash: `"sha256"` signs the 32 bytes of the text's SHA-256; `"sha256-hex"` its lower-case hexadecimal text.
+        skip_null: Leave out fields whose value is null; `False`: they stand in the text as `null`.
+        booleans: `refuse` the call, or let true and false stand in the text as in `json`.
+        numbers: `refuse` a number with a fraction, or verify a received one by its `text`, as it was written. In a
+            request it is refused: it can be written in several ways.
         nested: What a nested value does to the text: `refuse` the call, stand in it as compact `json` in
             the order in which it is sent, or be left out (`omit`).
         allow_delimiters: Fields in whose values the separator and `=` may stand: free text and URLs,
@@ -81,7 +85,10 @@ class SortedPairs:
     skip_empty: bool = True
     key_param: str = ""
     append_path: bool = False
-    prehash: Literal["", "sha256"] = ""
+    prehash: Literal["", "sha256", "sha256-hex"] = ""
+    skip_null: bool = True
+    booleans: Literal["refuse", "json"] = "refuse"
+    numbers: Literal["refuse", "text"] = "refuse"
     nested: Nested = "refuse"
     allow_delimiters: tuple[str, ...] = field(default=FREE_TEXT, converter=listed)
 
@@ -93,8 +100,8 @@ class SortedPairs:
             _refuse("key_param", 'must be given with algorithm "md5": without a key in the text anybody could sign')
         if self.key_param and self.algorithm and not self.symmetric:
             _refuse("key_param", f'must be empty with algorithm "{self.algorithm}": nobody else has the private key')
-        if "=" in self.separator:
-            _refuse("separator", "must not hold '=': the pairs could not be told apart")
+        if not self.separator or "=" in self.separator:
+            _refuse("separator", "must not be empty or hold '=': two requests could have one signed text")
         if "sign" not in self.exclude:
             _refuse("exclude", 'must hold "sign": a signature cannot sign itself')
         if shifting := IDENTIFIERS.intersection(self.allow_delimiters):
@@ -169,7 +176,9 @@ class SortedPairs:
 
     def _message(self, pairs: str, path: str, key: Secret) -> bytes:
         message = self._completed(pairs, path, key.reveal() if self.key_param else "").encode()
-        return hashlib.sha256(message).hexdigest().encode() if self.prehash else message
+        if self.prehash == "sha256-hex":
+            return hashlib.sha256(message).hexdigest().encode()
+        return hashlib.sha256(message).digest() if self.prehash else message
 
     def _completed(self, pairs: str, path: str, key: str) -> str:
         keyed = f"{pairs}{self.separator}{self.key_param}={key}" if self.key_param else pairs
@@ -201,10 +210,32 @@ class SortedPairs:
             return str.__str__(value)  # an f-string would write a `str` Enum's name; its value is sent
         if type(value) is int and value.bit_length() <= _INTEGER_BITS:
             return str(value)
-        if self.nested == "refuse" or not isinstance(value, dict | list):
-            rule = f"a text or an integer of {_INTEGER_BITS} bits: nothing else has one form that can be signed"
-            raise _unsignable(name, value, rule)
-        return None if self.nested == "omit" else _compact(name, value)
+        if value is None:
+            return None if self.skip_null else "null"
+        if isinstance(value, dict | list) and self.nested != "refuse":
+            return None if self.nested == "omit" else self._compact(name, value)
+        if type(value) is bool and self.booleans == "json":
+            return "true" if value else "false"
+        if type(value) is ExactNumber and self.numbers == "text":
+            return value.text
+        rule = f"a text or an integer of {_INTEGER_BITS} bits: nothing else has one form that can be signed"
+        raise _unsignable(name, value, rule)
+
+    def _compact(self, name: str, value: object) -> str:
+        """Return a nested value as it stands in the body that is sent, or was received."""
+        try:
+            if self._plain(value):
+                return orjson.dumps(value, default=_as_written).decode()
+        except (TypeError, RecursionError):
+            pass
+        raise _unsignable(name, value, "JSON of texts, integers, booleans, nulls, lists and objects, without floats")
+
+    def _plain(self, value: object) -> bool:
+        if isinstance(value, dict):
+            return all(map(self._plain, value.values()))
+        if isinstance(value, list):
+            return all(map(self._plain, value))
+        return value is None or isinstance(value, str | int) or (type(value) is ExactNumber and self.numbers == "text")
 
     def _check(self, pairs: Mapping[str, str]) -> None:
         """Refuse a pair that cannot be encoded, or that could pass for two, or for a part of its neighbour."""
@@ -217,7 +248,7 @@ class SortedPairs:
                 raise _unsignable(name, text, rule, _CHANGE if in_name or name in IDENTIFIERS else _ALLOW)
 
     def _splits(self, text: str) -> bool:
-        return "=" in text or (self.separator != "" and self.separator in text)
+        return "=" in text or self.separator in text
 
     def _algorithm(self) -> Algorithm:
         if not self.algorithm:
@@ -245,22 +276,9 @@ _ENCODINGS: Final[dict[str, _Written]] = {
 }
 
 
-def _compact(name: str, value: object) -> str:
-    """Return a nested value as it stands in the body that is sent."""
-    try:
-        if _plain(value):
-            return orjson.dumps(value).decode()
-    except (TypeError, RecursionError):
-        pass
-    raise _unsignable(name, value, "JSON of texts, integers, booleans, nulls, lists and objects, without floats")
-
-
-def _plain(value: object) -> bool:
-    if isinstance(value, dict):
-        return all(map(_plain, value.values()))
-    if isinstance(value, list):
-        return all(map(_plain, value))
-    return value is None or isinstance(value, str | int)
+def _as_written(number: ExactNumber) -> orjson.Fragment:
+    """Return a number as it was written: the one kind of a plain value that orjson asks about."""
+    return orjson.Fragment(number.text)
 
 
 def _unsignable(name: str, value: object, rule: str, otherwise: str = _CHANGE) -> InvalidArgumentError:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from payasync.absent import ABSENT
-from payasync.answer_signature import service_keys
+from payasync.answer_signature import as_signed, service_keys
 from payasync.credentials import Credentials, Key, taken
 from payasync.documents import at, flaw, plain
 from payasync.errors import ConfigurationError, InvalidArgumentError
@@ -81,10 +81,14 @@ def sign_notification(
         _put(document, shape.time, _written(sent))
     if shape.verification == "body":
         _sign(document, profile, credentials, secret)
-    raw = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    raw = _body(document)
     if shape.verification == "standard-webhooks":
         return Signed(raw, {**_JSON, **_webhook_headers(raw, credentials, secret, id, int(sent))})
     return Signed(raw, _JSON.copy())
+
+
+def _body(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _payload(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,7 +161,8 @@ def _sign(document: dict[str, Any], profile: Profile, credentials: Credentials, 
         raise not_configured("signature", "the scheme that the service signs notifications with")
     above, _, name = path.rpartition(".")
     signed = _object_at(document, above)
-    fields = {each: value for each, value in signed.items() if each != name}
+    written = at(as_signed(_body(document), document, scheme), above)
+    fields = {each: value for each, value in written.items() if each != name}
     key = key or _body_key(scheme, credentials)
     made = None if iscoroutinefunction(scheme.sign) else scheme.sign(fields, path="", key=key)
     if not isinstance(made, str):

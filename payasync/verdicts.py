@@ -226,10 +226,12 @@ def _lost(call: Call, found: Row, reply: Reply) -> PayasyncError:
     kind, hint = (NoAnswerError, REPEAT) if call.read else (OutcomeUnknownError, advice(call))
     why = objection(call, reply) if found is Row.UNRECOGNISED else None
     words = f"a response that cannot be believed: {why.words}" if why else _words(call, found)
+    if found is Row.UNVERIFIED and reply.doubt:
+        words = f"an answer whose signature cannot be checked: {reply.doubt}"
     message = f"HTTP {reply.status}, {words}{_said(call, reply)}; {hint}"
     if found is not Row.UNVERIFIED:
         return kind(message, sent=True, reason=words, objection=why, **_facts(call, reply))
-    forged = InvalidSignatureError(f"HTTP {reply.status}, {found.value}", sent=True, **_facts(call, reply))
+    forged = InvalidSignatureError(f"HTTP {reply.status}, {words}", sent=True, **_facts(call, reply))
     return forged if call.read else kind(message, sent=True, reason=forged, **_facts(call, reply))
 
 

@@ -15,6 +15,7 @@ from payasync.coverage import check_answers_covered
 from payasync.credentials import Credentials, Environment
 from payasync.errors import ConfigurationError
 from payasync.events import Event
+from payasync.keys import check_keys
 from payasync.middleware.authorize import authorize
 from payasync.middleware.chain import chain, held, wired
 from payasync.middleware.observe import Teller, observe
@@ -81,7 +82,8 @@ class Setup:
     """What makes one session differ from another that shares its connections.
 
     Raises:
-        ConfigurationError: A setting of another type, or a profile by which anybody could write what is believed.
+        ConfigurationError: A setting of another type, a profile by which anybody could write what is believed, or a key
+            that cannot sign or verify.
     """
 
     credentials: Credentials
@@ -99,6 +101,7 @@ class Setup:
             if not isinstance(value, kind):
                 raise ConfigurationError(f"{name} must be a {kind.__name__}, not {value!r}", field=name)
         check_answers_covered(self.profile)
+        check_keys(self.profile, self.credentials)
         if self.on_event is not None:
             check_function("on_event", self.on_event)
         if self.journal is not None and not hasattr(getattr(self.journal, "recorder", None), "layer"):

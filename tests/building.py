@@ -25,7 +25,7 @@ from payasync.shapes import AnswerShape, Parameter, States
 
 R = TypeVar("R", bound=Response)
 
-CREDENTIALS: Final = Credentials("M1", secret_key="sk_canary", signing_key="sign_canary")
+CREDENTIALS: Final = Credentials("M1", secret_key="sk_canary", signing_key="sign_canary_key_1")
 
 PROFILE: Final = Profile(
     fields={

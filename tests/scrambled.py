@@ -101,6 +101,9 @@ class Draw:
             key_param=self._name() if symmetric else "",
             append_path=True,
             prehash="sha256",
+            skip_null=False,
+            booleans="json",
+            numbers="text",
             nested=self._one("json", "omit"),
             allow_delimiters=(*FREE_TEXT, return_url),
         )

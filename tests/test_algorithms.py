@@ -8,23 +8,17 @@ from payasync.algorithms import ALGORITHMS, AlgorithmName
 from payasync.errors import ConfigurationError
 from payasync.secret import Secret
 
+KEY: Final = Secret("signing key of M1")
 ASYMMETRIC: Final = ("rsa-sha256", "rsa-sha512", "ed25519")
 
-# RFC 4231, test cases 1 and 2 (HMAC-SHA-256, HMAC-SHA-512); RFC 2202, section 2, the same two (HMAC-MD5).
+# RFC 4231, test case 1 (HMAC-SHA-256, HMAC-SHA-512); RFC 2202, section 2, the same (HMAC-MD5).
 HMAC_VECTORS: Final = [
     ("hmac-md5", "\x0b" * 16, "Hi There", "9294727a3638bb1c13f48ef8158bfc9d"),
-    ("hmac-md5", "Jefe", "what do ya want for nothing?", "750c783e6ab0b503eaa86e310a5db738"),
     (
         "hmac-sha256",
         "\x0b" * 20,
         "Hi There",
         "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7",
-    ),
-    (
-        "hmac-sha256",
-        "Jefe",
-        "what do ya want for nothing?",
-        "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843",
     ),
     (
         "hmac-sha512",
@@ -33,15 +27,6 @@ HMAC_VECTORS: Final = [
         (
             "87aa7cdea5ef619d4ff0b4241a1d6cb02379f4e2ce4ec2787ad0b30545e17cde"
             "daa833b7d6b8a702038b274eaea3f4e4be9d914eeb61f1702e696c203a126854"
-        ),
-    ),
-    (
-        "hmac-sha512",
-        "Jefe",
-        "what do ya want for nothing?",
-        (
-            "164b7a7bfcf819e2e395fbe73b56e0a387bd64222e831fd610270cd7ea250554"
-            "9758bf75c05a994a6d034f65f8f0e6fdcaeab1a34d4a6b4b636e070a38bce737"
         ),
     ),
 ]
@@ -69,14 +54,14 @@ def test_hmac_vectors(name: str, key: str, message: str, digest: str) -> None:
 @pytest.mark.parametrize(("message", "digest"), MD5_VECTORS)
 def test_md5_vectors(message: str, digest: str) -> None:
     """md5 is that of RFC 1321; the key is in the message, and not used apart from it."""
-    assert digest == ALGORITHMS["md5"].sign(message.encode(), Secret("unused")).hex()
-    assert ALGORITHMS["md5"].verify(message.encode(), bytes.fromhex(digest), Secret("unused"))
+    assert digest == ALGORITHMS["md5"].sign(message.encode(), KEY).hex()
+    assert ALGORITHMS["md5"].verify(message.encode(), bytes.fromhex(digest), KEY)
 
 
 @pytest.mark.parametrize("name", sorted(set(ALGORITHMS) - {*ASYMMETRIC}))
 def test_signer_signs_each_message_by_itself(name: str) -> None:
     """What is prepared for a key signs one message after another, and keeps nothing of any."""
-    algorithm, key = ALGORITHMS[name], Secret("k")
+    algorithm, key = ALGORITHMS[name], KEY
     sign = algorithm.signer(key)
     messages = [b"message", b"massage", b"", b"message"]
 
@@ -86,7 +71,7 @@ def test_signer_signs_each_message_by_itself(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(set(ALGORITHMS) - {*ASYMMETRIC}))
 def test_signer_shows_no_key(name: str) -> None:
     """What is prepared holds the key in no form that a traceback with local variables shows."""
-    sign = ALGORITHMS[name].signer(Secret("canary"))
+    sign = ALGORITHMS[name].signer(Secret("canary of a key"))
     with pytest.raises(TypeError) as caught:
         sign("no bytes")  # type: ignore[arg-type] # so that it fails
     shown = "".join(traceback.TracebackException.from_exception(caught.value, capture_locals=True).format())
@@ -97,7 +82,7 @@ def test_signer_shows_no_key(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(set(ALGORITHMS) - {*ASYMMETRIC}))
 def test_other_message_or_signature_fails(name: str) -> None:
     """A changed message, a cut signature and an empty one do not verify."""
-    algorithm, key = ALGORITHMS[name], Secret("k")
+    algorithm, key = ALGORITHMS[name], KEY
     signature = algorithm.sign(b"message", key)
 
     assert not algorithm.verify(b"massage", signature, key)
@@ -108,7 +93,7 @@ def test_other_message_or_signature_fails(name: str) -> None:
 @pytest.mark.parametrize("name", ["hmac-md5", "hmac-sha256", "hmac-sha512"])
 def test_other_key_fails(name: str) -> None:
     """Only the key that signed verifies."""
-    assert not ALGORITHMS[name].verify(b"message", ALGORITHMS[name].sign(b"message", Secret("k")), Secret("K"))
+    assert not ALGORITHMS[name].verify(b"message", ALGORITHMS[name].sign(b"message", KEY), Secret("Signing key of M1"))
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -128,7 +113,7 @@ def test_missing_cryptography_says_what_to_install(name: str, monkeypatch: pytes
     """Without the extra the error names the setting and the command, and hides the key."""
     # The tests' own environment has the package: `None` makes this import fail as if it had not.
     monkeypatch.setitem(sys.modules, "payasync.asymmetric", None)
-    algorithm, key = ALGORITHMS[name], Secret("canary")
+    algorithm, key = ALGORITHMS[name], Secret("canary of a key")
     with pytest.raises(ConfigurationError, match=r'pip install "payasync\[rsa\]"') as signing:
         algorithm.sign(b"message", key)
     with pytest.raises(ConfigurationError, match=r'pip install "payasync\[rsa\]"') as verifying:

@@ -22,11 +22,14 @@ def named(prefix: str, part: type[Any], *without: str) -> list[str]:
     return [f"{prefix}.{each.name}" for each in fields(part) if each.name not in without]
 
 
+SIGNED_VALUES: Final = ["signature.skip_null", "signature.booleans", "signature.numbers"]
+
 POINTS: Final = [
     *(f"authentication of {name}" for name in NOT_SHOWN),
     "amount_unit",
     "signature.algorithm",
     "signature.encoding",
+    *SIGNED_VALUES,
     *(f"fields.{name}" for name in OPEN_FIELDS),
     "formats.start_date",
     *named("accept", Accept),
@@ -98,6 +101,7 @@ def test_bare_profile_answers_nothing() -> None:
 
     assert [
         *(f"authentication of {name}" for name in NOT_SHOWN),
+        *SIGNED_VALUES,
         "answer.code",
         *named("http", HttpCodes),
     ] == assumed
@@ -114,7 +118,9 @@ def test_sandbox_answers_what_calls_need() -> None:
         "answer.signature",
         "notification.signature",
     } == {name for name, point in points.items() if point.status == "open"}
-    assert {"http.not_executed"} == {name for name, point in points.items() if point.status == "assumed"}
+    assert {"http.not_executed", *SIGNED_VALUES} == {
+        name for name, point in points.items() if point.status == "assumed"
+    }
 
 
 def test_custom_scheme_is_one_answer() -> None:
@@ -130,6 +136,9 @@ def test_custom_scheme_is_one_answer() -> None:
     [
         ({"amount_unit": "minor"}, "amount_unit", "minor"),
         ({"signature": SortedPairs(algorithm="md5", encoding="HEX", key_param="key")}, "signature.encoding", "HEX"),
+        ({"signature": SortedPairs(skip_null=False)}, "signature.skip_null", False),
+        ({"signature": SortedPairs(booleans="json")}, "signature.booleans", "json"),
+        ({"signature": SortedPairs(numbers="text")}, "signature.numbers", "text"),
         ({"fields": {"return_url": "back"}}, "fields.return_url", "back"),
         ({"formats": {"start_date": "%Y"}}, "formats.start_date", "%Y"),
         ({"accept": Accept(currency=("CAD",))}, "accept.currency", ("CAD",)),

@@ -286,8 +286,13 @@ async def test_point_that_the_profile_leaves_open_is_told_before_the_first_is_se
     ("keys", "changes", "kind", "field"),
     [
         ({}, {}, ConfigurationError, "credentials.signing_key"),
-        ({"signing_key": "k"}, {"signature": None}, NotConfiguredError, "signature"),
-        ({"signing_key": "k"}, {"signature": SortedPairs(encoding="hex")}, NotConfiguredError, "signature.algorithm"),
+        ({"signing_key": "signing key of M1"}, {"signature": None}, NotConfiguredError, "signature"),
+        (
+            {"signing_key": "signing key of M1"},
+            {"signature": SortedPairs(encoding="hex")},
+            NotConfiguredError,
+            "signature.algorithm",
+        ),
     ],
 )
 async def test_what_is_missing_to_sign_is_told_before_the_first_is_sent(

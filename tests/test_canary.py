@@ -20,6 +20,7 @@ import pytest
 
 from payasync import (
     Call,
+    ConfigurationError,
     Credentials,
     Event,
     Parameter,
@@ -360,13 +361,11 @@ BAD_KEYS: Final = {
 @pytest.mark.parametrize("form", BAD_KEYS)
 async def test_bad_signing_keys(form: str, algorithm: Any) -> None:
     """A key that cannot be read is not quoted, neither by us nor by the library that reads it."""
-    scheme = SortedPairs(algorithm=algorithm, encoding="base64")
-    with Recorder() as service:
-        error = await failure(
-            service, read, credentials=keys(signing_key=BAD_KEYS[form]), profile=Profile(signature=scheme)
-        )
+    profile = Profile(signature=SortedPairs(algorithm=algorithm, encoding="base64"))
+    with Recorder() as service, pytest.raises(ConfigurationError) as caught:
+        session(service, credentials=keys(signing_key=BAD_KEYS[form]), profile=profile)
 
-    assert [] == singing(written(error))
+    assert [] == singing(written(caught.value))
     assert [] == service.connections
 
 

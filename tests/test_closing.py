@@ -34,7 +34,7 @@ from payasync.sandbox_profile import PROFILE
 from tests.foreign.recorder import PATIENCE, RESET, SILENT, Answer, Recorder, answer
 from tests.inside import all_http, flights_of, pauses, shields, turns, until
 
-KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="k_1")
+KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="signing key of M1")
 FAST: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
 LONG: Final = "40"
 """Seconds that the service asks to be left alone: within the time of a call, and far beyond that of a test."""

@@ -23,7 +23,9 @@ class Own:
 
 def session(profile: Profile) -> Session:
     """Return a session, which opens nothing."""
-    return Session("https://pay.example", credentials=Credentials("M1", signing_key="k1"), profile=profile)
+    return Session(
+        "https://pay.example", credentials=Credentials("M1", signing_key="service key number 1"), profile=profile
+    )
 
 
 @pytest.mark.parametrize(

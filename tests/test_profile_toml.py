@@ -40,6 +40,9 @@ skip_empty = true
 key_param = "key"
 append_path = true
 prehash = "sha256"
+skip_null = false
+booleans = "json"
+numbers = "text"
 nested = "json"
 allow_delimiters = ["subject", "body"]
 
@@ -149,6 +152,9 @@ PYTHON: Final = Profile(
         key_param="key",
         append_path=True,
         prehash="sha256",
+        skip_null=False,
+        booleans="json",
+        numbers="text",
         nested="json",
         allow_delimiters=("subject", "body"),
     ),
@@ -359,7 +365,8 @@ def test_allowed_keys_are_named(text: str, allowed: str) -> None:
         ("signature = 'md5'", "signature", "must be a table, not 'md5'"),
         ("[[signature]]", "signature", "must be a table, not [{}]"),
         ('[signature]\nencoding = "upper"', "signature.encoding", "must be one of 'hex', 'HEX', 'base64', not 'upper'"),
-        ('[signature]\nprehash = "md5"', "signature.prehash", "must be one of 'sha256', not 'md5'"),
+        ('[signature]\nprehash = "md5"', "signature.prehash", "must be one of 'sha256', 'sha256-hex', not 'md5'"),
+        ("[signature]\nbooleans = true", "signature.booleans", "must be one of 'refuse', 'json', not True"),
         ('[signature]\nskip_empty = "false"', "signature.skip_empty", "must be true or false, not 'false'"),
         ('[signature]\nexclude = "sign"', "signature.exclude", "must be a list, each of it a text, not 'sign'"),
         ("[fields]\nreturn_url = 5", "fields.return_url", f"fields {TABLE} a text, not 'return_url' with an integer"),
@@ -426,7 +433,7 @@ def test_wrong_type(text: str, field: str, why: str) -> None:
         ('[formats]\nstart_date = "hello"', "formats.start_date", 2, "formats.start_date must write each date"),
         ('[answer]\nrequest_id = "headers:X-Id"', "answer.request_id", 2, "answer.request_id must be a dotted path"),
         ('\n[signature]\nalgorithm = "md5"', "signature.key_param", 2, "signature.key_param must be given with"),
-        ('[signature]\nseparator = "="', "signature.separator", 2, "signature.separator must not hold '='"),
+        ('[signature]\nseparator = "="', "signature.separator", 2, "signature.separator must not be empty"),
         ('[fields]\nnotify_url = "x"', "fields.notify_url", 2, "fields knows no 'notify_url'"),
         ('[constants."*"]\nsign = "x"', "constants.*.sign", 2, "constants.*.sign must not set sign"),
         ('[constants]\n"orders.place" = {sign = "x"}', "constants.orders.place.sign", 2, "constants.orders.place.sign"),

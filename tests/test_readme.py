@@ -25,7 +25,7 @@ ENVIRONMENT: Final = {
     "PAYASYNC_PROFILE": "sandbox",
     "PAYASYNC_MERCHANT_ID": "M1",
     "PAYASYNC_SECRET_KEY": "sk_1",
-    "PAYASYNC_SIGNING_KEY": "signing",
+    "PAYASYNC_SIGNING_KEY": "signing key of M1",
     "PAYASYNC_NOTIFICATION_KEYS": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
 }
 """Such as `payasync sandbox` prints."""

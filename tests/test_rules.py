@@ -9,9 +9,10 @@ from attrs import fields
 from payasync.errors import ConfigurationError
 from payasync.shapes import AnswerShape, HttpCodes, NotificationShape
 
-A_PATH: Final = "a dotted path, such as data.sign, without an empty step"
+STEPS: Final = "a dotted path, such as data.sign, without an empty step"
+A_PATH: Final = f"{STEPS}; a header cannot stand here"
 ANSWER_PATHS: Final = [each.name for each in fields(AnswerShape) if each.name not in {"ok", "request_id"}]
-REQUEST_ID: Final = f"{A_PATH} and without a colon, or header: and the name of a header"
+REQUEST_ID: Final = f"{STEPS} and without a colon, or header: and the name of a header"
 NOTIFICATION_PATHS: Final = ["data", "signature", "kind", "time", "out_trade_no", "out_refund_no", "subscription_id"]
 PATHS: Final[list[tuple[Callable[..., Any], str]]] = [
     *((AnswerShape, f"answer.{name}") for name in ANSWER_PATHS),
@@ -45,7 +46,16 @@ def test_paths(shape: Callable[..., Any], field: str, path: str) -> None:
     assert path == getattr(shape(**{name: path}, **further), name)
 
 
-@pytest.mark.parametrize("paths", [["a..b"], ["outTradeNo", ""], ["a", ".b"]])
+@pytest.mark.parametrize(("shape", "field"), PATHS)
+@pytest.mark.parametrize("path", ["header:X-Sign", "header:", "Header:X-Sign", "HEADER:data.sign"])
+def test_a_path_is_no_header(shape: Callable[..., Any], field: str, path: str) -> None:
+    """Only the number of a request is looked for in headers: anywhere else it would silently mean nothing."""
+    expected = (field, f"{field} must be {A_PATH}, not {path!r}")
+
+    assert expected == refusal(shape, **{field.rpartition(".")[2]: path})
+
+
+@pytest.mark.parametrize("paths", [["header:X-Id"], ["a..b"], ["outTradeNo", ""], ["a", ".b"]])
 def test_the_paths_of_an_event_have_no_empty_step(paths: list[str]) -> None:
     """What identifies an event stands somewhere: the kind whose paths are wrong is named."""
     expected = f"notification.id.refund must be a list, each of it {A_PATH}, not {paths!r}"

@@ -55,7 +55,7 @@ from tests.foreign import signatures
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import RESET, SILENT, Answer, Recorder, answer
 
-KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="k_1")
+KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="signing key of M1")
 PROFILE: Final = SANDBOX
 BARE: Final = Profile()
 ONE_TRY: Final = RetryPolicy(attempts=1)
@@ -399,7 +399,7 @@ async def test_without_async_with() -> None:
 
 async def test_copies_share_the_connections() -> None:
     """Copies with other options, or for another merchant, use the pool that is there."""
-    other = Credentials("M2", secret_key="sk_2", signing_key="k_2")
+    other = Credentials("M2", secret_key="sk_2", signing_key="signing key of M2")
     with recorder() as service:
         async with pay_with(service) as pay:
             for each in (pay, pay.with_options(timeouts=Timeouts(total=9)), pay.for_merchant(other)):
@@ -463,11 +463,11 @@ async def test_merchant_of_a_copy_is_the_one_that_is_named() -> None:
     """A copy for another merchant sends that merchant's number, signed with that merchant's key."""
     with recorder() as service:
         async with pay_with(service) as pay:
-            await query(pay.for_merchant(Credentials("M2", signing_key="k_2")))
+            await query(pay.for_merchant(Credentials("M2", signing_key="signing key of M2")))
     sent = signatures.fields(service.only)
 
     assert "M2" == sent["merchantId"]
-    assert signatures.hmac_sha256(signatures.signed_text(sent), "k_2") == sent["sign"]
+    assert signatures.hmac_sha256(signatures.signed_text(sent), "signing key of M2") == sent["sign"]
 
 
 async def test_closing_a_copy_leaves_the_pool() -> None:
@@ -779,7 +779,7 @@ async def test_request_reaches_what_we_do_not_know() -> None:
     assert (Response, 200) == (type(response), response.http_status)
     assert ("POST", "/payment/bill") == (post.method, post.target)
     assert {"billDate", "nonceStr", "sign"} == set(sent)
-    assert signatures.hmac_sha256(signatures.signed_text(sent), "k_1") == sent["sign"]
+    assert signatures.hmac_sha256(signatures.signed_text(sent), "signing key of M1") == sent["sign"]
     assert [] == post.header("Authorization")
     assert ("GET", {"billDate": "a&b", "page": "2"}) == (get.method, signatures.fields(get))
     assert ["Bearer sk_1"] == get.header("Authorization")
@@ -921,7 +921,7 @@ async def test_what_middleware_adds_is_signed() -> None:
     assert "7" == sent["deviceNo"]
     assert ["7"] == service.only.header("X-Device")
     assert "deviceNo=7" in signatures.signed_text(sent)
-    assert signatures.hmac_sha256(signatures.signed_text(sent), "k_1") == sent["sign"]
+    assert signatures.hmac_sha256(signatures.signed_text(sent), "signing key of M1") == sent["sign"]
 
 
 async def test_middleware_is_outermost_first() -> None:
@@ -1016,7 +1016,7 @@ async def test_observer_that_fails_stops_nothing(caplog: pytest.LogCaptureFixtur
 ENVIRON: Final = {
     "PAYASYNC_MERCHANT_ID": "M1",
     "PAYASYNC_SECRET_KEY": "sk_1",
-    "PAYASYNC_SIGNING_KEY": "k_1",
+    "PAYASYNC_SIGNING_KEY": "signing key of M1",
 }
 
 
@@ -1045,7 +1045,7 @@ async def test_session_from_the_environment(which: str, tmp_path: Path, *, in_fi
 
     assert "/gate/payment/orderquery" == service.only.path
     assert "M1" == sent["merchantId"]
-    assert signatures.hmac_sha256(signatures.signed_text(sent), "k_1") == sent["sign"]
+    assert signatures.hmac_sha256(signatures.signed_text(sent), "signing key of M1") == sent["sign"]
 
 
 async def test_environment_without_a_profile_knows_the_document() -> None:

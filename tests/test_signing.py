@@ -19,12 +19,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from payasync.algorithms import ALGORITHMS
+from payasync.documents import ExactNumber
 from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError
 from payasync.secret import Secret
 from payasync.signing import FREE_TEXT, IDENTIFIERS, SortedPairs
 
 PATH: Final = "/payment/refund"
-KEY: Final = Secret("k")
+KEY: Final = Secret("signing key of M1")
 ENCODINGS: Final = ("hex", "HEX", "base64")
 FIELDS: Final = {"totalAmt": 450, "outTradeNo": "T1", "nonceStr": "n", "body": "", "sign": "old"}
 """In no order, with an empty value and an old signature."""
@@ -105,6 +106,9 @@ def test_what_the_document_leaves_open_has_the_stated_defaults() -> None:
         "key_param": "",
         "append_path": False,
         "prehash": "",
+        "skip_null": True,
+        "booleans": "refuse",
+        "numbers": "refuse",
         "nested": "refuse",
         "allow_delimiters": ("subject", "body", "description", "refundDesc", "notifyUrl", "returnUrl"),
     }
@@ -117,7 +121,6 @@ def test_what_the_document_leaves_open_has_the_stated_defaults() -> None:
     [
         ({}, "nonceStr=n&outTradeNo=T1&totalAmt=450"),
         ({"separator": "|"}, "nonceStr=n|outTradeNo=T1|totalAmt=450"),
-        ({"separator": ""}, "nonceStr=noutTradeNo=T1totalAmt=450"),
         ({"separator": "\n"}, "nonceStr=n\noutTradeNo=T1\ntotalAmt=450"),
         ({"exclude": ["sign", "nonceStr"]}, "outTradeNo=T1&totalAmt=450"),
         ({"skip_empty": False}, "body=&nonceStr=n&outTradeNo=T1&totalAmt=450"),
@@ -129,6 +132,7 @@ def test_what_the_document_leaves_open_has_the_stated_defaults() -> None:
             "nonceStr=n&outTradeNo=T1&totalAmt=450&key=<signing key>/payment/refund",
         ),
         ({"prehash": "sha256"}, "nonceStr=n&outTradeNo=T1&totalAmt=450"),
+        ({"prehash": "sha256-hex"}, "nonceStr=n&outTradeNo=T1&totalAmt=450"),
     ],
     ids=str,
 )
@@ -146,6 +150,39 @@ def test_nested_values(nested: str, expected: str) -> None:
     fields = {"a": [], "b": {}, "c": {"z": 1, "a": ["é", True, None]}, "d": 1}
 
     assert expected == text(fields, nested=nested, allow_delimiters=["c"])
+
+
+@pytest.mark.parametrize(
+    ("options", "value", "expected"),
+    [
+        ({}, None, "b=1"),
+        ({"skip_empty": False}, None, "b=1"),
+        ({"skip_null": False}, None, "a=null&b=1"),
+        ({"booleans": "json"}, True, "a=true&b=1"),
+        ({"booleans": "json"}, False, "a=false&b=1"),
+        ({"numbers": "text"}, ExactNumber("1.10"), "a=1.10&b=1"),
+        ({"numbers": "text"}, ExactNumber("-1E+2"), "a=-1E+2&b=1"),
+        (
+            {"numbers": "text", "nested": "json"},
+            [ExactNumber("1.10"), {"c": ExactNumber("2.0")}],
+            'a=[1.10,{"c":2.0}]&b=1',
+        ),
+        ({"nested": "json"}, [None, True, {"c": False}], 'a=[null,true,{"c":false}]&b=1'),
+        ({"nested": "omit", "skip_null": False}, [None], "b=1"),
+    ],
+    ids=str,
+)
+def test_values_that_a_profile_lets_sign(options: dict[str, Any], value: Any, expected: str) -> None:
+    """A null, true, false and a received number stand in the text as the profile says."""
+    assert expected == text({"a": value, "b": 1}, **options)
+
+
+@pytest.mark.parametrize("nested", ["refuse", "json"])
+def test_number_that_is_to_be_sent_has_no_text(nested: str) -> None:
+    """Only who received a number knows how it was written: one of ours can be written in several ways."""
+    for value in (FLOAT, [FLOAT] if nested == "json" else FLOAT):
+        with pytest.raises(InvalidArgumentError, match=r"^the field 'fee' cannot be signed"):
+            sign({"fee": value}, numbers="text", nested=nested)
 
 
 def test_nested_json_is_what_the_body_holds() -> None:
@@ -224,7 +261,7 @@ def test_openssl_makes_the_same_hmac(
     digest: str, encoding: str, encode: Callable[[bytes], str], openssl: OpenSSL
 ) -> None:
     """Each HMAC, in each encoding, is what the openssl command line makes of the text."""
-    raw = openssl("dgst", f"-{digest}", "-hmac", "k", "-binary", "text", text=SIGNED_TEXT)
+    raw = openssl("dgst", f"-{digest}", "-hmac", KEY.reveal(), "-binary", "text", text=SIGNED_TEXT)
 
     assert encode(raw) == sign(FIELDS, algorithm=f"hmac-{digest}", encoding=encoding)
 
@@ -232,9 +269,9 @@ def test_openssl_makes_the_same_hmac(
 @pytest.mark.parametrize(
     ("options", "signed"),
     [
-        ({"key_param": "key"}, f"{SIGNED_TEXT}&key=k"),
-        ({"key_param": "key", "separator": "|"}, f"{SIGNED_TEXT}|key=k".replace("&", "|")),
-        ({"key_param": "key", "append_path": True}, f"{SIGNED_TEXT}&key=k/payment/refund"),
+        ({"key_param": "key"}, f"{SIGNED_TEXT}&key={KEY.reveal()}"),
+        ({"key_param": "key", "separator": "|"}, f"{SIGNED_TEXT}|key={KEY.reveal()}".replace("&", "|")),
+        ({"key_param": "key", "append_path": True}, f"{SIGNED_TEXT}&key={KEY.reveal()}/payment/refund"),
     ],
     ids=str,
 )
@@ -245,16 +282,19 @@ def test_openssl_makes_the_same_md5(options: dict[str, Any], signed: str, openss
     assert raw.hex() == sign(FIELDS, algorithm="md5", **options)
 
 
-def test_openssl_makes_the_same_prehash(openssl: OpenSSL) -> None:
-    """`prehash` signs the lower-case hexadecimal SHA-256 of the text, key and path included."""
-    prehash = openssl("dgst", "-sha256", "-binary", "text", text=f"{SIGNED_TEXT}&key=k{PATH}").hex()
-    raw = openssl("dgst", "-sha512", "-hmac", "k", "-binary", "text", text=prehash)
-    options: dict[str, Any] = {"algorithm": "hmac-sha512", "prehash": "sha256", "key_param": "key", "append_path": True}
+@pytest.mark.parametrize("prehash", ["sha256", "sha256-hex"])
+def test_openssl_makes_the_same_prehash(prehash: str, openssl: OpenSSL, tmp_path: Path) -> None:
+    """`prehash` signs the SHA-256 of the text, key and path included: its bytes, or its lower-case hexadecimal text."""
+    whole = f"{SIGNED_TEXT}&key={KEY.reveal()}{PATH}"
+    digest = openssl("dgst", "-sha256", "-binary", "text", text=whole)
+    (tmp_path / "digest").write_bytes(digest if prehash == "sha256" else digest.hex().encode())
+    raw = openssl("dgst", "-sha512", "-hmac", KEY.reveal(), "-binary", "digest")
+    options: dict[str, Any] = {"algorithm": "hmac-sha512", "prehash": prehash, "key_param": "key", "append_path": True}
 
     assert raw.hex() == sign(FIELDS, **options)
 
 
-@pytest.mark.parametrize("prehash", ["", "sha256"])
+@pytest.mark.parametrize("prehash", ["", "sha256", "sha256-hex"])
 @pytest.mark.parametrize(("algorithm", "digest"), [("rsa-sha256", "-sha256"), ("rsa-sha512", "-sha512")])
 def test_openssl_and_we_verify_each_other(
     algorithm: str, digest: str, prehash: str, openssl: OpenSSL, tmp_path: Path
@@ -264,11 +304,13 @@ def test_openssl_and_we_verify_each_other(
     (tmp_path / "private.pem").write_text(signing.reveal())
     (tmp_path / "public.pem").write_text(verifying.reveal())
     rsa_scheme = scheme(algorithm=algorithm, encoding="base64", prehash=prehash)
-    signed = openssl("dgst", "-sha256", "-binary", "text", text=SIGNED_TEXT).hex() if prehash else SIGNED_TEXT
-    theirs = openssl("dgst", digest, "-sign", "private.pem", "text", text=signed)
+    hashed = openssl("dgst", "-sha256", "-binary", "text", text=SIGNED_TEXT)
+    signed = {"": SIGNED_TEXT.encode(), "sha256": hashed, "sha256-hex": hashed.hex().encode()}[prehash]
+    (tmp_path / "signed").write_bytes(signed)
+    theirs = openssl("dgst", digest, "-sign", "private.pem", "signed")
     ours = rsa_scheme.sign(FIELDS, path=PATH, key=signing)
     (tmp_path / "ours").write_bytes(base64.b64decode(ours))
-    said = openssl("dgst", digest, "-verify", "public.pem", "-signature", "ours", "text", text=signed)
+    said = openssl("dgst", digest, "-verify", "public.pem", "-signature", "ours", "signed")
 
     assert b"Verified OK\n" == said
     assert rsa_scheme.verify(FIELDS, base64.b64encode(theirs).decode(), path=PATH, key=verifying)
@@ -354,7 +396,7 @@ def test_order_of_fields_does_not_matter(fields: dict[str, Any], random: Any) ->
     assert sign(fields) == sign(dict(shuffled))
 
 
-SEPARATORS: Final = ("&", "", "&&", "|", "aba", "a")
+SEPARATORS: Final = ("&", "&&", "|", "aba", "a")
 bits: Final = st.text(alphabet="&=|ab", max_size=4)
 """Made of what stands between pairs, and of what may pass for it."""
 names: Final = bits | st.sampled_from(("sign", "body", "outTradeNo"))
@@ -365,18 +407,28 @@ values: Final = (
     | st.integers(-(2**65), 2**65)
     | st.recursive(leaves, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(bits, inner, max_size=2))
     | st.sampled_from(("\ud800", "ok\udfff"))
+    | leaves
+    | st.sampled_from(("1.10", "-0.0", "1E+2")).map(ExactNumber)
 )
 
 
-def one_text(value: Any, nested: str) -> str | None:
+def one_text(value: Any, signer: SortedPairs) -> str | None:
     """Return the text of one value, `None` where it is left out; what cannot be signed is a `ValueError`."""
+    plain: dict[type, bool] = {
+        bool: signer.booleans == "json",
+        ExactNumber: signer.numbers == "text",
+        int: type(value) is int and abs(value) < 2**64,
+        type(None): True,
+    }
     if isinstance(value, str):
         return value
-    if type(value) is int and abs(value) < 2**64:
-        return str(value)
-    if nested == "refuse" or not isinstance(value, dict | list):
+    if isinstance(value, dict | list) and signer.nested != "refuse":
+        return None if signer.nested == "omit" else compact(value)
+    if not plain.get(type(value), False):
         raise ValueError(value)
-    return None if nested == "omit" else compact(value)
+    if value is None:
+        return None if signer.skip_null else "null"
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else getattr(value, "text", str(value))
 
 
 def compact(value: Any) -> str:
@@ -393,7 +445,7 @@ def compact(value: Any) -> str:
 
 def slowly(fields: Mapping[str, Any], signer: SortedPairs) -> str:
     """Return the text by the rules as they are written down, one by one; a `ValueError` where one is broken."""
-    texts = {name: one_text(fields[name], signer.nested) for name in sorted(set(fields) - set(signer.exclude))}
+    texts = {name: one_text(fields[name], signer) for name in sorted(set(fields) - set(signer.exclude))}
     delimiters = [mark for mark in (signer.separator, "=") if mark]
     for name, words in texts.items():
         (name + (words or "")).encode()
@@ -408,26 +460,28 @@ def slowly(fields: Mapping[str, Any], signer: SortedPairs) -> str:
 @given(
     st.dictionaries(names, values, max_size=5),
     st.sampled_from(SEPARATORS),
-    st.sampled_from(("refuse", "json", "omit")),
-    st.booleans(),
-    st.sampled_from(((), ("body",), ("body", "a", "b", ""))),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "nested": st.sampled_from(("refuse", "json", "omit")),
+            "skip_empty": st.booleans(),
+            "skip_null": st.booleans(),
+            "booleans": st.sampled_from(("refuse", "json")),
+            "numbers": st.sampled_from(("refuse", "text")),
+            "allow_delimiters": st.sampled_from(((), ("body",), ("body", "a", "b", ""))),
+        },
+    ),
 )
-@example({"a": "", "b": "=&"}, "&", "refuse", True, ())  # noqa: FBT003 - as Hypothesis gives it
-@example({"a=": "", "b": "1"}, "&", "refuse", True, ())  # noqa: FBT003 - as above
-@example({"": ""}, "&", "refuse", False, ())  # noqa: FBT003 - as above
-@example({"ab": "a", "b": "ab"}, "aba", "refuse", True, ())  # noqa: FBT003 - as above
-@example({"a": "&", "b": "&"}, "&&", "refuse", True, ())  # noqa: FBT003 - as above
-@example({"a&b": [1]}, "&", "omit", True, ())  # noqa: FBT003 - as above
+@example({"a": "", "b": "=&"}, "&", {"allow_delimiters": ()})
+@example({"a=": "", "b": "1"}, "&", {"allow_delimiters": ()})
+@example({"": ""}, "&", {"skip_empty": False, "allow_delimiters": ()})
+@example({"ab": "a", "b": "ab"}, "aba", {"allow_delimiters": ()})
+@example({"a": "&", "b": "&"}, "&&", {"allow_delimiters": ()})
+@example({"a&b": [1]}, "&", {"nested": "omit", "allow_delimiters": ()})
+@example({"a&b": None}, "&", {})
 @often(600)
-def test_quick_check_is_the_slow_one(
-    fields: dict[str, Any],
-    separator: str,
-    nested: str,
-    skip_empty: bool,  # noqa: FBT001 - Hypothesis gives it by its place
-    allowed: tuple[str, ...],
-) -> None:
+def test_quick_check_is_the_slow_one(fields: dict[str, Any], separator: str, options: dict[str, Any]) -> None:
     """What is refused, and what is signed, is what the rules say of each name and each text by itself."""
-    options: dict[str, Any] = {"nested": nested, "skip_empty": skip_empty, "allow_delimiters": allowed}
     signer = scheme(separator=separator, **options)
     try:
         expected: str | None = slowly(fields, signer)
@@ -495,7 +549,9 @@ def test_key_in_the_text_is_the_key() -> None:
     """With md5 the appended key is what makes a signature: another key, another signature."""
     signer = complete("md5")
 
-    assert not signer.verify(FIELDS, signer.sign(FIELDS, path=PATH, key=KEY), path=PATH, key=Secret("K"))
+    assert not signer.verify(
+        FIELDS, signer.sign(FIELDS, path=PATH, key=KEY), path=PATH, key=Secret("Signing key of M1")
+    )
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -565,7 +621,6 @@ FLOAT: Final = 1.5
 UNSIGNABLE: Final[dict[str, tuple[str, Any]]] = {
     "bool": ("refuse", True),
     "float": ("refuse", FLOAT),
-    "null": ("refuse", None),
     "bytes": ("refuse", b"x"),
     "object": ("refuse", {"a": 1}),
     "list": ("refuse", [1]),
@@ -573,7 +628,6 @@ UNSIGNABLE: Final[dict[str, tuple[str, Any]]] = {
     "integer beyond JSON": ("refuse", 2**64),
     "integer of 5000 digits": ("refuse", 10**5000),
     "bool, nested read as JSON": ("json", True),
-    "null, nested read as JSON": ("json", None),
     "float, nested left out": ("omit", FLOAT),
     "tuple, nested left out": ("omit", (1,)),
     "float in a list": ("json", [FLOAT]),
@@ -697,7 +751,7 @@ def test_lone_surrogate_in_the_path_is_refused() -> None:
     """A path that is signed must be text; the key, appended before it, is in no error."""
     signer = scheme(append_path=True, key_param="key")
     with pytest.raises(InvalidArgumentError, match=r"^the field 'path' cannot be signed") as caught:
-        signer.sign(FIELDS, path="/\ud800", key=Secret("canary"))
+        signer.sign(FIELDS, path="/\ud800", key=Secret("canary of a key"))
 
     assert caught.value.__context__ is None
     assert "canary" not in shown(caught.value)
@@ -734,7 +788,7 @@ def test_garbage_key_is_refused_unseen(algorithm: str, key: str) -> None:
 def test_refused_value_shows_no_key(fields: dict[str, Any]) -> None:
     """An error about a field is logged with its frames: the key is masked in all of them."""
     with pytest.raises(InvalidArgumentError) as caught:
-        sign(fields, Secret("canary"), key_param="key", append_path=True)
+        sign(fields, Secret("canary of a key"), key_param="key", append_path=True)
 
     assert "canary" not in shown(caught.value)
 
@@ -742,7 +796,9 @@ def test_refused_value_shows_no_key(fields: dict[str, Any]) -> None:
 WORDS: Final = {
     "algorithm": "one of 'md5', 'hmac-md5', 'hmac-sha256', 'hmac-sha512', 'rsa-sha256', 'rsa-sha512', 'ed25519'",
     "encoding": "one of 'hex', 'HEX', 'base64'",
-    "prehash": "one of 'sha256'",
+    "prehash": "one of 'sha256', 'sha256-hex'",
+    "booleans": "one of 'refuse', 'json'",
+    "numbers": "one of 'refuse', 'text'",
     "nested": "one of 'refuse', 'json', 'omit'",
 }
 
@@ -757,6 +813,10 @@ WORDS: Final = {
         ("encoding", b"hex", WORDS["encoding"]),
         ("prehash", "md5", WORDS["prehash"]),
         ("prehash", None, WORDS["prehash"]),
+        ("skip_null", None, "true or false"),
+        ("booleans", "text", WORDS["booleans"]),
+        ("booleans", True, WORDS["booleans"]),
+        ("numbers", "json", WORDS["numbers"]),
         ("nested", "", WORDS["nested"]),
         ("nested", ["json"], WORDS["nested"]),
         ("separator", None, "a text"),
@@ -789,10 +849,10 @@ def test_text_option_must_be_encodable(option: str) -> None:
     assert f"signature.{option}" == caught.value.field
 
 
-@pytest.mark.parametrize("separator", ["=", "&=", "a=b"])
-def test_separator_is_not_what_joins_name_and_value(separator: str) -> None:
-    """With `=` between the pairs, too, nobody could tell a name from a value."""
-    with pytest.raises(ConfigurationError, match=r"signature.separator must not hold '='") as caught:
+@pytest.mark.parametrize("separator", ["", "=", "&=", "a=b"])
+def test_separator_keeps_pairs_apart(separator: str) -> None:
+    """With nothing or `=` between the pairs, nobody could tell a name from a value: two requests have one text."""
+    with pytest.raises(ConfigurationError, match=r"signature.separator must not be empty or hold '='") as caught:
         scheme(separator=separator)
 
     assert "signature.separator" == caught.value.field

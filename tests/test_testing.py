@@ -26,7 +26,7 @@ from tests.foreign.signatures import ed25519_keys, hmac_sha256, rsa_keys, signed
 from tests.scrambled import scrambled
 
 WHSEC: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-CREDENTIALS: Final = Credentials("M1", signing_key="own key", notification_keys=WHSEC)
+CREDENTIALS: Final = Credentials("M1", signing_key="own signing key 1", notification_keys=WHSEC)
 NOW: Final = datetime(2027, 1, 15, 8, tzinfo=UTC)
 SHAPE: Final = NotificationShape(
     verification="body",
@@ -61,7 +61,7 @@ def test_signed_in_its_body() -> None:
     """Envelope, event, time and signature stand where the profile says; another program makes the same signature."""
     told = document(kind="payment")
     data = {**DATA, "at": "2027-01-15T08:00:00.000Z"}
-    signature = hmac_sha256(signed_text(data), "own key")
+    signature = hmac_sha256(signed_text(data), "own signing key 1")
 
     assert {"event": "PAID", "head": {"data": {**data, "sign": signature}}} == told
 
@@ -127,6 +127,17 @@ def test_payload_is_not_changed() -> None:
     assert {"no": "T1", "inner": {"a": [1]}} == data
 
 
+def test_values_that_the_service_signs() -> None:
+    """A payload with a null, a bool and a number is signed as the profile says, the number as the body has it."""
+    scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex", skip_null=False, booleans="json", numbers="text")
+    profile = evolve(BODY, signature=scheme)
+    signed = sign({"no": "T1", "note": None, "vip": True, "rate": 1e-7}, profile=profile)
+    text = "at=2027-01-15T08:00:00.000Z&no=T1&note=null&rate=1e-07&vip=true"
+
+    assert hmac_sha256(text, "own signing key 1") == json.loads(signed.raw)["head"]["data"]["sign"]
+    assert believed(signed, profile).verified
+
+
 @pytest.mark.parametrize("seed", [None, *range(12)])
 def test_in_any_dialect(seed: int | None, tmp_path: Path) -> None:
     """A receiver of the same profile and credentials believes it, and no other one."""
@@ -152,12 +163,12 @@ def test_not_signed_at_all() -> None:
     assert not believed(signed, profile).verified
 
 
-@pytest.mark.parametrize("key", ["k2", Secret("k2")])
+@pytest.mark.parametrize("key", ["service key number 2", Secret("service key number 2")])
 def test_key_as_credentials_take_it(key: Any) -> None:
     """A key is a text or a `Secret`, as it is everywhere; both sign the same."""
     text = signed_text({**DATA, "at": "2027-01-15T08:00:00.000Z"})
 
-    assert hmac_sha256(text, "k2") == document(key=key)["head"]["data"]["sign"]
+    assert hmac_sha256(text, "service key number 2") == document(key=key)["head"]["data"]["sign"]
 
 
 @pytest.mark.parametrize("key", ["", b"canary", 7])
@@ -181,11 +192,16 @@ def test_first_of_several_keys_signs() -> None:
 
 def test_services_key_before_ones_own() -> None:
     """Of several keys it signs with the first; a key that is given signs in their place."""
-    keys = Credentials("M1", signing_key="own key", service_keys=["k0", "k1"])
-    made = [document(credentials=keys, **given)["head"]["data"]["sign"] for given in ({}, {"key": Secret("k2")})]
+    keys = Credentials(
+        "M1", signing_key="own signing key 1", service_keys=["service key number 0", "service key number 1"]
+    )
+    made = [
+        document(credentials=keys, **given)["head"]["data"]["sign"]
+        for given in ({}, {"key": Secret("service key number 2")})
+    ]
     text = signed_text({**DATA, "at": "2027-01-15T08:00:00.000Z"})
 
-    assert [hmac_sha256(text, key) for key in ("k0", "k2")] == made
+    assert [hmac_sha256(text, key) for key in ("service key number 0", "service key number 2")] == made
 
 
 class Own:
@@ -202,11 +218,11 @@ class Own:
 
 def test_scheme_of_ones_own() -> None:
     """It signs the object without the signature, and an empty path."""
-    keys = Credentials("M1", service_keys="k0")
+    keys = Credentials("M1", service_keys="service key number 0")
     profile = evolve(BODY, signature=Own())
     signed = sign({**DATA, "sign": "old"}, profile=profile, credentials=keys)
 
-    assert "['amt', 'at', 'no']k0" == json.loads(signed.raw)["head"]["data"]["sign"]
+    assert "['amt', 'at', 'no']service key number 0" == json.loads(signed.raw)["head"]["data"]["sign"]
     assert believed(signed, profile, keys).verified
 
 
@@ -229,7 +245,7 @@ class Silent(Own):
 def test_scheme_that_nobody_awaits(scheme: Any) -> None:
     """The function is a plain one, and so must the scheme's be; no coroutine is left behind."""
     with pytest.raises(ConfigurationError, match="plain function that returns a text") as refused:
-        sign(profile=evolve(BODY, signature=scheme), credentials=Credentials("M1", service_keys="k"))
+        sign(profile=evolve(BODY, signature=scheme), credentials=Credentials("M1", service_keys="service key number 0"))
 
     assert "signature" == refused.value.field
 

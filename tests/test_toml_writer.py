@@ -46,6 +46,9 @@ skip_empty = true
 key_param = ""
 append_path = false
 prehash = ""
+skip_null = true
+booleans = "refuse"
+numbers = "refuse"
 nested = "refuse"
 allow_delimiters = ["subject", "body", "description", "refundDesc", "notifyUrl", "returnUrl"]
 
@@ -405,9 +408,13 @@ def profiles(draw: st.DrawFn) -> Profile:
             | st.builds(
                 SortedPairs,
                 algorithm=ALGORITHMS,
-                separator=TEXTS.filter(lambda text: "=" not in text),
+                separator=TEXTS.filter(lambda text: text and "=" not in text),
                 exclude=st.lists(TEXTS, max_size=2).map(lambda names: ["sign", *names]),
                 skip_empty=st.booleans(),
+                prehash=st.sampled_from(["", "sha256", "sha256-hex"]),
+                skip_null=st.booleans(),
+                booleans=st.sampled_from(["refuse", "json"]),
+                numbers=st.sampled_from(["refuse", "text"]),
                 nested=st.sampled_from(["refuse", "json", "omit"]),
             )
         ),
@@ -464,6 +471,9 @@ KEYS: Final = (
     ("signature", "key_param", '"key"'),
     ("signature", "append_path", "true"),
     ("signature", "prehash", '"sha256"'),
+    ("signature", "skip_null", "false"),
+    ("signature", "booleans", '"json"'),
+    ("signature", "numbers", '"text"'),
     ("signature", "nested", '"json"'),
     ("signature", "allow_delimiters", '["payUrl"]'),
     ("fields", "return_url", '"back"'),

@@ -17,6 +17,8 @@ from payasync.audit import Point
 from payasync.credentials import Credentials, Environment
 from payasync.errors import ConfigurationError, NotConfiguredError
 from payasync.files import others_can_read
+from payasync.keys import refused_keys, short_keys
+from payasync.notifications import standard_webhooks
 from payasync.operations import OPERATIONS
 from payasync.profile import Profile
 from payasync.transport.failures import phrase
@@ -71,7 +73,7 @@ def left(points: Sequence[Point], source: str, findings: Sequence[Finding]) -> I
         source: Where the profile comes from.
         findings: All else that was looked at.
     """
-    wrong, missing, unsafe = (
+    wrong, missing, warned = (
         [each.name for each in findings if each.verdict == verdict] for verdict in ("wrong", "missing", "warning")
     )
     if wrong:
@@ -79,9 +81,9 @@ def left(points: Sequence[Point], source: str, findings: Sequence[Finding]) -> I
     if missing:
         unset = [BASE_URL if name == CONNECTION else name for name in missing]
         yield Left("missing", len(missing), f"set {', '.join(unset)}")
-    if unsafe:
-        yield Left("warning", len(unsafe), f"protect {', '.join(unsafe)}, as said above")
-    if not wrong and not missing and not unsafe:
+    if warned:
+        yield Left("warning", len(warned), f"mend {', '.join(warned)}, as said above")
+    if not wrong and not missing and not warned:
         yield Left("fine", len(findings), "nothing is missing or wrong")
     if still_open := sum(point.status == "open" for point in points):
         yield Left("open", still_open, _answering(source))
@@ -94,7 +96,7 @@ def _answering(source: str) -> str:
 
 
 def credentials(profile: Profile, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield which of the keys that this profile needs are in the environment; no key is shown.
+    """Yield which of the keys that this profile needs are in the environment, and usable; no key is shown.
 
     Args:
         profile: Says what needs which key.
@@ -110,9 +112,27 @@ def credentials(profile: Profile, environ: Mapping[str, str]) -> Iterator[Findin
             yield Finding(str(error.field or variable), "wrong", str(error))
             continue
         if getattr(held, name):
-            yield _held(variable, environ, public=name in public)
+            tried = _tried(variable, profile, held)
+            yield _held(variable, environ, public=name in public) if tried.verdict == "fine" else tried
         elif needed_by:
             yield Finding(variable, "missing", f"not set: needed by {needed_by}")
+
+
+def _tried(variable: str, profile: Profile, held: Credentials) -> Finding:
+    """Return whether the profile's scheme can use each key of one variable."""
+    if refused := [*map(str, refused_keys(profile, held)), *_refused_webhook_keys(profile, held)]:
+        return Finding(variable, "wrong", "; ".join(refused))
+    if short := [*short_keys(profile, held)]:
+        return Finding(variable, "warning", "; ".join(short))
+    return Finding(variable, "fine", "set")
+
+
+def _refused_webhook_keys(profile: Profile, held: Credentials) -> Iterator[str]:
+    if held.notification_keys and profile.notification.verification == "standard-webhooks":
+        try:
+            standard_webhooks.check_keys(held.notification_keys)
+        except ConfigurationError as error:
+            yield str(error)
 
 
 def _merchant(environ: Mapping[str, str]) -> Finding:

@@ -2,7 +2,7 @@
 
 from attrs import evolve
 
-from payasync.answer_signature import service_keys, verified
+from payasync.answer_signature import service_keys, unverifiable, verified
 from payasync.calls import Call, Reply, Send
 from payasync.credentials import Credentials
 from payasync.profile import not_configured
@@ -17,6 +17,7 @@ def verify(credentials: Credentials, send: Send) -> Send:
             raise not_configured("signature", "the scheme that the service signs its answers with")
         keys = service_keys(credentials, scheme, signed="answers", point="answer.signature")
         reply = await send(call)
-        return evolve(reply, verified=verified(call, reply, scheme, keys))
+        found = verified(call, reply, scheme, keys)
+        return evolve(reply, verified=found, doubt=unverifiable(call, reply, scheme) if found is False else "")
 
     return way

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from payasync.absent import ABSENT
+from payasync.answer_signature import as_signed
 from payasync.documents import MAX_DEPTH, at, exactly
 from payasync.errors import InvalidArgumentError
 from payasync.notifications.coverage import coverage_of
@@ -70,7 +71,7 @@ def read(
     """
     shape, coverage = profile.notification, coverage_of(profile)
     told = coverage.read(document) if coverage else document
-    said = coverage.said(told) if coverage else document
+    said = coverage.said(as_signed(body, document, profile.signature)) if coverage else document
     found, event = _kind(shape, document, _routed(kind))
     data = _payload(shape, told)
     named = identity(shape, found, said, _payload(shape, said), headers)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 from attrs import evolve, field, frozen
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from payasync.answer_signature import signs
+from payasync.answer_signature import as_signed, refused_field, signs
 from payasync.documents import at
 from payasync.errors import ConfigurationError
 from payasync.notifications import standard_webhooks
@@ -67,14 +67,14 @@ class Verification:
         self.check_bytes(body, received, now)  # first: who cannot sign has nothing read
         arrived = datetime.fromtimestamp(now, UTC)
         document = document_of(body)
-        self.check_document(document, now)  # before more is made of it, for the same reason
+        self.check_document(body, document, now)  # before more is made of it, for the same reason
         notification = read(body, document, received, profile=self.profile, kind=kind, received_at=arrived)
         return evolve(notification, verified=self.proves)
 
     def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> None:
         """Refuse a body and headers that are not the service's."""
 
-    def check_document(self, document: Mapping[str, Any], now: float) -> None:
+    def check_document(self, body: bytes, document: Mapping[str, Any], now: float) -> None:
         """Refuse a document that is not the service's."""
 
 
@@ -173,17 +173,23 @@ class InBody(Verification):
         warning = f"; not signed: {', '.join(unsigned)}" if unsigned else ""
         return f"{shape.signature} over the object that holds it, by {len(self.keys)} of your keys{window}{warning}"
 
-    def check_document(self, document: Mapping[str, Any], now: float) -> None:
+    def check_document(self, body: bytes, document: Mapping[str, Any], now: float) -> None:
         """Refuse what the service has not signed; or too long ago, where the profile says where a time stands."""
         field = self.profile.notification.signature
         above, _, name = field.rpartition(".")
-        signed = at(document, above)
+        signed = at(as_signed(body, document, self.scheme), above)
         if not isinstance(signed, dict) or name not in signed:
             raise unverified(field, "is missing")
         if not isinstance(signed[name], str):
             raise unverified(field, "is no text")
         if not signs(self.scheme, signed, name, path="", keys=self.keys):
-            raise unverified(field, f"is not that of the object it stands in, by any of the keys: {MISMATCH}")
+            why = refused_field(self.scheme, signed, above, name)
+            raise unverified(
+                field,
+                f"cannot be checked: {why}"
+                if why
+                else f"is not that of the object it stands in, by any of the keys: {MISMATCH}",
+            )
         if self.telling is not None and not made_by_service(self.profile, self.telling, document):
             raise unverified(field, SENT_BACK)
         self._check_time(document, now)

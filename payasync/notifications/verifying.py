@@ -7,6 +7,7 @@ from attrs import evolve
 
 from payasync.answer_signature import service_keys
 from payasync.credentials import Credentials
+from payasync.keys import check_keys
 from payasync.notifications.coverage import check_covered, check_telling, telling_paths
 from payasync.notifications.intake import MAX_BYTES, Headers, Raw
 from payasync.notifications.notification import Notification
@@ -46,8 +47,8 @@ def verify(
         InvalidSignatureError: It is not from the service, or too old, or from the future.
         InvalidArgumentError: It is no notification at all; as `parse` raises it.
         NotConfiguredError: The profile does not say how notifications are signed.
-        ConfigurationError: There is no key that could verify it, what would be believed is not signed, or a request
-            sent back could not be told from one.
+        ConfigurationError: There is no key that could verify it, a key is unusable, what would be believed is not
+            signed, or a request sent back could not be told from one.
     """
     verification = verification_of(profile, credentials, verifier)
     return verification.notification(raw, headers, kind=kind, now=clock(), max_bytes=max_bytes)
@@ -63,8 +64,8 @@ def verification_of(profile: Profile, credentials: Credentials, verifier: Verifi
 
     Raises:
         NotConfiguredError: The profile does not say how they are signed.
-        ConfigurationError: There is no key that could verify one, what would be believed is not signed, a request sent
-            back could not be told from one, or the verifier is no plain function.
+        ConfigurationError: There is no key that could verify one, a key is unusable, what would be believed is not
+            signed, a request sent back could not be told from one, or the verifier is no plain function.
     """
     if verifier is not None:
         return ByVerifier(_as_a_whole(profile), verifier)
@@ -87,6 +88,7 @@ def _in_body(profile: Profile, credentials: Credentials) -> InBody:
         raise not_configured("signature", "the scheme that the service signs notifications with")
     check_covered(profile)
     keys = service_keys(credentials, profile.signature, signed="notifications", point="notification.verification")
+    check_keys(profile, credentials)
     if not _signs_requests(credentials, profile.signature, keys):
         return InBody(profile, profile.signature, keys)
     check_telling(profile)

@@ -109,6 +109,8 @@ def _signing(words: Vocabulary) -> str:
         "except": ", ".join(options.exclude),
         "joined by": options.separator,
         "empty texts": "left out" if options.skip_empty else "included",
+        "null": "left out" if options.skip_null else "as null",
+        "true and false": "as in JSON" if options.booleans == "json" else "refused",
         "nested values": {"refuse": "refused", "json": "as compact JSON", "omit": "left out"}[options.nested],
     }
     text = f"name=value of all fields, in the ASCII order of their names ({_listed(put)})"
@@ -117,7 +119,9 @@ def _signing(words: Vocabulary) -> str:
     if options.append_path:
         text += ", then the path above, without an identifier"
     if options.prehash:
-        text += f"; of this the {options.prehash} in hexadecimal"
+        text += (
+            f"; of this the SHA-256, {'its 32 bytes' if options.prehash == 'sha256' else 'in lower-case hexadecimal'}"
+        )
     return f"sign is {options.algorithm} in {options.encoding} of: {text}."
 
 

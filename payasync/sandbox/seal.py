@@ -104,7 +104,7 @@ class Seal:
         """Keep what would split the signed text out of the words for people: the client would not believe it."""
         scheme = self._scheme or SortedPairs()
         if message in signed and isinstance(scheme, SortedPairs):
-            signed[message] = str(signed[message]).replace("=", " ").replace(scheme.separator or "=", " ")
+            signed[message] = str(signed[message]).replace("=", " ").replace(scheme.separator, " ")
 
 
 def _check_flat(point: str, at: str, paths: Iterator[str]) -> None:

@@ -113,7 +113,9 @@ def _answered(options: SortedPairs) -> tuple[str, str]:
 
 def _message(options: SortedPairs, fields: Mapping[str, Any], path: str, key: str) -> bytes:
     message = _text_of(options, fields, path, key).encode()
-    return hashlib.sha256(message).hexdigest().encode() if options.prehash else message
+    if options.prehash == "sha256-hex":
+        return hashlib.sha256(message).hexdigest().encode()
+    return hashlib.sha256(message).digest() if options.prehash else message
 
 
 def _text_of(options: SortedPairs, fields: Mapping[str, Any], path: str, key: str) -> str:
@@ -126,6 +128,8 @@ def _pairs(options: SortedPairs, fields: Mapping[str, Any]) -> Iterator[str]:
     for name, value in sorted(fields.items()):
         if name in options.exclude or (options.nested == "omit" and isinstance(value, dict | list)):
             continue
+        if value is None and options.skip_null:
+            continue
         written = _written(options, name, value)
         if written or not options.skip_empty:
             yield f"{name}={written}"
@@ -136,7 +140,13 @@ def _written(options: SortedPairs, name: str, value: object) -> str:
         return value
     if type(value) is int:
         return str(value)
-    if options.nested == "json" and isinstance(value, dict | list):
+    plain = (
+        value is None
+        or (options.booleans == "json" and isinstance(value, bool))
+        or (options.numbers == "text" and isinstance(value, float))
+        or (options.nested == "json" and isinstance(value, dict | list))
+    )
+    if plain:
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     raise UnsignableError(name)
 

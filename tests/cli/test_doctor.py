@@ -16,13 +16,14 @@ from payasync.cli.commands import payasync
 from payasync.profile import Profile
 from payasync.sandbox import PROFILE, Sandbox, ThreadedSandbox
 from payasync.shapes import NotificationShape
+from tests.foreign.signatures import rsa_keys
 
 CANARY: Final = "canary-of-a-key-that-is-long"
 KEYS: Final = {
     "PAYASYNC_MERCHANT_ID": "M1",
     "PAYASYNC_SECRET_KEY": CANARY,
     "PAYASYNC_SIGNING_KEY": CANARY,
-    "PAYASYNC_NOTIFICATION_KEYS": "whsec_Y2FuYXJ5Y2FuYXJ5Y2FuYXJ5",
+    "PAYASYNC_NOTIFICATION_KEYS": "whsec_Y2FuYXJ5Y2FuYXJ5Y2FuYXJ5Y2FuYXJ5",
 }
 TOML: Final = """
 name = "my-gateway"
@@ -70,7 +71,7 @@ def test_no_name_is_broken(environ: dict[str, str], columns: int) -> None:
     assert not [line for line in output.splitlines() if len(line.rstrip()) > columns]
 
 
-@pytest.mark.parametrize(("columns", "most"), [(80, 160), (120, 125)])
+@pytest.mark.parametrize(("columns", "most"), [(80, 167), (120, 129)])
 def test_how_long_it_is(columns: int, most: int) -> None:
     """A profile that leaves everything open, some sixty points, fills no more lines than this."""
     assert len(run(columns=columns).output.splitlines()) <= most
@@ -173,6 +174,67 @@ def test_key_that_is_none() -> None:
 
     assert 1 == result.exit_code
     assert "wrong  PAYASYNC_SIGNING_KEY" in result.output
+
+
+def with_keys(toml: str, **keys: str) -> tuple[Result, list[str]]:
+    """Run the command with further keys, and return what it tells of them."""
+    named = {f"PAYASYNC_{name.upper()}": key for name, key in keys.items()}
+    result = run("--profile", toml, environ={**KEYS, **named}, columns=1000)
+    return result, [" ".join(line.split()) for line in result.output.splitlines() if "credentials." in line]
+
+
+SIGNED_ANSWERS: Final = """
+signature.algorithm = "rsa-sha256"
+signature.encoding = "base64"
+answer.signature = "sign"
+"""
+
+
+def test_every_key_is_tried(tmp_path: Path) -> None:
+    """Whatever a session would refuse is wrong here, each key of several by its number: exit code 1, and no key."""
+    toml = tmp_path / "service.toml"
+    toml.write_text(SIGNED_ANSWERS)
+    private, public = (each.read_text() for each in rsa_keys(tmp_path))
+    keys = f"{public}\n{private}\n{CANARY}"
+    result, told = with_keys(str(toml), signing_key=public, service_keys=keys)
+    mended, _ = with_keys(str(toml), signing_key=private, service_keys=public)
+
+    assert [1, 0] == [result.exit_code, mended.exit_code]
+    assert [
+        (
+            "wrong PAYASYNC_SIGNING_KEY credentials.signing_key is not a private key for rsa-sha256: it is a public "
+            "key. Give the private key that belongs to it"
+        ),
+        (
+            "wrong PAYASYNC_SERVICE_KEYS credentials.service_keys: key 2 is not a public key for rsa-sha256: it is a "
+            "private key. Give the public key that the service shows; credentials.service_keys: key 3 is not a public "
+            "key for rsa-sha256: it must be PEM, or base64 of SubjectPublicKeyInfo"
+        ),
+    ] == told
+    assert "wrong 2 mend PAYASYNC_SIGNING_KEY, PAYASYNC_SERVICE_KEYS, as said above" in ending(result)
+    assert "canary" not in result.output
+
+
+def test_short_secret_is_a_warning(toml: str) -> None:
+    """A secret that could be guessed is told of, and is no failure; one that is guessed is."""
+    warned, told = with_keys(toml, signing_key="canary-123")
+    wrong, _ = with_keys(toml, signing_key="canary1")
+
+    short = "credentials.signing_key has fewer than 16 characters, and could be guessed: ask for a longer one"
+    assert [f"warning PAYASYNC_SIGNING_KEY {short}"] == told
+    assert "warning 1 replace PAYASYNC_SIGNING_KEY, as said above" in ending(warned)
+    assert (0, 1) == (warned.exit_code, wrong.exit_code)
+
+
+def test_secret_of_standard_webhooks_is_tried() -> None:
+    """One that no receiver would take is wrong."""
+    environ = {**KEYS, "PAYASYNC_PROFILE": "sandbox", "PAYASYNC_NOTIFICATION_KEYS": "whsec_Y2FuYXJ5"}
+    result = run(environ=environ, columns=1000)
+
+    assert 1 == result.exit_code
+    assert "wrong PAYASYNC_NOTIFICATION_KEYS credentials.notification_keys: key 1 must be whsec_" in " ".join(
+        result.output.split()
+    )
 
 
 @pytest.mark.parametrize(

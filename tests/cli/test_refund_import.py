@@ -213,7 +213,7 @@ def test_what_somebody_may_have_heard_of_is_told_before_it_is_sent_again(tmp_pat
 def test_wrong_keys_stop_it_early(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """A service that does not take the keys is not asked a thousand times."""
     file = written(tmp_path, *(f"T1,R{number},450,1" for number in range(50)))
-    ended = imported(sandbox, file, "--limit", "2", PAYASYNC_SIGNING_KEY="another-key")
+    ended = imported(sandbox, file, "--limit", "2", PAYASYNC_SIGNING_KEY="another-signing-key")
     states = [state for state, _ in told(file).values()]
 
     assert 1 == ended.exit_code
@@ -228,7 +228,7 @@ def test_what_was_done_before_is_never_called_unsent(sandbox: ThreadedSandbox, t
     """A run that ends early says of the rows behind what an earlier one has done: who reads it pays nothing twice."""
     assert 0 == imported(sandbox, written(tmp_path, *GOOD)).exit_code
     file = written(tmp_path, "T1,R0,450,1", *GOOD, "T1,R4,450,1")
-    ended = imported(sandbox, file, "--limit", "1", PAYASYNC_SIGNING_KEY="another-key")
+    ended = imported(sandbox, file, "--limit", "1", PAYASYNC_SIGNING_KEY="another-signing-key")
 
     assert 1 == ended.exit_code
     assert {"R0": "refused", "R1": "succeeded", "R2": "succeeded", "R4": "unsent"} == {

@@ -303,13 +303,18 @@ def test_signed_in_its_body(tmp_path: Path) -> None:
     profile = PROFILE.from_file(toml)
     data = {"outTradeNo": "T1", "amount": 450}
     notification = sign_notification(
-        data, profile=profile, credentials=Credentials("M1", service_keys="k1"), time=1_800_000_000
+        data, profile=profile, credentials=Credentials("M1", service_keys="service key number 1"), time=1_800_000_000
     )
     file.write_bytes(notification.raw)
-    environ = {"PAYASYNC_SERVICE_KEYS": "k0,k1"}
+    environ = {"PAYASYNC_SERVICE_KEYS": "service key number 0,service key number 1"}
 
     assert 0 == run(file, "--profile", toml, "--at", SENT, environ=environ).exit_code
-    assert 1 == run(file, "--profile", toml, "--at", SENT, environ={"PAYASYNC_SERVICE_KEYS": "k2"}).exit_code
+    assert (
+        1
+        == run(
+            file, "--profile", toml, "--at", SENT, environ={"PAYASYNC_SERVICE_KEYS": "service key number 2"}
+        ).exit_code
+    )
     assert facts(run(file, "--profile", toml, environ=environ))["hint"].endswith(f"--at {SENT}")
 
 

@@ -314,7 +314,7 @@ async def test_wrong_key_is_tried_again(shop: Shop, sandbox: Sandbox) -> None:
     """While a key is being changed, nothing is refused for good: the queue tries again later, once each time."""
     tasks: Any = shop.tasks
     merchant = str(sandbox.credentials.merchant_id)
-    wrong = sandbox.session(credentials=Credentials(merchant, secret_key="wrong", signing_key="wrong"))
+    wrong = sandbox.session(credentials=Credentials(merchant, secret_key="wrong", signing_key="another signing key"))
     tasks._session = wrong.with_options(journal=shop.journal)
     await shop.tasks.add(refund("R1"))
     await shop.work()

@@ -213,7 +213,7 @@ class World:
 
     def _session(self, *, patient: bool = False, wrong_key: bool = False) -> Session:
         """Return the session of a process, with connections of its own."""
-        wrong = Credentials(self._merchant, secret_key="wrong", signing_key="wrong")
+        wrong = Credentials(self._merchant, secret_key="wrong", signing_key="another signing key")
         return self.sandbox.session(
             journal=self.journal,
             credentials=wrong if wrong_key else self.sandbox.credentials,

@@ -123,7 +123,7 @@ async def test_service_that_repeats_everything_gives_nothing_away(path: Path, *,
     profile = evolve(PROFILE, answer=AnswerShape(message="message"))
     async with SqliteJournal(path, whole_answers=whole) as journal:
         with Recorder([answer(200, dumps(echo)), answer(400, dumps(refused))]) as service:
-            keys = Credentials("M1", secret_key="sk_canary", signing_key="k_canary")
+            keys = Credentials("M1", secret_key="sk_canary", signing_key="signing_key_canary")
             async with Session(service.url, credentials=keys, profile=profile, journal=journal) as pay:
                 await pay.send(request)
                 with pytest.raises(ServiceError, match="canary-mail"):

@@ -30,6 +30,7 @@ from payasync.calls import Call, Reply, Send
 from payasync.journal import Intent, SqliteJournal
 from payasync.journal.record import CANCELLED
 from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox.asymmetric import new_key
 from payasync.shapes import Recovery
 from tests.inside import until
 from tests.journal.building import file_of, overwrite, refund
@@ -193,7 +194,7 @@ async def test_queued_that_nobody_hears_is_still_to_be_sent(
     sandbox: Sandbox, pay: Session, journal: SqliteJournal
 ) -> None:
     """What was queued and provably never left waits for a worker, and so does what was refused for its key alone."""
-    wrong = Credentials(merchant_of(pay), secret_key="wrong", signing_key="wrong")
+    wrong = Credentials(merchant_of(pay), secret_key="wrong", signing_key="another signing key")
     intent_id = await journal.add(refund(), merchant=merchant_of(pay))
     fault = sandbox.faults.refuse()
     with pytest.raises(NotSentError):
@@ -298,7 +299,8 @@ async def test_corrupt_journal_stops_the_send(sandbox: Sandbox, path: Any) -> No
 async def test_what_cannot_be_signed_is_not_kept(sandbox: Sandbox, journal: SqliteJournal, algorithm: Any) -> None:
     """A request that cannot be signed binds no number: it is refused with itself, before the journal."""
     profile = evolve(sandbox.profile, name="p", signature=SortedPairs(algorithm=algorithm, encoding="hex"))
-    keys = Credentials("M1", secret_key="s", signing_key="k")
+    key = new_key(algorithm) if algorithm == "ed25519" else "signing key of M1"
+    keys = Credentials("M1", secret_key="s", signing_key=key)
     async with Session(sandbox.url, credentials=keys, profile=profile, journal=journal) as pay:
         with pytest.raises(InvalidArgumentError, match="'deviceNo' cannot be signed") as caught:
             await pay.refunds.create(**REFUND, extra={"deviceNo": "a&b=c"})
@@ -309,8 +311,8 @@ async def test_what_cannot_be_signed_is_not_kept(sandbox: Sandbox, journal: Sqli
 @pytest.mark.parametrize(
     ("changes", "key", "field"),
     [
-        ({"signature": None}, "k", "signature"),
-        ({"signature": SortedPairs()}, "k", "signature.algorithm"),
+        ({"signature": None}, "signing key of M1", "signature"),
+        ({"signature": SortedPairs()}, "signing key of M1", "signature.algorithm"),
         ({}, None, "credentials.signing_key"),
     ],
 )
@@ -338,7 +340,7 @@ async def test_unsigned_writes_need_no_key(sandbox: Sandbox, journal: SqliteJour
 
 async def test_merchants_share_a_journal(pay: Session, journal: SqliteJournal) -> None:
     """A copy for another merchant keeps that one's intentions, under keys of its own."""
-    other = pay.for_merchant(Credentials("M2", secret_key="s", signing_key="k"))
+    other = pay.for_merchant(Credentials("M2", secret_key="s", signing_key="signing key of M1"))
     await pay.refunds.create(**REFUND)
     with pytest.raises(ServiceError):
         await other.refunds.create(**REFUND)

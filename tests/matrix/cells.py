@@ -11,7 +11,7 @@ from tests.foreign.certificates import trusting_tls
 from tests.foreign.recorder import Recorder
 from tests.wire.ten import TEN
 
-KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="k_1")
+KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="signing key of M1")
 UNSURE: Final = evolve(PROFILE, http=HttpCodes(absent=(404,)), recovery=Recovery())
 """It says what absent is, but not when that is final, and nothing of 429."""
 SURE: Final = evolve(PROFILE, recovery=Recovery(quarantine=0.0))

@@ -21,13 +21,17 @@ from payasync import (
 )
 from payasync.shapes import ResultCodes
 from tests.foreign.recorder import Recorder, answer
+from tests.foreign.signatures import hmac_sha256
 
+SCHEME: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex")
 SIGNED: Final = Profile(
-    signature=SortedPairs(algorithm="hmac-sha256", encoding="hex"),
+    signature=SCHEME,
     answer=AnswerShape(data="data", code="code", ok=(0,), order_status="state", signature="data.sign"),
     codes=ResultCodes(not_executed=(7,)),
 )
-KEYS: Final = Credentials("M1", signing_key="k1", service_keys=("old", "new"))
+KEYS: Final = Credentials(
+    "M1", signing_key="own signing key 1", service_keys=("old service key 1", "new service key 1")
+)
 
 
 def signed(key: str, code: int = 0, **data: Any) -> bytes:
@@ -44,7 +48,7 @@ async def queried(body: bytes, credentials: Credentials = KEYS, profile: Profile
             return (await pay.orders.query("T1")).order_status
 
 
-@pytest.mark.parametrize("key", ["old", "new"])
+@pytest.mark.parametrize("key", ["old service key 1", "new service key 1"])
 async def test_any_of_the_services_keys_verifies(key: str) -> None:
     """While keys rotate, an answer signed with any of them is taken."""
     assert "PAID" == await queried(signed(key, state="PAID"))
@@ -52,18 +56,20 @@ async def test_any_of_the_services_keys_verifies(key: str) -> None:
 
 async def test_without_service_keys_a_symmetric_scheme_takes_the_merchants() -> None:
     """Where the key that signs also verifies, it need not be given twice."""
-    assert "PAID" == await queried(signed("k1", state="PAID"), Credentials("M1", signing_key="k1"))
+    assert "PAID" == await queried(
+        signed("own signing key 1", state="PAID"), Credentials("M1", signing_key="own signing key 1")
+    )
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        signed("stolen", state="PAID"),
-        signed("new", state="PENDING").replace(b"PENDING", b"PAID"),
+        signed("stolen service key", state="PAID"),
+        signed("new service key 1", state="PENDING").replace(b"PENDING", b"PAID"),
         b'{"code":0,"data":{"state":"PAID"}}',
         b'{"code":0,"data":{"state":"PAID","sign":5}}',
         b'{"code":0,"data":"PAID"}',
-        signed("new", state="PAID").replace(b'"state"', b'"state":"PENDING","state"'),
+        signed("new service key 1", state="PAID").replace(b'"state"', b'"state":"PENDING","state"'),
     ],
     ids=["another key", "changed", "unsigned", "no text", "no object", "one name twice"],
 )
@@ -77,7 +83,7 @@ async def test_a_forged_success_is_believed_by_nobody(body: bytes) -> None:
 
 async def test_a_forged_answer_to_a_write_leaves_it_unknown() -> None:
     """A write whose answer does not verify may have been done; the signature's error is the reason."""
-    with Recorder([answer(200, signed("stolen", state="PENDING"))]) as service:
+    with Recorder([answer(200, signed("stolen service key", state="PENDING"))]) as service:
         async with Session(service.url, credentials=KEYS, profile=SIGNED) as pay:
             with pytest.raises(OutcomeUnknownError) as caught:
                 await pay.orders.place(total_amt=1, currency="CAD")
@@ -97,7 +103,7 @@ async def test_a_failure_without_a_signature_is_taken_by_its_code() -> None:
 async def test_a_failure_that_carries_a_forged_signature_is_none() -> None:
     """A refusal that carries the signed object must verify."""
     with pytest.raises(InvalidSignatureError):
-        await queried(signed("stolen", code=7, state="NONE"))
+        await queried(signed("stolen service key", code=7, state="NONE"))
 
 
 async def test_without_any_key_nothing_is_sent() -> None:
@@ -110,6 +116,100 @@ async def test_without_any_key_nothing_is_sent() -> None:
 
     assert "credentials.service_keys" == caught.value.field
     assert [] == service.requests
+
+
+def written(text: str) -> bytes:
+    """Return an answer whose payload has this JSON, signed by `openssl` over these pairs."""
+    payload, _, pairs = text.partition(" as ")
+    return f'{{"code":0,"data":{{{payload},"sign":"{hmac_sha256(pairs, "new service key 1")}"}}}}'.encode()
+
+
+VALUES: Final = {
+    "null": ({}, '"note":null,"state":"PAID" as state=PAID'),
+    "null as a text": ({"skip_null": False}, '"note":null,"state":"PAID" as note=null&state=PAID'),
+    "true": ({"booleans": "json"}, '"state":"PAID","vip":true as state=PAID&vip=true'),
+    "false": ({"booleans": "json"}, '"state":"PAID","vip":false as state=PAID&vip=false'),
+    "number": ({"numbers": "text"}, '"rate":1.10,"state":"PAID" as rate=1.10&state=PAID'),
+    "exponent": ({"numbers": "text"}, '"rate":-1E+2,"state":"PAID" as rate=-1E+2&state=PAID'),
+    "inside an object": (
+        {"numbers": "text", "nested": "json"},
+        (
+            '"fee": {"rate": 1.10, "paid": true, "by": null},"state":"PAID" '
+            'as fee={"rate":1.10,"paid":true,"by":null}&state=PAID'
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "text"), VALUES.values(), ids=VALUES)
+async def test_values_that_the_service_signs(options: dict[str, Any], text: str) -> None:
+    """A genuine answer with a null, a bool or a number is verified as the profile says that it is signed."""
+    profile = evolve(SIGNED, signature=evolve(SCHEME, **options))
+
+    assert "PAID" == await queried(written(text), profile=profile)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"skip_null": False}, '"note":null,"state":"PAID" as state=PAID'),
+        ({"booleans": "json"}, '"state":"PAID","vip":true as state=PAID&vip=false'),
+        ({"numbers": "text"}, '"rate":1.10,"state":"PAID" as rate=1.1&state=PAID'),
+        ({"numbers": "text"}, '"rate":1.1,"state":"PAID" as rate=1.10&state=PAID'),
+    ],
+)
+async def test_other_values_are_forged(options: dict[str, Any], text: str) -> None:
+    """What is allowed is signed nevertheless, a number digit by digit."""
+    profile = evolve(SIGNED, signature=evolve(SCHEME, **options))
+    with pytest.raises(InvalidSignatureError, match="an answer that is not signed by the service"):
+        await queried(written(text), profile=profile)
+
+
+REFUSED: Final = {
+    "bool": ('"state":"PAID","vip":true', "data.vip holds true or false", 'signature.booleans = "json"'),
+    "number": ('"rate":1.10,"state":"PAID"', "data.rate holds a number with a fraction", 'signature.numbers = "text"'),
+    "object": (
+        '"fee":{},"state":"PAID"',
+        "data.fee holds an object or a list",
+        'signature.nested = "json" or "omit"',
+    ),
+    "delimiter": (
+        '"state":"PAID","url":"/?a=b"',
+        "data.url holds a delimiter",
+        "its name in signature.allow_delimiters",
+    ),
+}
+
+
+@pytest.mark.parametrize(("payload", "what", "setting"), REFUSED.values(), ids=REFUSED)
+async def test_value_that_the_profile_refuses_is_named(payload: str, what: str, setting: str) -> None:
+    """An answer that the profile cannot verify says which field it is, and what to set, for a read and for a write."""
+    body = written(f"{payload} as nobody knows how")
+    with pytest.raises(InvalidSignatureError) as read:
+        await queried(body)
+    with Recorder([answer(200, body)]) as service:
+        async with Session(service.url, credentials=KEYS, profile=SIGNED) as pay:
+            with pytest.raises(OutcomeUnknownError) as write:
+                await pay.orders.place(total_amt=1, currency="CAD")
+
+    why = f"{what}, which the profile's signature refuses: if the service signs that, set {setting}"
+    assert f"an answer whose signature cannot be checked: {why}" in str(read.value)
+    assert isinstance(write.value.reason, InvalidSignatureError)
+    assert why in str(write.value)
+    assert why in str(write.value.reason)
+
+
+async def test_long_integer_is_named() -> None:
+    """For an integer that no scheme signs there is nothing to set."""
+    with pytest.raises(InvalidSignatureError, match=r"data\.no holds what no profile's signature can verify"):
+        await queried(written(f'"no":{2**70},"state":"PAID" as no={2**70}&state=PAID'))
+
+
+async def test_number_in_an_object_is_named() -> None:
+    """Where objects are signed it is the number in one that is refused."""
+    profile = evolve(SIGNED, signature=evolve(SCHEME, nested="json"))
+    with pytest.raises(InvalidSignatureError, match=r'data.fee holds .* set signature.numbers = "text"'):
+        await queried(written('"fee":{"rate":1.5},"state":"PAID" as nobody knows how'), profile=profile)
 
 
 class Broken:
@@ -127,7 +227,7 @@ class Broken:
 async def test_a_scheme_that_cannot_check_verifies_nothing() -> None:
     """What a merchant's own scheme raises is no proof."""
     with pytest.raises(InvalidSignatureError):
-        await queried(signed("new", state="PAID"), profile=evolve(SIGNED, signature=Broken()))
+        await queried(signed("new service key 1", state="PAID"), profile=evolve(SIGNED, signature=Broken()))
 
 
 async def test_without_a_scheme_answers_cannot_be_verified() -> None:

@@ -21,7 +21,7 @@ UNSIGNED: Final = evolve(PROFILE, notification=evolve(PROFILE.notification, veri
 CREDENTIALS: Final = Credentials(
     "M1",
     secret_key="sk_1",
-    signing_key="signing",
+    signing_key="signing key of M1",
     notification_keys="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
 )
 NOW: Final = 1_800_000_000.0

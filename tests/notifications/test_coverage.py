@@ -21,7 +21,7 @@ from payasync.profile import Profile
 from payasync.shapes import AnswerShape, NotificationShape, States
 
 NOW: Final = 1_800_000_000
-KEYS: Final = Credentials("M1", service_keys="k1")
+KEYS: Final = Credentials("M1", service_keys="service key number 1")
 SHAPE: Final = NotificationShape(
     verification="body",
     data="data",
@@ -49,7 +49,7 @@ def signature(fields: Mapping[str, Any]) -> str:
     """Return the signature of a payload, made by a few lines of this test's own."""
     signed = sorted((name, text) for name, value in fields.items() if (text := str(value)) and name != "type")
     text = "&".join(f"{name}={text}" for name, text in signed)
-    return hmac.new(b"k1", text.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(b"service key number 1", text.encode(), hashlib.sha256).hexdigest()
 
 
 def genuine(data: Mapping[str, Any] = DATA) -> dict[str, Any]:
@@ -138,16 +138,16 @@ def test_numbers_are_read_of_what_is_signed() -> None:
 @given(
     beside=st.dictionaries(st.sampled_from(["at", "no", "more", "nonceStr"]), st.text() | st.integers()),
     retyped=st.sets(st.sampled_from([("no", 7), ("amt", "450"), ("at", str(NOW))])),
-    emptied=st.sets(st.sampled_from(["empty", "back", "more"])),
+    emptied=st.dictionaries(st.sampled_from(["empty", "back", "more"]), st.sampled_from(["", None])),
     kind=st.text(),
 )
 def test_whatever_verifies_is_one_event(
-    beside: dict[str, Any], retyped: set[tuple[str, Any]], emptied: set[str], kind: str, *, identified: bool
+    beside: dict[str, Any], retyped: set[tuple[str, Any]], emptied: dict[str, Any], kind: str, *, identified: bool
 ) -> None:
     """Nobody can make a second event, or another one, of a genuine notification without the key."""
     profile = PROFILE if identified else evolve(PROFILE, notification=evolve(SHAPE, id={}))
     first, data = told({"data": genuine()}, profile), genuine()
-    forged = {**data, **dict(retyped), **dict.fromkeys(emptied, ""), "type": kind}
+    forged = {**data, **dict(retyped), **emptied, "type": kind}
     again = told({**beside, "data": forged}, profile)
 
     def facts(each: Notification) -> tuple[object, ...]:
@@ -155,6 +155,25 @@ def test_whatever_verifies_is_one_event(
 
     assert facts(first) == facts(again)
     assert identified is not first.weak
+
+
+@pytest.mark.parametrize("skip_null", [True, False])
+def test_values_of_other_types_are_one_event(*, skip_null: bool) -> None:
+    """Who writes the text of a null, of true or of a number in its place makes no second event: it is signed alike."""
+    scheme = evolve(SCHEME, skip_null=skip_null, booleans="json", numbers="text")
+    weak = evolve(PROFILE, notification=evolve(SHAPE, id={}), signature=scheme)
+    plain = {**DATA, "vip": "true", "new": "false", "rate": "1.10"} | ({} if skip_null else {"note": "null"})
+    signed = json.dumps({"data": genuine(plain)})
+    typed = signed.replace('"true"', "true").replace('"false"', "false").replace('"1.10"', "1.10")
+    typed = typed.replace('{"no"', '{"note": null, "no"') if skip_null else typed.replace('"null"', "null")
+    events = [
+        verify(each.encode(), {}, profile=weak, credentials=KEYS, kind="payment", clock=lambda: NOW)
+        for each in (signed, typed, typed.replace("1.10", '"1.10"'))
+    ]
+
+    assert typed != signed
+    assert 1 == len({each.dedup_key for each in events})
+    assert (True, 1.1, float) == (events[1].data["vip"], events[1].data["rate"], type(events[1].data["rate"]))
 
 
 def test_other_values_are_other_events() -> None:

@@ -62,7 +62,7 @@ def in_headers(raw: bytes, message: str = "m1", at: float = NOW) -> dict[str, st
 
 def in_body(name: str = "sign", **told: Any) -> bytes:
     """Return a body that has its signature, which openssl makes, under a name of its own."""
-    return json.dumps({**told, name: hmac_sha256(signed_text(told), "signing")}).encode()
+    return json.dumps({**told, name: hmac_sha256(signed_text(told), "signing key of M1")}).encode()
 
 
 def fact(name: str, raw: bytes) -> Look:

@@ -73,7 +73,9 @@ def lie(profile: Profile) -> Signed:
     """Return a notification that tells of a payment, by somebody who knows all but the keys."""
     shape = profile.notification
     told = {shape.out_trade_no: ORDER, profile.answer.order_status: profile.states.order["paid"][0]}
-    forger = Credentials("X", service_keys="forged", notification_keys="whsec_Zm9yZ2VkZm9yZ2VkZm9yZ2VkZm9yZ2Vk")
+    forger = Credentials(
+        "X", service_keys="forged service key", notification_keys="whsec_Zm9yZ2VkZm9yZ2VkZm9yZ2VkZm9yZ2Vk"
+    )
     scheme = evolve(profile, signature=SortedPairs(algorithm="hmac-sha256", encoding="hex", nested="json"))
     return sign_notification(told, profile=scheme, credentials=forger, kind="payment")
 

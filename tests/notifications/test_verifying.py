@@ -25,29 +25,35 @@ from payasync.errors import (
     PayasyncError,
 )
 from payasync.notifications.notification import Notification
+from payasync.notifications.timestamps import MISMATCH
 from payasync.notifications.verifying import verification_of, verify
 from payasync.profile import Profile
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.shapes import NotificationShape
-from tests.foreign.signatures import rsa_keys, rsa_sha256
+from tests.foreign.signatures import hmac_sha256, rsa_keys, rsa_sha256
 from tests.scrambled import scrambled
 
 NOW: Final = 1_800_000_000
 WHSEC: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-CREDENTIALS: Final = Credentials("M1", signing_key="own key", service_keys=["k0", "k1"], notification_keys=WHSEC)
+CREDENTIALS: Final = Credentials(
+    "M1",
+    signing_key="own signing key 1",
+    service_keys=["service key number 0", "service key number 1"],
+    notification_keys=WHSEC,
+)
 SHAPE: Final = NotificationShape(verification="body", data="data", signature="data.sign", time="data.at", tolerance=60)
 SCHEME: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex")
 BODY: Final = Profile(notification=SHAPE, signature=SCHEME)
 DATA: Final = {"no": "T1", "amt": 450, "empty": ""}
 
 
-def signature(fields: Mapping[str, Any], key: str = "k1") -> str:
+def signature(fields: Mapping[str, Any], key: str = "service key number 1") -> str:
     """Return the signature of a payload, made by a few lines of this test's own."""
     text = "&".join(f"{name}={fields[name]}" for name in sorted(fields) if fields[name] != "")
     return hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()
 
 
-def signed(key: str = "k1", *, at: Any = NOW, **fields: Any) -> dict[str, Any]:
+def signed(key: str = "service key number 1", *, at: Any = NOW, **fields: Any) -> dict[str, Any]:
     """Return a document that is signed in its payload."""
     told = {**DATA, "at": at, **fields}
     return {"data": {**told, "sign": signature(told, key)}}
@@ -83,14 +89,14 @@ def test_signed_in_its_body() -> None:
 
     assert (True, "T1", NOW) == (told.verified, told.get("no"), told.received_at.timestamp())
     assert told.trusted == told.data
-    assert judged(signed("k0")).verified
+    assert judged(signed("service key number 0")).verified
 
 
 @pytest.mark.parametrize(
     "document",
     [
-        signed("k2"),
-        signed("own key"),
+        signed("service key number 2"),
+        signed("own signing key 1"),
         {**signed(), "data": {**signed()["data"], "amt": 451}},
         {**signed(), "data": {**signed()["data"], "amt": "450 "}},
         {**signed(), "data": {**signed()["data"], "more": "1"}},
@@ -104,7 +110,7 @@ def test_signed_in_its_body() -> None:
 )
 def test_body_that_is_not_the_services(document: Any) -> None:
     """Another key, another value, one field more, or a value that has no one form: not verified."""
-    assert ("data.sign", False) == (refusal(document).field, "k1" in str(refusal(document)))
+    assert ("data.sign", False) == (refusal(document).field, "service key number 1" in str(refusal(document)))
 
 
 @pytest.mark.parametrize(
@@ -119,6 +125,39 @@ def test_body_without_a_signature(document: Any) -> None:
 def test_signature_that_is_no_text(given: object) -> None:
     """Wrong types are refused, and raise nothing of Python's."""
     assert "is no text" == refusal({"data": {**DATA, "sign": given}}).reason
+
+
+VALUES: Final = {
+    "null": ({}, '"note":null,"vip":1', "vip=1"),
+    "null as a text": ({"skip_null": False}, '"note":null,"vip":1', "note=null&vip=1"),
+    "true": ({"booleans": "json"}, '"note":1,"vip":true', "note=1&vip=true"),
+    "number": ({"numbers": "text"}, '"note":1.10,"vip":-1E+2', "note=1.10&vip=-1E+2"),
+    "inside a list": ({"numbers": "text", "nested": "json"}, '"note":[1.10, true],"vip":1', "note=[1.10,true]&vip=1"),
+}
+
+
+@pytest.mark.parametrize(("options", "values", "text"), VALUES.values(), ids=VALUES)
+def test_values_that_the_service_signs(options: dict[str, Any], values: str, text: str) -> None:
+    """A genuine notification with a null, a bool or a number is verified as the profile says that it is signed."""
+    sign = hmac_sha256(f"at={NOW}&{text}", "service key number 1")
+    raw = f'{{"data":{{{values},"at":{NOW},"sign":"{sign}"}}}}'.encode()
+    profile = evolve(BODY, signature=evolve(SCHEME, **options))
+    found = verify(raw, {}, profile=profile, credentials=CREDENTIALS, clock=lambda: NOW)
+
+    assert found.verified
+    assert json.loads(raw) == found.document
+
+
+def test_value_that_the_profile_refuses_is_named() -> None:
+    """What cannot be checked is not called forged: the field is named, and what to set."""
+    error = refusal(signed(vip=True))
+
+    assert "data.sign" == error.field
+    assert error.reason == (
+        "cannot be checked: data.vip holds true or false, which the profile's signature refuses: if the service signs "
+        'that, set signature.booleans = "json"'
+    )
+    assert MISMATCH in str(refusal(signed("service key number 2")))
 
 
 def test_name_that_stands_twice() -> None:
@@ -153,9 +192,9 @@ def test_time_that_the_profile_does_not_know() -> None:
 
 def test_merchants_own_key() -> None:
     """A symmetric scheme needs no key of the service's: it is the merchant's own, where no other is given."""
-    own = Credentials("M1", signing_key="own key")
+    own = Credentials("M1", signing_key="own signing key 1")
 
-    assert judged(signed("own key"), keys=own).verified
+    assert judged(signed("own signing key 1"), keys=own).verified
 
 
 def test_asymmetric(tmp_path: Path) -> None:
@@ -361,7 +400,7 @@ class Own:
         """Say or raise what it was told to, and only for what is right."""
         if isinstance(self.said, Exception):
             raise self.said
-        right = (fields, signature, path, key.reveal()) == ({**DATA, "at": NOW}, "s", "", "k0")
+        right = (fields, signature, path, key.reveal()) == ({**DATA, "at": NOW}, "s", "", "service key number 0")
         return bool(right) and self.said
 
 

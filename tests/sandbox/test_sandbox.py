@@ -158,7 +158,7 @@ async def test_session_is_configured(sandbox: Sandbox) -> None:
 
 async def test_session_takes_overrides(sandbox: Sandbox) -> None:
     """Any argument of a session can be given in place of the sandbox's own."""
-    async with sandbox.session(credentials=Credentials("M2", signing_key="x")) as pay:
+    async with sandbox.session(credentials=Credentials("M2", signing_key="signing key of M2")) as pay:
         with pytest.raises(Exception, match="no such merchant"):
             await pay.orders.query("T1")
 

@@ -13,6 +13,7 @@ from payasync.sandbox import Sandbox
 from payasync.sandbox.dialect import Dialect, Outgoing
 from payasync.sandbox.seal import Seal
 from payasync.secret import Secret
+from tests.foreign.signatures import hmac_sha256
 
 KEY: Final = Secret("service key")
 SCHEME: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex")
@@ -147,3 +148,34 @@ async def test_services_key_is_kept_with_the_database(tmp_path: Path) -> None:
             assert placed.document["seal"]
 
     assert keys[0] == keys[1]
+
+
+@pytest.mark.parametrize("prehash", ["", "sha256", "sha256-hex"])
+@pytest.mark.parametrize("skip_null", [True, False])
+async def test_client_and_sandbox_agree_on_values(prehash: Any, *, skip_null: bool) -> None:
+    """Null, true, false and an object with them are signed alike by two codes, in requests as in answers."""
+    scheme = SortedPairs(
+        algorithm="hmac-sha256",
+        encoding="hex",
+        prehash=prehash,
+        skip_null=skip_null,
+        booleans="json",
+        numbers="text",
+        nested="json",
+    )
+    profile = Profile(signature=scheme, answer=AnswerShape(data="data", signature="data.seal"))
+    extra = {"note": None, "vip": True, "new": False, "more": {"a": [None, True]}}
+    async with Sandbox(profile) as sandbox, sandbox.session() as pay:
+        placed = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1", extra=extra)
+
+    assert placed.document["data"]["seal"]
+
+
+async def test_sandbox_signs_the_values_that_it_sends() -> None:
+    """The client verifies what the sandbox signs of a null, true and a number; the text is what the body has."""
+    scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex", skip_null=False, booleans="json", numbers="text")
+    seal = seal_of(signature=scheme, answer=AnswerShape(signature="seal"))
+    sent = await seal.answer(outgoing({"a": None, "b": True, "c": 1e-7}), PATH)
+    text = f"a=null&b=true&c=1e-07&nonceStr={sent.document['nonceStr']}"
+
+    assert hmac_sha256(text, KEY.reveal()) == sent.document["seal"]

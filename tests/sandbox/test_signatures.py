@@ -54,7 +54,8 @@ def pairs(**options: Any) -> SortedPairs:
         (pairs(algorithm="md5", key_param="key"), "1337ded9442fdad06b4937079ed3ad59"),
         (pairs(algorithm="md5", key_param="key", append_path=True), "f5b2adcf8afecf191a0bccfd21cfe0b8"),
         (pairs(append_path=True), "54b6423a4399c944aae48c486dbb37f7e028ac413fc07df916849bf6f48a89da"),
-        (pairs(prehash="sha256"), "40dd836c4b2e5ea3fe6335362e4c2500c7c89786efb1bd134121f7607e1ce464"),
+        (pairs(prehash="sha256"), "74d74e09880606a2cf3b3b11a6874de96882bb0a47063fc612b8807baa985cf9"),
+        (pairs(prehash="sha256-hex"), "40dd836c4b2e5ea3fe6335362e4c2500c7c89786efb1bd134121f7607e1ce464"),
         (pairs(separator="|"), "81e385046fe36dbfb017c0f8340c1adfe41efd532c72f8485def9280727ac2e3"),
         (pairs(skip_empty=False), "0a78936b257d38360db621e2c9f5feb092c635cd790a44791a344e1cd39d13eb"),
     ],
@@ -86,7 +87,27 @@ def test_excluded_fields_are_not_signed() -> None:
     assert not verify(scheme, {**FIELDS, "other": "x"}, SHA256, path=PATH, key=KEY)
 
 
-@pytest.mark.parametrize("value", [1.5, True, None, {}, []])
+@pytest.mark.parametrize(
+    ("options", "value", "signature"),
+    [
+        ({}, None, SHA256),
+        ({"skip_null": False}, None, "28924c64495e402ccd217daf56ae3c8695ae5aefa7f4c5dd739e715f99140303"),
+        ({"booleans": "json"}, True, "c9186a13dd22045ddb3314dd8c12ad1c8d8bf52a32347814aa35591cc0568a16"),
+        ({"numbers": "text"}, 1.5, "7e3c4b24dcaff22c60153f4147a6346f86f056e53b69e3004d1773ab97e9a74e"),
+        (
+            {"nested": "json", "numbers": "text"},
+            [1.5, True, None],
+            "7073e3ad848f70887de7f3346ffb4b9d52c28c1b28f4a63c682716188eea2817",
+        ),
+    ],
+    ids=str,
+)
+def test_values_that_a_profile_lets_sign(options: dict[str, Any], value: object, signature: str) -> None:
+    """A null, true and a number stand in the text as the profile says; `openssl` made the signatures."""
+    assert verify(pairs(**options), {**FIELDS, "other": value}, signature, path=PATH, key=KEY)
+
+
+@pytest.mark.parametrize("value", [1.5, True, {}, []])
 def test_values_without_one_form(value: object) -> None:
     """A value that has no one text cannot be signed; its field is named."""
     with pytest.raises(UnsignableError) as unsignable:

@@ -12,7 +12,7 @@ from payasync.sandbox_profile import PROFILE
 from tests.foreign.recorder import Answer, Recorder, answer
 from tests.inside import busy, until, waiting
 
-KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="k_1")
+KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="signing key of M1")
 LIMIT: Final = 200
 """Bytes that an answer may have in these tests."""
 OK: Final = answer(200, b'{"code":"SBX_OK"}').raw

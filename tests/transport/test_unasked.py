@@ -16,7 +16,7 @@ from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import Answer, Recorder, answer
 from tests.inside import idle, until
 
-KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="k_1")
+KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="signing key of M1")
 FAST: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
 
 CALLS: Final[dict[str, Callable[[Session, str], Awaitable[Response]]]] = {

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import hmac
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import date
 from typing import Any, Final
@@ -202,8 +203,18 @@ def in_base64(service: Recorder, _: Result) -> bool:
     return base64.b64encode(raw).decode() == found
 
 
+def by_the_bytes_of_its_digest(service: Recorder, _: Result) -> bool:
+    """See whether it is signed over the 32 bytes of the SHA-256 of its text."""
+    given = signatures.fields(service.only)
+    digest = hashlib.sha256(joined(given).encode()).digest()
+    found: str = given["sign"]
+    return hmac.new(SIGNING_KEY.encode(), digest, hashlib.sha256).hexdigest() == found
+
+
 SIGNED: Final = 'signature.algorithm = "hmac-sha256"\nsignature.encoding = "hex"'
 DETAILS: Final = {"email": "a@example.com"}
+RATED: Final = b'{"rate":1.10,"sign":"%b"}' % signatures.hmac_sha256("rate=1.10", SIGNING_KEY).encode()
+"""A signed answer with a number that has more than one form."""
 
 AUTHENTICATION: Final = (
     Effect("bearer", 'bearer = ["orders.query"]', query, header("Authorization"), (["Bearer sk_wire"], []), SIGNED),
@@ -291,11 +302,44 @@ SIGNATURE: Final = (
     ),
     Effect(
         "signature.prehash",
-        'signature.prehash = "sha256"',
+        'signature.prehash = "sha256-hex"',
         query,
         signed_as(lambda given: hashlib.sha256(joined(given).encode()).hexdigest()),
         (True, False),
         SIGNED,
+    ),
+    Effect(
+        "signature.prehash",
+        'signature.prehash = "sha256"',
+        query,
+        by_the_bytes_of_its_digest,
+        (True, False),
+        SIGNED,
+    ),
+    Effect(
+        "signature.skip_null",
+        "signature.skip_null = false",
+        lambda pay: place(pay, extra={"shop": None}),
+        signed_as(lambda given: joined({**given, "shop": "null"})),
+        (True, False),
+        SIGNED,
+    ),
+    Effect(
+        "signature.booleans",
+        'signature.booleans = "json"',
+        lambda pay: place(pay, extra={"vip": True}),
+        refused,
+        (None, "vip"),
+        SIGNED,
+    ),
+    Effect(
+        "signature.numbers",
+        'signature.numbers = "text"',
+        query,
+        kind,
+        ("OrderResponse", "InvalidSignatureError"),
+        f'{SIGNED}\nanswer.signature = "sign"',
+        script=said(RATED),
     ),
     Effect(
         "signature.nested",

@@ -34,7 +34,7 @@ merchant = ["payments.create", "orders.place", "orders.query", "orders.close", "
 [signature]
 algorithm = "rsa-sha256"
 encoding = "base64"
-prehash = "sha256"
+prehash = "sha256-hex"
 nested = "json"
 allow_delimiters = ["subject", "notifyUrl", "backTo", "payLink", "subscriber"]
 
