@@ -5,7 +5,7 @@ same.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
@@ -175,8 +175,7 @@ def proofs(profile: "Profile", credentials: "Credentials") -> tuple[str, ...]:
     shape = profile.answer
     if not shape.signature or not same_key(profile, credentials):
         return ()
-    signed, said = coverage(shape.signature, profile.signature), names_in_requests(profile)
-    found = tuple(path for path in _located(shape) if signed.covers(path) and signed.first_step(path) not in said)
+    found = only_from_the_service(profile, coverage(shape.signature, profile.signature), _located(shape))
     if not found:
         raise ConfigurationError(
             f"the signature at {shape.signature!r} covers nothing that only a response says, and the key that signs "
@@ -193,22 +192,37 @@ def same_key(profile: "Profile", credentials: "Credentials") -> bool:
     scheme, own = profile.signature, credentials.signing_key
     if scheme is None or own is None or (isinstance(scheme, SortedPairs) and not scheme.algorithm):
         return False
-    return own in credentials.service_keys if credentials.service_keys else getattr(scheme, "symmetric", False) is True
+    if credentials.service_keys:
+        return own in credentials.service_keys and getattr(scheme, "symmetric", True) is not False
+    return getattr(scheme, "symmetric", False) is True
 
 
 def names_in_requests(profile: "Profile") -> frozenset[str]:
-    """Return the wire names of all fields that a request by this profile may have, but for those of `extra`."""
+    """Return the wire names that a request by this profile may have; of `extra` those that the profile demands."""
     arguments = (each for several in ARGUMENTS.values() for each in several)
     shown = (each.wire or profile.fields.get(each.point, "") for each in arguments)
     parameters = (each.name for each in (profile.payment_status, profile.refund_status) if each)
     constants = (name for table in profile.constants.values() for name in table)
-    return frozenset({*shown, *parameters, *constants, *RESERVED})
+    extra = (name for names in profile.accept.required.values() for name in names)
+    return frozenset({*shown, *parameters, *constants, *extra, *RESERVED})
+
+
+def only_from_the_service(profile: "Profile", signed: Coverage, paths: Iterable[str]) -> tuple[str, ...]:
+    """Return those paths of a document that a signature covers, and that no request can have.
+
+    Args:
+        profile: Says what requests have.
+        signed: What the signature covers.
+        paths: Of the whole document; empty ones do not count.
+    """
+    said = {"", *names_in_requests(profile)}
+    return tuple(path for path in paths if path and signed.covers(path) and signed.first_step(path) not in said)
 
 
 def _located(shape: "AnswerShape") -> Iterator[str]:
     """Yield the paths of what the profile locates in a response, but for what is compared with the request."""
     header = shape.request_id.partition(":")[1]
-    yield from (path for path in (shape.code, shape.message, "" if header else shape.request_id) if path)
+    yield from (shape.code, shape.message, "" if header else shape.request_id)
     yield from (joined(shape.data, path) for name in (*_STATES, *_OWN) if (path := getattr(shape, name)))
 
 

@@ -17,7 +17,6 @@ import payasync
 ROOT: Final = Path(__file__).parents[1]
 SOURCES: Final = sorted((ROOT / "payasync").rglob("*.py"))
 ROOMS: Final = ("cli", "integrations", "notifications", "sandbox", "transport")
-MOST_LINES: Final = 300
 NOT_LOADED: Final = {
     "click",
     "cryptography",
@@ -130,14 +129,6 @@ def test_core_leaves_aiohttp_to_the_transport(source: Path) -> None:
     roots = {name.partition(".")[0] for name in imports(ast.parse(source.read_text(encoding="utf-8")))}
 
     assert "aiohttp" not in roots
-
-
-@pytest.mark.parametrize("source", SOURCES, ids=shown)
-def test_files_are_short(source: Path) -> None:
-    """A file that has grown past 300 lines holds two things."""
-    lines = len(source.read_text(encoding="utf-8").splitlines())
-
-    assert lines <= MOST_LINES
 
 
 def loaded(statement: str, modules: set[str]) -> list[str]:

@@ -20,7 +20,7 @@ Keys = Mapping[str, str]
 SHARED: Final = "a shared secret of the usual length"
 SIGNED: Final = Profile(
     signature=SortedPairs(algorithm="rsa-sha256", encoding="base64"),
-    answer=AnswerShape(data="data", signature="data.sign"),
+    answer=AnswerShape(data="data", signature="data.sign", refund_status="refundStatus"),
 )
 BODY: Final = evolve(
     SIGNED,
@@ -202,7 +202,7 @@ class Own:
 )
 def test_keys_that_nothing_uses_are_not_tried(profile: Profile) -> None:
     """Only what the profile's own scheme uses can be tried; a scheme of the merchant's own knows its keys alone."""
-    assert profile is session(Credentials("M1", signing_key="rubbish", service_keys="rubbish"), profile).profile
+    assert profile is session(Credentials("M1", signing_key="rubbish", service_keys="other rubbish"), profile).profile
 
 
 @pytest.mark.parametrize("profile", [SIGNED, HMAC, BODY])

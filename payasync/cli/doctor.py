@@ -6,6 +6,7 @@ import shlex
 import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Final, Literal
 
@@ -14,11 +15,13 @@ from yarl import URL
 
 from payasync.addresses import base_url, environment_proxy
 from payasync.audit import Point
+from payasync.coverage import check_answers_covered, proofs
 from payasync.credentials import Credentials, Environment
 from payasync.errors import ConfigurationError, NotConfiguredError
 from payasync.files import others_can_read
 from payasync.keys import refused_keys, short_keys
 from payasync.notifications import standard_webhooks
+from payasync.notifications.coverage import check_sent_back
 from payasync.operations import OPERATIONS
 from payasync.profile import Profile
 from payasync.transport.failures import phrase
@@ -116,6 +119,20 @@ def credentials(profile: Profile, environ: Mapping[str, str]) -> Iterator[Findin
             yield _held(variable, environ, public=name in public) if tried.verdict == "fine" else tried
         elif needed_by:
             yield Finding(variable, "missing", f"not set: needed by {needed_by}")
+    yield from _believed(profile, environ)
+
+
+def _believed(profile: Profile, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield why a session or a receiver would refuse the profile: somebody else could write what it believes."""
+    try:
+        keys = Credentials.from_env({**environ, MERCHANT_ID: "any"})
+    except ConfigurationError:  # said above
+        return
+    for check in (check_answers_covered, partial(proofs, credentials=keys), partial(check_sent_back, credentials=keys)):
+        try:
+            check(profile)
+        except ConfigurationError as error:
+            yield Finding(str(error.field), "wrong", str(error))
 
 
 def _tried(variable: str, profile: Profile, held: Credentials) -> Finding:

@@ -1,15 +1,15 @@
 """What of a notification its signature covers, where that stands in the body: nothing else of it is read."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from payasync import coverage
-from payasync.arguments import ARGUMENTS
 from payasync.coverage import Coverage, joined
+from payasync.credentials import Credentials
 from payasync.documents import at
 from payasync.errors import ConfigurationError
 from payasync.notifications.timestamps import seconds
-from payasync.profile import RESERVED, Profile
+from payasync.profile import Profile
 from payasync.shapes import NotificationShape
 
 _THINGS: Final = ("order", "payment", "refund", "subscription")
@@ -47,34 +47,6 @@ def _believed(shape: NotificationShape) -> Iterator[tuple[str, str, str]]:
             yield f"notification.id.{kind}", path, joined(shape.data, path)
 
 
-def said_by_requests(profile: Profile) -> frozenset[str]:
-    """Return the wire names that a signed request of this profile can have at its top level."""
-    arguments = [each for table in ARGUMENTS.values() for each in table]
-    statuses = (profile.payment_status, profile.refund_status)
-    return frozenset(
-        {
-            *RESERVED,
-            *(each.wire or profile.fields.get(each.point, "") for each in arguments),
-            *(each.name for each in statuses if each),
-            *(name for table in profile.constants.values() for name in table),
-            *(name for names in profile.accept.required.values() for name in names),
-        }
-    )
-
-
-def not_said_by_requests(signed: Coverage, paths: Iterable[str], said: frozenset[str]) -> frozenset[str]:
-    """Return the paths that a signature covers, and that no request sent back could hold.
-
-    Args:
-        signed: What the signature covers.
-        paths: Of the whole document; empty ones do not count.
-        said: The names that requests have.
-    """
-    above = len(signed.place.split(".")) if signed.place else 0
-    covered = [path for path in paths if path and signed.covers(path)]
-    return frozenset(path for path in covered if len(path.split(".")) > above and path.split(".")[above] not in said)
-
-
 def telling_paths(profile: Profile) -> frozenset[str]:
     """Return the paths that show that the service made a notification: of an event name, a time or a state.
 
@@ -85,7 +57,7 @@ def telling_paths(profile: Profile) -> frozenset[str]:
         return frozenset()
     named = shape.kind if any(shape.kinds.values()) else ""
     paths = (named, shape.time, *(path for _, path in _state_paths(profile)))
-    return not_said_by_requests(signed, paths, said_by_requests(profile))
+    return frozenset(coverage.only_from_the_service(profile, signed, paths))
 
 
 def made_by_service(profile: Profile, telling: frozenset[str], document: Mapping[str, Any]) -> bool:
@@ -106,13 +78,18 @@ def made_by_service(profile: Profile, telling: frozenset[str], document: Mapping
     return any(profile.states.name(thing, at(document, path)) for thing, path in states)
 
 
-def check_telling(profile: Profile) -> None:
-    """Refuse a profile by which a request, sent back, could not be told from a notification.
+def check_sent_back(profile: Profile, credentials: Credentials) -> frozenset[str] | None:
+    """Refuse a profile by which a request that is sent back could not be told from a notification.
+
+    Returns:
+        The paths that tell the two apart; `None` if no key that signs requests verifies notifications.
 
     Raises:
         ConfigurationError: No event name, time or state stands inside the signature.
     """
-    if not telling_paths(profile):
+    if coverage_of(profile) is None or not coverage.same_key(profile, credentials):
+        return None
+    if not (telling := telling_paths(profile)):
         raise ConfigurationError(
             "notification.kind, notification.time and answer.*_status name nothing inside the signature that your "
             "requests do not have. The same key signs requests and verifies notifications, so a request of yours that "
@@ -121,6 +98,7 @@ def check_telling(profile: Profile) -> None:
             "states.order). If the service signs with a key of its own, give credentials.service_keys instead",
             field="notification.kind",
         )
+    return telling
 
 
 def _state_paths(profile: Profile) -> list[tuple[str, str]]:

@@ -8,13 +8,11 @@ from attrs import evolve
 from payasync.answer_signature import service_keys
 from payasync.credentials import Credentials
 from payasync.keys import check_keys
-from payasync.notifications.coverage import check_covered, check_telling, telling_paths
+from payasync.notifications.coverage import check_covered, check_sent_back
 from payasync.notifications.intake import MAX_BYTES, Headers, Raw
 from payasync.notifications.notification import Notification
 from payasync.notifications.verifications import ByVerifier, InBody, InHeaders, Verification, Verifier
 from payasync.profile import Profile, not_configured
-from payasync.secret import Secret
-from payasync.signing import SignatureScheme
 
 
 def verify(
@@ -89,15 +87,7 @@ def _in_body(profile: Profile, credentials: Credentials) -> InBody:
     check_covered(profile)
     keys = service_keys(credentials, profile.signature, signed="notifications", point="notification.verification")
     check_keys(profile, credentials)
-    if not _signs_requests(credentials, profile.signature, keys):
-        return InBody(profile, profile.signature, keys)
-    check_telling(profile)
-    return InBody(profile, profile.signature, keys, telling_paths(profile))
-
-
-def _signs_requests(credentials: Credentials, scheme: SignatureScheme, keys: tuple[Secret, ...]) -> bool:
-    """Return whether a key that verifies notifications signs requests, too; a scheme may say that it never does."""
-    return credentials.signing_key in keys and getattr(scheme, "symmetric", True)
+    return InBody(profile, profile.signature, keys, check_sent_back(profile, credentials))
 
 
 def _as_a_whole(profile: Profile) -> Profile:

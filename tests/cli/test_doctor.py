@@ -222,7 +222,7 @@ def test_short_secret_is_a_warning(toml: str) -> None:
 
     short = "credentials.signing_key has fewer than 16 characters, and could be guessed: ask for a longer one"
     assert [f"warning PAYASYNC_SIGNING_KEY {short}"] == told
-    assert "warning 1 replace PAYASYNC_SIGNING_KEY, as said above" in ending(warned)
+    assert "warning 1 mend PAYASYNC_SIGNING_KEY, as said above" in ending(warned)
     assert (0, 1) == (warned.exit_code, wrong.exit_code)
 
 
@@ -297,7 +297,7 @@ def test_key_file_that_others_can_read(tmp_path: Path) -> None:
     lines = [" ".join(line.split()) for line in result.output.splitlines()]
     assert f"warning PAYASYNC_SIGNING_KEY {said}" in lines
     assert {"ok PAYASYNC_SECRET_KEY set", "ok PAYASYNC_PUBLIC_KEY set"} < set(lines)
-    assert "warning 1 protect PAYASYNC_SIGNING_KEY, as said above" == warning
+    assert "warning 1 mend PAYASYNC_SIGNING_KEY, as said above" == warning
 
 
 def test_key_file_that_others_can_write(tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ from aiohttp import web
 from attrs import evolve
 
 from payasync import Accept, Credentials, Profile, Secret, Session, SortedPairs
+from payasync.coverage import names_in_requests
 from payasync.errors import ConfigurationError
 from payasync.notifications import Notification, Receiver, SqliteInbox
-from payasync.notifications.coverage import said_by_requests, telling_paths
+from payasync.notifications.coverage import telling_paths
 from payasync.notifications.verifying import verification_of
 from payasync.shapes import AnswerShape, NotificationShape, Parameter, States
 from tests.foreign.recorder import Recorder, answer
@@ -132,10 +133,10 @@ def test_profile_by_which_nobody_could_tell(profile: Profile, tmp_path: Path) ->
         Receiver(inbox=SqliteInbox(tmp_path / "inbox.db"), profile=profile, credentials=KEYS)
 
     assert "credentials.service_keys" in str(refused.value)
-    for keys in ([KEY], ["another", KEY]):
+    for keys in ([KEY], ["another key", KEY]):
         with pytest.raises(ConfigurationError):
             verification_of(profile, Credentials("M1", signing_key=KEY, service_keys=keys))
-    assert verification_of(profile, Credentials("M1", signing_key=KEY, service_keys="another")).proves
+    assert verification_of(profile, Credentials("M1", signing_key=KEY, service_keys="another key")).proves
     assert verification_of(profile, KEYS, lambda _raw, _headers: True).proves
 
 
@@ -189,7 +190,7 @@ async def test_names_of_requests_are_known() -> None:
         fields={"return_url": "backTo", "customer": "payer"},
         constants={"*": {"signType": "HMAC"}, "orders.place": {"version": "2"}},
     )
-    said = said_by_requests(profile)
+    said = names_in_requests(profile)
 
     for body in await requests_of(profile):
         assert body.keys() <= said
