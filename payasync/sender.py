@@ -1,6 +1,7 @@
 """What a session sends: request objects, calls to endpoints that the document does not show, and questions."""
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -18,6 +19,7 @@ from payasync.recovery import about, check_answer
 from payasync.requests import NOTHING, Request, invalid, word
 from payasync.responses import Response
 from payasync.settings import Timeouts
+from payasync.tracebacks import drop_frames, frameless, frameless_async
 from payasync.wiring import Setup
 
 R = TypeVar("R", bound=Response)
@@ -32,6 +34,7 @@ class Sender:
     _way: Send
     _closed: bool
 
+    @frameless_async
     async def send(
         self,
         request: Request[R],
@@ -52,8 +55,13 @@ class Sender:
             PayasyncError: As the method of the same name says.
         """
         _check_request(request)
+        return await self._send(request, timeout=timeout, intent=intent, shield=shield)
+
+    async def _send(
+        self, request: Request[R], *, timeout: float | None = None, intent: str | None = None, shield: bool = False
+    ) -> R:
         if shield:
-            return await self._flights.shielded(self.send(request, timeout=timeout, intent=intent))
+            return await self._flights.shielded(self._send(request, timeout=timeout, intent=intent))
         usual = timeout is None and intent is None and not self._closed and not self._flights.closed
         timeouts = self._setup.timeouts if usual else self._times(request, timeout, intent)
         loop = asyncio.get_running_loop()
@@ -61,11 +69,17 @@ class Sender:
         self._flights.begin(call.progress, loop)
         try:
             reply = await self._way(call)
+        except BaseException as error:  # noqa: BLE001 - it is raised below
+            ended = [error]
+        else:
+            answer: R = request.answer.of(call, reply)  # type: ignore[assignment] # its own
+            return answer
         finally:
             self._flights.end(call.progress)
-        answer: R = request.answer.of(call, reply)  # type: ignore[assignment] # its own
-        return answer
+        del request, call
+        raise drop_frames(ended.pop(), sys.exception())
 
+    @frameless
     def check(self, request: Request[Response]) -> None:
         """Refuse a request that this session could not send, as sending it would; and send nothing.
 
@@ -83,6 +97,7 @@ class Sender:
         _check_request(request)
         self._check(request, keyless=True)
 
+    @frameless
     def bulk(
         self,
         requests: Iterable[Request[R]],
@@ -120,6 +135,7 @@ class Sender:
     def _check(self, request: Request[Response], *, keyless: bool = False) -> None:
         self._setup.check(self._codec.call(request), keyless=keyless)
 
+    @frameless_async
     async def execute(self, intent_id: int, *, timeout: float | None = None, fence: int | None = None) -> Response:
         """Send what `journal.add` has kept; what was done already is answered from the journal, and not sent.
 
@@ -154,6 +170,7 @@ class Sender:
             raise
         return request.answer.of(call, await self._reply(call))
 
+    @frameless_async
     async def request(
         self,
         method: str,
@@ -215,6 +232,7 @@ class Sender:
             error.add(operation=about.operation.name, reference=about.reference)
             raise
 
+    @frameless_async
     async def reconcile(
         self, error: PayasyncError, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
     ) -> Response:
@@ -241,6 +259,7 @@ class Sender:
         check_answer(error, call, reply)
         return question.answer.of(call, reply)
 
+    @frameless_async
     async def inquire(self, question: Request[Response], *, timeout: float | None = None) -> tuple[Call, Reply]:
         """Send a query, and return it as it was sent, with the answer as it came: for who keeps both.
 

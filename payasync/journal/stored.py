@@ -23,6 +23,7 @@ from payasync.journal.ticks import tick
 from payasync.requests import Request, invalid
 from payasync.responses import Response
 from payasync.sandbox_profile import PROFILE as SANDBOX
+from payasync.tracebacks import frameless_async
 
 logger = logging.getLogger("payasync")
 
@@ -160,6 +161,7 @@ class StoredJournal(ABC):
         """Return when the next intention is to be asked about, or a lease ends; `None` where nothing is to come."""
         return await self._run(lambda _: transactions.next_due(merchant))
 
+    @frameless_async
     async def add(
         self, request: Request[Response], *, merchant: str, intent: str | None = None, connection: Any = None
     ) -> int:
@@ -211,6 +213,7 @@ class StoredJournal(ABC):
         sent = None if attempts is None else number("attempts", attempts)
         return await self._run(lambda now: transactions.resolve(asked, as_, why, (was, sent), now))
 
+    @frameless_async
     async def told(self, operation: str, reference: str, state: str | None, data: object, *, merchant: str) -> Intents:
         """End what is open by what the service has told of it, and return what that changed."""
         if operation not in list(BY_STATE):

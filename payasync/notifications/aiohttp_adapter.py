@@ -3,8 +3,10 @@
 from aiohttp import web
 
 from payasync.notifications.answers import Take, kind_of
+from payasync.tracebacks import frameless_async
 
 
+@frameless_async
 async def answered(take: Take, request: web.Request, *, kind: str | None, max_bytes: int) -> web.Response:
     """Return the answer to a request.
 
