@@ -17,6 +17,7 @@ from payasync.errors import ConfigurationError, DuplicateError, InvalidArgumentE
 from payasync.operations import Kind
 from payasync.requests import Request, invalid
 from payasync.responses import Response
+from payasync.tracebacks import drop_frames, frameless_results
 
 R_co = TypeVar("R_co", bound=Response, covariant=True)
 R = TypeVar("R", bound=Response)
@@ -155,7 +156,7 @@ def check_settings(limit: object, on_progress: object) -> None:
         raise invalid("on_progress", "a plain function of two numbers, or None", on_progress)
 
 
-async def results(
+def results(
     requests: Sequence[Request[R]],
     send: Callable[[Request[R]], Coroutine[Any, Any, R]],
     *,
@@ -180,6 +181,16 @@ async def results(
         await pause()
         return await result(request, send)
 
+    return frameless_results(_results(requests, begun, limit=limit, on_progress=on_progress))
+
+
+async def _results(
+    requests: Sequence[Request[R]],
+    begun: Callable[[Request[R]], Coroutine[Any, Any, Result[R]]],
+    *,
+    limit: int,
+    on_progress: Progress | None,
+) -> AsyncGenerator[Result[R]]:
     waiting, total = iter(requests), len(requests)
     flying: set[asyncio.Task[Result[R]]] = set()
     ended: asyncio.Queue[asyncio.Task[Result[R]]] = asyncio.Queue()
@@ -216,9 +227,9 @@ async def result(request: Request[R], send: Callable[[Request[R]], Coroutine[Any
     try:
         return Done(request, await send(request))
     except (OutcomeUnknownError, DuplicateError) as error:
-        return Unknown(request, error)
+        return Unknown(request, drop_frames(error))
     except PayasyncError as error:
-        return Refused(request, error)
+        return Refused(request, drop_frames(error))
 
 
 async def _cancelled(tasks: set[asyncio.Task[Result[R]]]) -> None:

@@ -231,7 +231,7 @@ class Reply:
     """
 
     status: int
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
     elapsed: float = 0.0
     attempts: int = 1

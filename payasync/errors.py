@@ -107,7 +107,7 @@ class InvalidArgumentError(PayasyncError):
     Attributes:
         field: The argument.
         rule: What it must be.
-        value: What it was.
+        value: What it was; of a mapping, such as a customer's details, its type.
     """
 
     field: str | None = None

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
-from attrs import define
+from attrs import define, field
 
 from payasync import documents
 from payasync.calls import Call
@@ -27,9 +27,9 @@ class Outgoing:
     """
 
     path: str
-    query: Mapping[str, str]
-    headers: Mapping[str, str]
-    body: bytes
+    query: Mapping[str, str] = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
 
 
 def encode(call: Call) -> Outgoing:

@@ -24,6 +24,7 @@ MAX_AMOUNT: Final = 2**53 - 1
 """The greatest integer that every JSON reader keeps exact."""
 
 A_WORD: Final = "a text that is not empty"
+AN_OBJECT: Final = "a mapping of names to JSON values"
 
 _URL: Final = re.compile(
     r"(?i:https?)://(?:[^\s/?#@]*@)?(?:\[[0-9A-Fa-f:.]+\]|[^\s/?#@:\[\]]+)(?::\d{1,5})?(?:[/?#]\S*)?"
@@ -112,9 +113,14 @@ def check_object(name: str, value: object, operation: Operation) -> None:
         InvalidArgumentError: The argument, the rule and the value.
     """
     if not isinstance(value, Mapping):
-        raise invalid(name, "a mapping of names to JSON values", value, operation)
+        raise invalid(name, AN_OBJECT, _kind(value), operation)
     if found := flaw(value):
-        raise invalid(name, f"a mapping of names to JSON values, without {found}", value, operation)
+        raise invalid(name, f"{AN_OBJECT}, without {found}", _kind(value), operation)
+
+
+def _kind(value: object) -> type | None:
+    """Return the type of an object, which may hold a customer's details; `None` stays, and gets its hint."""
+    return None if value is None else type(value)
 
 
 def taken(value: Any) -> Any:

@@ -80,7 +80,9 @@ class Response:
         return self._reply.recovered
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.http_status} {self.data!r}>"
+        # Its data may hold a signature, or a customer's details.
+        state = "" if self.state is None else f" {self.state!r}"
+        return f"<{type(self).__name__} {self.http_status}{state}>"
 
     def __getitem__(self, name: str) -> Any:
         """Return one field of `data`.

@@ -1,6 +1,7 @@
 """What a session sends: request objects, calls to endpoints that the document does not show, and questions."""
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -19,6 +20,7 @@ from payasync.recovery import about, about_write, check_answer, unmatched
 from payasync.requests import NOTHING, Request, invalid, word
 from payasync.responses import Response
 from payasync.settings import Timeouts
+from payasync.tracebacks import drop_frames, frameless, frameless_async
 from payasync.wiring import Setup
 
 R = TypeVar("R", bound=Response)
@@ -34,6 +36,7 @@ class Sender:
     _quota: Quota
     _closed: bool
 
+    @frameless_async
     async def send(
         self,
         request: Request[R],
@@ -54,8 +57,13 @@ class Sender:
             PayasyncError: As the method of the same name says.
         """
         _check_request(request)
+        return await self._send(request, timeout=timeout, intent=intent, shield=shield)
+
+    async def _send(
+        self, request: Request[R], *, timeout: float | None = None, intent: str | None = None, shield: bool = False
+    ) -> R:
         if shield:
-            return await self._flights.shielded(self.send(request, timeout=timeout, intent=intent))
+            return await self._flights.shielded(self._send(request, timeout=timeout, intent=intent))
         usual = timeout is None and intent is None and not self._closed and not self._flights.closed
         timeouts = self._setup.timeouts if usual else self._times(request, timeout, intent)
         loop = asyncio.get_running_loop()
@@ -63,11 +71,17 @@ class Sender:
         self._flights.begin(call.progress, loop)
         try:
             reply = await self._way(call)
+        except BaseException as error:  # noqa: BLE001 - it is raised below
+            ended = [error]
+        else:
+            answer: R = request.answer.of(call, reply)  # type: ignore[assignment] # its own
+            return answer
         finally:
             self._flights.end(call.progress)
-        answer: R = request.answer.of(call, reply)  # type: ignore[assignment] # its own
-        return answer
+        del request, call
+        raise drop_frames(ended.pop(), sys.exception())
 
+    @frameless
     def check(self, request: Request[Response]) -> None:
         """Refuse a request that this session could not send, as sending it would; and send nothing.
 
@@ -85,6 +99,7 @@ class Sender:
         _check_request(request)
         self._check(request, keyless=True)
 
+    @frameless
     def bulk(
         self,
         requests: Iterable[Request[R]],
@@ -135,6 +150,7 @@ class Sender:
     def _check(self, request: Request[Response], *, keyless: bool = False) -> None:
         self._setup.check(self._codec.call(request), keyless=keyless)
 
+    @frameless_async
     async def execute(self, intent_id: int, *, timeout: float | None = None, fence: int | None = None) -> Response:
         """Send what `journal.add` has kept; what was done already is answered from the journal, and not sent.
 
@@ -169,6 +185,7 @@ class Sender:
             raise
         return request.answer.of(call, await self._reply(call))
 
+    @frameless_async
     async def request(
         self,
         method: str,
@@ -230,6 +247,7 @@ class Sender:
             error.add(operation=about.operation.name, reference=about.reference)
             raise
 
+    @frameless_async
     async def reconcile(
         self, error: PayasyncError, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
     ) -> Response:
@@ -261,6 +279,7 @@ class Sender:
             return question.answer.of(call, reply)
         raise unmatching from error
 
+    @frameless_async
     async def inquire(
         self,
         question: Request[Response],

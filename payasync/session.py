@@ -120,10 +120,10 @@ class Session(Sender):
         self._closed = False
         pace = Pace(sleep=self._flights.pause)
         self._way = setup.way(quota, partial(question, codec), pace, self._transport)
-        self.payments = Payments(self.send, setup.profile)
-        self.orders = Orders(self.send, setup.profile)
-        self.refunds = Refunds(self.send, setup.profile)
-        self.subscriptions = Subscriptions(self.send, setup.profile)
+        self.payments = Payments(self._send, setup.profile)
+        self.orders = Orders(self._send, setup.profile)
+        self.refunds = Refunds(self._send, setup.profile)
+        self.subscriptions = Subscriptions(self._send, setup.profile)
 
     @property
     def credentials(self) -> Credentials:

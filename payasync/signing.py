@@ -199,7 +199,7 @@ class SortedPairs:
         # With every field in it, and as many delimiters as that needs, none is in a name or a text.
         needed = joined.count("=") == len(pairs) and joined.count(self.separator) == len(pairs) - 1
         if not needed or len(pairs) < len(texts) or not encodable(joined):
-            self._check(texts)
+            self._check(texts, fields)
         if self.append_path and not encodable(path):
             raise _unsignable("path", path, _UNICODE)
         return joined
@@ -237,15 +237,15 @@ class SortedPairs:
             return all(map(self._plain, value))
         return value is None or isinstance(value, str | int) or (type(value) is ExactNumber and self.numbers == "text")
 
-    def _check(self, pairs: Mapping[str, str]) -> None:
+    def _check(self, pairs: Mapping[str, str], fields: Mapping[str, Any]) -> None:
         """Refuse a pair that cannot be encoded, or that could pass for two, or for a part of its neighbour."""
         for name, text in pairs.items():
             if not encodable(name + text):
-                raise _unsignable(name, text, _UNICODE)
+                raise _unsignable(name, fields[name], _UNICODE)
             in_name = self._splits(name)
             if in_name or (name not in self.allow_delimiters and self._splits(text)):
                 rule = f"free of {self.separator!r} and '=': there they would make the signed text ambiguous"
-                raise _unsignable(name, text, rule, _CHANGE if in_name or name in IDENTIFIERS else _ALLOW)
+                raise _unsignable(name, fields[name], rule, _CHANGE if in_name or name in IDENTIFIERS else _ALLOW)
 
     def _splits(self, text: str) -> bool:
         return "=" in text or self.separator in text
@@ -283,7 +283,8 @@ def _as_written(number: ExactNumber) -> orjson.Fragment:
 
 def _unsignable(name: str, value: object, rule: str, otherwise: str = _CHANGE) -> InvalidArgumentError:
     message = f"the field {name!r} cannot be signed: it must be {rule}. Leave it out, or {otherwise}"
-    return InvalidArgumentError(message, field=name, rule=rule, value=value)
+    shown = type(value) if isinstance(value, dict | list | tuple) else value  # it may hold a customer's details
+    return InvalidArgumentError(message, field=name, rule=rule, value=shown)
 
 
 def _refuse(option: str, why: str) -> None:

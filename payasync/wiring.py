@@ -17,7 +17,7 @@ from payasync.errors import ConfigurationError
 from payasync.events import Event
 from payasync.keys import check_keys
 from payasync.middleware.authorize import authorize
-from payasync.middleware.chain import chain, held, wired
+from payasync.middleware.chain import chain, users, wired
 from payasync.middleware.observe import Teller, observe
 from payasync.middleware.quota import Quota
 from payasync.middleware.retry import Ask, Pace, Rules, retry
@@ -119,7 +119,7 @@ class Setup:
                 *self._recording(service(self.profile, transport.base), tell),
                 partial(retry, Rules(policy=self.retry, quota=quota, tell=tell, ask=ask, pace=pace)),
                 *([partial(verify, self.credentials)] if self.profile.answer.signature else []),
-                *(wired(held(layer)) for layer in self.middleware),
+                *(users(layer) for layer in self.middleware),
                 partial(sign, self.credentials.signing_key),
                 partial(authorize, self.credentials.secret_key),
                 partial(observe, tell),

@@ -25,6 +25,7 @@ from payasync.middleware.retry import Pace
 from payasync.requests import invalid
 from payasync.session import Session
 from payasync.settings import RetryPolicy
+from payasync.tracebacks import frameless_async
 
 logger = logging.getLogger("payasync")
 
@@ -99,6 +100,7 @@ class Reconciler:
         self._pace = pace
         self._interruptions = Interruptions()
 
+    @frameless_async
     async def run_once(self, on_result: Heard | None = None) -> Report:
         """Ask once about each write that is due, and return what that came to.
 
@@ -137,8 +139,7 @@ class Reconciler:
 
     async def _left(self) -> float:
         due = await self._journal.next_due(self._session.merchant_id)
-        left = LONGEST if due is None else (due - self._now()).total_seconds()
-        return min(max(left, SHORTEST), LONGEST)
+        return LONGEST if due is None else min(max((due - self._now()).total_seconds(), SHORTEST), LONGEST)
 
     async def due(self) -> Intents:
         """Return what a run would ask about now, and change nothing."""

@@ -26,6 +26,7 @@ from payasync.profile import Profile
 from payasync.requests import Request, invalid
 from payasync.responses import Response
 from payasync.sandbox_profile import PROFILE as SANDBOX
+from payasync.tracebacks import frameless_async
 
 logger = logging.getLogger("payasync")
 
@@ -163,6 +164,7 @@ class StoredJournal(ABC):
         """Return when the next intention is to be asked about, or a lease ends; `None` where nothing is to come."""
         return await self._run(lambda _: transactions.next_due(merchant))
 
+    @frameless_async
     async def add(
         self, request: Request[Response], *, merchant: str, intent: str | None = None, connection: Any = None
     ) -> int:
@@ -214,6 +216,7 @@ class StoredJournal(ABC):
         sent = None if attempts is None else number("attempts", attempts)
         return await self._run(lambda now: transactions.resolve(asked, as_, why, (was, sent), now))
 
+    @frameless_async
     async def told(
         self,
         operation: str,

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 from payasync.calls import Call, Layer, Reply, Send, Wiring
 from payasync.errors import ConfigurationError, NoAnswerError, NoAnswerTimeoutError, NotSentTimeoutError
+from payasync.tracebacks import frameless_async
 
 T = TypeVar("T")
 
@@ -25,6 +26,12 @@ def wired(layer: Layer) -> Wiring:
     return lambda send: lambda call: layer(call, send)
 
 
+def users(layer: Layer) -> Wiring:
+    """Return a user's layer, held to its promise; the errors that its `send` raises show no frame of ours."""
+    checked = held(layer)
+    return lambda send: wired(checked)(frameless_async(send))
+
+
 def held(layer: Layer) -> Layer:
     """Return a user's layer, held to its promise: it is awaited, and returns what `send` returned.
 
@@ -38,12 +45,12 @@ def held(layer: Layer) -> Layer:
         passed = layer(call, send)
         if not inspect.isawaitable(passed):
             raise ConfigurationError(
-                f"middleware {name} must be an `async def layer(call, send)`; it returned {passed!r}",
+                f"middleware {name} must be an `async def layer(call, send)`; it returned {type(passed).__name__}",
                 field="middleware",
             )
         reply = await in_time(call, passed, f"middleware {name}", grace=GRACE)
         if not isinstance(reply, Reply):
-            reason = f"middleware {name} must return what send returns, not {reply!r}"
+            reason = f"middleware {name} must return what send returns, not {type(reply).__name__}"
             raise NoAnswerError(reason, reason=reason)
         return reply
 

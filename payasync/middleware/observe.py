@@ -8,6 +8,7 @@ from typing import Final
 from payasync.calls import Call, Reply, Send
 from payasync.errors import PayasyncError
 from payasync.events import Attempted, Event, Retrying, Unknown
+from payasync.tracebacks import drop_frames
 
 logger = logging.getLogger("payasync")
 
@@ -38,7 +39,8 @@ class Teller:
             return
         try:
             self._on_event(event)
-        except Exception:
+        except Exception as error:
+            drop_frames(error)  # behind it may stand an error of the attempt
             logger.exception("on_event raised; the call goes on")
 
 
@@ -57,10 +59,13 @@ async def _observed(call: Call, send: Send, tell: Teller) -> Reply:
     try:
         reply = await send(call)
     except PayasyncError as error:
-        tell(_attempted(call, clock() - started, error=type(error).__name__))
-        raise
-    tell(_attempted(call, clock() - started, status=reply.status))
-    return reply
+        ended = [error]
+    else:
+        tell(_attempted(call, clock() - started, status=reply.status))
+        return reply
+    # Outside of `except`, so that `on_event` finds no error that is being handled.
+    tell(_attempted(call, clock() - started, error=type(ended[0]).__name__))
+    raise ended.pop()
 
 
 def _attempted(call: Call, elapsed: float, *, status: int | None = None, error: str | None = None) -> Attempted:

@@ -5,8 +5,10 @@ import asyncio
 from aiohttp import web
 
 from payasync.notifications.answers import BODY_SECONDS, TOO_SLOW, Take, kind_of
+from payasync.tracebacks import frameless_async
 
 
+@frameless_async
 async def answered(take: Take, request: web.Request, *, kind: str | None, max_bytes: int) -> web.Response:
     """Return the answer to a request.
 

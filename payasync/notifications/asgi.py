@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias
 from attrs import evolve, frozen
 
 from payasync.notifications.answers import BODY_SECONDS, TOO_SLOW, Answer, Take, kind_of
+from payasync.tracebacks import frameless_async
 
 Message: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -43,6 +44,7 @@ class Application:
         else:
             await send({"type": "websocket.close"})
 
+    @frameless_async
     async def _answer(self, scope: Scope, receive: Receive, kind: str | None) -> Answer | None:
         """Return the answer to a request; nothing where nobody waits for one any more."""
         if scope["method"] != "POST":

@@ -15,6 +15,7 @@ from payasync.resources.refunds import QueryRefund
 from payasync.responses import Response
 from payasync.shapes import Kind
 from payasync.structuring import fitted
+from payasync.tracebacks import frameless_async
 
 if TYPE_CHECKING:
     from payasync.session import Session
@@ -99,6 +100,7 @@ class Notification:
         """
         return fitted(self.data, kind, "the notification")
 
+    @frameless_async
     async def confirm(self, *, session: "Session | None" = None) -> Response:
         """Ask the service whether this is so, and return its answer (spec: Endpoints, rules 3 and 6).
 

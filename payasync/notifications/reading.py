@@ -15,6 +15,7 @@ from payasync.notifications.intake import MAX_BYTES, Headers, Raw, body_of, head
 from payasync.notifications.notification import PLURALS, Notification
 from payasync.profile import Profile
 from payasync.shapes import KINDS, Kind, NotificationShape
+from payasync.tracebacks import frameless
 
 MOST_CONTAINERS: Final = 1000
 """Objects and lists of a body, and one more for every 32 bytes of it: with more of them it is costly, and says no more.
@@ -28,6 +29,7 @@ _THINGS: Final[Mapping[str, tuple[str, ...]]] = {
 """What a notification of a kind can tell the state of; a payment is told of as an order where it is one."""
 
 
+@frameless
 def parse(
     raw: Raw,
     headers: Headers,

@@ -29,6 +29,7 @@ from payasync.profile import Profile
 from payasync.requests import invalid
 from payasync.session import Session
 from payasync.shapes import Kind
+from payasync.tracebacks import frameless_async
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -167,6 +168,7 @@ class Receiver:
 
         return register
 
+    @frameless_async
     async def receive(self, raw: Raw, headers: Headers, kind: str | None = None) -> Answer:
         """Take a notification, and return what to answer; it is acknowledged after it is on the disk.
 

@@ -13,8 +13,10 @@ from payasync.notifications.intake import MAX_BYTES, Headers, Raw
 from payasync.notifications.notification import Notification
 from payasync.notifications.verifications import ByVerifier, InBody, InHeaders, Verification, Verifier
 from payasync.profile import Profile, not_configured
+from payasync.tracebacks import frameless
 
 
+@frameless
 def verify(
     raw: Raw,
     headers: Headers,

@@ -12,6 +12,7 @@ from payasync.requests import NOTHING, Request, a_text, a_url, a_word, an_amount
 from payasync.resources.sending import Namespace
 from payasync.resources.waiting import wait
 from payasync.responses import OrderResponse
+from payasync.tracebacks import frameless_async
 from payasync.writers import OPEN
 
 
@@ -187,6 +188,7 @@ class Orders(Namespace):
             CloseOrder(out_trade_no=out_trade_no, extra=extra), timeout=timeout, intent=intent, shield=shield
         )
 
+    @frameless_async
     async def wait(
         self,
         out_trade_no: str,

@@ -12,6 +12,7 @@ from payasync.requests import NOTHING, Request, a_text, a_word, an_amount
 from payasync.resources.sending import Namespace
 from payasync.resources.waiting import wait
 from payasync.responses import PaymentResponse
+from payasync.tracebacks import frameless_async
 
 
 @frozen(kw_only=True)
@@ -107,6 +108,7 @@ class Payments(Namespace):
         """
         return await self._send(QueryPayment(identifier=identifier, extra=extra), timeout=timeout)
 
+    @frameless_async
     async def wait(
         self,
         identifier: str,

@@ -12,6 +12,7 @@ from payasync.requests import NOTHING, Request, a_text, a_url, a_word, an_amount
 from payasync.resources.sending import Namespace
 from payasync.resources.waiting import wait
 from payasync.responses import RefundResponse
+from payasync.tracebacks import frameless_async
 
 
 @frozen(kw_only=True)
@@ -130,6 +131,7 @@ class Refunds(Namespace):
         """
         return await self._send(QueryRefund(identifier=identifier, extra=extra), timeout=timeout)
 
+    @frameless_async
     async def wait(
         self,
         identifier: str,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import date
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from attrs import field, frozen
 
@@ -11,7 +11,10 @@ from payasync.operations import CANCEL_SUBSCRIPTION, CREATE_SUBSCRIPTION, UPDATE
 from payasync.requests import NOTHING, Request, a_date, a_word, an_amount, an_object, taken
 from payasync.resources.sending import Namespace
 from payasync.responses import SubscriptionResponse
+from payasync.tracebacks import frameless, frameless_async
 from payasync.writers import OPEN
+
+T = TypeVar("T")
 
 _FREQUENCY = {OPEN: "frequency"}
 _AMOUNT = {OPEN: "subscription_amount"}
@@ -20,6 +23,13 @@ _CUSTOMER = {OPEN: "customer"}
 _SUBSCRIPTION_ID = {OPEN: "subscription_id"}
 
 
+def _frameless_init(kind: type[T]) -> type[T]:
+    """Decorate a class whose constructor is given a customer's details."""
+    kind.__init__ = frameless(kind.__init__)  # type: ignore[method-assign]
+    return kind
+
+
+@_frameless_init
 @frozen(kw_only=True)
 class CreateSubscription(Request[SubscriptionResponse]):
     """Endpoint 8: start a recurring payment (spec: Resources, subscription). The profile gives all wire names.
@@ -44,6 +54,7 @@ class CreateSubscription(Request[SubscriptionResponse]):
     customer: Mapping[str, Any] = field(converter=taken, validator=an_object, metadata=_CUSTOMER, repr=False)
 
 
+@_frameless_init
 @frozen(kw_only=True)
 class UpdateSubscription(Request[SubscriptionResponse]):
     """Endpoint 9: change a subscription; what is left out stays as it is.
@@ -93,6 +104,7 @@ class CancelSubscription(Request[SubscriptionResponse]):
 class Subscriptions(Namespace):
     """Recurring payments. Nothing names these writes, so none is ever sent twice."""
 
+    @frameless_async
     async def create(
         self,
         *,
@@ -129,6 +141,7 @@ class Subscriptions(Namespace):
         )
         return await self._send(request, timeout=timeout, intent=intent, shield=shield)
 
+    @frameless_async
     async def update(
         self,
         subscription_id: str,

@@ -1,0 +1,857 @@
+"""Error reports: what an error tracker stores of an error holds nothing that could be replayed, and no customer.
+
+A report is the traceback with the local variables of every frame, of all causes, contexts and groups. Besides what
+`traceback` prints, the variables of all frames but the tests' own are searched deeply, through attributes and closures.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import sys
+import traceback
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from datetime import date
+from functools import partial
+from pathlib import Path
+from types import CoroutineType, FrameType, FunctionType, MethodType, ModuleType
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+import pytest
+from attrs import evolve, field, frozen
+
+from payasync import (
+    Call,
+    CancelSubscription,
+    ConfigurationError,
+    CreateSubscription,
+    Credentials,
+    Event,
+    InvalidArgumentError,
+    InvalidSignatureError,
+    NoAnswerError,
+    NotSentError,
+    OutcomeUnknownError,
+    Parameter,
+    PayasyncError,
+    Profile,
+    Reply,
+    RetryPolicy,
+    Secret,
+    Send,
+    Session,
+    SessionClosedError,
+    SortedPairs,
+    Timeouts,
+    UpdateSubscription,
+    WaitTimeoutError,
+)
+from payasync.journal import SqliteJournal
+from payasync.notifications import parse, verify
+from payasync.resources.refunds import CreateRefund
+from payasync.shapes import AnswerShape, NotificationShape, States
+from payasync.tracebacks import LIBRARIES, drop_frames
+from tests.foreign.certificates import server_tls, trusting_tls
+from tests.foreign.recorder import GONE, RESET, SILENT, Answer, Recorder, answer
+
+CUSTOMER: Final[dict[str, Any]] = {
+    "email": "canary-mail@example.com",
+    "address": {"street": "12 Canary Row"},
+    "phone": 49151123456,
+}
+DETAILS: Final = ("canary-mail", "Canary Row", "49151123456")
+PIECES: Final = ("'nonceStr':", '"nonceStr":', "nonceStr=", "'sign':", '"sign":', "sign=")
+"""Of a signed body, whatever stands in it."""
+KEY: Final = "anUnusualSigningKey"
+SERVICE_SIGNATURE: Final = "cd" * 32
+"""Of a response or a notification, which could be replayed, too."""
+SIGNED: Final[list[str]] = []
+"""Each nonce and signature that `Recording` made, sent or not."""
+PAIRS: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex", nested="json")
+GATE: Final = Profile(
+    signed=("orders.query", "refunds.create", "payments.status", "refunds.status", "subscriptions.create"),
+    signature=PAIRS,
+    fields={"frequency": "every", "subscription_amount": "price", "start_date": "from", "customer": "payer"},
+    formats={"start_date": "%Y-%m-%d"},
+    payment_status=Parameter("outTradeNo"),
+    refund_status=Parameter("outRefundNo"),
+    answer=AnswerShape(order_status="state"),
+    states=States(order={"paid": ("PAID",)}),
+)
+FAST: Final = RetryPolicy(attempts=2, base_delay=0.001, max_delay=0.001)
+
+
+class Recording:
+    """A scheme of a merchant's own; it tells the tests what it signed."""
+
+    symmetric = True
+
+    def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:
+        """Sign as the usual scheme does."""
+        signature = PAIRS.sign(fields, path=path, key=key)
+        SIGNED.extend((fields["nonceStr"], signature))
+        return signature
+
+    def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
+        """Verify as the usual scheme does."""
+        return PAIRS.verify(fields, signature, path=path, key=key)
+
+
+Ask = Callable[[Session], Coroutine[Any, Any, object]]
+
+REFUND: Final[dict[str, Any]] = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 200}
+SUBSCRIPTION: Final[dict[str, Any]] = {
+    "frequency": "monthly",
+    "amount": 900,
+    "start_date": date(2027, 1, 31),
+    "customer": CUSTOMER,
+}
+
+
+def subscription(**others: Any) -> dict[str, Any]:
+    """Return the arguments of a subscription, some of them others."""
+    return {**SUBSCRIPTION, **others}
+
+
+ASKS: Final[dict[str, Ask]] = {
+    "refund": lambda pay: pay.refunds.create(**REFUND),
+    "subscription": lambda pay: pay.subscriptions.create(**SUBSCRIPTION),
+    "read": lambda pay: pay.orders.query("T1"),
+    "get": lambda pay: pay.payments.status("T1"),
+    "send": lambda pay: pay.send(CreateSubscription(**SUBSCRIPTION)),
+    "request": lambda pay: pay.request("POST", "/plan", fields={"customer": CUSTOMER}, signed=True),
+    "shielded": lambda pay: pay.subscriptions.create(**SUBSCRIPTION, shield=True),
+}
+SCHEMES: Final = {"usual": PAIRS, "own": Recording()}
+
+
+def frames_of(error: BaseException) -> Iterator[FrameType]:
+    """Yield the frames of an error's traceback."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        yield frame
+
+
+def chain(error: BaseException) -> list[BaseException]:
+    """Return an error and all behind it, hidden or not."""
+    found = [error]
+    for each in found:
+        behind = (each.__cause__, each.__context__, *getattr(each, "exceptions", ()))
+        found += [other for other in behind if other is not None and all(other is not one for one in found)]
+    return found
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Return whether a frame is not the caller's own."""
+    return not frame.f_globals.get("__name__", "").startswith("tests.")
+
+
+def texts(value: object) -> Iterator[str]:
+    """Yield all texts within a value, and bytes as texts: deeper than any error tracker looks."""
+    seen: dict[int, object] = {}
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen or isinstance(each, type | ModuleType | asyncio.AbstractEventLoop):
+            continue
+        seen[id(each)] = each
+        if isinstance(each, str | int):
+            yield str(each)
+        elif isinstance(each, bytes | bytearray):
+            yield bytes(each).decode("latin-1")
+        else:
+            with contextlib.suppress(Exception):
+                yield repr(each)
+            waiting += _inside(each)
+
+
+def _inside(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return [each for pair in list(value.items()) for each in pair]
+    if isinstance(value, list | tuple | set | frozenset):
+        return list(value)
+    if isinstance(value, partial | MethodType):
+        names = ("func", "args", "keywords", "__self__", "__func__")
+        return [getattr(value, name) for name in names if hasattr(value, name)]
+    if isinstance(value, FunctionType):
+        return [cell.cell_contents for cell in value.__closure__ or () if _full(cell)]
+    if isinstance(value, CoroutineType):
+        return list(value.cr_frame.f_locals.values()) if value.cr_frame else []
+    return _attributes(value)
+
+
+def _attributes(value: object) -> list[object]:
+    names = {name for kind in type(value).__mro__ for name in _slots(kind)}
+    attributes = dict(getattr(value, "__dict__", {}))
+    return [*attributes.values(), *(getattr(value, name) for name in names if hasattr(value, name))]
+
+
+def _full(cell: Any) -> bool:
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return False
+    return True
+
+
+def _slots(kind: type) -> Iterable[str]:
+    slots = vars(kind).get("__slots__", ())
+    return [slots] if isinstance(slots, str) else slots
+
+
+def report(error: BaseException, *, deep: bool = True) -> str:
+    """Return all that could be stored of an error."""
+    shown = []
+    for each in chain(error):
+        captured = traceback.TracebackException(type(each), each, each.__traceback__, capture_locals=True)
+        shown += [*captured.format(), repr(each), repr(vars(each))]
+        if deep:
+            shown += [text for frame in frames_of(each) if is_ours(frame) for text in texts(frame.f_locals)]
+    return "\n".join(shown)
+
+
+def sent(service: Recorder) -> list[str]:
+    """Return what a service received that could be replayed: each body, nonce and signature."""
+    found = []
+    for request in service.requests:
+        fields = json.loads(request.body) if request.body else {n: v[0] for n, v in parse_qs(request.query).items()}
+        found += [request.body.decode() or request.query, fields["nonceStr"], fields["sign"]]
+    return found
+
+
+def leaks(text: str, service: Recorder | None = None) -> list[str]:
+    """Return what stands in a report and must not."""
+    secret = [*DETAILS, *PIECES, SERVICE_SIGNATURE, *SIGNED, *(sent(service) if service else [])]
+    return [each for each in secret if each in text]
+
+
+class Reports(logging.Handler):
+    """Makes a report of each record, with the error that it carries, as an error tracker does: when it is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take a record."""
+        error = record.exc_info[1] if record.exc_info else None
+        self.made.append(self.format(record) + (report(error) if error else ""))
+
+
+@pytest.fixture(autouse=True)
+def logged(caplog: pytest.LogCaptureFixture) -> Iterator[Reports]:
+    """Search every log record after each test."""
+    SIGNED.clear()
+    caplog.set_level(logging.DEBUG)
+    reports = Reports()
+    logging.getLogger().addHandler(reports)
+    yield reports
+    logging.getLogger().removeHandler(reports)
+    assert [] == leaks("".join(reports.made))
+
+
+def session(url: str, scheme: Any = PAIRS, **settings: Any) -> Session:
+    """Return a session; the variables of this frame are gone when it returns."""
+    profile = settings.pop("profile", GATE)
+    chosen: dict[str, Any] = {"credentials": Credentials("M1", signing_key=KEY), "retry": FAST, **settings}
+    return Session(url, profile=evolve(profile, signature=scheme), **chosen)
+
+
+async def failure(pay: Session, ask: Ask, kind: type[BaseException] = PayasyncError) -> BaseException:
+    """Return the error that a call ends with."""
+    async with pay:
+        with pytest.raises(kind) as caught:
+            await ask(pay)
+    return caught.value
+
+
+FAILING: Final = {
+    "reset": RESET,
+    "closed": GONE,
+    "not HTTP": Answer(b"SSH-2.0-OpenSSH_9.9\r\n", then="close"),
+    "cut": Answer(answer().raw[:-1], then="close"),
+    "bad chunk": Answer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", then="close"),
+    "too large": answer(200, b"x" * 2000),
+    "malformed": answer(200, b"<html>"),
+    "redirect": answer(302, b"", ("Location", "https://elsewhere.example")),
+    "bad request": answer(400),
+    "unauthorised": answer(401),
+    "unlisted": answer(418),
+    "duplicate": answer(409),
+    "too many": answer(429, b"{}", ("Retry-After", "99")),
+    "broken": answer(503),
+}
+
+
+@pytest.mark.parametrize("scheme", [PAIRS, pytest.param(Recording(), marks=pytest.mark.slow)], ids=SCHEMES)
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+@pytest.mark.parametrize("failing", FAILING.values(), ids=FAILING)
+async def test_failed_answers(failing: Answer, ask: Ask, scheme: Any) -> None:
+    """A request that was sent can be replayed: no report of its error holds it, whatever the response was."""
+    with Recorder(otherwise=failing) as service:
+        error = await failure(session(service.url, scheme, max_response_bytes=1000), ask)
+
+    assert service.requests
+    assert [] == leaks(report(error), service)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+@pytest.mark.parametrize("times", [Timeouts(read=0.02), Timeouts(total=0.05)], ids=["read", "total"])
+async def test_time_outs(times: Timeouts, ask: Ask, scheme: Any) -> None:
+    """A request that nobody answers may still be executed, and so may its copy."""
+    with Recorder(otherwise=SILENT) as service:
+        error = await failure(session(service.url, scheme, timeouts=times), ask)
+
+    assert isinstance(error, NoAnswerError | OutcomeUnknownError)
+    assert [] == leaks(report(error), service)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+async def test_unsent(ask: Ask, scheme: Any) -> None:
+    """A signed request that was never sent has an unused nonce: posted without a key, it would be executed."""
+    times = Timeouts(connect=0.02)
+    with Recorder(listening=False) as refusing, Recorder(tls=server_tls()) as untrusted, Recorder() as silent:
+        secure = silent.url.replace("http:", "https:")
+        sessions = [
+            session(refusing.url, scheme),
+            session(untrusted.url, scheme),
+            session("https://no-such-host.invalid:1", scheme, timeouts=times),
+            session(secure, scheme, timeouts=times, tls=trusting_tls()),
+        ]
+        errors = [await failure(pay, ask, NotSentError) for pay in sessions]
+
+    assert [] == [leak for error in errors for leak in leaks(report(error))]
+    assert (scheme is PAIRS) == (SIGNED == [])
+
+
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+async def test_waiting_for_a_connection(ask: Ask) -> None:
+    """A call that waits for one of the session's own connections is signed already."""
+    with Recorder(otherwise=SILENT) as service:
+        async with session(service.url, Recording(), max_connections=1) as pay:
+            first = [asyncio.create_task(ASKS[name](pay)) for name in ("refund", "read")]
+            await asyncio.to_thread(service.wait_for_request)
+            await asyncio.to_thread(service.wait_for_request)
+            with pytest.raises(NotSentError) as caught:
+                await ask(pay.with_options(timeouts=Timeouts(total=0.05)))
+            for each in first:
+                each.cancel()
+            await asyncio.gather(*first, return_exceptions=True)
+
+    assert [] == leaks(report(caught.value), service)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+async def test_cancelled(ask: Ask, scheme: Any) -> None:
+    """A cancelled call, and a caller's own `asyncio.timeout`, which is raised from one, show nothing either."""
+    with Recorder(otherwise=SILENT) as service:
+        async with session(service.url, scheme) as pay:
+            flying = asyncio.create_task(ask(pay))
+            await asyncio.to_thread(service.wait_for_request)
+            flying.cancel()
+            with pytest.raises(asyncio.CancelledError) as cancelled:
+                await flying
+            with pytest.raises(TimeoutError) as late:
+                async with asyncio.timeout(0.05):
+                    await ask(pay)
+
+    assert [] == leaks(report(cancelled.value) + report(late.value), service)
+
+
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+async def test_cancelled_before_it_starts(ask: Ask) -> None:
+    """A task that is cancelled before its first step still shows no argument, and leaves no coroutine behind."""
+    with Recorder() as service:
+        async with session(service.url) as pay:
+            flying = asyncio.create_task(ask(pay))
+            flying.cancel()
+            with pytest.raises(asyncio.CancelledError) as cancelled:
+                await flying
+
+    assert [] == leaks(report(cancelled.value, deep=False))
+    assert [] == service.connections
+
+
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+async def test_closed_sessions(ask: Ask) -> None:
+    """A session that is closed before or during a call tells no more."""
+    errors: list[BaseException] = []
+    with Recorder(otherwise=SILENT) as service:
+        pay = session(service.url, Recording())
+        flying = asyncio.create_task(ask(pay))
+        await asyncio.to_thread(service.wait_for_request)
+        await pay.aclose()
+        for each in (flying, ask(pay)):
+            with pytest.raises(PayasyncError) as caught:
+                await each
+            errors.append(caught.value)
+
+    assert isinstance(errors[1], SessionClosedError)
+    assert [] == leaks("".join(map(report, errors)), service)
+
+
+async def fails_before(call: Call, send: Send) -> Reply:
+    """Be a layer with a bug."""
+    del send, call
+    return json.loads("{")  # type: ignore[no-any-return] # it raises
+
+
+async def fails_after(call: Call, send: Send) -> Reply:
+    """Be a layer with a bug that shows too late."""
+    await send(call)
+    raise ValueError("a bug")
+
+
+async def hangs(call: Call, send: Send) -> Reply:
+    """Be a layer that waits for ever."""
+    await send(call)
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def forgets(call: Call, send: Send) -> Any:
+    """Be a layer that returns a response's body in place of the reply."""
+    return (await send(call)).body
+
+
+LAYERS: Final = {each.__name__: each for each in (fails_before, fails_after, hangs, forgets)}
+
+
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
+async def test_failing_layers(layer: Any, ask: Ask) -> None:
+    """An error of the user's own layer passes frames of ours, which hold the call."""
+    with Recorder() as service:
+        pay = session(service.url, Recording(), middleware=[layer], timeouts=Timeouts(total=0.2))
+        error = await failure(pay, ask, Exception)
+
+    assert [] == leaks(report(error), service)
+
+
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+@pytest.mark.parametrize("failing", [RESET, None], ids=["reset", "unsent"])
+async def test_reports_made_by_a_layer(failing: Answer | None, ask: Ask) -> None:
+    """A layer may itself give an error to a tracker: what reaches it shows none of the layers below."""
+    reports: list[str] = []
+
+    async def reporting(call: Call, send: Send) -> Reply:
+        try:
+            return await send(call)
+        except PayasyncError as error:
+            reports.append(report(error))
+            raise
+
+    with Recorder(otherwise=failing, listening=failing is not None) as service:
+        await failure(session(service.url, Recording(), middleware=[reporting, reporting]), ask)
+
+    assert len(reports) > 1
+    assert [] == leaks("".join(reports), service)
+
+
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+async def test_reports_made_by_on_event(ask: Ask) -> None:
+    """An `on_event` that fails is logged, and finds no error of ours that it could report."""
+    reports: list[BaseException | None] = []
+
+    def on_event(event: Event) -> None:
+        reports.append(sys.exception())
+        raise ValueError(type(event).__name__)
+
+    with Recorder(listening=False) as service:
+        await failure(session(service.url, Recording(), on_event=on_event), ask)
+
+    assert reports
+    assert {None} == set(reports)
+
+
+@pytest.mark.parametrize("ask", [ASKS["refund"], ASKS["subscription"]], ids=["refund", "subscription"])
+async def test_on_event_that_fails_while_a_call_is_cancelled(ask: Ask, logged: Reports) -> None:
+    """What is logged of its error has the cancellation behind it, and shows nothing of the call."""
+
+    def on_event(event: Event) -> None:
+        raise ValueError(type(event).__name__)
+
+    with Recorder(otherwise=SILENT) as service:
+        async with session(service.url, Recording(), on_event=on_event) as pay:
+            flying = asyncio.create_task(ask(pay))
+            await asyncio.to_thread(service.wait_for_request)
+            flying.cancel()
+            await asyncio.wait([flying])
+
+    assert [] == leaks("".join(logged.made), service)
+    assert any("CancelledError" in each for each in logged.made)
+
+
+class Failing(Recording):
+    """A scheme of a merchant's own that fails once it has signed."""
+
+    def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:
+        """Sign, and fail."""
+        raise ValueError(super().sign(fields, path=path, key=key))
+
+
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+async def test_failing_scheme(ask: Ask) -> None:
+    """What a scheme's own error tells is not passed on."""
+    with Recorder() as service:
+        error = await failure(session(service.url, Failing()), ask, NotSentError)
+
+    assert [] == leaks(report(error))
+    assert SIGNED
+
+
+SIGNED_ANSWER: Final = json.dumps({"state": "OPEN", "nonceStr": "5", "sign": SERVICE_SIGNATURE}).encode()
+FORGED: Final = evolve(
+    GATE,
+    answer=AnswerShape(signature="sign", order_status="state", refund_status="state", subscription_status="state"),
+)
+
+
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+async def test_forged_answers(ask: Ask) -> None:
+    """Nor does an error about a response's own signature show one."""
+    with Recorder(otherwise=answer(200, SIGNED_ANSWER)) as service:
+        error = await failure(session(service.url, Recording(), profile=FORGED), ask)
+
+    assert [] == leaks(report(error), service)
+
+
+def unsignable(pay: Session) -> Coroutine[Any, Any, object]:
+    """Subscribe with details that hold a delimiter."""
+    return pay.subscriptions.create(**subscription(customer={**CUSTOMER, "note": "a=b&c"}))
+
+
+def unsendable(pay: Session) -> Coroutine[Any, Any, object]:
+    """Subscribe with details that are no JSON."""
+    return pay.subscriptions.create(**subscription(customer={**CUSTOMER, "size": float("nan")}))
+
+
+def text(pay: Session) -> Coroutine[Any, Any, object]:
+    """Subscribe with details that are no object."""
+    return pay.subscriptions.create(**subscription(customer=CUSTOMER["email"]))
+
+
+def update(pay: Session) -> Coroutine[Any, Any, object]:
+    """Change a subscription, whose wire name the profile leaves open."""
+    return pay.subscriptions.update("S1", customer=CUSTOMER)
+
+
+def wrong_amount(pay: Session) -> Coroutine[Any, Any, object]:
+    """Subscribe with another argument that is wrong."""
+    return pay.subscriptions.create(**subscription(amount=0))
+
+
+def wrong_time(pay: Session) -> Coroutine[Any, Any, object]:
+    """Subscribe with a timeout that is none."""
+    return pay.subscriptions.create(**SUBSCRIPTION, timeout=0)
+
+
+def wrong_fields(pay: Session) -> Coroutine[Any, Any, object]:
+    """Call an endpoint with details that are no JSON."""
+    return pay.request("POST", "/plan", fields={"customer": {**CUSTOMER, "size": float("inf")}})
+
+
+REFUSED: Final = {each.__name__: each for each in (unsignable, unsendable, text, update, wrong_amount, wrong_time)}
+
+
+@pytest.mark.parametrize("ask", [*REFUSED.values(), wrong_fields], ids=[*REFUSED, "wrong_fields"])
+async def test_refused_arguments(ask: Ask) -> None:
+    """What is refused is named without the customer's details: of these the error has the type."""
+    with Recorder() as service:
+        error = await failure(session(service.url), ask)
+
+    assert [] == leaks(report(error))
+    assert [] == service.connections
+    assert not isinstance(getattr(error, "value", None), Mapping)
+
+
+async def test_missing_key() -> None:
+    """A session that cannot sign tells nothing of what it was to sign."""
+    with Recorder() as service:
+        credentials = Credentials("M1")
+        errors = [await failure(session(service.url, credentials=credentials), ask) for ask in ASKS.values()]
+
+    assert {ConfigurationError} == set(map(type, errors))
+    assert [] == leaks("".join(map(report, errors)))
+
+
+CONSTRUCTORS: Final[dict[str, Callable[[], object]]] = {
+    "unsendable": lambda: CreateSubscription(**subscription(customer={**CUSTOMER, "size": float("nan")})),
+    "wrong amount": lambda: CreateSubscription(**subscription(amount=0)),
+    "update": lambda: UpdateSubscription(subscription_id="", customer=CUSTOMER),
+    "text": lambda: UpdateSubscription(subscription_id="S1", customer=CUSTOMER["email"]),
+}
+
+
+@pytest.mark.parametrize("make", CONSTRUCTORS.values(), ids=CONSTRUCTORS)
+def test_request_objects(make: Callable[[], object]) -> None:
+    """A request object that is refused does not show the customer, and one that is made does not in its repr."""
+    with pytest.raises(InvalidArgumentError) as caught:
+        make()
+
+    assert [] == leaks(report(caught.value))
+    assert [] == leaks(repr(CreateSubscription(**SUBSCRIPTION)))
+
+
+async def test_type_of_a_refused_customer() -> None:
+    """`.value` names the type: a person sees what was wrong, and nobody who it was about."""
+    async with session("https://pay.example.com") as pay:
+        with pytest.raises(InvalidArgumentError) as refused:
+            await unsendable(pay)
+        with pytest.raises(InvalidArgumentError) as unsigned:
+            await unsignable(pay)
+
+    assert ("customer", dict) == (refused.value.field, refused.value.value)
+    assert ("payer", dict) == (unsigned.value.field, unsigned.value.value)
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
+    """Return a journal."""
+    async with SqliteJournal(tmp_path / "pay.db") as made:
+        yield made
+
+
+@pytest.mark.parametrize("ask", [ASKS[name] for name in ("refund", "subscription", "send", "request", "shielded")])
+@pytest.mark.parametrize("failing", [RESET, SILENT, None], ids=["reset", "silent", "unsent"])
+async def test_journalled_writes(failing: Answer | None, ask: Ask, journal: SqliteJournal) -> None:
+    """With a journal around them, errors of writes show no more; a second call is answered by the journal."""
+    errors = []
+    with Recorder(otherwise=failing, listening=failing is not None) as service:
+        for _ in range(2):
+            pay = session(service.url, Recording(), journal=journal, timeouts=Timeouts(total=0.2))
+            errors.append(await failure(pay, ask))
+
+    assert [] == leaks("".join(map(report, errors)), service)
+
+
+@pytest.mark.parametrize("ask", [ASKS[name] for name in ("refund", "subscription", "send", "request", "shielded")])
+async def test_failing_journal(ask: Ask, journal: SqliteJournal) -> None:
+    """A journal that is closed, or whose `keep` has a bug, fails the call before it is sent."""
+    await journal.aclose()
+    with Recorder() as service:
+        error = await failure(session(service.url, journal=journal), ask)
+
+    assert [] == leaks(report(error))
+    assert [] == service.connections
+
+
+async def test_keep_with_a_bug(tmp_path: Path) -> None:
+    """The user's own frame is the last that the report shows."""
+
+    def keep(operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        del arguments
+        raise ValueError(operation)
+
+    with Recorder() as service:
+        async with SqliteJournal(tmp_path / "pay.db", keep=keep) as journal:
+            error = await failure(session(service.url, journal=journal), ASKS["subscription"], ValueError)
+
+    assert [] == leaks(report(error))
+    assert "keep" == list(frames_of(error))[-1].f_code.co_name
+
+
+async def test_queued_writes(journal: SqliteJournal) -> None:
+    """Queueing a customer's details is refused, and a queued refund that fails shows nothing."""
+    with pytest.raises(InvalidArgumentError) as refused:
+        await journal.add(CreateSubscription(**SUBSCRIPTION), merchant="M1")
+    queued = await journal.add(CreateRefund(**REFUND), merchant="M1")
+    with Recorder(otherwise=RESET) as service:
+        error = await failure(session(service.url, Recording(), journal=journal), lambda pay: pay.execute(queued))
+
+    assert isinstance(error, OutcomeUnknownError)
+    assert [] == leaks(report(refused.value) + report(error), service)
+
+
+async def test_waiting_for_a_state() -> None:
+    """The last response that `wait` saw is the error's, and stands in no frame."""
+    with Recorder(otherwise=answer(200, SIGNED_ANSWER)) as service:
+        pay = session(service.url, Recording())
+        error = await failure(pay, lambda pay: pay.orders.wait("T1", until="paid", timeout=0.05), WaitTimeoutError)
+
+    assert isinstance(error, WaitTimeoutError)
+    assert error.response is not None
+    assert "OPEN" == error.response.data["state"]
+    assert [] == leaks(report(error), service)
+
+
+async def test_reconciling() -> None:
+    """Asking what became of a write shows neither the question's signature nor the response's."""
+    with Recorder([RESET], otherwise=answer(200, SIGNED_ANSWER)) as service:
+        async with session(service.url, Recording(), retry=RetryPolicy(attempts=1, quota=0)) as pay:
+            with pytest.raises(OutcomeUnknownError) as lost:
+                await ASKS["refund"](pay)
+            lost.value.add(asked={"totalAmt": 1})
+            shape = evolve(GATE, answer=AnswerShape(data="nothing", order_status="state"))
+            asking = session(service.url, Recording(), profile=shape)
+            error = await failure(asking, lambda pay: pay.reconcile(lost.value))
+
+    assert [] == leaks(report(error), service)
+
+
+async def test_bulk() -> None:
+    """Neither the results' errors, nor what ends the loop, show a request that was sent or waits to be."""
+    requests = [CreateSubscription(**SUBSCRIPTION) for _ in range(5)]
+    with Recorder(otherwise=RESET) as service:
+        async with session(service.url, Recording()) as pay:
+            results = [result async for result in pay.bulk(requests, limit=2)]
+        errors = [getattr(result, "error") for result in results]  # noqa: B009 - each result has one
+        errors.append(await failure(session(service.url, middleware=[fails_before]), bulked, ValueError))
+        errors.append(await failure(session(service.url, credentials=Credentials("M1")), bulked))
+
+    assert 7 == len(errors)
+    assert [] == leaks("".join(map(report, errors)), service)
+
+
+async def bulked(pay: Session) -> None:
+    """Send several requests; the tests' frame holds none of them."""
+    async for _ in pay.bulk(CreateSubscription(**SUBSCRIPTION) for _ in range(3)):
+        pass
+
+
+async def test_checking() -> None:
+    """A request that could not be sent is refused without showing it."""
+    async with session("https://pay.example.com", profile=evolve(GATE, fields={})) as pay:
+        with pytest.raises(PayasyncError) as caught:
+            pay.check(CreateSubscription(**SUBSCRIPTION))
+
+    assert [] == leaks(report(caught.value))
+
+
+async def test_groups() -> None:
+    """One call of a group fails, the others are cancelled: all are in the report."""
+
+    async def all_at_once(pay: Session) -> None:
+        async with asyncio.TaskGroup() as group:
+            for ask in ASKS.values():
+                group.create_task(ask(pay))
+
+    with Recorder([SILENT, RESET], otherwise=RESET) as service:
+        error = await failure(session(service.url, Recording()), all_at_once, ExceptionGroup)
+
+    assert [] == leaks(report(error), service)
+
+
+NOTIFIED: Final = Profile(notification=NotificationShape(verification="body", signature="sign"), signature=PAIRS)
+LOOKS: Final[dict[str, Callable[[], object]]] = {
+    "verify": lambda: verify(SIGNED_ANSWER, {}, profile=NOTIFIED, credentials=Credentials("M1", signing_key=KEY)),
+    "parse": lambda: parse(SIGNED_ANSWER + b"{", {}, profile=NOTIFIED),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_notifications(look: Callable[[], object]) -> None:
+    """A notification that is refused may be genuine, with another key: it could be replayed, and is not shown."""
+    with pytest.raises((InvalidSignatureError, InvalidArgumentError)) as caught:
+        look()
+
+    assert [] == leaks(report(caught.value))
+
+
+async def test_own_frames_stay() -> None:
+    """A report shows the user's own frames, and none of a library below them."""
+    with Recorder() as service:
+        error = await failure(session(service.url, middleware=[fails_before]), ASKS["read"], ValueError)
+    names = [frame.f_code.co_name for frame in frames_of(error)]
+
+    assert ["failure", "query", "_send", "fails_before"] == names
+    assert "Expecting property name" in str(error)
+
+
+async def while_handling(pay: Session) -> None:
+    """Make a call that fails while an error is handled."""
+    try:
+        json.loads("{")
+    except ValueError:
+        await pay.orders.query("T1")
+
+
+async def test_what_the_caller_handles_stays() -> None:
+    """An error that the caller was handling keeps its traceback, with the standard library's frames in it."""
+    pay = session("https://pay.example.com", credentials=Credentials("M1"))
+    error = await failure(pay, while_handling, ConfigurationError)
+
+    assert isinstance(error.__context__, ValueError)
+    assert "raw_decode" == list(frames_of(error.__context__))[-1].f_code.co_name
+
+
+async def test_a_bug_of_ours_can_be_found() -> None:
+    """An error that only a bug explains says where it was raised, though its frames are removed."""
+    with Recorder() as service:
+        pay = session(service.url)
+        del vars(pay)["_setup"]  # a bug
+        error = await failure(pay, lambda pay: pay.send(CancelSubscription(subscription_id="S1")), AttributeError)
+
+    assert ["sender.py"] == [note.rpartition("/")[2].partition(":")[0] for note in error.__notes__]
+
+
+def test_every_dependency_is_a_library() -> None:
+    """Frames of what payasync stands on are removed, whichever it is."""
+    import tomllib  # noqa: PLC0415 - for this test alone
+
+    project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["postgres"], *extras["procrastinate"], *extras["rsa"]]
+
+    assert set() == {name.partition(">")[0].partition("[")[0] for name in wanted} - LIBRARIES
+
+
+@frozen
+class Hiding:
+    """Something that hides a value from its repr."""
+
+    fields: Mapping[str, Any] = field(repr=False)
+
+
+HIDDEN: Final = {"nonceStr": "n"}
+HIDING: Final[dict[str, Callable[[], object]]] = {
+    "variable": lambda: HIDDEN,
+    "list": lambda: [HIDDEN],
+    "closure": lambda: partial(print, HIDDEN),
+    "attribute": lambda: Hiding(HIDDEN),
+    "bytes": lambda: b'{"nonceStr":"n"}',
+}
+
+
+@pytest.mark.parametrize("hiding", HIDING.values(), ids=HIDING)
+def test_the_search_finds(hiding: Callable[[], object]) -> None:
+    """The search sees what a variable of a frame of ours holds, of an error within a group, within a context."""
+    space: dict[str, Any] = {"__name__": "payasync.imagined"}
+    exec("def fails(call):\n    raise KeyError(1)\n", space)  # noqa: S102 - a frame of ours, as it were
+    with pytest.raises(KeyError) as caught:
+        space["fails"](hiding())
+    error = ValueError(2)
+    error.__context__ = ExceptionGroup("all", [ValueError(1), caught.value])
+
+    assert leaks(report(error))
+    assert [] == leaks(report(drop_frames(error)))
+
+
+async def test_names_of_coroutines() -> None:
+    """A coroutine that is never awaited is named by the method that made it, and is one coroutine only."""
+    async with session("https://pay.example.com") as pay:
+        made: list[Any] = [ask(pay) for ask in ASKS.values()]
+        names = [each.__qualname__ for each in made]
+        for each in made:
+            each.close()
+
+    assert all(asyncio.iscoroutine(each) for each in made)
+    assert {
+        "Refunds.create",
+        "Subscriptions.create",
+        "Orders.query",
+        "Payments.status",
+        "Sender.send",
+        "Sender.request",
+    } == set(names)
+
+
+async def test_wrong_arguments_are_refused_when_awaited() -> None:
+    """`asyncio.gather` gathers a refusal like any other error."""
+    async with session("https://pay.example.com") as pay:
+        ends = await asyncio.gather(*(ask(pay) for ask in REFUSED.values()), return_exceptions=True)
+
+    assert all(isinstance(end, InvalidArgumentError | ConfigurationError) for end in ends)
