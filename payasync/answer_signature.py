@@ -62,11 +62,11 @@ def refused_field(scheme: SignatureScheme, signed: Mapping[str, Any], place: str
     try:
         scheme.text({each: value for each, value in signed.items() if each != name}, path="")
     except InvalidArgumentError as error:
-        field, value = str(error.field), error.value
+        field = str(error.field)
     else:
         return ""
     path = f"{place}.{field}" if place else field
-    return f"{path} holds {_refused(scheme, value)}"
+    return f"{path} holds {_refused(scheme, signed.get(field))}"
 
 
 def _refused(scheme: SortedPairs, value: object) -> str:

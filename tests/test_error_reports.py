@@ -735,7 +735,9 @@ async def test_groups() -> None:
     assert [] == leaks(report(error), service)
 
 
-NOTIFIED: Final = Profile(notification=NotificationShape(verification="body", signature="sign"), signature=PAIRS)
+NOTIFIED: Final = Profile(
+    notification=NotificationShape(verification="body", signature="sign", time="at"), signature=PAIRS
+)
 LOOKS: Final[dict[str, Callable[[], object]]] = {
     "verify": lambda: verify(SIGNED_ANSWER, {}, profile=NOTIFIED, credentials=Credentials("M1", signing_key=KEY)),
     "parse": lambda: parse(SIGNED_ANSWER + b"{", {}, profile=NOTIFIED),
