@@ -14,7 +14,7 @@ from payasync.match import names_an_amount
 from payasync.operations import CLOSE_ORDER
 from payasync.responses import payload
 from payasync.shapes import among
-from payasync.verdicts import Row, names_its_thing, row
+from payasync.verdicts import Row, is_vouched_for, names_its_thing, row
 
 
 class Action(enum.Enum):
@@ -139,7 +139,7 @@ def proves_absence(question: Call, answer: Reply | PayasyncError) -> bool:
     profile = question.profile
     if not profile.answer.signature:
         return True
-    if answer.verified is None:
+    if not is_vouched_for(question, answer):
         return profile.answer.refusals_signed is False
     told = payload(profile.answer, answer.document)
     return _says_absent(question, answer) or not names_an_amount(profile, told)

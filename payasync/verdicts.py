@@ -31,7 +31,7 @@ from payasync.operations import PLACE_ORDER, Kind
 from payasync.profile import Profile
 from payasync.responses import OrderResponse, Response, payload
 from payasync.retry_after import retry_after
-from payasync.shapes import AnswerShape, among
+from payasync.shapes import among
 
 REPEAT: Final = "repeating it is harmless"
 EARLIER: Final = "after an attempt that nobody knows the end of"
@@ -81,17 +81,25 @@ def row(call: Call, outcome: Reply | PayasyncError) -> Row:
     found = _succeeded(call.profile, outcome) if 200 <= status < 300 else _by_status(call, outcome)
     if status >= 500 or found is Row.REDIRECT:
         return found
-    if answer.signature and not outcome.verified and _must_be_signed(answer, found, outcome):
+    if answer.signature and _is_unverified(call, found, outcome):
         return Row.UNVERIFIED
     doubted = _objection_to_success(call, outcome) if found is SUCCESS else _objection(call, found, outcome)
     return Row.UNRECOGNISED if doubted else found
 
 
-def _must_be_signed(answer: AnswerShape, found: Row, reply: Reply) -> bool:
-    """Return whether a response that does not verify is not believed for that."""
+def _is_unverified(call: Call, found: Row, reply: Reply) -> bool:
+    """Return whether a response is not believed because its signature is missing or wrong."""
+    if found is SUCCESS:
+        return not reply.verified
     if found is Row.RATE_LIMITED:
         return False
-    return reply.verified is False or found is SUCCESS or (found in REFUSALS and answer.refusals_signed is True)
+    demanded = found in REFUSALS and call.profile.answer.refusals_signed is True
+    return reply.verified is False or (demanded and not is_vouched_for(call, reply))
+
+
+def is_vouched_for(call: Call, reply: Reply) -> bool:
+    """Return whether the service signed a response: a request that was sent back has its sender's signature."""
+    return reply.verified is True and not match.is_sent_back(call.expected.proofs, reply.document)
 
 
 def _by_status(call: Call, reply: Reply) -> Row:

@@ -251,6 +251,21 @@ async def test_request_that_is_sent_back(name: str) -> None:
     assert "sent back" in str(found.reason)
 
 
+@pytest.mark.parametrize("code", [9, 4])
+async def test_request_that_is_sent_back_as_a_refusal(code: int) -> None:
+    """Beside a code that refuses, a request that is sent back is no signed refusal, and no signed "absent"."""
+    profile = evolve(SIGNED, answer=evolve(SIGNED.answer, refusals_signed=True), recovery=Recovery(quarantine=0.0))
+    recorded = Recorder([RESET])
+    await ended(CALLS["refunds.create"], recorded, profile, SAME_KEY)
+    echoes = {request.path: signatures.fields(request) for request in recorded.requests}
+    by_path = {path: answer(200, orjson.dumps({"code": code, "data": echo})) for path, echo in echoes.items()}
+    service = Recorder(by_path=by_path)
+    found = await ended(CALLS["refunds.create"], service, profile, SAME_KEY)
+
+    assert OutcomeUnknownError is type(found)
+    assert 1 == [request.path for request in service.requests].count("/payment/refund")
+
+
 @pytest.mark.parametrize("name", RIGHT)
 async def test_service_that_sends_the_nonce_back(name: str) -> None:
     """A service with the same key may echo the nonce: its state shows that it is a response."""
