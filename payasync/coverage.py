@@ -166,6 +166,7 @@ def proofs(profile: "Profile", credentials: "Credentials") -> tuple[str, ...]:
     if not shape.signature or not same_key(profile, credentials):
         return ()
     signed, said = coverage(shape.signature, profile.signature), names_in_requests(profile)
+    said |= {""}  # the signed object itself, which a request that is sent back has, too
     found = tuple(path for path in _located(shape) if signed.covers(path) and signed.first_step(path) not in said)
     if not found:
         raise ConfigurationError(
@@ -178,6 +179,12 @@ def proofs(profile: "Profile", credentials: "Credentials") -> tuple[str, ...]:
     return found
 
 
+def proving(profile: "Profile", paths: tuple[str, ...]) -> frozenset[str]:
+    """Return the names, in the signed object, of the fields that hold what `proofs` found: no request may say them."""
+    signed = coverage(profile.answer.signature, profile.signature)
+    return frozenset(map(signed.first_step, paths))
+
+
 def same_key(profile: "Profile", credentials: "Credentials") -> bool:
     """Return whether a key that signs requests also verifies what the service signs."""
     scheme, own = profile.signature, credentials.signing_key
@@ -187,12 +194,14 @@ def same_key(profile: "Profile", credentials: "Credentials") -> bool:
 
 
 def names_in_requests(profile: "Profile") -> frozenset[str]:
-    """Return the wire names of all fields that a request by this profile may have, but for those of `extra`."""
-    arguments = (each for several in ARGUMENTS.values() for each in several)
+    """Return the wire names of all fields that a request by this profile has; of `extra`, what the service demands."""
+    arguments = [each for several in ARGUMENTS.values() for each in several]
     shown = (each.wire or profile.fields.get(each.point, "") for each in arguments)
+    ours = {each.name for each in arguments}
+    demanded = (name for names in profile.accept.required.values() for name in names if name not in ours)
     parameters = (each.name for each in (profile.payment_status, profile.refund_status) if each)
     constants = (name for table in profile.constants.values() for name in table)
-    return frozenset({*shown, *parameters, *constants, *RESERVED})
+    return frozenset({*shown, *demanded, *parameters, *constants, *RESERVED})
 
 
 def _located(shape: "AnswerShape") -> Iterator[str]:
