@@ -6,11 +6,13 @@ from typing import Any, Final
 import pytest
 from attrs import fields
 
+from payasync.coverage import COMPARED
 from payasync.errors import ConfigurationError
 from payasync.shapes import AnswerShape, HttpCodes, NotificationShape
 
 A_PATH: Final = "a dotted path, such as data.sign, without an empty step"
-ANSWER_PATHS: Final = [each.name for each in fields(AnswerShape) if each.name not in {"ok", "request_id"}]
+NO_SUCH_PATHS: Final = {"ok", "request_id", "refusals_signed", *COMPARED}
+ANSWER_PATHS: Final = [each.name for each in fields(AnswerShape) if each.name not in NO_SUCH_PATHS]
 REQUEST_ID: Final = f"{A_PATH} and without a colon, or header: and the name of a header"
 NOTIFICATION_PATHS: Final = ["data", "signature", "kind", "time", "out_trade_no", "out_refund_no", "subscription_id"]
 PATHS: Final[list[tuple[Callable[..., Any], str]]] = [
@@ -45,6 +47,15 @@ def test_paths(shape: Callable[..., Any], field: str, path: str) -> None:
     assert path == getattr(shape(**{name: path}, **further), name)
 
 
+@pytest.mark.parametrize("name", COMPARED)
+@pytest.mark.parametrize("path", ["a..b", "data.", "."])
+def test_a_compared_path_has_no_empty_step(name: str, path: str) -> None:
+    """It is told that an empty one means something."""
+    expected = f"answer.{name} must be {A_PATH}; or empty, to compare nothing, not {path!r}"
+
+    assert (f"answer.{name}", expected) == refusal(AnswerShape, **{name: path})
+
+
 @pytest.mark.parametrize("paths", [["a..b"], ["outTradeNo", ""], ["a", ".b"]])
 def test_the_paths_of_an_event_have_no_empty_step(paths: list[str]) -> None:
     """What identifies an event stands somewhere: the kind whose paths are wrong is named."""
@@ -76,7 +87,7 @@ def test_the_number_of_a_request_stands_nowhere_else(place: str) -> None:
 STATUSES: Final = "a list of statuses from 400 to 499 without 429: what the others mean is settled"
 
 
-@pytest.mark.parametrize("name", ["not_executed", "absent"])
+@pytest.mark.parametrize("name", ["not_executed", "absent", "duplicate"])
 @pytest.mark.parametrize("statuses", [[200], [302], [399], [404, 429], [500], [503, 404], [0], [-404], [4040]])
 def test_statuses_that_are_looked_at_nowhere(name: str, statuses: list[int]) -> None:
     """2xx, 3xx, 429 and 5xx are judged by themselves: a list that holds them would have no effect."""
