@@ -4,6 +4,7 @@ And what in it no request says: where one key signs both, a request that is sent
 """
 
 import json
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -109,7 +110,9 @@ INSIDE: Final = {"data": "data", "signature": "data.sign"}
 NOTHING_OF_ITS_OWN: Final[dict[str, dict[str, Any]]] = {
     "nothing": INSIDE,
     "code outside": {**INSIDE, "code": "code", "ok": ("0",)},
+    "code in another object": {**INSIDE, "code": "head.code", "ok": ("0",)},
     "message outside": {**INSIDE, "message": "msg"},
+    "left out": {"signature": "sign", "redirect_url": "payUrl"},
     "header": {"signature": "sign", "request_id": "header:X-Request-Id"},
     "what is compared": {**INSIDE, "out_trade_no": "no", "total_amt": "amount", "merchant_id": "shop"},
     "what is signed itself": {"signature": "data.sign", "payment_id": "data"},
@@ -124,7 +127,7 @@ NOTHING_OF_ITS_OWN: Final[dict[str, dict[str, Any]]] = {
     "merchant": {**INSIDE, "payment_id": "merchantId"},
 }
 """Answers in whose signature nothing stands that a request by the profile below does not say, too."""
-NESTED: Final = evolve(PAIRS, nested="json")
+NESTED: Final = evolve(PAIRS, nested="json", exclude=("sign", "payUrl"))
 SAYING: Final = Profile(
     signature=NESTED,
     fields={"subscription_id": "agreementNo", "customer": "customer"},
@@ -167,11 +170,20 @@ def test_what_only_a_response_says(point: str, at: str) -> None:
 @pytest.mark.parametrize("shape", NOTHING_OF_ITS_OWN.values(), ids=NOTHING_OF_ITS_OWN)
 def test_service_with_a_key_of_its_own(shape: dict[str, Any]) -> None:
     """Nobody can send back what a key of the service's own has not signed."""
-    symmetric = saying(shape)
-    pairs = evolve(symmetric, signature=evolve(NESTED, algorithm="rsa-sha256"))
+    profile = saying(shape)
 
-    assert symmetric is session(symmetric, "key of the service").profile
-    assert pairs is session(pairs, "public key").profile
+    assert profile is session(profile, "key of the service").profile
+
+
+def test_service_with_a_pair_of_keys(tmp_path: Path) -> None:
+    """The service's public key verifies nothing that the merchant's private key has signed."""
+    for whose in ("merchant", "service"):
+        (tmp_path / whose).mkdir()
+    (own, _), (_, public) = (signatures.ed25519_keys(tmp_path / whose) for whose in ("merchant", "service"))
+    profile = evolve(saying(INSIDE), signature=evolve(NESTED, algorithm="ed25519", encoding="base64"))
+    credentials = Credentials("M1", signing_key=own.read_text(), service_keys=(public.read_text(),))
+
+    assert profile is Session("https://pay.example", credentials=credentials, profile=profile).profile
 
 
 def test_another_merchant_is_held_to_it_too() -> None:

@@ -466,7 +466,7 @@ def located(name: str, ask: Ask, base: str = SIGNED, found: str = "found") -> Ef
     return Effect(f"answer.{name}", line, ask, fact(name), seen, f'{base}\nanswer.data = "data"', script=body)
 
 
-def compared(name: str, ask: Ask, path: str, ends: tuple[str, str], other: object) -> Iterator[Effect]:
+def compared(name: str, ask: Ask, path: str, ends: tuple[str, str], values: tuple[object, object]) -> Iterator[Effect]:
     """Yield what a path does to a success about another thing, and to one that does not say what it is about.
 
     Args:
@@ -474,12 +474,13 @@ def compared(name: str, ask: Ask, path: str, ends: tuple[str, str], other: objec
         ask: The call.
         path: Of its endpoint.
         ends: What it ends as where the answer is believed, and where it is not.
-        other: Another thing than the call's.
+        values: The call's, and another one.
     """
-    key, (believed, lost) = f"answer.{name}", ends
+    key, (believed, lost), (mine, other) = f"answer.{name}", ends, values
     wire = re.sub("_(.)", lambda found: found[1].upper(), name)  # where the thing is looked for without the key
     for line, told, with_it, without_it in (
         (f'{key} = "its.name"', {"its": {"name": other}}, lost, believed),
+        (f'{key} = "its.name"', {"its": {"name": mine}, wire: other}, believed, lost),
         (f'{key} = "its.name"', {"its": {}}, lost, believed),
         (f'{key} = "its.name"', {"its": {"name": ""}}, lost, believed),
         (f'{key} = ""', {wire: other}, believed, lost),
@@ -561,12 +562,12 @@ ANSWER: Final = (
         f'{SIGNED}\nanswer.order_status = "data.state"',
         script=said(b'{"data":{"sign":"00"}}'),
     ),
-    *compared("out_trade_no", query, "/payment/orderquery", READ, "T2"),
-    *compared("out_refund_no", refund, "/payment/refund", REFUNDED, "R2"),
-    *compared("total_amt", refund, "/payment/refund", REFUNDED, 14),
-    *compared("refund_amt", refund, "/payment/refund", REFUNDED, "4"),
-    *compared("currency", place, "/payment/unifiedorder", ("OrderResponse", "OutcomeUnknownError"), "USD"),
-    *compared("merchant_id", query, "/payment/orderquery", READ, "M2"),
+    *compared("out_trade_no", query, "/payment/orderquery", READ, ("T1", "T2")),
+    *compared("out_refund_no", refund, "/payment/refund", REFUNDED, ("R1", "R2")),
+    *compared("total_amt", refund, "/payment/refund", REFUNDED, (15, 14)),
+    *compared("refund_amt", refund, "/payment/refund", REFUNDED, ("5", "4")),
+    *compared("currency", place, "/payment/unifiedorder", ("OrderResponse", "OutcomeUnknownError"), ("cad", "USD")),
+    *compared("merchant_id", query, "/payment/orderquery", READ, ("M1", "M2")),
 )
 
 THINGS: Final[dict[str, tuple[Ask, tuple[str, ...]]]] = {
