@@ -7,8 +7,9 @@ from attrs import fields, frozen
 
 from payasync.operations import OPERATIONS, Auth
 from payasync.profile import OPEN_FIELDS, Profile
-from payasync.shapes import HttpCodes
+from payasync.shapes import AnswerShape, HttpCodes
 from payasync.signing import SortedPairs
+from payasync.writers import camel
 
 Status = Literal["answered", "assumed", "open"]
 
@@ -62,6 +63,16 @@ _VALUES: Final = {
     "booleans": "what true and false do to the signature: refuse, or json",
     "numbers": "what a received number with a fraction does to the signature: refuse, or text",
 }
+_COMPARED: Final = {
+    "out_trade_no": ("orders.place", "orders.query", "orders.close", "refunds.create", "refunds.status"),
+    "out_refund_no": ("refunds.create", "refunds.status"),
+    "total_amt": ("orders.place", "orders.query", "refunds.create", "refunds.status"),
+    "refund_amt": ("refunds.create", "refunds.status"),
+    "currency": ("payments.create", "orders.place", "orders.query"),
+    "merchant_id": _ALL,
+}
+"""By point, the methods whose response, or the response to whose query, is compared in it."""
+
 _CODES: Final = {
     "not_executed": (_ALL, "result codes that mean that nothing was done"),
     "retryable": (_ALL, "result codes that mean that the service failed, as a 5xx"),
@@ -175,6 +186,31 @@ def _answers(profile: Profile) -> Iterator[Point]:
     yield Point("answer.code", "answered" if code else "assumed", _ALL, code or None, means)
     for name, (needed_by, put) in _ANSWER.items():
         yield _answered(f"answer.{name}", getattr(profile.answer, name), needed_by, put)
+    yield from _refusals_signed(profile.answer)
+    for name, needed_by in _COMPARED.items():
+        yield _compared(name, getattr(profile.answer, name), needed_by)
+
+
+def _refusals_signed(answer: AnswerShape) -> Iterator[Point]:
+    """Yield whether failures are signed: a question only where successes are, or where it is answered."""
+    given, name = answer.refusals_signed, "answer.refusals_signed"
+    means = "true or false: whether a failure is signed, too"
+    if not answer.signature:
+        if given is not None:
+            yield Point(name, "open", _ALL, None, f"{means}; the one given has no effect without answer.signature")
+        return
+    if given is None:
+        means += '; until then an unsigned "not found" is never final, and recovery.quarantine has no effect'
+    yield Point(name, "open" if given is None else "answered", _ALL, given, means)
+
+
+def _compared(name: str, path: str | None, needed_by: tuple[str, ...]) -> Point:
+    """Return where a response names what it is about: an empty path is an answer, too."""
+    wire = camel(name)
+    if path is None:
+        return Point(f"answer.{name}", "assumed", needed_by, wire, f"a response that names another {wire} is refused")
+    means = f"a success that lacks it, or names another {wire}, is refused" if path else f"{wire} is not compared"
+    return Point(f"answer.{name}", "answered", needed_by, path, means)
 
 
 def _states(profile: Profile) -> Iterator[Point]:
@@ -197,6 +233,7 @@ def _http(profile: Profile) -> Iterator[Point]:
     for name, means in (
         ("not_executed", "4xx that mean that nothing was done"),
         ("absent", "statuses that mean, on a query, that there is no such order or refund"),
+        ("duplicate", "4xx that mean that the number was used before"),
         ("rate_limit_precedes_execution", "whether a 429 was not executed"),
     ):
         value = getattr(profile.http, name)
@@ -205,9 +242,11 @@ def _http(profile: Profile) -> Iterator[Point]:
 
 
 def _recovery(profile: Profile) -> Iterator[Point]:
-    quarantine = profile.recovery.quarantine
-    status: Status = "open" if quarantine is None else "answered"
+    quarantine, answer = profile.recovery.quarantine, profile.answer
     means = "seconds after which an absent answer is final; without it, nothing is ever sent a second time"
+    if quarantine is not None and answer.signature and answer.refusals_signed is None:
+        quarantine, means = None, f"{means}; those given have no effect without answer.refusals_signed"
+    status: Status = "open" if quarantine is None else "answered"
     yield Point("recovery.quarantine", status, _WRITES_WITH_A_NUMBER, quarantine, means)
 
 

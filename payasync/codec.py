@@ -1,14 +1,16 @@
 """Names and places: a request becomes a call by the profile, and a call becomes bytes."""
 
-from collections.abc import Iterable, Mapping
+import json
+import re
+from collections.abc import Callable, Mapping
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from attrs import frozen
 
 from payasync import acceptance, documents
 from payasync.calls import Call, Expected, Progress
-from payasync.coverage import proofs
+from payasync.coverage import proofs, proving
 from payasync.credentials import Credentials
 from payasync.errors import InvalidArgumentError, PayasyncError
 from payasync.match import compared
@@ -18,10 +20,57 @@ from payasync.requests import NOTHING, Request, check_object
 from payasync.responses import Response
 from payasync.settings import Timeouts
 from payasync.shapes import Parameter
+from payasync.signing import SignatureScheme, SortedPairs
 from payasync.writers import Writer, writer
 
 Kind: TypeAlias = type[Request[Response]]
 Writers: TypeAlias = dict[Kind, Writer]
+
+_ARGUMENT: Final = "is an argument: give it as such"
+_SET: Final = "is set by payasync itself"
+_OWN_KEY: Final = "give a key of the service's own as credentials.service_keys"
+_PROVING: Final = (
+    f"no request may say, because a response is recognised by it: leave it out, or {_OWN_KEY} if the service has one"
+)
+
+
+@frozen
+class Splits:
+    """What stands in a text, and could be read as a field by which a response is recognised.
+
+    Attributes:
+        names: The fields in whose values the scheme lets the separator and `=` stand.
+        search: Finds such a field in a text.
+    """
+
+    names: tuple[str, ...]
+    search: Callable[[str], "re.Match[str] | None"]
+
+    def check(self, fields: Mapping[str, Any]) -> None:
+        """Refuse a text that could be sent back as part of a response.
+
+        Raises:
+            InvalidArgumentError: The field and the rule.
+        """
+        for name in self.names:
+            value = fields.get(name, "")
+            text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+            if isinstance(text, str) and "=" in text and (found := self.search(text)):
+                rule = f"free of {found[0]!r}"
+                raise InvalidArgumentError(
+                    f"{name} must be {rule}, because a response is recognised by such a field, and a request that is "
+                    f"sent back must not pass for one. Change the text, or {_OWN_KEY} if the service has one",
+                    field=name,
+                    rule=rule,
+                    value=found[0],
+                )
+
+
+def _splits(scheme: SignatureScheme | None, proving: Mapping[str, str]) -> Splits | None:
+    if not proving or not isinstance(scheme, SortedPairs):
+        return None
+    names = tuple(name for name in scheme.allow_delimiters if name not in scheme.exclude)
+    return Splits(names, re.compile("|".join(re.escape(f"{scheme.separator}{name}=") for name in proving)).search)
 
 
 @frozen
@@ -31,14 +80,16 @@ class Form:
     Attributes:
         writer: Gives the arguments their wire names.
         blank: The call, with those fields only that every call of the kind carries.
-        reserved: The names that `extra` may not hold.
+        refused: The names that `extra` may not hold, and why.
         nested: Some of these fields hold others, so that each call needs its own.
+        splits: What the texts may not hold, where a request that is sent back must not pass for a response.
     """
 
     writer: Writer
     blank: Call
-    reserved: frozenset[str]
+    refused: Mapping[str, str]
     nested: bool
+    splits: Splits | None
 
     def fields(self, request: Request[Response]) -> dict[str, Any]:
         """Return all fields of a request: what the caller gives goes before the profile's constants.
@@ -51,11 +102,13 @@ class Form:
         if self.blank.parameter:
             given = {self.blank.parameter.name: given["identifier"]}
         if request.extra is not NOTHING:
-            _check_unused("extra", request.extra, self.writer.names.values(), "is an argument: give it as such")
-            _check_unused("extra", request.extra, self.reserved, "is set by payasync itself")
+            _check_unused("extra", request.extra, self.refused)
             given |= request.extra
         always = documents.plain(self.blank.fields) if self.nested else self.blank.fields
-        return {**always, **given}
+        fields = {**always, **given}
+        if self.splits:
+            self.splits.check(fields)
+        return fields
 
 
 class Codec:
@@ -74,6 +127,8 @@ class Codec:
         self._profile = profile
         self._merchant_id = credentials.merchant_id
         self._proofs = proofs(profile, credentials)
+        self._proving = dict.fromkeys(proving(profile, self._proofs), _PROVING)
+        self._splits = _splits(profile.signature, self._proving)
         self._writers: Writers = {} if writers is None else writers
         self._forms: dict[Kind, Form] = {}
 
@@ -119,10 +174,12 @@ class Codec:
         """
         check_object("fields", given, operation)
         if signed:
-            _check_unused("fields", given, SIGNING, "is set by payasync itself")
+            _check_unused("fields", given, {**self._proving, **dict.fromkeys(SIGNING, _SET)})
         plain = documents.plain(given)
-        _check_unused("extra", plain, self._own(operation), "is set by payasync itself")
+        _check_unused("extra", plain, dict.fromkeys(self._own(operation), _SET))
         complete = {**self._always(operation), **plain}
+        if signed and self._splits:
+            self._splits.check(complete)
         return Call(
             operation=operation,
             profile=self._profile,
@@ -145,12 +202,21 @@ class Codec:
             signed=operation.name in profile.signed,
             expected=self._expected(operation),
         ).derived()  # CPython reads the attributes of a derived call in a quarter of the time
-        reserved = {*self._own(operation), *(SIGNING if blank.signed else ())}
-        if blank.parameter:
-            reserved.add(blank.parameter.name)
         nested = any(isinstance(value, dict | list) for value in blank.fields.values())
-        form = self._forms[kind] = Form(self._writers[kind], blank, frozenset(reserved), nested)
+        splits = self._splits if blank.signed else None
+        form = self._forms[kind] = Form(self._writers[kind], blank, self._refused(kind, blank), nested, splits)
         return form
+
+    def _refused(self, kind: Kind, blank: Call) -> dict[str, str]:
+        """Return the names that `extra` may not hold, and why."""
+        ours = {*self._own(blank.operation), *(SIGNING if blank.signed else ())}
+        if blank.parameter:
+            ours.add(blank.parameter.name)
+        return {
+            **(self._proving if blank.signed else {}),
+            **dict.fromkeys(ours, _SET),
+            **dict.fromkeys(self._writers[kind].names.values(), _ARGUMENT),
+        }
 
     def _expected(self, operation: Operation) -> Expected:
         return Expected(compared(operation, self._profile), self._proofs)
@@ -171,8 +237,10 @@ class Codec:
         return {**self._own(operation), **constants.get("*", {}), **constants.get(operation.name, {})}
 
 
-def _check_unused(argument: str, given: Mapping[str, Any], names: Iterable[str], why: str) -> None:
-    if given and (clash := sorted(given.keys() & set(names))):
+def _check_unused(argument: str, given: Mapping[str, Any], refused: Mapping[str, str]) -> None:
+    if all_refused := sorted(given.keys() & refused.keys()):
+        why = refused[all_refused[0]]
+        clash = [name for name in all_refused if refused[name] == why]
         raise InvalidArgumentError(
             f"{argument} must not hold {', '.join(clash)}, which {why}",
             field=argument,

@@ -17,7 +17,7 @@ from payasync.arguments import ARGUMENTS, TEXTS
 from payasync.documents import flaw
 from payasync.errors import ConfigurationError
 from payasync.headers import is_header, is_own
-from payasync.shapes import KINDS, REFUSED, Code, NotificationShape, Parameter, among
+from payasync.shapes import KINDS, REFUSED, Code, HttpCodes, NotificationShape, Parameter, among
 from payasync.typed import shown
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def check(profile: "Profile", reserved: frozenset[str]) -> None:
     _check_codes(
         {"answer.ok": profile.answer.ok, **{f"codes.{name}": codes for name, codes in asdict(profile.codes).items()}}
     )
+    _check_statuses(profile.http)
     _check_refusal(profile.notification)
 
 
@@ -233,6 +234,17 @@ def _check_codes(lists: Mapping[str, tuple[Code, ...]]) -> None:
         for code in codes:
             if among(code, others):
                 raise ConfigurationError(f"{one} and {other} both hold {code!r}: it means one of them", field=other)
+
+
+def _check_statuses(http: HttpCodes) -> None:
+    """Refuse a status for "used before" that would be read as "nothing was done": the number may have been used."""
+    both = [status for status in http.duplicate if status in http.not_executed]
+    if both and http.duplicate != HttpCodes().duplicate:
+        raise ConfigurationError(
+            f"http.duplicate and http.not_executed both hold {both[0]}: it means one of them. Give "
+            "http.not_executed without it, or take it out of http.duplicate",
+            field="http.duplicate",
+        )
 
 
 def _check_refusal(shape: NotificationShape) -> None:

@@ -187,6 +187,12 @@ def proofs(profile: "Profile", credentials: "Credentials") -> tuple[str, ...]:
     return found
 
 
+def proving(profile: "Profile", paths: tuple[str, ...]) -> frozenset[str]:
+    """Return the names, in the signed object, of the fields that hold what `proofs` found: no request may say them."""
+    signed = coverage(profile.answer.signature, profile.signature)
+    return frozenset(map(signed.first_step, paths))
+
+
 def same_key(profile: "Profile", credentials: "Credentials") -> bool:
     """Return whether a key that signs requests also verifies what the service signs."""
     scheme, own = profile.signature, credentials.signing_key
@@ -199,12 +205,13 @@ def same_key(profile: "Profile", credentials: "Credentials") -> bool:
 
 def names_in_requests(profile: "Profile") -> frozenset[str]:
     """Return the wire names that a request by this profile may have; of `extra` those that the profile demands."""
-    arguments = (each for several in ARGUMENTS.values() for each in several)
+    arguments = [each for several in ARGUMENTS.values() for each in several]
     shown = (each.wire or profile.fields.get(each.point, "") for each in arguments)
+    ours = {each.name for each in arguments}
+    demanded = (name for names in profile.accept.required.values() for name in names if name not in ours)
     parameters = (each.name for each in (profile.payment_status, profile.refund_status) if each)
     constants = (name for table in profile.constants.values() for name in table)
-    extra = (name for names in profile.accept.required.values() for name in names)
-    return frozenset({*shown, *parameters, *constants, *extra, *RESERVED})
+    return frozenset({*shown, *demanded, *parameters, *constants, *RESERVED})
 
 
 def only_from_the_service(profile: "Profile", signed: Coverage, paths: Iterable[str]) -> tuple[str, ...]:
@@ -215,7 +222,7 @@ def only_from_the_service(profile: "Profile", signed: Coverage, paths: Iterable[
         signed: What the signature covers.
         paths: Of the whole document; empty ones do not count.
     """
-    said = {"", *names_in_requests(profile)}
+    said = {"", *names_in_requests(profile)}  # the signed object itself stands in a request that is sent back, too
     return tuple(path for path in paths if path and signed.covers(path) and signed.first_step(path) not in said)
 
 

@@ -197,7 +197,8 @@ def is_sent_back(proofs: tuple[str, ...], document: object) -> bool:
 
 
 def _is_said(value: Any) -> bool:
-    return value is not ABSENT and value is not None and value != ""
+    """Return whether a value is signed by every scheme; nulls, empty texts and nested values leave no trace in some."""
+    return value is not ABSENT and value is not None and value != "" and not isinstance(value, dict | list)
 
 
 def tells_nothing(number: str | None, shape: AnswerShape, document: object) -> str:

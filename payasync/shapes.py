@@ -98,9 +98,9 @@ class AnswerShape:
         subscription_id: The service's number of a subscription.
         subscription_status: The state of a subscription.
         signature: Set, responses are verified over the object that holds it.
-        refusals_signed: Whether a failure is signed, too; `None`: open, so that no "not found" is ever final.
-        out_trade_no: Where a response names the order's number, relative to `data` as the next five. It is compared
-            with the request. `None`: under its wire name. Empty: not compared. Given: a success must have it.
+        refusals_signed: Whether a failure is signed, too; `None`: open, so that no unsigned "not found" is final.
+        out_trade_no: Where a response names the order's number, relative to `data` as the next five. Each is compared
+            with the request. `None`: read at its wire name. Empty: not compared. Given: a success must name it.
         out_refund_no: The refund's number.
         total_amt: The total amount of the order.
         refund_amt: The amount of the refund.

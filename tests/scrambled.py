@@ -2,7 +2,8 @@
 
 What passes with it does not hang on a name, a code, a place or an option of the sandbox's own profile. Its
 structure is drawn, too: envelopes or none, codes that are numbers or texts, signed answers or not,
-failures inside HTTP 200 or by the status, notifications signed in their body or by Standard Webhooks.
+failures inside HTTP 200 or by the status, signed or not, what an answer is about at the document's names, elsewhere or
+not compared, notifications signed in their body or by Standard Webhooks.
 """
 
 import json
@@ -23,6 +24,7 @@ from payasync import (
     SortedPairs,
     States,
 )
+from payasync.coverage import COMPARED
 from payasync.operations import OPERATIONS
 from payasync.sandbox import PROFILE
 from payasync.shapes import Code
@@ -81,7 +83,11 @@ class Draw:
             "codes": ResultCodes(
                 not_executed=self._codes(5), retryable=self._codes(1), duplicate=self._codes(1), absent=self._codes(1)
             ),
-            "http": HttpCodes(not_executed=() if self._coin() else HttpCodes().not_executed, absent=()),
+            "http": HttpCodes(
+                not_executed=() if self._coin() else HttpCodes().not_executed,
+                absent=(),
+                duplicate=(self._one(410, 412, 423),),
+            ),
             "recovery": Recovery(quarantine=0.5),
             "notification": self._notification(),
         }
@@ -120,14 +126,17 @@ class Draw:
     def _answer(self) -> AnswerShape:
         head = self._one("", self._name())
         data = self._one("", self._name(), f"{self._name()}.{self._name()}")
+        signature = self._one("", self._name(), self._inside(data), self._inside(data))
         return AnswerShape(
             data=data,
             code=self._inside(head),
             ok=self._codes(2),
             message=self._inside(head),
             request_id=self._one(f"header:X-{self._name()}", self._inside(head)),
-            signature=self._one("", self._name(), self._inside(data), self._inside(data)),
+            signature=signature,
+            refusals_signed=self._coin() if signature else None,
             **{point: self._inside(self._one("", self._name())) for point in _TOLD},
+            **{point: self._one(None, "", self._inside(self._one("", self._name()))) for point in COMPARED},
         )
 
     def _states(self) -> States:
@@ -206,8 +215,8 @@ _TOLD: Final = (
 def words(profile: Profile) -> set[str]:
     """Return every word of a profile that the service's document leaves open: names, states, codes, events, bodies."""
     answer, notification, found = profile.answer, profile.notification, set[str]()
-    for point in ("data", "code", "message", "request_id", "signature", *_TOLD):
-        found |= set(getattr(answer, point).split("."))
+    for point in ("data", "code", "message", "request_id", "signature", *_TOLD, *COMPARED):
+        found |= set((getattr(answer, point) or "").split("."))
     for path in ("data", "kind", "time", "signature", "out_trade_no", "out_refund_no", "subscription_id"):
         found |= set(getattr(notification, path).split("."))
     tables: list[Mapping[str, Any]] = [

@@ -6,6 +6,7 @@ import pytest
 from attrs import evolve, fields
 
 from payasync.audit import Point
+from payasync.coverage import COMPARED as COMPARED_KEYS
 from payasync.operations import OPERATIONS
 from payasync.profile import OPEN_FIELDS, Profile
 from payasync.sandbox_profile import PROFILE as SANDBOX
@@ -36,14 +37,22 @@ POINTS: Final = [
     "payment_status",
     "refund_status",
     "answer.code",
-    *named("answer", AnswerShape, "code", "ok"),
+    *named("answer", AnswerShape, "code", "ok", "refusals_signed"),
     *named("states", States),
     *named("codes", ResultCodes),
     *named("http", HttpCodes),
     *named("recovery", Recovery),
     *named("notification", NotificationShape, "tolerance", "volatile"),
 ]
-"""Every point that the document leaves open: but for `ok`, which `code` demands, and two that have defaults."""
+"""Every point that the document leaves open.
+
+`ok`, which `code` demands, is no point of its own, nor are two that have defaults, nor is `refusals_signed` while
+successes are not signed.
+"""
+
+COMPARED: Final = [f"answer.{name}" for name in COMPARED_KEYS]
+"""What a response is compared in."""
+SIGNED: Final = AnswerShape(signature="sign")
 
 
 class Custom:
@@ -58,7 +67,12 @@ class Custom:
         return False
 
 
-PROFILES: Final = {"bare": Profile(), "sandbox": SANDBOX, "custom": Profile(signature=Custom())}
+PROFILES: Final = {
+    "bare": Profile(),
+    "sandbox": SANDBOX,
+    "custom": Profile(signature=Custom()),
+    "signed": Profile(answer=SIGNED),
+}
 
 
 def audited(profile: Profile) -> dict[str, Point]:
@@ -71,6 +85,7 @@ def test_each_point_once_and_in_order(profile: Profile) -> None:
     """Every open point is listed, once, in the order of the TOML form, whatever the profile answers."""
     names = [point.name for point in profile.audit()]
 
+    assert [name for name in POINTS if name.startswith("answer.")] == [n for n in names if n.startswith("answer.")]
     assert sorted(POINTS) == sorted(names)
     assert len(names) == len(set(names))
     assert [name.partition(".")[0] for name in POINTS] == [name.partition(".")[0] for name in names]
@@ -103,6 +118,7 @@ def test_bare_profile_answers_nothing() -> None:
         *(f"authentication of {name}" for name in NOT_SHOWN),
         *SIGNED_VALUES,
         "answer.code",
+        *COMPARED,
         *named("http", HttpCodes),
     ] == assumed
     assert set() == {name for name, point in points.items() if point.status == "answered"}
@@ -118,9 +134,8 @@ def test_sandbox_answers_what_calls_need() -> None:
         "answer.signature",
         "notification.signature",
     } == {name for name, point in points.items() if point.status == "open"}
-    assert {"http.not_executed", *SIGNED_VALUES} == {
-        name for name, point in points.items() if point.status == "assumed"
-    }
+    assumed = {name for name, point in points.items() if point.status == "assumed"}
+    assert {*COMPARED, *SIGNED_VALUES, "http.not_executed", "http.duplicate"} == assumed
 
 
 def test_custom_scheme_is_one_answer() -> None:
@@ -152,7 +167,11 @@ def test_custom_scheme_is_one_answer() -> None:
         ),
         ({"codes": ResultCodes(absent=("N",)), "answer": AnswerShape(code="c", ok=(0,))}, "codes.absent", ("N",)),
         ({"codes": ResultCodes(absent=("N",)), "answer": AnswerShape(message="m")}, "codes.absent", ("N",)),
+        ({"answer": AnswerShape(total_amt="a.b")}, "answer.total_amt", "a.b"),
+        ({"answer": AnswerShape(merchant_id="")}, "answer.merchant_id", ""),
         ({"http": HttpCodes(absent=(404,))}, "http.absent", (404,)),
+        ({"http": HttpCodes(duplicate=(410,))}, "http.duplicate", (410,)),
+        ({"http": HttpCodes(duplicate=())}, "http.duplicate", ()),
         ({"http": HttpCodes(rate_limit_precedes_execution=True)}, "http.rate_limit_precedes_execution", True),
         ({"recovery": Recovery(quarantine=0.0)}, "recovery.quarantine", 0.0),
         ({"notification": NotificationShape(ack_status=204)}, "notification.ack_status", 204),
@@ -192,6 +211,7 @@ def test_authentication_of_6_to_10(lists: dict[str, list[str]], expected: tuple[
         ("payment_status", {"payments.status"}),
         ("refund_status", {"refunds.status", "refunds.create"}),
         ("signature.algorithm", set(NAMES[1:5])),
+        ("answer.refund_amt", {"refunds.create", "refunds.status"}),
         ("recovery.quarantine", {"orders.place", "refunds.create"}),
         ("codes.absent", {"orders.place", "refunds.create"}),
         ("states.order", set(NAMES[1:4])),
@@ -238,6 +258,59 @@ def test_success_without_a_code() -> None:
 
     assert "assumed" == point.status
     assert point.means.endswith("HTTP 2xx is success, and answer.ok has no effect")
+
+
+def test_what_a_response_is_compared_in() -> None:
+    """Each has its wire name until it is given, at the top level of the payload; the duplicate is HTTP 409."""
+    points = audited(Profile())
+    wire = ["outTradeNo", "outRefundNo", "totalAmt", "refundAmt", "currency", "merchantId"]
+
+    assert wire == [points[name].value for name in COMPARED]
+    assert (409,) == points["http.duplicate"].value
+    assert "a response that names another outTradeNo is refused" == points["answer.out_trade_no"].means
+
+
+@pytest.mark.parametrize(
+    ("path", "means"),
+    [("no", "a success that lacks it, or names another outTradeNo, is refused"), ("", "outTradeNo is not compared")],
+)
+def test_what_a_given_path_means(path: str, means: str) -> None:
+    """A path that is given demands more than the assumed one; an empty one demands nothing."""
+    assert means == audited(Profile(answer=AnswerShape(out_trade_no=path)))["answer.out_trade_no"].means
+
+
+REFUSALS: Final = "answer.refusals_signed"
+
+
+def test_signed_refusals_are_open_where_successes_are_signed() -> None:
+    """Until it is said, no unsigned "not found" is final: the quarantine is open, too, and says why."""
+    points = audited(Profile(answer=SIGNED, recovery=Recovery(quarantine=60.0)))
+    refusals, quarantine = points[REFUSALS], points["recovery.quarantine"]
+
+    assert ("open", None) == (refusals.status, refusals.value)
+    assert refusals.means.endswith("is never final, and recovery.quarantine has no effect")
+    assert ("open", None) == (quarantine.status, quarantine.value)
+    assert quarantine.means.endswith("; those given have no effect without answer.refusals_signed")
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_signed_refusals_that_are_answered(*, said: bool) -> None:
+    """With either answer the quarantine counts."""
+    answer = AnswerShape(signature="sign", refusals_signed=said)
+    points = audited(Profile(answer=answer, recovery=Recovery(quarantine=60.0)))
+
+    assert [("answered", said), ("answered", 60.0)] == [
+        (points[name].status, points[name].value) for name in (REFUSALS, "recovery.quarantine")
+    ]
+
+
+def test_signed_refusals_where_nothing_is_signed() -> None:
+    """There they are no question; who answers it all the same is told what is missing."""
+    point = audited(Profile(answer=AnswerShape(refusals_signed=True)))[REFUSALS]
+
+    assert REFUSALS not in audited(Profile(recovery=Recovery(quarantine=60.0)))
+    assert ("open", None) == (point.status, point.value)
+    assert point.means.endswith("has no effect without answer.signature")
 
 
 ADDRESS: Final = "signature.allow_delimiters"

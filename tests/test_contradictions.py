@@ -9,7 +9,7 @@ import pytest
 from payasync.arguments import ARGUMENTS
 from payasync.errors import ConfigurationError
 from payasync.profile import Profile
-from payasync.shapes import Accept, AnswerShape, NotificationShape, Parameter, ResultCodes, States
+from payasync.shapes import Accept, AnswerShape, HttpCodes, NotificationShape, Parameter, ResultCodes, States
 
 
 def refusal(**parts: Any) -> tuple[str | None, str]:
@@ -276,3 +276,19 @@ def test_a_refusal_differs_in_its_status_or_its_body(statuses: Any, bodies: Any)
     given = {"ack_status": ack_status, "nack_status": nack_status, "ack_body": ack_body, "nack_body": nack_body}
 
     assert nack_body == Profile(notification=NotificationShape(**given)).notification.nack_body
+
+
+def test_a_status_has_one_meaning() -> None:
+    """A 422 that means "used before" is refused beside the default, which would take it for "nothing was done"."""
+    words = (
+        "http.duplicate and http.not_executed both hold 422: it means one of them. Give http.not_executed without it, "
+        "or take it out of http.duplicate"
+    )
+
+    assert ("http.duplicate", words) == refusal(http=HttpCodes(duplicate=(409, 422)))
+    assert (409, 422) == Profile(http=HttpCodes(duplicate=(409, 422), not_executed=(400,))).http.duplicate
+
+
+def test_conflict_that_means_that_nothing_was_done() -> None:
+    """Who lists 409 as "nothing was done", and says nothing of duplicates, is taken at his word."""
+    assert 409 in Profile(http=HttpCodes(not_executed=(400, 409))).http.not_executed

@@ -10,7 +10,7 @@ import pytest
 
 from payasync.profile import Profile
 from payasync.sandbox import Sandbox
-from payasync.shapes import HttpCodes, NotificationShape
+from payasync.shapes import AnswerShape, HttpCodes, NotificationShape
 from payasync.signing import SortedPairs
 from tests.sandbox.admin import Operator
 from tests.sandbox.foreign import Answer
@@ -53,7 +53,7 @@ def test_whole_form_leaves_nothing_out() -> None:
     points = Profile.from_toml(whole_form()).audit()
 
     assert [] == [point.name for point in points if point.status == "open"]
-    assumed = {"http.not_executed", "http.absent", "http.rate_limit_precedes_execution"}
+    assumed = {f"http.{name}" for name in HttpCodes.__annotations__}
     assumed |= {"signature.skip_null", "signature.booleans", "signature.numbers"}
     assert assumed == {
         point.name for point in points if point.status == "assumed" and not point.name.startswith("authentication")
@@ -66,10 +66,14 @@ def test_whole_form_shows_every_key() -> None:
     written = keys(tomllib.loads(Profile.from_toml(whole_form()).to_toml()))
     options = {f"signature.{name}" for name in SortedPairs.__annotations__}
     notified = {f"notification.{name}" for name in NotificationShape.__annotations__}
+    answered = {f"answer.{name}" for name in AnswerShape.__annotations__}
+    told = {f"http.{name}" for name in HttpCodes.__annotations__}
 
     assert not written - shown
     assert not options - shown
     assert not notified - shown
+    assert not answered - shown
+    assert not told - shown
 
 
 @pytest.mark.parametrize("line", [line for line in PAGE.splitlines() if "# default" in line], ids=str.strip)

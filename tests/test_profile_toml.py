@@ -88,6 +88,13 @@ refund_status = "refundStatus"
 subscription_id = "subscriptionId"
 subscription_status = "status"
 signature = "data.sign"
+refusals_signed = true
+out_trade_no = "no"
+out_refund_no = ""
+total_amt = "money.total"
+refund_amt = "refundAmt"
+currency = "currency"
+merchant_id = "shop"
 
 [states.order]
 pending = ["NOTPAY", "USERPAYING"]
@@ -107,6 +114,7 @@ duplicate = ["OUT_TRADE_NO_USED"]
 absent = ["ORDER_NOT_FOUND", "REFUND_NOT_FOUND"]
 [http]
 not_executed = [400, 401]
+duplicate = [409, 422]
 absent = [404]
 rate_limit_precedes_execution = true
 [recovery]
@@ -192,6 +200,13 @@ PYTHON: Final = Profile(
         subscription_id="subscriptionId",
         subscription_status="status",
         signature="data.sign",
+        refusals_signed=True,
+        out_trade_no="no",
+        out_refund_no="",
+        total_amt="money.total",
+        refund_amt="refundAmt",
+        currency="currency",
+        merchant_id="shop",
     ),
     states=States(
         order={"pending": ("NOTPAY", "USERPAYING"), "paid": ("SUCCESS",), "closed": ("CLOSED", 3)},
@@ -205,7 +220,7 @@ PYTHON: Final = Profile(
         duplicate=("OUT_TRADE_NO_USED",),
         absent=("ORDER_NOT_FOUND", "REFUND_NOT_FOUND"),
     ),
-    http=HttpCodes(not_executed=(400, 401), absent=(404,), rate_limit_precedes_execution=True),
+    http=HttpCodes(not_executed=(400, 401), absent=(404,), duplicate=(409, 422), rate_limit_precedes_execution=True),
     recovery=Recovery(quarantine=60.0),
     notification=NotificationShape(
         verification="body",
@@ -397,6 +412,9 @@ def test_allowed_keys_are_named(text: str, allowed: str) -> None:
         ('[answer]\nok = "SUCCESS"', "answer.ok", f"must be {CODES}, not 'SUCCESS'"),
         ("[answer]\nok = [true]", "answer.ok", f"must be {CODES}, not [True]"),
         ("[answer]\nok = [1.0]", "answer.ok", f"must be {CODES}, not [1.0]"),
+        ('[answer]\nrefusals_signed = "no"', "answer.refusals_signed", "must be true or false, not 'no'"),
+        ("[answer]\ntotal_amt = false", "answer.total_amt", "must be a text, not False"),
+        ("[http]\nduplicate = 409", "http.duplicate", "must be a list, each of it an integer, not 409"),
         (
             '[states.order]\npaid = "SUCCESS"',
             "states.order.paid",
@@ -431,6 +449,8 @@ def test_wrong_type(text: str, field: str, why: str) -> None:
         ('bearer = ["payments.creat"]', "bearer", 1, "bearer knows no 'payments.creat'; allowed are"),
         ('identifier = "("', "identifier", 1, "identifier is no regular expression"),
         ('[formats]\nstart_date = "hello"', "formats.start_date", 2, "formats.start_date must write each date"),
+        ('[answer]\ncurrency = "a..b"', "answer.currency", 2, "answer.currency must be a dotted path"),
+        ("[http]\nduplicate = [409, 422]", "http.duplicate", 2, "http.duplicate and http.not_executed both hold 422"),
         ('[answer]\nrequest_id = "headers:X-Id"', "answer.request_id", 2, "answer.request_id must be a dotted path"),
         ('\n[signature]\nalgorithm = "md5"', "signature.key_param", 2, "signature.key_param must be given with"),
         ('[signature]\nseparator = "="', "signature.separator", 2, "signature.separator must not be empty"),

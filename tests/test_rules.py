@@ -6,12 +6,14 @@ from typing import Any, Final
 import pytest
 from attrs import fields
 
+from payasync.coverage import COMPARED
 from payasync.errors import ConfigurationError
 from payasync.shapes import AnswerShape, HttpCodes, NotificationShape
 
 STEPS: Final = "a dotted path, such as data.sign, without an empty step"
 A_PATH: Final = f"{STEPS}; a header cannot stand here"
-ANSWER_PATHS: Final = [each.name for each in fields(AnswerShape) if each.name not in {"ok", "request_id"}]
+NO_SUCH_PATHS: Final = {"ok", "request_id", "refusals_signed", *COMPARED}
+ANSWER_PATHS: Final = [each.name for each in fields(AnswerShape) if each.name not in NO_SUCH_PATHS]
 REQUEST_ID: Final = f"{STEPS} and without a colon, or header: and the name of a header"
 NOTIFICATION_PATHS: Final = ["data", "signature", "kind", "time", "out_trade_no", "out_refund_no", "subscription_id"]
 PATHS: Final[list[tuple[Callable[..., Any], str]]] = [
@@ -55,6 +57,15 @@ def test_a_path_is_no_header(shape: Callable[..., Any], field: str, path: str) -
     assert expected == refusal(shape, **{field.rpartition(".")[2]: path})
 
 
+@pytest.mark.parametrize("name", COMPARED)
+@pytest.mark.parametrize("path", ["a..b", "data.", ".", "header:X-No"])
+def test_a_compared_path_has_no_empty_step(name: str, path: str) -> None:
+    """It is told that an empty one means something."""
+    expected = f"answer.{name} must be {A_PATH}; or empty, to compare nothing, not {path!r}"
+
+    assert (f"answer.{name}", expected) == refusal(AnswerShape, **{name: path})
+
+
 @pytest.mark.parametrize("paths", [["header:X-Id"], ["a..b"], ["outTradeNo", ""], ["a", ".b"]])
 def test_the_paths_of_an_event_have_no_empty_step(paths: list[str]) -> None:
     """What identifies an event stands somewhere: the kind whose paths are wrong is named."""
@@ -86,7 +97,7 @@ def test_the_number_of_a_request_stands_nowhere_else(place: str) -> None:
 STATUSES: Final = "a list of statuses from 400 to 499 without 429: what the others mean is settled"
 
 
-@pytest.mark.parametrize("name", ["not_executed", "absent"])
+@pytest.mark.parametrize("name", ["not_executed", "absent", "duplicate"])
 @pytest.mark.parametrize("statuses", [[200], [302], [399], [404, 429], [500], [503, 404], [0], [-404], [4040]])
 def test_statuses_that_are_looked_at_nowhere(name: str, statuses: list[int]) -> None:
     """2xx, 3xx, 429 and 5xx are judged by themselves: a list that holds them would have no effect."""

@@ -2,9 +2,11 @@
 
 import pytest
 
-from payasync import Profile, SortedPairs
+from payasync import Profile, Session, SortedPairs
+from payasync.coverage import COMPARED
 from payasync.sandbox import PROFILE
 from payasync.sandbox.dialect import Dialect
+from payasync.sandbox.keys import keys_of
 from payasync.sandbox.seal import Seal
 from payasync.secret import Secret
 from tests.scrambled import scrambled, words
@@ -50,6 +52,16 @@ def test_can_be_spoken(seed: int) -> None:
     assert seal.in_headers == (profile.notification.verification == "standard-webhooks")
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_session_takes_it(seed: int) -> None:
+    """What it signs proves that an answer is no request that was sent back, also where one key signs both."""
+    profile = scrambled(seed)
+    if getattr(profile.signature, "symmetric", False):  # else keys would be drawn for nothing
+        credentials = keys_of(profile).merchant
+
+        assert profile is Session("http://127.0.0.1:9", credentials=credentials, profile=profile).profile
+
+
 def test_structures_vary() -> None:
     """Over some seeds, each structure that services differ in comes both ways."""
     drawn = [scrambled(seed) for seed in SEEDS]
@@ -61,4 +73,11 @@ def test_structures_vary() -> None:
 
     assert [2, 2, 2, 2] == [len(set(column)) for column in zip(*seen, strict=True)]
     assert {True, False} == {bool(each.http.not_executed) for each in drawn}
+    assert {True, False} == {each.answer.refusals_signed for each in drawn if each.answer.signature}
+    assert {None} == {each.answer.refusals_signed for each in drawn if not each.answer.signature}
+    assert {(410,), (412,), (423,)} == {each.http.duplicate for each in drawn}
+    for name in COMPARED:
+        paths = {getattr(each.answer, name) for each in drawn}
+        assert {None, ""} < paths
+        assert {0, 1} <= {path.count(".") for path in paths if path}
     assert {"path", "header"} == {each.payment_status.place for each in drawn if each.payment_status}

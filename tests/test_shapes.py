@@ -34,12 +34,20 @@ DEFAULTS: Final[dict[type, dict[str, Any]]] = {
         "subscription_id": "",
         "subscription_status": "",
         "signature": "",
+        "refusals_signed": None,
+        "out_trade_no": None,
+        "out_refund_no": None,
+        "total_amt": None,
+        "refund_amt": None,
+        "currency": None,
+        "merchant_id": None,
     },
     States: {"order": {}, "payment": {}, "refund": {}, "subscription": {}},
     ResultCodes: {"not_executed": (), "retryable": (), "duplicate": (), "absent": ()},
     HttpCodes: {
         "not_executed": (400, 401, 403, 404, 405, 413, 415, 422),
         "absent": (),
+        "duplicate": (409,),
         "rate_limit_precedes_execution": False,
     },
     Recovery: {"quarantine": None},
@@ -77,6 +85,7 @@ LISTS: Final[list[tuple[Callable[..., Any], str, str]]] = [
     (ResultCodes, "codes.absent", CODES),
     (HttpCodes, "http.not_executed", INTEGERS),
     (HttpCodes, "http.absent", INTEGERS),
+    (HttpCodes, "http.duplicate", INTEGERS),
     (NotificationShape, "notification.volatile", TEXTS),
 ]
 TABLES_OF_LISTS: Final[list[tuple[Callable[..., Any], str, str, str]]] = [
@@ -222,9 +231,27 @@ def test_a_path_or_a_text_is_one(shape: Callable[..., Any], field: str, wrong: A
     assert field == caught.value.field
 
 
+COMPARED: Final = [name for name, default in DEFAULTS[AnswerShape].items() if default is None][1:]
+
+
+@pytest.mark.parametrize("name", COMPARED)
+@pytest.mark.parametrize("wrong", [5, False, ["a"], b"a"])
+def test_a_compared_path_is_a_text_or_not_given(name: str, wrong: Any) -> None:
+    """Not given and empty are two things: looked for under its wire name, and not compared."""
+    with pytest.raises(ConfigurationError) as caught:
+        AnswerShape(**{name: wrong})
+
+    assert f"answer.{name} must be a text, not {wrong!r}" == str(caught.value)
+    for path in (None, "", "a.b"):
+        given: dict[str, Any] = {name: path}
+        assert path == getattr(AnswerShape(**given), name)
+
+
 @pytest.mark.parametrize(
     ("shape", "field", "wrong", "wanted"),
     [
+        (AnswerShape, "answer.refusals_signed", "false", "true or false"),
+        (AnswerShape, "answer.refusals_signed", 0, "true or false"),
         (HttpCodes, "http.rate_limit_precedes_execution", 1, "true or false"),
         (HttpCodes, "http.rate_limit_precedes_execution", "false", "true or false"),
         (NotificationShape, "notification.tolerance", True, "an integer"),

@@ -24,6 +24,7 @@ from payasync import (
     States,
 )
 from payasync.arguments import ARGUMENTS
+from payasync.coverage import COMPARED
 from payasync.operations import OPERATIONS
 from payasync.profile import RESERVED
 from payasync.sandbox_profile import PROFILE
@@ -92,6 +93,13 @@ refund_status = "refundStatus"
 subscription_id = "subscriptionId"
 subscription_status = "status"
 signature = "data.sign"
+refusals_signed = false
+out_trade_no = "outTradeNo"
+out_refund_no = "outRefundNo"
+total_amt = "totalAmt"
+refund_amt = "refundAmt"
+currency = "currency"
+merchant_id = "merchantId"
 
 [states.order]
 pending = ["NOTPAY", "USERPAYING"]
@@ -108,6 +116,7 @@ retryable = ["BUSY"]
 duplicate = ["OUT_TRADE_NO_USED"]
 absent = ["ORDER_NOT_FOUND", "REFUND_NOT_FOUND"]
 [http]
+duplicate = [409]
 not_executed = [400, 401, 403, 404, 405, 413, 415, 422]
 absent = []
 rate_limit_precedes_execution = false
@@ -194,6 +203,9 @@ def test_what_equals_the_default_is_left_out() -> None:
         Profile(constants={"*": {"list": [[], {}, [{"a": {}}]]}}),
         Profile(states=States(order={"paid": ()})),
         Profile(fields={"customer": ""}),
+        Profile(answer=AnswerShape(refusals_signed=False)),
+        Profile(answer=AnswerShape(total_amt="", currency="currency")),
+        Profile(http=HttpCodes(duplicate=())),
         Profile(recovery=Recovery(quarantine=0.0)),
         Profile(recovery=Recovery(quarantine=1e-7)),
         Profile(recovery=Recovery(quarantine=1e300)),
@@ -396,6 +408,7 @@ CONSTANTS: Final = st.dictionaries(TEXTS, JSON, max_size=3).filter(TAKEN.isdisjo
 @st.composite
 def profiles(draw: st.DrawFn) -> Profile:
     """Return a profile that holds anything in the places that can hold it."""
+    compared: dict[str, Any] = {name: draw(st.none() | PATHS) for name in draw(st.sets(st.sampled_from([*COMPARED])))}
     several = draw(st.lists(CODES, unique_by=lambda code: (type(code), code), max_size=6))
     return Profile(
         name=draw(TEXTS),
@@ -427,11 +440,18 @@ def profiles(draw: st.DrawFn) -> Profile:
             length=draw(st.dictionaries(st.sampled_from(["subject", "body"]), st.integers(1, 2**63 - 1))),
         ),
         payment_status=draw(st.none() | st.builds(Parameter, TEXTS.map("no {}".format))),
-        answer=AnswerShape(data=draw(PATHS), message=draw(PATHS)),
+        answer=AnswerShape(
+            data=draw(PATHS),
+            message=draw(PATHS),
+            refusals_signed=draw(st.none() | st.booleans()),
+            **compared,
+        ),
         states=States(order={"paid": several[:2], "closed": several[2:]}),
         codes=ResultCodes(not_executed=several[:3], duplicate=several[3:]),
         http=HttpCodes(
-            absent=draw(st.lists(st.sampled_from([400, 404]))), rate_limit_precedes_execution=draw(st.booleans())
+            absent=draw(st.lists(st.sampled_from([400, 404]))),
+            duplicate=draw(st.lists(st.sampled_from([409, 410]))),
+            rate_limit_precedes_execution=draw(st.booleans()),
         ),
         recovery=Recovery(quarantine=draw(st.none() | st.floats(0, 1e300) | st.integers(0, 10**9))),
         notification=NotificationShape(
@@ -507,6 +527,13 @@ KEYS: Final = (
     ("answer", "subscription_id", '"agreement"'),
     ("answer", "subscription_status", '"phase"'),
     ("answer", "signature", '"sign"'),
+    ("answer", "refusals_signed", "true"),
+    ("answer", "out_trade_no", '"orderNo"'),
+    ("answer", "out_refund_no", '""'),
+    ("answer", "total_amt", '"money.total"'),
+    ("answer", "refund_amt", '""'),
+    ("answer", "currency", '"money.unit"'),
+    ("answer", "merchant_id", '"shop"'),
     ("states.order", "pending", "[0, 1]"),
     ("states.order", "paid", '["PAID"]'),
     ("states.order", "closed", '["GONE"]'),
@@ -527,6 +554,7 @@ KEYS: Final = (
     ("codes", "absent", '["NOTHING"]'),
     ("http", "not_executed", "[400]"),
     ("http", "absent", "[404]"),
+    ("http", "duplicate", "[410]"),
     ("http", "rate_limit_precedes_execution", "true"),
     ("recovery", "quarantine", "5.5"),
     ("notification", "verification", '"none"'),

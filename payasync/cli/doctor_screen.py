@@ -100,7 +100,7 @@ def _points(points: Sequence[Point], width: int) -> Table:
 def _cells(point: Point) -> dict[str, str]:
     return {
         _POINT: f"[bold]{escape(point.name)}[/]",
-        _VALUE: escape(point.means if point.status == "open" or point.value is None else _said(point.value)),
+        _VALUE: escape(point.means if point.status == "open" or point.value in (None, "") else _said(point.value)),
         _NEEDED: f"[dim]{escape(needed_by(point))}[/]",
     }
 

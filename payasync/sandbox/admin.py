@@ -11,12 +11,12 @@ from payasync.errors import PayasyncError
 from payasync.sandbox import dashboard, receiving
 from payasync.sandbox.admin_actions import Actions
 from payasync.sandbox.admin_door import AdminDoor
-from payasync.sandbox.dialect import STATUSES
 from payasync.sandbox.markup import TIMELINE
 from payasync.sandbox.page import Page
 from payasync.sandbox.strict import read_object
 from payasync.sandbox.timeline import Entry, Timeline, line
 from payasync.sandbox.values import RefusedError
+from payasync.sandbox.vocabulary import STATUSES
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

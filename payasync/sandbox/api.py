@@ -135,8 +135,9 @@ class Api:
                 raise received
             incoming = self._dialect.read(operation, received, request.headers)
             self._admission.check(incoming, request.headers.get("Authorization", ""))
-            payload = self._execute(incoming)
-            note(request, reference=reference(incoming.arguments) or self._dialect.payloads.number(payload))
+            payloads = self._dialect.payloads
+            payload = payloads.about(incoming.fields, self._execute(incoming))
+            note(request, reference=reference(incoming.arguments) or payloads.number(payload))
             outgoing = self._dialect.answer(payload, request_id)
         except RefusedError as refused:
             note(request, refused=refused)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeGuard, get_args
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from payasync.errors import ConfigurationError
 from payasync.operations import Operation
@@ -18,21 +18,9 @@ from payasync.sandbox.arguments import ARGUMENTS
 from payasync.sandbox.checks import Sort, checks
 from payasync.sandbox.paths import beside, put
 from payasync.sandbox.payloads import Payloads
-from payasync.sandbox.values import Arguments, RefusedError, Why
-from payasync.sandbox.vocabulary import Vocabulary
+from payasync.sandbox.values import Arguments, RefusedError
+from payasync.sandbox.vocabulary import STATUSES, Vocabulary
 from payasync.shapes import Code, NotificationShape
-
-STATUSES: Final[Mapping[Why, int]] = {
-    "invalid": 422,
-    "unauthenticated": 401,
-    "bad_signature": 401,
-    "nonce_used": 403,
-    "wrong_state": 409,
-    "duplicate": 409,
-    "absent": 404,
-    "busy": 503,
-}
-"""The sandbox's own choice (spec: Errors, gaps)."""
 
 _HEADER: Final = "header:"
 _NUMBERS: Final = frozenset({"out_trade_no", "out_refund_no", "identifier", "subscription_id"})
@@ -89,12 +77,14 @@ class Outgoing:
         code: The result code, wherever it stands in the document.
         headers: That belong to the answer.
         document: The JSON.
+        refused: The request was not done.
     """
 
     status: int
     code: Code
     headers: Mapping[str, str]
     document: Mapping[str, Any]
+    refused: bool = False
 
 
 class Dialect:
@@ -232,7 +222,10 @@ class Dialect:
         status = refused.status or STATUSES[refused.why]
         if self._inside and operation and status in INSIDE:
             status = 200
-        return self._complete(document, status, self._words.code(refused.why), self._words.said(refused), request_id)
+        elif not refused.status:
+            status = self._words.status(refused.why)
+        code, message = self._words.code(refused.why), self._words.said(refused)
+        return evolve(self._complete(document, status, code, message, request_id), refused=True)
 
     def _argument_name(self, operation: Operation | None, name: str) -> str:
         arguments = ARGUMENTS[operation] if operation else ()

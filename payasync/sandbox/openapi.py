@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from payasync.operations import OPERATIONS, Operation
 from payasync.sandbox.arguments import ARGUMENTS
-from payasync.sandbox.dialect import INSIDE, STATUSES, Dialect
+from payasync.sandbox.dialect import INSIDE, Dialect
 from payasync.sandbox.openapi_schemas import TEXT, Schema, carried, done, refused
 from payasync.sandbox.receiving import MAX_ADDRESS, MAX_BODY
 from payasync.sandbox.values import Why
-from payasync.sandbox.vocabulary import Vocabulary
+from payasync.sandbox.vocabulary import STATUSES, Vocabulary
 from payasync.shapes import Code
 from payasync.signing import SortedPairs
 from payasync.version import VERSION
@@ -40,12 +40,13 @@ _REASONS: Final[Mapping[int, str]] = {
 }
 _MARKED: Final[Mapping[str, Any]] = {MARK: {"required": True, "schema": {"const": "1"}}}
 _PLAIN: Final[Mapping[str, Any]] = {"text/plain": {"schema": TEXT}}
-_CODES: Final[Mapping[int, tuple[Why, ...]]] = {
-    **{status: tuple(why for why, usual in STATUSES.items() if usual == status) for status in _REASONS},
+_USED: Final = "The number was used before."
+_OTHER_CODES: Final[Mapping[int, tuple[Why, ...]]] = {
     **dict.fromkeys((400, 413, 414, 415), ("invalid",)),
     **dict.fromkeys((429, 500), ("busy",)),
-    403: ("unauthenticated", "nonce_used"),
+    403: ("unauthenticated",),
 }
+"""What is told by these statuses beside what has them by itself."""
 
 
 def document(dialect: Dialect) -> dict[str, Any]:
@@ -133,12 +134,12 @@ def _responses(dialect: Dialect, operation: Operation) -> dict[str, Any]:
     words = dialect.words
     success, refusals = done(words, operation), dict[str, Any]()
     inside = list[Code]()
-    for status in _statuses(words, operation):
-        codes = [words.code(why) for why in _CODES[status]]
+    for status in _statuses(dialect, operation):
+        codes = [words.code(why) for why in _whys(dialect, status)]
         if dialect.failures_inside and status in INSIDE:
             inside += codes
         else:
-            refusals[str(status)] = _response(words, _REASONS[status], refused(words, codes), status)
+            refusals[str(status)] = _response(words, _REASONS.get(status, _USED), refused(words, codes), status)
     refusals["421"] = {
         "description": "The Host header names another host than the sandbox's.",
         "headers": _MARKED,
@@ -148,14 +149,23 @@ def _responses(dialect: Dialect, operation: Operation) -> dict[str, Any]:
     return {"200": _response(words, "Done, or refused." if inside else "Done.", schema, 200), **refusals}
 
 
-def _statuses(words: Vocabulary, operation: Operation) -> Iterator[int]:
-    profile = words.profile
+def _whys(dialect: Dialect, status: int) -> tuple[Why, ...]:
+    """Return what a status says; inside HTTP 200 a refusal keeps the place of its usual one."""
+    placed = STATUSES.__getitem__ if dialect.failures_inside else dialect.words.status
+    return (*_OTHER_CODES.get(status, ()), *(why for why in STATUSES if placed(why) == status))
+
+
+def _statuses(dialect: Dialect, operation: Operation) -> Iterator[int]:
+    words, profile = dialect.words, dialect.words.profile
     bearer, signed = operation.name in profile.bearer, operation.name in profile.signed
     there = {401: bearer or signed, 403: signed or operation.name in profile.merchant}
     there |= dict.fromkeys((413, 415), operation.has_body)
     numbers = [each.required for each in ARGUMENTS[operation] if each.sort == "identifier"]
     there |= {404: any(numbers), 409: operation.has_body and bool(numbers)}
     yield from (status for status in _REASONS if there.get(status, True))
+    used = words.status("duplicate")
+    if there[409] and used not in _REASONS and not dialect.failures_inside:
+        yield used
 
 
 def _response(words: Vocabulary, description: str, schema: Schema, status: int) -> dict[str, Any]:

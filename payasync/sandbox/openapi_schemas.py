@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from payasync.coverage import COMPARED
 from payasync.operations import (
     CANCEL_SUBSCRIPTION,
     CLOSE_ORDER,
@@ -44,6 +45,13 @@ _THINGS: Final[Mapping[Operation, str]] = {
     UPDATE_SUBSCRIPTION: "subscription",
     CANCEL_SUBSCRIPTION: "subscription",
 }
+_ABOUT: Final[Mapping[str, frozenset[str]]] = {
+    "payment": frozenset({"out_trade_no", "currency"}),
+    "order": frozenset({"out_trade_no", "total_amt", "currency"}),
+    "refund": frozenset({"out_refund_no", "out_trade_no", "total_amt", "refund_amt"}),
+    "subscription": frozenset(),
+}
+"""What a payload names of each thing."""
 _STATES: Final[Mapping[str, tuple[str, ...]]] = {
     "order": ("pending", "paid", "failed", "expired", "closed"),
     "payment": ("pending", "paid", "failed", "expired", "closed"),
@@ -114,12 +122,13 @@ def _date(written: str) -> Schema:
 def done(words: Vocabulary, operation: Operation) -> Schema:
     """Return the schema of the answer to a request that was done."""
     told = {joined(words.answer.data, path): schema for path, schema in _payload(words, operation).items()}
-    return _document({**told, **_frame(words, words.answer.ok[:1])})
+    return _document({**told, **_frame(words, words.answer.ok[:1], signed=True)})
 
 
 def refused(words: Vocabulary, codes: Iterable[Code]) -> Schema:
     """Return the schema of the answer to a request that was not done, for one of these reasons."""
-    schema, field = _document(_frame(words, codes)), beside(words.answer.message, "field")
+    frame = _frame(words, codes, signed=words.answer.refusals_signed is not False)
+    schema, field = _document(frame), beside(words.answer.message, "field")
     *above, name = field.split(".")
     holder = schema
     for step in above:
@@ -128,12 +137,12 @@ def refused(words: Vocabulary, codes: Iterable[Code]) -> Schema:
     return schema
 
 
-def _frame(words: Vocabulary, codes: Iterable[Code]) -> dict[str, Schema]:
+def _frame(words: Vocabulary, codes: Iterable[Code], *, signed: bool) -> dict[str, Schema]:
     """Return the schemas of what stands in every answer, by their paths."""
     answer = words.answer
     frame = {place(answer, "code"): {"enum": list(dict.fromkeys(codes))}, place(answer, "message"): TEXT}
     frame |= {place(answer, "request_id"): TEXT}
-    if answer.signature:
+    if answer.signature and signed:
         above = answer.signature.rpartition(".")[0]
         frame |= {answer.signature: TEXT, joined(above, NONCE): TEXT}
     return frame
@@ -144,15 +153,20 @@ def _payload(words: Vocabulary, operation: Operation) -> dict[str, Schema]:
     if thing == "subscription":
         own = _subscription(words)
     elif thing == "refund":
-        names = {"out_refund_no": TEXT, "out_trade_no": TEXT, "total_amt": NUMBER, "refund_amt": NUMBER}
-        own = {camel(name): schema for name, schema in names.items()}
+        own = {}
     else:
-        amount = "amount" if thing == "payment" else "totalAmt"
-        own = {"outTradeNo": TEXT, amount: NUMBER, "currency": TEXT, answer.payment_id: TEXT}
+        own = {answer.payment_id: TEXT, **({"amount": NUMBER} if thing == "payment" else {})}
         if operation in {CREATE_PAYMENT, PLACE_ORDER}:
             own[answer.redirect_url] = {"type": "string", "format": "uri"}
     states = [words.state(thing, state) for state in _STATES[thing]]
-    return {**own, getattr(answer, f"{thing}_status"): {"enum": states}}
+    return {**_about(words, operation), **own, getattr(answer, f"{thing}_status"): {"enum": states}}
+
+
+def _about(words: Vocabulary, operation: Operation) -> dict[str, Schema]:
+    """Return what a success always names, and what its request names, where the profile gives a path for it."""
+    always, sent = _ABOUT[_THINGS[operation]], {MERCHANT, *carried(words, operation)[1]}
+    told = [name for name in COMPARED if name in always or (camel(name) in sent and getattr(words.answer, name))]
+    return {words.about(name): NUMBER if name.endswith("_amt") else TEXT for name in told}
 
 
 def _subscription(words: Vocabulary) -> dict[str, Schema]:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from payasync.coverage import COMPARED
+from payasync.sandbox.keys import MERCHANT_ID
 from payasync.sandbox.numbers import Numbers
 from payasync.sandbox.paths import found, joined, put
 from payasync.sandbox.values import Event, Order, Refund, Subscription
@@ -26,28 +28,24 @@ class Payloads:
     def numbers(self) -> Numbers:
         """Finds in answers what is written here."""
         answer = self._words.answer
-        inside = {name: camel(name) for name in ("out_trade_no", "out_refund_no")}
+        inside = {name: self._words.about(name) for name in ("out_trade_no", "out_refund_no")}
         inside |= {name: getattr(answer, name) for name in ("subscription_id", "redirect_url")}
         return Numbers({name: joined(answer.data, path) for name, path in inside.items() if path})
 
     def order(self, order: Order, redirect_url: str = "") -> dict[str, Any]:
         """Return an order as endpoints 2 to 4 tell it, with the customer's address where it is new."""
-        answer = self._words.answer
-        payload = {camel("out_trade_no"): order.out_trade_no, camel("total_amt"): order.total_amt}
-        return self._payable(payload, order, answer.order_status, self._words.state("order", order.state), redirect_url)
+        path, state = self._words.answer.order_status, self._words.state("order", order.state)
+        payload, names = self._payable(order, path, state, redirect_url), ("out_trade_no", "total_amt", "currency")
+        return self._named(payload, **{name: getattr(order, name) for name in names})
 
     def payment(self, order: Order, redirect_url: str = "") -> dict[str, Any]:
         """Return a payment as endpoints 1 and 6 tell it, with the customer's address where it is new."""
-        answer = self._words.answer
-        payload = {camel("out_trade_no"): order.out_trade_no, "amount": order.total_amt}
-        return self._payable(
-            payload, order, answer.payment_status, self._words.state("payment", order.state), redirect_url
-        )
+        answer, state = self._words.answer, self._words.state("payment", order.state)
+        payload = {"amount": order.total_amt, **self._payable(order, answer.payment_status, state, redirect_url)}
+        return self._named(payload, out_trade_no=order.out_trade_no, currency=order.currency)
 
-    def _payable(
-        self, payload: dict[str, Any], order: Order, status_path: str, state: Code, redirect_url: str
-    ) -> dict[str, Any]:
-        payload["currency"] = order.currency
+    def _payable(self, order: Order, status_path: str, state: Code, redirect_url: str) -> dict[str, Any]:
+        payload: dict[str, Any] = {}
         put(payload, self._words.answer.payment_id, order.payment_id)
         put(payload, status_path, state)
         if redirect_url:
@@ -56,11 +54,10 @@ class Payloads:
 
     def refund(self, refund: Refund) -> dict[str, Any]:
         """Return a refund as endpoints 5 and 7 tell it."""
-        payload = {
-            camel(name): getattr(refund, name) for name in ("out_refund_no", "out_trade_no", "total_amt", "refund_amt")
-        }
+        payload: dict[str, Any] = {}
         put(payload, self._words.answer.refund_status, self._words.state("refund", refund.state))
-        return payload
+        names = ("out_refund_no", "out_trade_no", "total_amt", "refund_amt")
+        return self._named(payload, **{name: getattr(refund, name) for name in names})
 
     def subscription(self, subscription: Subscription) -> dict[str, Any]:
         """Return a subscription as endpoints 8 to 10 tell it."""
@@ -72,11 +69,36 @@ class Payloads:
         }
         put(payload, words.answer.subscription_id, subscription.subscription_id)
         put(payload, words.answer.subscription_status, words.state("subscription", subscription.state))
+        return self._named(payload)
+
+    def about(self, fields: Mapping[str, Any], payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a payload with all that its request names, and that the profile gives a path for.
+
+        Args:
+            fields: Of the request, by their wire names.
+            payload: Of its answer.
+        """
+        told = dict(payload)
+        for name in COMPARED:
+            path = getattr(self._words.answer, name)
+            if path and camel(name) in fields and found(told, path) is None:
+                put(told, path, fields[camel(name)])
+        return told
+
+    def _named(self, payload: dict[str, Any], **things: Any) -> dict[str, Any]:
+        """Add to a payload what it is about; what the profile does not compare gives way to what it reads there."""
+        answer = self._words.answer
+        merchant = {"merchant_id": MERCHANT_ID} if answer.merchant_id else {}
+        for name, value in {**things, **merchant}.items():
+            path = self._words.about(name)
+            if getattr(answer, name) != "" or found(payload, path) is None:
+                put(payload, path, value)
         return payload
 
     def number(self, payload: Mapping[str, Any]) -> str:
         """Return the number of what a payload tells: an order's, a payment's or a subscription's."""
-        return str(payload.get(camel("out_trade_no")) or found(payload, self._words.answer.subscription_id) or "")
+        paths = (self._words.about("out_trade_no"), self._words.answer.subscription_id)
+        return next((str(number) for path in paths if (number := found(payload, path))), "")
 
     def notification(self, event: Event, now: datetime) -> str | None:
         """Return the body of a notification (spec: Events, 4); `None` where the service does not tell this event."""

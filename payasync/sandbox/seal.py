@@ -19,7 +19,7 @@ from payasync.sandbox import signatures
 from payasync.sandbox.dialect import Outgoing
 from payasync.sandbox.paths import inside, joined, put, under
 from payasync.sandbox.payloads import written
-from payasync.sandbox.vocabulary import TELLING, Vocabulary, place
+from payasync.sandbox.vocabulary import NO_PATHS, TELLING, Vocabulary, place
 from payasync.secret import Secret
 from payasync.shapes import AnswerShape
 from payasync.signing import SortedPairs
@@ -51,11 +51,13 @@ class Seal:
     async def answer(self, outgoing: Outgoing, path: str) -> Outgoing:
         """Return an answer with its signature, where the profile says that answers have one.
 
+        A refusal has one, too, unless the profile says that refusals have none.
+
         Args:
             outgoing: The answer.
             path: The endpoint's path.
         """
-        if not self._answer.signature:
+        if not self._answer.signature or (outgoing.refused and self._answer.refusals_signed is False):
             return outgoing
         document = deepcopy(dict(outgoing.document))
         above, message = self._answer.signature.rpartition(".")[0], self._answer.message
@@ -123,8 +125,8 @@ def _check_flat(point: str, at: str, paths: Iterator[str]) -> None:
 def _told(words: Vocabulary) -> Iterator[str]:
     """Yield where things stand in answers."""
     answer = words.answer
-    yield from (place(answer, point) for point in fields_dict(AnswerShape) if point not in {"data", "ok"})
-    yield joined(answer.data, "outTradeNo")
+    yield from (place(answer, point) for point in fields_dict(AnswerShape) if point not in {"data", *NO_PATHS})
+    yield joined(answer.data, words.about("out_trade_no"))
 
 
 def _notified(words: Vocabulary) -> Iterator[str]:
@@ -132,5 +134,5 @@ def _notified(words: Vocabulary) -> Iterator[str]:
     shape, answer = words.notification, words.answer
     yield from (shape.kind, shape.time)
     paths = [getattr(answer, point) for point in TELLING if point != "redirect_url"]
-    for path in (*paths, shape.out_trade_no, shape.out_refund_no, shape.subscription_id, "outTradeNo"):
+    for path in (*paths, shape.out_trade_no, shape.out_refund_no, shape.subscription_id, words.about("out_trade_no")):
         yield joined(shape.data, path)

@@ -18,6 +18,18 @@ from payasync.signing import SignatureScheme, SortedPairs
 _NOT_EXECUTED: Final[tuple[Why, ...]] = ("invalid", "unauthenticated", "bad_signature", "nonce_used", "wrong_state")
 """In the order in which the sandbox's own profile lists its codes of this meaning."""
 
+STATUSES: Final[Mapping[Why, int]] = {
+    "invalid": 422,
+    "unauthenticated": 401,
+    "bad_signature": 401,
+    "nonce_used": 403,
+    "wrong_state": 409,
+    "duplicate": 409,
+    "absent": 404,
+    "busy": 503,
+}
+"""The sandbox's own choice (spec: Errors, gaps)."""
+
 _OTHERS: Final[Mapping[Why, str]] = {"duplicate": "duplicate", "absent": "absent", "busy": "retryable"}
 
 
@@ -78,12 +90,22 @@ class Vocabulary:
         value: Code = values[0]
         return value
 
+    def about(self, name: str) -> str:
+        """Return the path at which answers name one of the things that they are compared in; it may be switched off."""
+        path: str | None = getattr(self.answer, name)
+        return path or camel(name)
+
     def code(self, why: Why) -> Code:
         """Return the service's result code for a refusal."""
         if why in _OTHERS:
             return self._codes(_OTHERS[why])[0]
         codes = self._codes("not_executed")
         return codes[min(_NOT_EXECUTED.index(why), len(codes) - 1)]
+
+    def status(self, why: Why) -> int:
+        """Return the HTTP status of a refusal; "used before" is told by one that the profile reads so."""
+        usual, duplicate = STATUSES[why], self.profile.http.duplicate
+        return duplicate[0] if why == "duplicate" and duplicate and usual not in duplicate else usual
 
     def said(self, refused: RefusedError) -> str:
         """Return the service's message for a refusal: words, or where the profile has codes in messages, its code."""
@@ -123,8 +145,8 @@ def _given(table: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in table.items() if value}
 
 
-_NOT_PLACED: Final = frozenset({"ok", "refusals_signed", *COMPARED})
-"""Points of an answer that an open profile need not answer: what is compared has its wire name."""
+NO_PATHS: Final = frozenset({"ok", "refusals_signed"})
+"""Points of an answer that are no paths."""
 _ALL_THINGS: Final = frozenset({"order", "payment", "refund", "subscription"})
 TELLING: Final[Mapping[str, frozenset[str]]] = {
     "payment_id": frozenset({"order", "payment"}),
@@ -134,6 +156,12 @@ TELLING: Final[Mapping[str, frozenset[str]]] = {
     "refund_status": frozenset({"refund"}),
     "subscription_id": frozenset({"subscription"}),
     "subscription_status": frozenset({"subscription"}),
+    "out_trade_no": frozenset({"order", "payment", "refund"}),
+    "out_refund_no": frozenset({"refund"}),
+    "total_amt": frozenset({"order", "payment", "refund"}),
+    "refund_amt": frozenset({"refund"}),
+    "currency": _ALL_THINGS,
+    "merchant_id": _ALL_THINGS,
 }
 """Of which things an answer's points tell; those that are not named here stand in every answer."""
 
@@ -151,12 +179,15 @@ def _filled(given: AnswerShape) -> AnswerShape:
 
     A point that would fall onto one that the profile answers stays untold.
     """
-    points = [name for name in fields_dict(AnswerShape) if name not in _NOT_PLACED]
+    points = [name for name in fields_dict(AnswerShape) if name not in NO_PATHS]
     answered = [name for name in points if getattr(given, name)]
-    own: dict[str, Any] = {name: getattr(PROFILE.answer, name) for name in points if name not in answered}
+    # What is compared has its wire name where it is open.
+    unanswered = [name for name in points if name not in answered and name not in COMPARED]
+    own: dict[str, Any] = {name: getattr(PROFILE.answer, name) for name in unanswered}
     filled = evolve(given, ok=given.ok or PROFILE.answer.ok, **own)
-    free = {name for name in points if not any(_collide(filled, name, other) for other in answered)}
-    untold: dict[str, Any] = {name: "" for name in points if name not in answered and name not in free}
+    untold: dict[str, Any] = {
+        name: "" for name in unanswered if any(_collide(filled, name, other) for other in answered)
+    }
     return evolve(filled, **untold)
 
 

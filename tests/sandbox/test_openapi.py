@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any, Final, cast
 
+import aiohttp
 import jsonschema_rs
 import pytest
 from attrs import evolve
@@ -20,16 +21,17 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from payasync import Profile
+from payasync import HttpCodes, Profile
 from payasync.codec import Codec
 from payasync.errors import PayasyncError
 from payasync.operations import OPERATIONS, Operation
 from payasync.outgoing import encode
 from payasync.profile import MERCHANT, NONCE, SIGN
-from payasync.sandbox import PROFILE
+from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import Dialect
 from payasync.sandbox.openapi import document
 from payasync.sandbox.threaded import ThreadedSandbox
+from tests.sandbox.foreign import Receiver
 from tests.sandbox.world import SAMPLES, Told, World
 from tests.scrambled import scrambled
 
@@ -107,6 +109,33 @@ async def test_every_answer_is_as_documented(world: World) -> None:
     assert {"done", "invalid", "bad_signature", "absent", "duplicate", "wrong_state", "busy"} <= {
         each.why for _, each in told
     }
+
+
+DIALECTS: Final = {
+    "compared": evolve(
+        PROFILE,
+        answer=evolve(PROFILE.answer, out_trade_no="a.no", currency="", total_amt="a.sum", merchant_id="a.shop"),
+        constants={"*": {"currency": "CAD"}},
+    ),
+    "given currency": evolve(
+        PROFILE, answer=evolve(PROFILE.answer, currency="a.unit"), constants={"*": {"currency": "CAD"}}
+    ),
+    "refusals not signed": evolve(PROFILE, answer=evolve(PROFILE.answer, signature="seal", refusals_signed=False)),
+    "used before": evolve(PROFILE, http=HttpCodes(duplicate=(410,), absent=(404,))),
+    "used before inside": evolve(PROFILE, http=HttpCodes(duplicate=(410,), not_executed=())),
+}
+
+
+@pytest.mark.parametrize("profile", DIALECTS.values(), ids=DIALECTS)
+async def test_what_a_profile_may_say_of_answers_is_documented(
+    profile: Profile, http: aiohttp.ClientSession, receiver: Receiver
+) -> None:
+    """Where an answer says what it is about, what of it is signed, and how "used before" is told."""
+    async with Sandbox(profile, clock="frozen") as running, running.session() as pay:
+        told = await answers(World(running, http, receiver, pay))
+
+    assert [] == [(name, each.status, lie) for name, each in told for lie in lies(described(profile), name, each)]
+    assert {"done", "absent", "duplicate", "wrong_state"} <= {each.why for _, each in told}
 
 
 def deceived(profile: Profile) -> Iterator[Any]:

@@ -135,7 +135,7 @@ async def test_closed_order_cannot_be_paid(world: World) -> None:
 async def test_order_without_a_number_gets_one(world: World) -> None:
     """Endpoint 2 without `outTradeNo`: the sandbox makes one and returns it, and it names the order."""
     placed = await world.pay.send(order())
-    number = at(placed.data, "outTradeNo")
+    number = at(placed.data, world.profile.answer.out_trade_no or "outTradeNo")
     found = await world.pay.orders.query(number)
 
     assert ("pending", 1) == (found.state, world.sandbox.ledger.orders())

@@ -106,8 +106,9 @@ class World:
 
     def refused(self, status: int, why: str) -> tuple[int, str]:
         """Return the status and the meaning of a refusal: some services say by the code alone what is wrong."""
-        inside = not self.profile.http.not_executed and status in BY_CODE_ALONE
-        return (200 if inside else status), why
+        if not self.profile.http.not_executed and status in BY_CODE_ALONE:
+            return 200, why
+        return (self.profile.http.duplicate[0] if why == "duplicate" else status), why
 
     def fields(self, request: Request[Response], **changes: Any) -> dict[str, Any]:
         """Return what a request carries on the wire, signed: by this profile, and with a new nonce.

@@ -3,6 +3,8 @@
 import base64
 import hashlib
 import hmac
+import json
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import date
 from typing import Any, Final
@@ -501,12 +503,40 @@ CODED: Final = f'{SIGNED}\nanswer.code = "code"\nanswer.ok = ["OK"]\nstatus.refu
 UNKEYED: Final = f"{CODED}\n{NUMBER}"
 
 
-def located(name: str, ask: Ask, base: str = SIGNED) -> Effect:
+def located(name: str, ask: Ask, base: str = SIGNED, found: str = "found") -> Effect:
     """Return that a path leads to what stands there, inside the payload, and that without it nobody looks."""
-    line, seen = f'answer.{name} = "here.0"', ("found", f"open: answer.{name}")
-    body = said(b'{"here":["outside"],"data":{"here":["found"]}}')
+    line, seen = f'answer.{name} = "here.0"', (found, f"open: answer.{name}")
+    body = said(b'{"here":["outside"],"data":{"here":["%b"]}}' % found.encode())
     return Effect(f"answer.{name}", line, ask, fact(name), seen, f'{base}\nanswer.data = "data"', script=body)
 
+
+def compared(name: str, ask: Ask, path: str, ends: tuple[str, str], values: tuple[object, object]) -> Iterator[Effect]:
+    """Yield what a path does to a success about another thing, and to one that does not say what it is about.
+
+    Args:
+        name: Of the key.
+        ask: The call.
+        path: Of its endpoint.
+        ends: What it ends as where the answer is believed, and where it is not.
+        values: The call's, and another one.
+    """
+    key, (believed, lost), (mine, other) = f"answer.{name}", ends, values
+    wire = re.sub("_(.)", lambda found: found[1].upper(), name)  # where the thing is looked for without the key
+    for line, told, with_it, without_it in (
+        (f'{key} = "its.name"', {"its": {"name": other}}, lost, believed),
+        (f'{key} = "its.name"', {"its": {"name": mine}, wire: other}, believed, lost),
+        (f'{key} = "its.name"', {"its": {}}, lost, believed),
+        (f'{key} = "its.name"', {"its": {"name": ""}}, lost, believed),
+        (f'{key} = ""', {wire: other}, believed, lost),
+        (f'{key} = "{wire}"', {}, lost, believed),
+    ):
+        by_path = {f"{BASE_PATH}{path}": answer(200, json.dumps({"data": told, **told}).encode())}
+        base = f'{SIGNED}\nanswer.data = "data"'
+        yield Effect(key, line, ask, kind, (with_it, without_it), base, by_path=by_path)
+
+
+READ: Final = ("OrderResponse", "NoAnswerError")
+REFUNDED: Final = ("RefundResponse", "OutcomeUnknownError")
 
 ANSWER: Final = (
     Effect(
@@ -565,7 +595,7 @@ ANSWER: Final = (
     located("redirect_url", place),
     located("order_status", query),
     located("refund_status", refund),
-    located("subscription_id", update(), NUMBER),
+    located("subscription_id", update(), NUMBER, found="S1"),
     located("subscription_status", update(), NUMBER),
     Effect(
         "answer.signature",
@@ -573,9 +603,15 @@ ANSWER: Final = (
         query,
         kind,
         ("InvalidSignatureError", "OrderResponse"),
-        SIGNED,
+        f'{SIGNED}\nanswer.order_status = "data.state"',
         script=said(b'{"data":{"sign":"00"}}'),
     ),
+    *compared("out_trade_no", query, "/payment/orderquery", READ, ("T1", "T2")),
+    *compared("out_refund_no", refund, "/payment/refund", REFUNDED, ("R1", "R2")),
+    *compared("total_amt", refund, "/payment/refund", REFUNDED, (15, 14)),
+    *compared("refund_amt", refund, "/payment/refund", REFUNDED, ("5", "4")),
+    *compared("currency", place, "/payment/unifiedorder", ("OrderResponse", "OutcomeUnknownError"), ("cad", "USD")),
+    *compared("merchant_id", query, "/payment/orderquery", READ, ("M1", "M2")),
 )
 
 THINGS: Final[dict[str, tuple[Ask, tuple[str, ...]]]] = {
@@ -604,7 +640,74 @@ LOST: Final = ("OutcomeUnknownError", ["refund", "status"])
 AGAIN: Final = ("RefundResponse", ["refund", "status", "refund"])
 DONE: Final = answer(200, b'{"code":"OK"}')
 
+NONE: Final = b'{"code":"NONE"}'
+BY_SIGNATURE: Final = (
+    f'{CODED}\nanswer.signature = "sign"\ncodes.not_executed = ["ODD"]\ncodes.absent = ["NONE"]\n'
+    "recovery.quarantine = 0"
+)
+REFUSED: Final = ("ServiceError", ["refund"])
+SENT_AGAIN: Final = ("ServiceError", ["refund", "status", "refund"])
+"""What was refused the second time was sent a second time."""
+
 MEANINGS: Final = (
+    # A refusal that nobody signed: not taken where refusals are signed, and taken else.
+    Effect(
+        "answer.refusals_signed",
+        "answer.refusals_signed = true",
+        refund,
+        course,
+        (LOST, REFUSED),
+        BY_SIGNATURE,
+        script=(*said(ODD), *said(ODD)),
+    ),
+    Effect(
+        "answer.refusals_signed",
+        "answer.refusals_signed = false",
+        refund,
+        course,
+        (REFUSED, LOST),
+        BY_SIGNATURE,
+        "answer.refusals_signed = true",
+        script=(*said(ODD), *said(ODD)),
+    ),
+    # A "not found" that nobody signed is final only where refusals are said not to be signed.
+    Effect(
+        "answer.refusals_signed",
+        "answer.refusals_signed = false",
+        refund,
+        course,
+        (SENT_AGAIN, LOST),
+        BY_SIGNATURE,
+        script=(RESET, *said(NONE), *said(ODD)),
+    ),
+    Effect(
+        "answer.refusals_signed",
+        "answer.refusals_signed = true",
+        refund,
+        course,
+        (LOST, SENT_AGAIN),
+        BY_SIGNATURE,
+        "answer.refusals_signed = false",
+        script=(RESET, *said(NONE), *said(ODD)),
+    ),
+    Effect(
+        "http.duplicate",
+        "http.duplicate = [410]",
+        refund,
+        course,
+        (("DuplicateError", ["refund"]), ("RefundResponse", ["refund", "status"])),
+        CODED,
+        script=(*said(b"{}", 410), DONE),
+    ),
+    Effect(
+        "http.duplicate",
+        "http.duplicate = [410]",
+        refund,
+        course,
+        (("RefundResponse", ["refund", "status"]), ("DuplicateError", ["refund"])),
+        CODED,
+        script=(*said(b"{}", 409), DONE),
+    ),
     Effect(
         "codes.not_executed",
         'codes.not_executed = ["ODD"]',
