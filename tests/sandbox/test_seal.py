@@ -163,7 +163,7 @@ async def test_client_and_sandbox_agree_on_values(prehash: Any, *, skip_null: bo
         numbers="text",
         nested="json",
     )
-    profile = Profile(signature=scheme, answer=AnswerShape(data="data", signature="data.seal"))
+    profile = Profile(signature=scheme, answer=AnswerShape(data="data", signature="data.seal", order_status="state"))
     extra = {"note": None, "vip": True, "new": False, "more": {"a": [None, True]}}
     async with Sandbox(profile) as sandbox, sandbox.session() as pay:
         placed = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1", extra=extra)

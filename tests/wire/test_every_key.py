@@ -340,7 +340,7 @@ SIGNATURE: Final = (
         query,
         kind,
         ("OrderResponse", "InvalidSignatureError"),
-        f'{SIGNED}\nanswer.signature = "sign"',
+        f'{SIGNED}\nanswer.signature = "sign"\nanswer.message = "rate"',
         script=said(RATED),
     ),
     Effect(
