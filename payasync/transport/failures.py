@@ -6,7 +6,7 @@ from typing import Final
 
 import aiohttp
 
-from payasync.errors import NoAnswerError, NoAnswerTimeoutError, NotSentError, NotSentTimeoutError
+from payasync.errors import ConfigurationError, NoAnswerError, NoAnswerTimeoutError, NotSentError, NotSentTimeoutError
 
 
 class AnswerTooLargeError(aiohttp.ClientError):
@@ -28,7 +28,7 @@ _PHRASES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (aiohttp.ClientResponseError, "the answer is not HTTP"),
 )
 
-_PERMANENT: Final = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)
+_PERMANENT: Final = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError, ConfigurationError)
 
 
 def failure(error: BaseException, address: str, *, begun: bool) -> NotSentError | NoAnswerError:
@@ -56,6 +56,8 @@ def failure(error: BaseException, address: str, *, begun: bool) -> NotSentError 
 
 def phrase(error: BaseException) -> str:
     """Return what happened in a few words, without the request's own."""
+    if isinstance(error, ConfigurationError):
+        return str(error)
     for kind, words in _PHRASES:
         if isinstance(error, kind):
             return words

@@ -99,7 +99,7 @@ class Transport:
             call.operation.method,
             self._url(outgoing),
             data=body,
-            headers=_headers(pool, call, outgoing) if call.headers or outgoing.headers or pool.headers else None,
+            headers=_headers(call, outgoing) if call.headers or outgoing.headers else None,
             timeout=_connecting(call.timeouts.connect),
             allow_redirects=False,
             proxy=None if self._proxy is None else self._proxy.reveal(),
@@ -143,10 +143,9 @@ def _give_up(body: OneShotBody, response: aiohttp.ClientResponse | None) -> None
         response.close()
 
 
-def _headers(pool: Pool, call: Call, outgoing: Outgoing) -> CIMultiDict[str]:
+def _headers(call: Call, outgoing: Outgoing) -> CIMultiDict[str]:
     """Return the headers that the pool does not send with every request anyway."""
-    headers = CIMultiDict(pool.headers)
-    headers.update(outgoing.headers)
+    headers = CIMultiDict(outgoing.headers)
     for name, value in call.headers.items():
         headers[name] = value.reveal() if isinstance(value, Secret) else value
     return headers

@@ -1,11 +1,14 @@
 """The requests of our own sessions: our headers, and a short body that needs no task to be written."""
 
+from ssl import SSLContext
 from typing import TYPE_CHECKING, Final
 
 import aiohttp
 from aiohttp.http import StreamWriter
 from multidict import istr
 
+from payasync.addresses import verifying
+from payasync.errors import ConfigurationError
 from payasync.transport.finish import finish
 from payasync.version import VERSION
 
@@ -35,12 +38,31 @@ class OwnRequest(aiohttp.ClientRequest):
 
     DEFAULT_HEADERS = {istr(name): value for name, value in ALWAYS.items()}  # noqa: RUF012 - aiohttp's own name
 
+    _unverified = False
+    """Whether it is the first request of ours on its connection."""
+
+    @property
+    def ssl(self) -> SSLContext | bool | aiohttp.Fingerprint:
+        """The TLS context for a new connection; aiohttp reads it when it makes one.
+
+        Raises:
+            ConfigurationError: The context was weakened after the session was made.
+        """
+        self._unverified = True
+        given = super().ssl
+        return verifying(given) if isinstance(given, SSLContext) else given
+
     async def send(self, conn: "Connection") -> aiohttp.ClientResponse:
         """Return the answer to be read, once head and body are about to be written to a connection.
 
         They are not written at once: what many calls send in one turn of the loop leaves together, and a service on
         the same machine is woken once.
+
+        Raises:
+            ConfigurationError: The other end of a new connection was not verified.
         """
+        if self._unverified and self.is_ssl():
+            self._check_verified(conn)
         path = self.url.raw_path_qs
         if not (COMPARED and self._is_plain(conn.protocol, len(path))):
             return await super().send(conn)
@@ -61,6 +83,23 @@ class OwnRequest(aiohttp.ClientRequest):
         self.loop.call_soon(lambda: finish(self.write_bytes(writer, conn)))
         return answer
 
+    def _check_verified(self, conn: "Connection") -> None:
+        """Refuse a connection that another context made, or that showed no certificate.
+
+        `ssl.CERT_REQUIRED` alone proves nothing. A lent connector may ignore the context, the context may have been
+        weakened during the handshake, and anonymous ciphers need no certificate.
+        """
+        given, transport = super().ssl, conn.transport
+        verifying(given)
+        if transport is None:  # the connection is lost, so nothing can be written
+            return
+        if transport.get_extra_info("sslcontext") is not given or not transport.get_extra_info("peercert"):
+            raise ConfigurationError(
+                "the connection was not verified: tls must not allow anonymous ciphers, and the connector of http must "
+                "use the TLS context of each request",
+                field="tls",
+            )
+
     def _is_plain(self, protocol: "ResponseHandler | None", length: int) -> bool:
         """Whether it is short, has no proxy to name, and finds nothing to be read: an answer that nobody asked for.
 
@@ -72,3 +111,12 @@ class OwnRequest(aiohttp.ClientRequest):
             return False
         length += getattr(self.body, "size", SHORT) + sum(map(len, self.headers.values()))
         return length < SHORT
+
+
+class LentRequest(OwnRequest):
+    """A request on a lent connector. Others may have opened its connection, and trace configs see each step."""
+
+    _unverified = True
+
+    def _is_plain(self, protocol: "ResponseHandler | None", length: int) -> bool:  # noqa: ARG002 - as above
+        return False

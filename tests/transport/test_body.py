@@ -27,8 +27,8 @@ def test_it_is_what_aiohttp_asks_of_a_payload() -> None:
     assert body.consumed
 
 
-KINDS: Final = {"own": OwnRequest, "injected": aiohttp.ClientRequest}
-"""Of the requests of our own sessions, and of one that is given."""
+KINDS: Final = {"ours": OwnRequest, "aiohttp's": aiohttp.ClientRequest}
+"""Who writes a request: short ones we do, long and traced ones aiohttp."""
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -66,12 +66,12 @@ async def test_a_body_that_did_not_begin_left_no_byte(
     server, client = (server_tls(), trusting_tls()) if scheme == "https" else (None, True)
     trials: list[OneShotBody] = []
     with Recorder(tls=server) as service:
-        connector = aiohttp.TCPConnector(ssl=client, force_close=True)
+        connector = aiohttp.TCPConnector(force_close=True)
         async with aiohttp.ClientSession(connector=connector, request_class=kind) as http:
             for steps in turns:
                 body = OneShotBody(b"%04d" % steps)
                 trials.append(body)
-                await cancelled_after(steps, partial(http.post, service.url, data=body))
+                await cancelled_after(steps, partial(http.post, service.url, data=body, ssl=client))
 
     received = {request.body.decode() for request in service.requests}
     begun = {body.decode() for body in trials if body.begun}
