@@ -59,8 +59,8 @@ class Session(Sender):
             again for each new connection, also with `http`: verification cannot be switched off.
         proxy: A proxy's URL, or `"environment"` for the one in the environment. With `http`, its connector must
             support proxies, as aiohttp's `TCPConnector` does.
-        max_connections: The most connections for writes, and as many for reads. With `http`, the limit of its
-            connector counts instead.
+        max_connections: The most connections for writes, and as many for reads. Further calls wait for a free one
+            until `Timeouts.total` is over. With `http`, the limit of its connector counts instead.
         max_response_bytes: A longer answer is an unreadable one.
 
     Attributes:

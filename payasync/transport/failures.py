@@ -7,6 +7,7 @@ from typing import Final
 import aiohttp
 
 from payasync.errors import ConfigurationError, NoAnswerError, NoAnswerTimeoutError, NotSentError, NotSentTimeoutError
+from payasync.transport.deadlines import NoFreeConnectionError
 
 
 class AnswerTooLargeError(aiohttp.ClientError):
@@ -21,6 +22,7 @@ _PHRASES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (aiohttp.ClientProxyConnectionError, "the proxy does not answer"),
     (aiohttp.ClientHttpProxyError, "the proxy refused the connection"),
     (aiohttp.ConnectionTimeoutError, "no connection in time"),
+    (NoFreeConnectionError, "no connection was free in time: raise max_connections (with http, its connector's limit)"),
     (TimeoutError, "no answer in time"),
     (AnswerTooLargeError, "the answer is longer than max_response_bytes"),
     (aiohttp.ClientPayloadError, "the answer was cut short"),
@@ -44,7 +46,8 @@ def failure(error: BaseException, address: str, *, begun: bool) -> NotSentError 
         kind = NoAnswerTimeoutError if timed_out else NoAnswerError
         reason = phrase(error)
         return kind(f"no usable answer from {address}: {reason}", reason=reason, sent=None)
-    reason = "no connection in time" if timed_out else phrase(error)
+    connecting = timed_out and not isinstance(error, NoFreeConnectionError)
+    reason = "no connection in time" if connecting else phrase(error)
     unsent = NotSentTimeoutError if timed_out else NotSentError
     return unsent(
         f"nothing was sent to {address}: {reason}; repeating is harmless",

@@ -9,6 +9,7 @@ from multidict import istr
 
 from payasync.addresses import verifying
 from payasync.errors import ConfigurationError
+from payasync.transport.body import OneShotBody
 from payasync.transport.finish import finish
 from payasync.version import VERSION
 
@@ -43,12 +44,14 @@ class OwnRequest(aiohttp.ClientRequest):
 
     @property
     def ssl(self) -> SSLContext | bool | aiohttp.Fingerprint:
-        """The TLS context for a new connection; aiohttp reads it when it makes one.
+        """The TLS context for a new connection. aiohttp reads it when it makes one, so the time to connect starts here.
 
         Raises:
             ConfigurationError: The context was weakened after the session was made.
         """
         self._unverified = True
+        if isinstance(self.body, OneShotBody) and self.body.on_connect is not None:
+            self.body.on_connect()
         given = super().ssl
         return verifying(given) if isinstance(given, SSLContext) else given
 
