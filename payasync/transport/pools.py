@@ -10,11 +10,10 @@ import os
 import socket
 import ssl
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
-from functools import partial
 from http.cookies import SimpleCookie
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import aiohttp
 from attrs import Factory, field, frozen
@@ -61,10 +60,6 @@ class PoolSettings:
             raise ConfigurationError(f"http must be an aiohttp.ClientSession, not {self.http!r}", field="http")
 
 
-Exchange: TypeAlias = Callable[..., Awaitable[aiohttp.ClientResponse]]
-"""`ClientSession.request`, of a session that is set up as ours are."""
-
-
 class Pool:
     """Two aiohttp sessions of one loop: writes may reuse only what idled shortly, reads more.
 
@@ -80,10 +75,10 @@ class Pool:
     """
 
     def __init__(self, settings: PoolSettings) -> None:
-        self.write: Exchange
-        self.read: Exchange
         self.deadlines = Deadlines(asyncio.get_running_loop())
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        # Reading the machine's authorities takes 20 ms; nobody needs them for plain http.
+        tls = (settings.tls or _default_tls()) if settings.secure else None
         lent = settings.http
         connectors = [_lent(lent)] if lent else [self._connector(settings, idle) for idle in (WRITE_IDLE, READ_IDLE)]
         self._own = [
@@ -93,17 +88,12 @@ class Pool:
                 trace_configs=lent.trace_configs if lent else None,
                 cookie_jar=_NoCookies(),
                 headers=settings.headers,
-                request_class=LentRequest if lent else OwnRequest,
+                request_class=(LentRequest if lent else OwnRequest).verified_by(tls),
                 auto_decompress=False,
             )
             for connector in connectors
         ]
-        exchanges: list[Exchange] = [http.request for http in self._own]
-        if settings.secure:
-            # Reading the machine's authorities takes 20 ms; nobody needs them for plain http.
-            tls = settings.tls or _default_tls()
-            exchanges = [partial(exchange, ssl=tls) for exchange in exchanges]
-        self.write, self.read = exchanges[0], exchanges[-1]
+        self.write, self.read = self._own[0].request, self._own[-1].request
         self.closed = False
         self._guard = self._closing()
         finish(anext(self._guard))

@@ -1,7 +1,7 @@
 """The requests of our own sessions: our headers, and a short body that needs no task to be written."""
 
 from ssl import SSLContext
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import aiohttp
 from aiohttp.http import StreamWriter
@@ -15,6 +15,7 @@ from payasync.version import VERSION
 
 if TYPE_CHECKING:
     from aiohttp.client_proto import ResponseHandler
+    from aiohttp.client_reqrep import ConnectionKey
     from aiohttp.connector import Connection
 
 ALWAYS: Final = {
@@ -39,11 +40,20 @@ class OwnRequest(aiohttp.ClientRequest):
 
     DEFAULT_HEADERS = {istr(name): value for name, value in ALWAYS.items()}  # noqa: RUF012 - aiohttp's own name
 
+    tls: ClassVar[SSLContext | None] = None
+    """Verifies new connections. aiohttp makes the requests, so each pool has a class with its own context."""
+
     _unverified = False
     """Whether it is the first request of ours on its connection."""
 
+    @classmethod
+    def verified_by(cls, tls: SSLContext | None) -> type[Self]:
+        """Return a class of requests whose connections this context verifies; for plain http it is `None`."""
+        made: Any = type(cls.__name__, (cls,), {"tls": tls})
+        return made  # type: ignore[no-any-return] # pyright takes `type` with three arguments for something else
+
     @property
-    def ssl(self) -> SSLContext | bool | aiohttp.Fingerprint:
+    def ssl(self) -> SSLContext | bool:
         """The TLS context for a new connection. aiohttp reads it when it makes one, so the time to connect starts here.
 
         Raises:
@@ -52,8 +62,7 @@ class OwnRequest(aiohttp.ClientRequest):
         self._unverified = True
         if isinstance(self.body, OneShotBody) and self.body.on_connect is not None:
             self.body.on_connect()
-        given = super().ssl
-        return verifying(given) if isinstance(given, SSLContext) else given
+        return True if self.tls is None else verifying(self.tls)
 
     async def send(self, conn: "Connection") -> aiohttp.ClientResponse:
         """Return the answer to be read, once head and body are about to be written to a connection.
@@ -92,11 +101,10 @@ class OwnRequest(aiohttp.ClientRequest):
         `ssl.CERT_REQUIRED` alone proves nothing. A lent connector may ignore the context, the context may have been
         weakened during the handshake, and anonymous ciphers need no certificate.
         """
-        given, transport = super().ssl, conn.transport
-        verifying(given)
+        tls, transport = verifying(self.tls), conn.transport
         if transport is None:  # the connection is lost, so nothing can be written
             return
-        if transport.get_extra_info("sslcontext") is not given or not transport.get_extra_info("peercert"):
+        if transport.get_extra_info("sslcontext") is not tls or not transport.get_extra_info("peercert"):
             raise ConfigurationError(
                 "the connection was not verified: tls must not allow anonymous ciphers, and the connector of http must "
                 "use the TLS context of each request",
@@ -120,6 +128,12 @@ class LentRequest(OwnRequest):
     """A request on a lent connector. Others may have opened its connection, and trace configs see each step."""
 
     _unverified = True
+
+    @property
+    def connection_key(self) -> "ConnectionKey":
+        """Tells connections apart: those that others opened with another context are not taken."""
+        key = super().connection_key
+        return key if self.tls is None else key._replace(ssl=self.tls)
 
     def _is_plain(self, protocol: "ResponseHandler | None", length: int) -> bool:  # noqa: ARG002 - as above
         return False
