@@ -55,11 +55,16 @@ class Session(Sender):
             `payasync.journal`; one that cannot is a `StorageError`, and nothing is sent. Under the same number or
             `intent` nothing is done twice, and another request is an `IntentConflictError`. It is left open, and
             others may use it, too.
-        http: An `aiohttp.ClientSession` to use in place of our own pools. It is left open, and belongs to one
-            event loop; its proxies and idle connections are its own affair.
-        tls: An `ssl.SSLContext` that verifies, for a CA bundle or a client certificate of your own.
-        proxy: A proxy's URL, or `"environment"` for the one in the environment.
-        max_connections: At most so many connections for writes, and as many for reads.
+        http: An `aiohttp.ClientSession` that lends its connector and its trace configs, and nothing else: no
+            headers, cookies, middlewares, credentials, proxy or TLS settings. It is left open, and belongs to one
+            event loop. Its connector decides how many connections there are and how long they stay idle. A write
+            may therefore reuse a connection that the service is closing.
+        tls: An `ssl.SSLContext` that verifies, for a CA bundle or a client certificate of your own. It is checked
+            again for each new connection, also with `http`: verification cannot be switched off.
+        proxy: A proxy's URL, or `"environment"` for the one in the environment. With `http`, its connector must
+            support proxies, as aiohttp's `TCPConnector` does.
+        max_connections: The most connections for writes, and as many for reads. Further calls wait for a free one
+            until `Timeouts.total` is over. With `http`, the limit of its connector counts instead.
         max_response_bytes: A longer answer is an unreadable one.
 
     Attributes:

@@ -44,7 +44,8 @@ class Timeouts:
 
     Args:
         total: Bounds a call with all its attempts, and the waits between them.
-        connect: Bounds the way to a connection: a free place in the pool, DNS, TCP and TLS.
+        connect: Bounds DNS, TCP and TLS of a new connection. Waiting for a free connection of the session's pool
+            is bounded by `total` only.
         read: From the moment the request is sent to the whole answer.
 
     Raises:

@@ -199,8 +199,6 @@ def transport(
     for name, value in (("max_connections", max_connections), ("max_response_bytes", max_response_bytes)):
         if type(value) is not int or value < 1:
             raise ConfigurationError(f"{name} must be an integer of 1 or more, not {value!r}", field=name)
-    if http is not None and not (tls is None and proxy is None):
-        raise ConfigurationError("http has its own tls and proxy: give them to it, not beside it", field="http")
     via = _proxy(url, proxy)
     return Transport(
         url,

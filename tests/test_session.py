@@ -655,16 +655,6 @@ async def test_injected_session_is_left_open() -> None:
     assert 1 == len(service.requests)
 
 
-@pytest.mark.parametrize("beside", [{"tls": ssl.create_default_context()}, {"proxy": "http://proxy.example:3128"}])
-async def test_injected_session_has_its_own_way_out(beside: dict[str, Any]) -> None:
-    """What would be silently without effect beside an aiohttp session is refused."""
-    async with aiohttp.ClientSession() as http:
-        with pytest.raises(ConfigurationError, match="http has its own tls and proxy") as caught:
-            Session(REMOTE, credentials=KEYS, profile=BARE, http=http, **beside)
-
-    assert "http" == caught.value.field
-
-
 async def test_injected_session_brings_no_manners_of_its_own() -> None:
     """Its middlewares, redirects, decompression and raising for a status are not applied to what moves money."""
     seen: list[str] = []
@@ -692,19 +682,6 @@ async def test_injected_session_brings_no_manners_of_its_own() -> None:
     assert unread.value.response is not None
     assert gzip.compress(OK_BODY)[:3] == unread.value.response.body[:3]
     assert 400 == refused.value.http_status
-
-
-async def test_injected_session_that_is_closed() -> None:
-    """What cannot even begin was not sent; no error of aiohttp's escapes."""
-    http = aiohttp.ClientSession()
-    await http.close()
-    with recorder() as service:
-        async with pay_with(service, http=http, retry=ONE_TRY) as pay:
-            with pytest.raises(NotSentError) as caught:
-                await create(pay)
-
-    assert caught.value.sent is False
-    assert [] == service.connections
 
 
 @pytest.mark.parametrize(

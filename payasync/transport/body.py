@@ -25,6 +25,7 @@ class OneShotBody(Payload):
     """
 
     begun = False
+    on_connect: "Callable[[], None] | None" = None
     on_start: "Callable[[], None] | None" = None
     _transport: "WriteTransport | None" = None
 

@@ -11,6 +11,10 @@ GRAIN: Final = 0.05
 """Seconds between two looks at the deadlines: the most by which one is overshot."""
 
 
+class NoFreeConnectionError(TimeoutError):
+    """The time was over while the call waited for a connection of the pool."""
+
+
 class Deadline:
     """Bounds one attempt of a call: `with Deadline(deadlines, call) as deadline`, in a task.
 
@@ -25,21 +29,28 @@ class Deadline:
         when: A time of the loop's clock.
 
     Raises:
+        NoFreeConnectionError: The time was over while the call waited for the pool.
         TimeoutError: The time was over.
     """
 
-    __slots__ = ("_before", "_call", "_deadlines", "_expired", "_task", "when")
+    __slots__ = ("_before", "_call", "_deadlines", "_expired", "_task", "_waiting", "when")
 
     def __init__(self, deadlines: "Deadlines", call: Call) -> None:
         self._deadlines = deadlines
         self._call = call
         self._expired = False
+        self._waiting = True
         self.when = call.deadline
 
     @property
     def mine(self) -> bool:
         """Whether it bounds the task that runs."""
         return self._task is asyncio.current_task()
+
+    def connect(self) -> None:
+        """Note that a connection is made: DNS, TCP and TLS take at most `Timeouts.connect`, within the call's time."""
+        self._waiting = False
+        self.when = min(self.when, self._deadlines.time() + self._call.timeouts.connect)
 
     def begin(self) -> None:
         """Note that the write begins: from here to the whole answer it is `Timeouts.read`, within the call's time.
@@ -58,7 +69,8 @@ class Deadline:
         if now >= self.when or progress.over or self._task.cancelling() > self._before:
             raise TimeoutError
         progress.begun = True
-        self.when = min(self.when, now + self._call.timeouts.read)
+        self._waiting = False
+        self.when = min(self._call.deadline, now + self._call.timeouts.read)
 
     def expire(self) -> None:
         """End what is done within it: the time is over."""
@@ -85,7 +97,7 @@ class Deadline:
             return
         asked_by_others = self._task.uncancel() > self._before
         if kind is asyncio.CancelledError and not asked_by_others:
-            raise TimeoutError
+            raise NoFreeConnectionError if self._waiting else TimeoutError
 
 
 def running_task() -> "asyncio.Task[object]":

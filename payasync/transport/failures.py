@@ -6,7 +6,8 @@ from typing import Final
 
 import aiohttp
 
-from payasync.errors import NoAnswerError, NoAnswerTimeoutError, NotSentError, NotSentTimeoutError
+from payasync.errors import ConfigurationError, NoAnswerError, NoAnswerTimeoutError, NotSentError, NotSentTimeoutError
+from payasync.transport.deadlines import NoFreeConnectionError
 
 
 class AnswerTooLargeError(aiohttp.ClientError):
@@ -26,6 +27,7 @@ _PHRASES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (aiohttp.ClientHttpProxyError, "the proxy refused the connection"),
     (aiohttp.ConnectionTimeoutError, "no connection in time"),
     (LeaseOverError, "the journal's lease on this write is over"),
+    (NoFreeConnectionError, "no connection was free in time: raise max_connections (with http, its connector's limit)"),
     (TimeoutError, "no answer in time"),
     (AnswerTooLargeError, "the answer is longer than max_response_bytes"),
     (aiohttp.ClientPayloadError, "the answer was cut short"),
@@ -33,7 +35,7 @@ _PHRASES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (aiohttp.ClientResponseError, "the answer is not HTTP"),
 )
 
-_PERMANENT: Final = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)
+_PERMANENT: Final = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError, ConfigurationError)
 
 
 def failure(error: BaseException, address: str, *, begun: bool) -> NotSentError | NoAnswerError:
@@ -49,7 +51,8 @@ def failure(error: BaseException, address: str, *, begun: bool) -> NotSentError 
         kind = NoAnswerTimeoutError if timed_out else NoAnswerError
         reason = phrase(error)
         return kind(f"no usable answer from {address}: {reason}", reason=reason, sent=None)
-    late = timed_out and not isinstance(error, LeaseOverError)
+    # Both say themselves what was late.
+    late = timed_out and not isinstance(error, LeaseOverError | NoFreeConnectionError)
     reason = "no connection in time" if late else phrase(error)
     unsent = NotSentTimeoutError if timed_out else NotSentError
     return unsent(
@@ -62,6 +65,8 @@ def failure(error: BaseException, address: str, *, begun: bool) -> NotSentError 
 
 def phrase(error: BaseException) -> str:
     """Return what happened in a few words, without the request's own."""
+    if isinstance(error, ConfigurationError):
+        return str(error)
     for kind, words in _PHRASES:
         if isinstance(error, kind):
             return words

@@ -68,7 +68,7 @@ class Transport:
         response = None
         try:
             with Deadline(pool.deadlines, call) as deadline:
-                body.on_start = deadline.begin
+                body.on_connect, body.on_start = deadline.connect, deadline.begin
                 response = await self._exchange(pool, call, outgoing, body)
                 if not body.begun:
                     raise _unasked(response)  # noqa: TRY301 - a function around it would cost more than the check
@@ -79,13 +79,13 @@ class Transport:
             elapsed = pool.deadlines.time() - call.deadline + call.timeouts.total
             return Reply(response.status, response.headers, whole, elapsed, call.attempt)
         except asyncio.CancelledError as cancelled:
-            _give_up(body, response)
+            _give_up(pool, body, response)
             if not self.closed or running_task().cancelling():
                 raise cancelled.with_traceback(None)  # noqa: B904 - aiohttp's frames hold the headers
             # A pool that closes cancels those who wait for it; nobody cancelled this task.
             ended: PayasyncError = failure(ConnectionAbortedError(), self.base, begun=body.begun)
         except Exception as error:  # noqa: BLE001 - of whatever class: its frames may hold the headers
-            _give_up(body, response)
+            _give_up(pool, body, response)
             # A session that closes ends its calls by their deadlines, which have not come.
             ended = failure(aiohttp.ServerDisconnectedError() if self.closed else error, self.base, begun=body.begun)
         if self.closed and not body.begun:
@@ -99,7 +99,7 @@ class Transport:
             call.operation.method,
             self._url(outgoing),
             data=body,
-            headers=_headers(pool, call, outgoing) if call.headers or outgoing.headers or pool.headers else None,
+            headers=_headers(call, outgoing) if call.headers or outgoing.headers else None,
             timeout=_connecting(call.timeouts.connect),
             allow_redirects=False,
             proxy=None if self._proxy is None else self._proxy.reveal(),
@@ -134,19 +134,19 @@ def _unasked(response: aiohttp.ClientResponse) -> aiohttp.ServerDisconnectedErro
     return aiohttp.ServerDisconnectedError("an answer that nobody asked for")
 
 
-def _give_up(body: OneShotBody, response: aiohttp.ClientResponse | None) -> None:
+def _give_up(pool: Pool, body: OneShotBody, response: aiohttp.ClientResponse | None) -> None:
     """Cut the connection, unless its answer has ended already: then it may be another call's by now."""
     if response is None:
         body.abort()
+        pool.wake_next()
     elif response.connection is not None:
         body.abort()
         response.close()
 
 
-def _headers(pool: Pool, call: Call, outgoing: Outgoing) -> CIMultiDict[str]:
+def _headers(call: Call, outgoing: Outgoing) -> CIMultiDict[str]:
     """Return the headers that the pool does not send with every request anyway."""
-    headers = CIMultiDict(pool.headers)
-    headers.update(outgoing.headers)
+    headers = CIMultiDict(outgoing.headers)
     for name, value in call.headers.items():
         headers[name] = value.reveal() if isinstance(value, Secret) else value
     return headers
@@ -154,5 +154,5 @@ def _headers(pool: Pool, call: Call, outgoing: Outgoing) -> CIMultiDict[str]:
 
 @lru_cache(maxsize=64)
 def _connecting(seconds: float) -> aiohttp.ClientTimeout:
-    """Bound the way to a connection only: the rest is the deadline's."""
-    return aiohttp.ClientTimeout(total=None, connect=seconds, sock_connect=seconds)
+    """Bound each address. aiohttp's `connect` would include the wait for the pool; the deadline bounds the rest."""
+    return aiohttp.ClientTimeout(total=None, sock_connect=seconds)

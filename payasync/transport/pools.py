@@ -10,21 +10,19 @@ import os
 import socket
 import ssl
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
-from functools import partial
 from http.cookies import SimpleCookie
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import aiohttp
 from attrs import Factory, field, frozen
 from yarl import URL
 
 from payasync.errors import ConfigurationError
-from payasync.headers import is_own
 from payasync.transport.deadlines import Deadlines
 from payasync.transport.finish import finish
-from payasync.transport.request import ALWAYS, OwnRequest
+from payasync.transport.request import LentRequest, OwnRequest
 
 WRITE_IDLE: Final = 2.0
 """Seconds after which a write takes a new connection: a server that closes an idle one makes a write ambiguous."""
@@ -45,7 +43,7 @@ class PoolSettings:
     """What a pool is made with.
 
     Raises:
-        ConfigurationError: `http` is something else, or brings what is not its to say.
+        ConfigurationError: `http` is something else.
     """
 
     tls: ssl.SSLContext | None
@@ -53,76 +51,59 @@ class PoolSettings:
     secure: bool = True
     """Something of the way to the service is https."""
     http: aiohttp.ClientSession | None = None
-    """Used in place of our own, and never closed."""
+    """Lends its connector and its trace configs, and is never closed."""
     headers: Mapping[str, str] = field(default=Factory(dict), repr=False)
     """Sent with every request."""
 
     def __attrs_post_init__(self) -> None:
         if self.http is not None and not isinstance(self.http, aiohttp.ClientSession):
             raise ConfigurationError(f"http must be an aiohttp.ClientSession, not {self.http!r}", field="http")
-        if self.http is not None and (self.http.auth or self.http.trust_env or "Authorization" in self.http.headers):
-            raise ConfigurationError(
-                "http must not authenticate by itself (auth, an Authorization header, or trust_env, which reads "
-                "netrc): which call carries which key is the profile's to say",
-                field="http",
-            )
-        if self.http is not None and (found := next(filter(is_own, self.http.headers), None)):
-            raise ConfigurationError(
-                f"http must not send a {found} header of its own: how a request is sent, and who sends it, is "
-                "payasync's to say",
-                field="http",
-            )
-
-
-_PLAINLY: Final[dict[str, Any]] = {"auto_decompress": False, "raise_for_status": False}
-"""An answer is bytes, whatever its status."""
-
-Exchange: TypeAlias = Callable[..., Awaitable[aiohttp.ClientResponse]]
-"""`ClientSession.request`, of a session that is set up as ours are."""
 
 
 class Pool:
     """Two aiohttp sessions of one loop: writes may reuse only what idled shortly, reads more.
 
+    With `http` there is one session, also ours, on the connector that `http` lends.
+
     Attributes:
         write: Sends a write.
         read: Sends a read.
-        headers: Those that each request must bring itself, since an injected session does not.
         closed: Whether its loop has closed it.
+
+    Raises:
+        ConfigurationError: `http` is closed.
     """
 
     def __init__(self, settings: PoolSettings) -> None:
-        self.write: Exchange
-        self.read: Exchange
         self.deadlines = Deadlines(asyncio.get_running_loop())
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-        if settings.http is not None:
-            self._own: tuple[aiohttp.ClientSession, ...] = ()
-            self.write = self.read = partial(settings.http.request, **_PLAINLY, middlewares=())
-        else:
-            # Reading the machine's authorities takes 20 ms; nobody needs them for plain http.
-            tls = settings.tls or (_default_tls() if settings.secure else True)
-            self._own = self._http(settings, WRITE_IDLE, tls=tls), self._http(settings, READ_IDLE, tls=tls)
-            self.write, self.read = (http.request for http in self._own)
-        self.headers: Mapping[str, str] = {} if self._own else {**ALWAYS, **settings.headers}
+        # Reading the machine's authorities takes 20 ms; nobody needs them for plain http.
+        tls = (settings.tls or _default_tls()) if settings.secure else None
+        lent = settings.http
+        connectors = [_lent(lent)] if lent else [self._connector(settings, idle) for idle in (WRITE_IDLE, READ_IDLE)]
+        self._own = [
+            aiohttp.ClientSession(
+                connector=connector,
+                connector_owner=lent is None,
+                trace_configs=lent.trace_configs if lent else None,
+                cookie_jar=_NoCookies(),
+                headers=settings.headers,
+                request_class=(LentRequest if lent else OwnRequest).verified_by(tls),
+                auto_decompress=False,
+            )
+            for connector in connectors
+        ]
+        self.write, self.read = self._own[0].request, self._own[-1].request
         self.closed = False
         self._guard = self._closing()
         finish(anext(self._guard))
 
-    def _http(self, settings: PoolSettings, idle: float, *, tls: ssl.SSLContext | bool) -> aiohttp.ClientSession:
-        connector = aiohttp.TCPConnector(
-            ssl=tls,
+    def _connector(self, settings: PoolSettings, idle: float) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(
             limit=settings.max_connections,
             keepalive_timeout=idle,
             socket_factory=self._socket,
             resolver=aiohttp.ThreadedResolver(),
-        )
-        return aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=_NoCookies(),
-            headers=settings.headers,
-            request_class=OwnRequest,
-            **_PLAINLY,
         )
 
     def _socket(self, address: Any) -> socket.socket:
@@ -131,12 +112,18 @@ class Pool:
         self._sockets.add(made)
         return made
 
+    def wake_next(self) -> None:
+        """Give a free connection to the next call: aiohttp wakes nobody else if the call that it woke is cancelled."""
+        for http in self._own:
+            # There is no public name for it; without it, the next call waits until another one ends.
+            getattr(http.connector, "_release_waiter", bool)()
+
     async def _closing(self) -> AsyncGenerator[None, None]:
         """Close with the loop: `asyncio.run` ends the async generators that were begun in its loop."""
         try:
             yield
         finally:
-            self.closed = bool(self._own)
+            self.closed = True
             self.deadlines.close()
             try:
                 for http in self._own:
@@ -166,6 +153,13 @@ class Pool:
         for each in tuple(self._sockets):
             if each.fileno() >= 0:
                 os.dup2(nowhere, each.fileno(), inheritable=False)
+
+
+def _lent(http: aiohttp.ClientSession) -> aiohttp.BaseConnector:
+    connector = http.connector
+    if http.closed or connector is None:
+        raise ConfigurationError("http is closed: give an aiohttp.ClientSession that is open", field="http")
+    return connector
 
 
 def _default_tls() -> ssl.SSLContext:

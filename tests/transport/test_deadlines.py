@@ -9,7 +9,7 @@ from payasync import Profile, Timeouts
 from payasync.calls import Call, Lease
 from payasync.operations import PLACE_ORDER
 from payasync.transport import deadlines as module
-from payasync.transport.deadlines import Deadline, Deadlines, running_task
+from payasync.transport.deadlines import Deadline, Deadlines, NoFreeConnectionError, running_task
 from tests.inside import turns
 
 LONG: Final = 20
@@ -36,9 +36,10 @@ def made(clock: Time) -> Deadlines:
     return deadlines
 
 
-def call(deadline: float, read: float = 30) -> Call:
+def call(deadline: float, read: float = 30, connect: float = 30) -> Call:
     """Return a call that must end then."""
-    return Call(operation=PLACE_ORDER, profile=Profile(), fields={}, deadline=deadline, timeouts=Timeouts(read=read))
+    times = Timeouts(read=read, connect=connect)
+    return Call(operation=PLACE_ORDER, profile=Profile(), fields={}, deadline=deadline, timeouts=times)
 
 
 async def bounded(deadlines: Deadlines, deadline: float) -> None:
@@ -55,8 +56,35 @@ async def test_time_that_is_over(clock: Time) -> None:
     clock.now += 2
     ended = await asyncio.gather(short, long, return_exceptions=True)
 
-    assert [TimeoutError, type(None)] == [type(each) for each in ended]
+    assert [NoFreeConnectionError, type(None)] == [type(each) for each in ended]
     assert 0 == short.cancelling()
+
+
+@pytest.mark.parametrize(
+    ("steps", "error"),
+    [
+        ([], NoFreeConnectionError),
+        (["connect"], TimeoutError),
+        (["begin"], TimeoutError),
+        (["connect", "begin"], TimeoutError),
+    ],
+)
+async def test_only_a_call_that_does_neither_connect_nor_send_waits_for_the_pool(
+    clock: Time, steps: list[str], error: type[TimeoutError]
+) -> None:
+    """A timeout tells whether the pool was too small, or the service too slow."""
+
+    async def waits() -> None:
+        with Deadline(made(clock), call(clock.now + 1)) as deadline:
+            for step in steps:
+                getattr(deadline, step)()
+            clock.now += 1
+            await turns(LONG)
+
+    with pytest.raises(TimeoutError) as caught:
+        await waits()
+
+    assert error is caught.type
 
 
 async def test_no_look_while_there_is_none(clock: Time) -> None:
@@ -121,6 +149,28 @@ async def test_answer_is_bounded_from_the_begin_of_the_request(
     assert (end, True) == (deadline.when, attempt.progress.begun)
 
 
+@pytest.mark.parametrize(("total", "connect", "end"), [(10, 3, 105), (4, 3, 104)], ids=["connecting's", "the call's"])
+async def test_connecting_is_bounded_from_its_begin(clock: Time, total: float, connect: float, end: float) -> None:
+    """Waiting for the pool takes nothing of `Timeouts.connect`; a second step of connecting adds nothing to it."""
+    with Deadline(made(clock), call(clock.now + total, connect=connect)) as deadline:
+        clock.now += 2
+        deadline.connect()
+        clock.now += 1
+        deadline.connect()
+
+    assert end == deadline.when
+
+
+async def test_answer_has_its_own_time_after_connecting(clock: Time) -> None:
+    """A connection that took nearly all of `Timeouts.connect` leaves the answer its whole `Timeouts.read`."""
+    with Deadline(made(clock), call(clock.now + 30, read=20, connect=5)) as deadline:
+        deadline.connect()
+        clock.now += 4
+        deadline.begin()
+
+    assert 124 == deadline.when
+
+
 @pytest.mark.parametrize("why", ["too late", "given up", "cancelled", "its lease is over"])
 async def test_what_must_not_begin(clock: Time, why: str) -> None:
     """What is too late, was given up, or is cancelled and has not heard of it yet, does not begin to write.
@@ -167,5 +217,5 @@ async def test_closing(clock: Time) -> None:
         deadlines.close()
         (ended,) = await asyncio.gather(other, return_exceptions=True)
 
-    assert TimeoutError is type(ended)
+    assert isinstance(ended, TimeoutError)
     assert deadlines.timer is None

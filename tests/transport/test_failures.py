@@ -8,6 +8,7 @@ import pytest
 from aiohttp.client_reqrep import ConnectionKey
 
 from payasync import NoAnswerError, NoAnswerTimeoutError, NotSentError, NotSentTimeoutError
+from payasync.transport.deadlines import NoFreeConnectionError
 from payasync.transport.failures import AnswerTooLargeError, failure, phrase
 
 ADDRESS = "https://pay.example"
@@ -23,6 +24,7 @@ UNTRUSTED = aiohttp.ClientConnectorCertificateError(KEY, ssl.SSLCertVerification
         (aiohttp.ServerDisconnectedError(), NotSentError, NoAnswerError),
         (aiohttp.ConnectionTimeoutError(), NotSentTimeoutError, NoAnswerTimeoutError),
         (TimeoutError(), NotSentTimeoutError, NoAnswerTimeoutError),
+        (NoFreeConnectionError(), NotSentTimeoutError, NoAnswerTimeoutError),
     ],
 )
 def test_only_a_body_that_had_not_begun_proves_that_nothing_was_sent(

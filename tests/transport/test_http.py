@@ -178,21 +178,6 @@ async def test_a_deadline_that_is_over_sends_nothing() -> None:
     assert [] == service.requests
 
 
-async def test_waiting_for_a_place_in_the_pool_is_part_of_connecting() -> None:
-    """A call that finds no free connection within `Timeouts.connect` was not sent."""
-    hold = threading.Event()
-    with Recorder([Answer(answer().raw, after=hold)]) as service:
-        async with transport(service.url, connections=1) as way:
-            first = asyncio.create_task(way.send(call()))
-            await asyncio.to_thread(service.wait_for_request)
-            with pytest.raises(NotSentTimeoutError):
-                await way.send(call(timeouts=Timeouts(connect=0.05)))
-            hold.set()
-            await first
-
-    assert 1 == len(service.requests)
-
-
 async def test_an_untrusted_certificate_sends_nothing() -> None:
     """A service whose certificate is not trusted gets no byte of the request, and it is not tried again."""
     with Recorder(tls=server_tls()) as service:

@@ -208,65 +208,6 @@ def test_injected_session_belongs_to_one_loop(*, closed: bool) -> None:
     assert ([1] if closed else [1, 3]) == amounts(service)
 
 
-@pytest.mark.parametrize(
-    "manners",
-    [
-        {"trust_env": True},
-        {"headers": {"Authorization": "Bearer canary"}},
-        {"headers": {"authorization": "Bearer canary"}},
-    ],
-    ids=["trust_env", "header", "small header"],
-)
-async def test_injected_session_must_not_authenticate(manners: dict[str, Any]) -> None:
-    """Which call carries which key is the profile's to say: a session that adds one of its own is refused."""
-    with Recorder() as service:
-        async with aiohttp.ClientSession(**manners) as http:
-            with pytest.raises(ConfigurationError, match="http must not authenticate by itself") as caught:
-                session(service, http=http)
-
-    assert "http" == caught.value.field
-    assert "canary" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("Content-Type", "Cookie", "Expect", "Transfer-Encoding", "Content-Length", "Accept-Encoding"),
-        *("content-type", "COOKIE", "Host", "Connection", "Content-Encoding", "TE", "Upgrade", "Proxy-Authorization"),
-    ],
-)
-async def test_injected_session_must_not_frame_the_message(name: str) -> None:
-    """What the profile cannot say of each request, an injected session cannot say either: it is refused by name."""
-    with Recorder() as service:
-        async with aiohttp.ClientSession(headers={"X-Team": "7", name: "canary"}) as http:
-            with pytest.raises(ConfigurationError, match=f"http must not send a {name} header of its own") as caught:
-                session(service, http=http)
-
-    assert "http" == caught.value.field
-    assert "canary" not in str(caught.value)
-    assert [] == service.connections
-
-
-async def test_injected_session_with_credentials_of_its_own() -> None:
-    """Nor may it bring a user and a password."""
-    with Recorder() as service, warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # aiohttp 4 will have another way
-        async with aiohttp.ClientSession(auth=aiohttp.BasicAuth("u", "canary")) as http:
-            with pytest.raises(ConfigurationError, match="http must not authenticate by itself") as caught:
-                session(service, http=http)
-
-    assert "canary" not in str(caught.value)
-
-
-async def test_injected_session_with_harmless_headers() -> None:
-    """What a session adds beside is its own affair."""
-    with Recorder() as service:
-        async with aiohttp.ClientSession(headers={"X-Team": "7"}) as http, session(service, http=http) as pay:
-            await create(pay)
-
-    assert (["7"], ["Bearer sk_test"]) == (service.only.header("X-Team"), service.only.header("Authorization"))
-
-
 async def test_a_closed_guard_makes_way_for_a_new_pool() -> None:
     """Where a loop ends its async generators and runs on, the next call opens a new pool."""
     with Recorder() as service:

@@ -1,0 +1,214 @@
+"""Which time bounds what: waiting for the pool has the whole call, and making a connection has `Timeouts.connect`."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+import aiohttp
+import pytest
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from payasync import Credentials, NotSentError, Profile, RetryPolicy, Session, Timeouts
+from payasync.errors import NotSentTimeoutError
+from tests.foreign.recorder import SILENT, Answer, Recorder, answer
+from tests.inside import turns, until, waiting
+
+KEYS: Final = Credentials("M1", secret_key="sk_test")
+ONE_TRY: Final = RetryPolicy(attempts=1)
+TIMES: Final = Timeouts(total=45, connect=5, read=20)
+LOOKED: Final = 100
+"""Turns of the loop after which everybody has seen what time it is."""
+
+
+class Time:
+    """The time of the running loop, which can be turned forward."""
+
+    def __init__(self) -> None:
+        loop: Any = asyncio.get_running_loop()
+        real = loop.time
+        self._ahead = 0.0
+        loop.time = lambda: real() + self._ahead
+
+    async def pass_by(self, seconds: float) -> None:
+        """Let so many seconds be over, and everybody notice it."""
+        self._ahead += seconds
+        await turns(LOOKED)
+
+
+@pytest.fixture
+async def time() -> Time:
+    """The time of the test's loop."""
+    return Time()
+
+
+def session(url: str, **settings: Any) -> Session:
+    """Return a session that tries once."""
+    chosen: dict[str, Any] = {"credentials": KEYS, "profile": Profile(), "retry": ONE_TRY, "timeouts": TIMES}
+    return Session(url, **{**chosen, **settings})
+
+
+async def create(pay: Session) -> None:
+    """Make one payment."""
+    await pay.payments.create(amount=1, currency="USD")
+
+
+async def failed(call: Awaitable[None]) -> NotSentError:
+    """Return what a call ends with; the test's patience is shorter than the call's own time."""
+    async with asyncio.timeout(15):
+        with pytest.raises(NotSentError) as caught:
+            await call
+    return caught.value
+
+
+@pytest.mark.parametrize("lent", [False, True], ids=["own pool", "lent connector"])
+async def test_waiting_for_the_pool_is_not_connecting(time: Time, *, lent: bool) -> None:
+    """Calls that find all connections in use wait longer than `Timeouts.connect`, and are answered in their turn."""
+    go = threading.Event()
+    async with AsyncExitStack() as stack:
+        service = stack.enter_context(Recorder([answer(after=go)]))
+        http = None
+        if lent:
+            http = await stack.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)))
+        pay = await stack.enter_async_context(session(service.url, max_connections=1, http=http))
+        calls = [asyncio.ensure_future(create(pay)) for _ in range(4)]
+        await until(lambda: waiting(pay) == 3)
+        await asyncio.to_thread(service.wait_for_request)
+        await time.pass_by(19)
+        go.set()
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+
+    assert [None] * 4 == ends
+    assert [1] * 4 == [request.connection for request in service.requests]
+
+
+async def test_waiting_for_the_pool_ends_with_the_call(time: Time) -> None:
+    """A call that finds no connection within its total was not sent, and says which setting bounds them."""
+    with Recorder([SILENT]) as service:
+        async with session(service.url, max_connections=1) as pay:
+            first = asyncio.ensure_future(create(pay))
+            await asyncio.to_thread(service.wait_for_request)
+            second = asyncio.ensure_future(create(pay.with_options(timeouts=Timeouts(total=8, connect=5))))
+            await until(lambda: waiting(pay))
+            await time.pass_by(7)
+            still_waiting = not second.done()
+            await time.pass_by(1)
+            error = await failed(second)
+            first.cancel()
+
+    assert still_waiting
+    assert NotSentTimeoutError is type(error)
+    assert (False, False) == (error.sent, error.permanent)
+    assert "no connection was free in time: raise max_connections" in str(error)
+    assert 1 == len(service.requests)
+
+
+@pytest.mark.parametrize("lent", [False, True], ids=["own pool", "lent connector"])
+async def test_a_free_connection_is_not_forgotten(*, lent: bool) -> None:
+    """Where the call that was next is cancelled, in whatever step of the loop, the one behind it is next."""
+    async with AsyncExitStack() as stack:
+        service = stack.enter_context(Recorder())
+        http = None
+        if lent:
+            http = await stack.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)))
+        pay = await stack.enter_async_context(session(service.url, max_connections=1, http=http))
+        for steps in range(12):
+            first, second, third = (asyncio.ensure_future(create(pay)) for _ in range(3))
+            await until(lambda: waiting(pay) == 2)
+            first.cancel()
+            await turns(steps)
+            second.cancel()
+            async with asyncio.timeout(15):
+                await third
+            await asyncio.gather(first, second, return_exceptions=True)
+
+
+class NoNames(AbstractResolver):
+    """A name server that never answers."""
+
+    async def resolve(self, *_: object, **__: object) -> list[ResolveResult]:
+        """Wait for ever."""
+        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return] # it never comes
+
+    async def close(self) -> None:
+        """Close nothing."""
+
+
+async def connecting(pay: Session, time: Time, far: Callable[[], object]) -> NotSentError:
+    """Return what a call ends with that comes so far, and no farther, within `Timeouts.connect`."""
+    call = asyncio.ensure_future(create(pay))
+    await until(far)
+    await time.pass_by(4)
+    still_connecting = not call.done()
+    await time.pass_by(1)
+    error = await failed(call)
+
+    assert still_connecting
+    assert NotSentTimeoutError is type(error)
+    assert "no connection in time" == error.reason
+    return error
+
+
+async def test_a_name_server_that_is_silent(time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking up the name is part of connecting, in a pool of our own."""
+    asked: list[object] = []
+
+    async def never(*given: object, **_: object) -> None:
+        asked.append(given)
+        await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", never)
+    async with session("https://pay.example") as pay:
+        await connecting(pay, time, lambda: asked)
+
+
+async def test_a_lent_name_server_that_is_silent(time: Time) -> None:
+    """So it is where an injected session lends its connector, and with it its resolver."""
+    connector = aiohttp.TCPConnector(resolver=NoNames())
+    async with aiohttp.ClientSession(connector=connector) as http, session("https://pay.example", http=http) as pay:
+        await connecting(pay, time, lambda: connector._throttle_dns_futures)  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize("lent", [False, True], ids=["own pool", "lent connector"])
+async def test_a_handshake_that_never_ends(time: Time, *, lent: bool) -> None:
+    """The TLS handshake is part of connecting."""
+    async with AsyncExitStack() as stack:
+        service = stack.enter_context(Recorder())
+        http = await stack.enter_async_context(aiohttp.ClientSession()) if lent else None
+        pay = await stack.enter_async_context(session(service.url.replace("http:", "https:"), http=http))
+        await connecting(pay, time, lambda: service.received)
+
+    assert b"payments" not in service.received
+
+
+async def test_a_proxy_that_is_silent(time: Time) -> None:
+    """The way through a proxy is part of connecting, and no step of it begins the time anew."""
+    with Recorder([SILENT]) as proxy:
+        async with session("https://pay.example", proxy=proxy.url) as pay:
+            await connecting(pay, time, lambda: proxy.requests)
+
+    assert "CONNECT" == proxy.only.method
+
+
+async def test_a_proxy_that_connects_to_nowhere(time: Time) -> None:
+    """Nor does the handshake behind a proxy's CONNECT."""
+    with Recorder([Answer(b"HTTP/1.1 200 OK\r\n\r\n")]) as proxy:
+        async with session("https://pay.example", proxy=proxy.url) as pay:
+            await connecting(pay, time, lambda: b"pay.example" in proxy.received.partition(b"\r\n\r\n")[2])
+
+    assert "CONNECT" == proxy.only.method
+
+
+async def test_an_answer_has_its_whole_time(time: Time) -> None:
+    """What connecting may take is no bound of the answer."""
+    go = threading.Event()
+    with Recorder([answer(after=go)]) as service:
+        async with session(service.url) as pay:
+            call = asyncio.ensure_future(create(pay))
+            await asyncio.to_thread(service.wait_for_request)
+            await time.pass_by(19)
+            go.set()
+            await call
+
+    assert 1 == len(service.requests)

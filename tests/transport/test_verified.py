@@ -1,0 +1,344 @@
+"""TLS is verified, whatever is lent and whatever is changed later: no byte of a request reaches an unknown server."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import pytest
+
+from payasync import ConfigurationError, Credentials, NotSentError, Profile, RetryPolicy, Session
+from tests.foreign.certificates import server_tls, trusting_tls
+from tests.foreign.recorder import HOST, Recorder, answer
+
+KEYS: Final = Credentials("M1", secret_key="sk_test")
+NAME: Final = "pay.example"
+TRIES: Final = RetryPolicy(attempts=3, base_delay=0)
+BESIDE: Final = ("X-Team", "Cookie", "Proxy-Authorization")
+
+
+def unknown_tls() -> ssl.SSLContext:
+    """Return the context of a server whose certificate nobody but the tests trusts."""
+    return server_tls()
+
+
+def session(url: str, **settings: Any) -> Session:
+    """Return a session, by default one that trusts this machine's authorities."""
+    chosen: dict[str, Any] = {"credentials": KEYS, "profile": Profile(), "retry": TRIES}
+    return Session(url, **{**chosen, **settings})
+
+
+async def create(pay: Session) -> None:
+    """Make one payment."""
+    await pay.payments.create(amount=1, currency="USD")
+
+
+async def refused(pay: Session) -> NotSentError:
+    """Return the error of a payment that is refused for good."""
+    with pytest.raises(NotSentError) as caught:
+        await create(pay)
+
+    assert (False, True, 1) == (caught.value.sent, caught.value.permanent, caught.value.attempts)
+    return caught.value
+
+
+def unverified(context: ssl.SSLContext) -> None:
+    """Let a context take any certificate."""
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+
+
+def verified(context: ssl.SSLContext) -> None:
+    """Let it verify again."""
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.check_hostname = True
+
+
+def any_name(context: ssl.SSLContext) -> None:
+    """Let a context take a certificate for any name."""
+    context.check_hostname = False
+
+
+def any_version(context: ssl.SSLContext) -> None:
+    """Let a context speak a broken version."""
+    context.minimum_version = ssl.TLSVersion.TLSv1
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1 is deprecated")
+@pytest.mark.parametrize("lent", [False, True], ids=["own pool", "lent connector"])
+@pytest.mark.parametrize(
+    ("weaken", "rule"),
+    [(unverified, "tls must verify"), (any_name, "tls must verify"), (any_version, "tls must demand TLS 1.2")],
+)
+async def test_a_context_that_is_weakened_later(
+    weaken: Callable[[ssl.SSLContext], None], rule: str, *, lent: bool
+) -> None:
+    """A context is checked before each new connection: one that was weakened since opens none, and says why."""
+    tls = trusting_tls()
+    with Recorder([answer(200, b"{}", ("Connection", "close"))], tls=server_tls()) as service:
+        async with aiohttp.ClientSession() as http, session(service.url, tls=tls, http=http if lent else None) as pay:
+            await create(pay)
+            weaken(tls)
+            error = await refused(pay)
+
+    assert rule in str(error)
+    assert (1, 1) == (len(service.requests), len(service.connections))
+
+
+async def test_a_context_that_is_weakened_for_an_unknown_server() -> None:
+    """What would have been refused for its certificate gets nothing either when nobody looks at certificates."""
+    tls = ssl.create_default_context()
+    with Recorder(tls=unknown_tls()) as service:
+        async with session(service.url, tls=tls) as pay:
+            unverified(tls)
+            await refused(pay)
+
+    assert b"" == service.received
+
+
+@pytest.mark.parametrize("restored", [False, True])
+async def test_a_context_that_is_weakened_on_the_way(*, restored: bool) -> None:
+    """Where it is weakened after the check and before the handshake, the connection is closed and not used."""
+    tls = ssl.create_default_context()
+
+    def opened(_: object) -> socket.socket:
+        unverified(tls)
+        return socket.socket()
+
+    async def connected(*_: object) -> None:
+        if restored:
+            verified(tls)
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_create_end.append(connected)
+    connector = aiohttp.TCPConnector(socket_factory=opened)
+    with Recorder(tls=unknown_tls()) as service:
+        async with (
+            aiohttp.ClientSession(connector=connector, trace_configs=[trace]) as http,
+            session(service.url, http=http, tls=tls) as pay,
+        ):
+            error = await refused(pay)
+
+    assert ("the connection was not verified" if restored else "tls must verify") in str(error)
+    assert (1, b"") == (len(service.connections), service.received)
+
+
+async def test_anonymous_ciphers() -> None:
+    """A context that demands a certificate gets none by anonymous ciphers: OpenSSL connects, and nothing is sent."""
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), trusting_tls()
+    for each in (server, client):
+        each.maximum_version = ssl.TLSVersion.TLSv1_2
+        each.set_ciphers("aNULL:@SECLEVEL=0")
+    with Recorder(tls=server) as service:
+        async with session(service.url, tls=client) as pay:
+            error = await refused(pay)
+
+    assert "anonymous ciphers" in str(error)
+    assert (1, b"") == (len(service.connections), service.received)
+
+
+async def test_a_weakened_context_gives_no_password_to_a_proxy() -> None:
+    """A proxy that is spoken to by TLS is verified by the same context, before it gets its password."""
+    tls = ssl.create_default_context()
+    with Recorder(tls=unknown_tls()) as proxy:
+        async with session(f"https://{NAME}", tls=tls, proxy=proxy.url.replace("//", "//user:word@")) as pay:
+            unverified(tls)
+            await refused(pay)
+
+    assert b"" == proxy.received
+
+
+@pytest.mark.parametrize("used", [False, True], ids=["fresh", "used before"])
+async def test_a_lent_connector_that_does_not_verify(*, used: bool) -> None:
+    """Its `ssl=False` holds for its own requests only: ours verify, and take no connection that those have opened."""
+    with Recorder(tls=unknown_tls()) as service:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as http:
+            if used:
+                await (await http.get(service.url)).read()
+            async with session(service.url, http=http) as pay:
+                error = await refused(pay)
+
+    assert "the certificate of the service cannot be trusted" == error.reason
+    assert b"payments" not in service.received
+    assert used == bool(service.requests)
+
+
+async def test_a_connection_that_was_opened_while_the_context_was_weak() -> None:
+    """Who uses the context for requests of their own, and opens a connection unverified, opens it for them only."""
+    tls = ssl.create_default_context()
+    with Recorder(tls=unknown_tls()) as service:
+        async with aiohttp.ClientSession() as http, session(service.url, http=http, tls=tls) as pay:
+            unverified(tls)
+            await (await http.get(service.url, ssl=tls)).read()
+            verified(tls)
+            error = await refused(pay)
+
+    assert "the connection was not verified" in str(error)
+    assert (1, b"payments" in service.received) == (len(service.requests), False)
+
+
+class Careless(aiohttp.TCPConnector):
+    """A connector of a class of its own, which takes a certificate for any name."""
+
+    def _get_ssl_context(self, req: aiohttp.ClientRequest) -> ssl.SSLContext | None:
+        assert req.is_ssl()
+        context = trusting_tls()
+        any_name(context)
+        return context
+
+
+async def test_a_lent_connector_that_ignores_the_context() -> None:
+    """A connection that was made by another context is closed and not used."""
+    tls = trusting_tls()
+    with Recorder(tls=server_tls(NAME)) as service:
+        async with aiohttp.ClientSession(connector=Careless()) as http, session(service.url, http=http, tls=tls) as pay:
+            error = await refused(pay)
+
+    assert "the connector of http must use the TLS context of each request" in str(error)
+    assert (1, b"") == (len(service.connections), service.received)
+
+
+async def test_a_lent_connector_without_tls(tmp_path: Path) -> None:
+    """A connector of Unix sockets speaks no TLS, whatever the address says: nothing goes through it in plain text."""
+    received: list[bytes] = []
+    ended = asyncio.Event()
+
+    async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        received.append(await reader.read())
+        writer.close()
+        ended.set()
+
+    path = str(tmp_path / "s")
+    async with await asyncio.start_unix_server(served, path):
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.UnixConnector(path)) as http,
+            session(f"https://{NAME}", http=http) as pay,
+        ):
+            await refused(pay)
+        await ended.wait()
+
+    assert [b""] == received
+
+
+class OneAddress(aiohttp.ThreadedResolver):
+    """A resolver to which all names are this machine's."""
+
+    async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> Any:
+        """Return the address of this machine."""
+        return [{**found, "hostname": host} for found in await super().resolve(HOST, port, family)]
+
+
+async def test_a_lent_connector_is_used_with_our_tls() -> None:
+    """`tls` beside `http` says whom we trust, and the connector how to get there; the name is still verified."""
+    with Recorder(tls=server_tls(NAME)) as service:
+        resolver = OneAddress()
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(resolver=resolver, ssl=False)) as http,
+            session(f"https://{NAME}:{service.port}", http=http, tls=trusting_tls()) as pay,
+            session(f"https://other.example:{service.port}", http=http, tls=trusting_tls()) as other,
+        ):
+            await create(pay)
+            error = await refused(other)
+
+    assert "the certificate of the service cannot be trusted" == error.reason
+    assert [f"{NAME}:{service.port}"] == service.only.header("Host")
+
+
+@pytest.mark.filterwarnings("ignore:.*auth.*:DeprecationWarning")
+async def test_nothing_else_is_lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Headers, cookies, keys, middlewares and a proxy of the user's session are not sent with what moves money."""
+    (tmp_path / "netrc").write_text("machine localhost login user password netrc\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    seen: list[object] = []
+
+    async def layer(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        seen.append(request)
+        return await handler(request)
+
+    jar, profile = aiohttp.CookieJar(), Profile(headers={"X-Version": "2"})
+    headers = {"X-Team": "7", "Authorization": "Bearer theirs", "Content-Type": "text/plain", "Cookie": "a=b"}
+    settings: dict[str, Any] = {
+        "connector": aiohttp.TCPConnector(),
+        "cookie_jar": jar,
+        "middlewares": [layer],
+        "trust_env": True,
+        "proxy": "http://user:word@127.0.0.1:9",
+    }
+    with Recorder([answer(200, b"{}", ("Set-Cookie", "theirs=1"))]) as service:
+        async with (
+            aiohttp.ClientSession(cookies={"c": "d"}, headers=headers, **settings) as http,
+            session(service.url.replace(HOST, "localhost"), http=http, profile=profile) as pay,
+        ):
+            await create(pay)
+            await create(pay)
+            kept = {cookie.key for cookie in jar}
+
+    assert ([], {"c"}) == (seen, kept)
+    for request in service.requests:
+        assert [[]] * len(BESIDE) == [request.header(name) for name in BESIDE]
+        assert (["Bearer sk_test"], ["2"]) == (request.header("Authorization"), request.header("X-Version"))
+        assert (["application/json"], ["identity"]) == (
+            request.header("Content-Type"),
+            request.header("Accept-Encoding"),
+        )
+    assert [1, 1] == [request.connection for request in service.requests]
+
+
+async def test_trace_configs_are_lent() -> None:
+    """Who watches requests by trace configs sees ours as aiohttp's own, step by step."""
+    steps: list[str] = []
+
+    async def noted(name: str, *_: object) -> None:
+        steps.append(name)
+
+    trace = aiohttp.TraceConfig()
+    names = ("request_start", "connection_create_start", "request_headers_sent", "request_chunk_sent", "request_end")
+    for name in names:
+        getattr(trace, f"on_{name}").append(partial(noted, name))
+    with Recorder() as service:
+        async with aiohttp.ClientSession(trace_configs=[trace]) as http, session(service.url, http=http) as pay:
+            await create(pay)
+
+    assert list(names) == steps
+    assert 1 == len(service.requests)
+
+
+async def test_a_proxy_beside_a_lent_connector() -> None:
+    """A proxy is the session's own setting, and holds on a lent connector as on our own."""
+    with Recorder() as proxy:
+        via = proxy.url.replace("//", "//u:p@")
+        async with aiohttp.ClientSession() as http, session("http://127.0.0.1:9", http=http, proxy=via) as pay:
+            await create(pay)
+
+    assert "http://127.0.0.1:9/v1/payments" == proxy.only.target
+    assert ["Basic dTpw"] == proxy.only.header("Proxy-Authorization")
+
+
+async def test_a_session_that_was_closed_lends_nothing() -> None:
+    """A closed session has no connector: it is refused, and no connector of aiohttp's own making takes its place."""
+    with Recorder() as service:
+        async with aiohttp.ClientSession() as http:
+            pay = session(service.url, http=http)
+        with pytest.raises(ConfigurationError, match="http is closed") as caught:
+            await create(pay)
+
+    assert ("http", False) == (caught.value.field, caught.value.sent)
+    assert [] == service.connections
+
+
+async def test_a_session_that_is_closed_later_lends_nothing_more() -> None:
+    """What cannot even begin was not sent; no error of aiohttp's escapes."""
+    with Recorder() as service:
+        async with aiohttp.ClientSession() as http:
+            pay = session(service.url, http=http, retry=RetryPolicy(attempts=1))
+            await create(pay)
+        with pytest.raises(NotSentError) as caught:
+            await create(pay)
+        await pay.aclose()
+
+    assert caught.value.sent is False
+    assert 1 == len(service.requests)
