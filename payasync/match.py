@@ -27,7 +27,7 @@ from payasync.operations import (
     Operation,
 )
 from payasync.profile import MERCHANT, Profile
-from payasync.responses import holds_nothing, payload
+from payasync.responses import holds_nothing
 from payasync.shapes import ORDER_STATES, AnswerShape
 
 LONGEST: Final = 100
@@ -115,7 +115,7 @@ def difference(
             continue
         theirs = at(told, each.path, None)
         if theirs is None or theirs == "":
-            if each.required and success:
+            if each.required and success and not _stands_at(told, each.also, mine):
                 return Objection(f"the response lacks {each.path}, which must name {each.name}")
         elif theirs != mine and _differs(each.kind, mine, theirs) and not _stands_at(told, each.also, mine):
             words = f"{each.name} is {_shown(theirs)} in the response, and {_shown(mine)} in the request"
