@@ -53,6 +53,10 @@ class Finding(Enum):
     """There is no such question."""
 
 
+UNUSABLE: Final = frozenset({Finding.SILENT, Finding.UNMATCHED})
+"""After these the service is asked again, as if it had not responded."""
+
+
 @frozen(kw_only=True)
 class Evidence:
     """What is known after a question.
