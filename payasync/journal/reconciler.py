@@ -50,8 +50,6 @@ class Reconciler:
     resolved, becomes `manual`: a person ends it by `journal.resolve`. What was accepted is asked about until it
     ends, or until for a day no response was usable, and the last one is about something else: then it is `manual`.
 
-    A response counts only if it names what the write named: its numbers, amounts, currency and merchant.
-
     It may be interrupted at any time, and several may run at once, in several processes: each holds what it asks about
     by a lease and a fence. Moments are the journal's, so that a machine whose clock is wrong ends no quarantine early.
 
@@ -242,13 +240,12 @@ class Reconciler:
         return await self._kept(turn, decision, evidence), evidence.finding
 
     async def _asked(self, intent: Intent) -> Evidence:
-        question = findings.question(intent, self._session.profile)
+        profile = self._session.profile
+        question = findings.question(intent, profile)
         if question is None:
             return Evidence(finding=Finding.UNASKABLE, reason=findings.NAMELESS)
         try:
-            call, reply = await self._asking.inquire(
-                question, timeout=SECONDS, asked=findings.named(intent, self._session.profile)
-            )
+            call, reply = await self._asking.inquire(question, timeout=SECONDS, asked=findings.named(intent, profile))
         except PayasyncError as error:
             return findings.refused(error)
         known = findings.told(intent, question.answer.of(call, reply), call.profile)
