@@ -1,9 +1,9 @@
 """A service over HTTP that says what a test tells it to, and a session and a reconciler that believe it or not."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 from attrs import evolve
 
@@ -89,11 +89,9 @@ class Service:
 
 
 @asynccontextmanager
-async def serving(
-    journal: Journal, clock: Clock, write: Answer, query: Answer = ABSENT, **settings: Any
-) -> AsyncIterator[Service]:
+async def serving(journal: Journal, clock: Clock, write: Answer, query: Answer = ABSENT) -> AsyncGenerator[Service]:
     """Open a service that answers so, with a session of one merchant."""
     says = {WRITE: write, QUERY: query}
     with Recorder(by_path=says) as recorder:
-        async with session(recorder, **{"profile": SAYS, "retry": QUICK, "journal": journal, **settings}) as pay:
+        async with session(recorder, SAYS, journal=journal, retry=QUICK) as pay:
             yield Service(recorder, says, pay, journal, clock)

@@ -190,9 +190,9 @@ async def in_state(service: Service, state: State) -> None:
     assert state == (await service.kept()).state
 
 
-async def told(journal: Journal, state: str, data: object, **settings: Any) -> list[State]:
+async def told(journal: Journal, state: str, data: object, profile: Any = None) -> list[State]:
     """Tell the journal how the refund stands, and return the states that this brings."""
-    found = await journal.told("refunds.create", "R1", state, data, **{"merchant": MERCHANT, **settings})
+    found = await journal.told("refunds.create", "R1", state, data, merchant=MERCHANT, profile=profile)
     return [each.state for each in found]
 
 
