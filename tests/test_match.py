@@ -9,6 +9,7 @@ from attrs import evolve
 from payasync import AnswerShape, Parameter, Profile, States
 from payasync.calls import Compared, Likeness, Objection
 from payasync.match import (
+    PAYMENT,
     compared,
     contradiction,
     denial,
@@ -268,6 +269,15 @@ def test_payment_is_asked_about_by_either_number(told: dict[str, Any], *, same: 
 
     assert same is (difference({"outTradeNo": "T1"}, things, told) is None)
     assert difference({"outTradeNo": "P1"}, things, {"outTradeNo": "T1", "paymentId": "P1"}) is None
+
+
+def test_payment_is_compared_in_the_services_number_where_that_is_known() -> None:
+    """Who asks about a payment of endpoint 1 knows it; whoever asks by the merchant's own number does not."""
+    things = compared(QUERY_PAYMENT, BY_EITHER)
+
+    assert Compared(PAYMENT, "paymentId", Likeness.NUMBER) in things
+    assert difference({"outTradeNo": "P1", PAYMENT: "P1"}, things, {"paymentId": "P9"})
+    assert difference({"outTradeNo": "P1", PAYMENT: 7}, things, {"paymentId": "7"}) is None
 
 
 def test_payment_that_has_the_services_number_alone() -> None:

@@ -8,9 +8,10 @@ import pytest
 from payasync import AnswerShape, InvalidArgumentError, OutcomeUnknownError, PayasyncError, Profile, RefundResponse
 from payasync.journal import Journal, Reconciler, Result, State
 from payasync.middleware.retry import Pace
-from tests.foreign.recorder import Answer
-from tests.journal.building import MERCHANT, Clock
-from tests.journal.service import BROKEN, DAY, LOST, MINE, QUARANTINE, REFUND, Service, said, serving
+from tests.foreign.recorder import Answer, Recorder, answer
+from tests.journal.building import MERCHANT, PAYMENT, Clock
+from tests.journal.service import BROKEN, DAY, LOST, MINE, QUARANTINE, QUICK, REFUND, SAYS, Service, said, serving
+from tests.matrix.cells import session
 
 HOUR: Final = 3600.0
 
@@ -177,6 +178,26 @@ async def test_accepted_that_is_told_of_between_begins_its_day_anew(store: Journ
 
     assert (None, "accepted") == (between.silent_since, between.state)
     assert ["accepted", "manual"] == [each.state for each in found]
+
+
+def payment(number: str, state: str) -> Answer:
+    """Return a response about a payment."""
+    return answer(200, b'{"code":"SBX_OK","paymentId":"%s","status":"SBX_%s"}' % (number.encode(), state.encode()))
+
+
+async def test_accepted_payment_waits_for_its_own(store: Journal, clock: Clock) -> None:
+    """A payment of endpoint 1 is asked about by the service's own number, and no other payment's end is its."""
+    says, states = {"/v1/payments": payment("P1", "PENDING"), "/payment/status": BROKEN}, list[str]()
+    with Recorder(by_path=says) as recorder:
+        async with session(recorder, SAYS, journal=store, retry=QUICK) as pay:
+            await pay.send(PAYMENT)
+            for number in ("P9", "P1"):
+                says["/payment/status"] = payment(number, "PAID")
+                clock.advance(HOUR)
+                await Reconciler(pay, store, pace=Pace(clock=clock)).run_once()
+                states += [each.state for each in await store.list()]
+
+    assert ["accepted", "succeeded"] == states
 
 
 async def in_state(service: Service, state: State) -> None:

@@ -35,6 +35,12 @@ from tests.journal.building import unknown
 PROFILE: Final = evolve(REQUESTS, answer=ENVELOPE, states=STATES)
 NOT_DONE: Final = Evidence(finding=Finding.NOT_DONE, reason="the service does not know it")
 UNASKABLE: Final = Evidence(finding=Finding.UNASKABLE, reason="nothing names it")
+PAID: Final = {
+    "operation": "payments.create",
+    "reference": None,
+    "outcome": Outcome(status=200, body=b'{"result":{"pay":{"no":7}}}'),
+}
+"""A payment, with the service's own number of it."""
 
 
 @pytest.mark.parametrize(
@@ -47,10 +53,7 @@ UNASKABLE: Final = Evidence(finding=Finding.UNASKABLE, reason="nothing names it"
         ({"operation": "subscriptions.cancel", "reference": "S1"}, None),
         ({"operation": "payments.create", "reference": None}, None),
         ({"operation": "payments.create", "outcome": Outcome(status=200, body=b"{}")}, None),
-        (
-            {"operation": "payments.create", "outcome": Outcome(status=200, body=b'{"result":{"pay":{"no":7}}}')},
-            QueryPayment(identifier="7"),
-        ),
+        (PAID, QueryPayment(identifier="7")),
     ],
 )
 def test_question(facts: dict[str, Any], expected: object) -> None:
@@ -102,6 +105,7 @@ def test_response_about_another_refund(*, about_another: bool, expected: State |
             {"operation": "payments.create", "reference": None, "request": {"amount": 9, "currency": "USD"}},
             {"currency": "USD"},
         ),
+        (PAID, {"payment_id": 7}),
         ({"operation": "subscriptions.cancel", "reference": "S1", "request": {"subscription_id": "S1"}}, {}),
         ({"operation": "POST /payment/split", "reference": None}, {}),
     ],
