@@ -44,6 +44,9 @@ _WIRE: Final[Mapping[str, tuple[str, Likeness]]] = {
 }
 """By key of the profile's `[answer]`: the wire name in requests, and how it is compared."""
 
+PAYMENT: Final = "payment_id"
+"""The service's own number of a payment, which only the write that is asked about can have named."""
+
 _AMOUNTS: Final = ("total_amt", "refund_amt")
 
 _THINGS: Final = {QUERY_ORDER.name: "order", QUERY_PAYMENT.name: "payment", QUERY_REFUND.name: "refund"}
@@ -71,6 +74,8 @@ def compared(operation: Operation, profile: Profile) -> Things:
         # Endpoint 6 may be asked by the merchant's number or by the service's own.
         also = profile.answer.payment_id if operation is QUERY_PAYMENT else ""
         found[name] = evolve(number, also=also)
+    if operation is QUERY_PAYMENT and (path := profile.answer.payment_id):
+        found.setdefault(PAYMENT, Compared(PAYMENT, path, Likeness.NUMBER))
     return _things(found.values())
 
 
@@ -130,7 +135,7 @@ def _objection(each: Compared, mine: object, theirs: object, told: object, succe
     if not (success or each.kind is Likeness.NUMBER):
         return None
     if theirs is None or theirs == "":
-        missing = each.required and success
+        missing = each.required and success and not _stands_at(told, each.also, mine)
         return Objection(f"the response lacks {each.path}, which must name {each.name}") if missing else None
     if theirs == mine or not _differs(each.kind, mine, theirs) or _stands_at(told, each.also, mine):
         return None

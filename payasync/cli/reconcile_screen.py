@@ -266,7 +266,7 @@ class ReconcileScreen:
             write(("  The service answers nobody: the others were left for the next run.", "yellow"))
             write()
         elif self.unanswered:
-            write(("  No question had an answer: nothing was found out.", "bold yellow"))
+            write(("  No question had a usable response: nothing was found out.", "bold yellow"))
             write()
         self._lists.rejected(self._tally.rejected, self._tally.not_done)
         if due is not None:

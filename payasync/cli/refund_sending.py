@@ -215,7 +215,8 @@ class RefundSending:
             if kept and (kept.state in {"accepted", "succeeded"} or self._may_repeat(row, kept)):
                 ready.append(row)
             else:
-                self._hear(of_kept(row, kept, self.verdicts[row.line].message))
+                known = self.verdicts[row.line]
+                self._hear(evolve(of_kept(row, kept, known.message), code=known.code))
         if ready:
             await self._send(ready, stop)
 

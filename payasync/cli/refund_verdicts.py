@@ -94,7 +94,10 @@ def of_result(
     if isinstance(result, Done):
         return _answered(row, result.response, kept, profile)
     if isinstance(result, Unknown):
-        return of_kept(row, kept, result.reason)
+        found = of_kept(row, kept, result.reason)
+        if isinstance(result.error, DuplicateError) and found.state in OPEN:
+            return _said(row, found.state, result.error)
+        return found
     if isinstance(result.error, ServiceError):
         return _refused(row, result.error, kept)
     if isinstance(result.error, IntentConflictError) and kept:
@@ -130,10 +133,15 @@ def _answered(row: Row, response: RefundResponse, kept: Intent | None, profile: 
 
 
 def _refused(row: Row, error: ServiceError, kept: Intent | None) -> Verdict:
-    """Return what a refusal says; that the number was used before says that it may have been for this very refund."""
-    state: Word = "unknown" if isinstance(error, DuplicateError) else "refused"
+    """Return what a refusal says, or the journal in spite of it."""
+    state: Word = "refused"
     if kept and kept.state in {"unknown", "manual"}:
         state = _OF_STATE[kept.state]
+    return _said(row, state, error)
+
+
+def _said(row: Row, state: Word, error: ServiceError) -> Verdict:
+    """Return a verdict with the service's code and words."""
     code = "" if error.code is None else str(error.code)
     return Verdict(row=row, state=state, code=code, message=error.message or str(error.args[0]))
 

@@ -22,6 +22,7 @@ from payasync.errors import (
 from payasync.journal.endings import BY_STATE, tells_states
 from payasync.journal.intents import Intent, Outcome, State, asked_for
 from payasync.journal.recorded import reply
+from payasync.match import PAYMENT
 from payasync.operations import CLOSE_ORDER, CREATE_PAYMENT
 from payasync.profile import MERCHANT, Profile
 from payasync.recovery import inquiry
@@ -53,6 +54,10 @@ class Finding(Enum):
     """There is no such question."""
 
 
+UNUSABLE: Final = frozenset({Finding.SILENT, Finding.UNMATCHED})
+"""After these the service is asked again, as if it had not responded."""
+
+
 @frozen(kw_only=True)
 class Evidence:
     """What is known after a question.
@@ -80,17 +85,24 @@ def question(intent: Intent, profile: Profile) -> Request[Response] | None:
     """
     if intent.operation != CREATE_PAYMENT.name:
         return inquiry(intent.operation, intent.reference)
+    number = _payment(intent, profile)
+    return QueryPayment(identifier=str(number)) if number else None
+
+
+def _payment(intent: Intent, profile: Profile) -> str | int | None:
+    """Return the service's own number of a payment, where an answer was kept that has it."""
     shape = profile.answer
     if intent.outcome is None or not shape.payment_id:
         return None
-    number = PaymentResponse(reply(intent), shape, profile.states).payment_id
-    return QueryPayment(identifier=str(number)) if number else None
+    return PaymentResponse(reply(intent), shape, profile.states).payment_id
 
 
 def named(intent: Intent, profile: Profile) -> dict[str, object]:
     """Return what a write named, which a response about it must match; the merchant only where it was sent."""
     sent = intent.operation in profile.merchant
-    return {name: value for name, value in asked_for(intent).items() if sent or name != MERCHANT}
+    found = {name: value for name, value in asked_for(intent).items() if sent or name != MERCHANT}
+    number = _payment(intent, profile) if intent.operation == CREATE_PAYMENT.name else None
+    return {**found, PAYMENT: number} if number else found
 
 
 def told(intent: Intent, answer: Response, profile: Profile) -> Evidence:

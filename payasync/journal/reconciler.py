@@ -49,7 +49,7 @@ class Reconciler:
     says that it does not know the number, and the quarantine is over since something may last have been sent, a queued
     write is sent again under that number, and a direct one is rejected. What cannot be asked about, or is never
     resolved, becomes `manual`: a person ends it by `journal.resolve`. What was accepted is asked about until it
-    ends.
+    ends, or until for a day no response was usable, and the last one is about something else: then it is `manual`.
 
     It may be interrupted at any time, and several may run at once, in several processes: each holds what it asks about
     by a lease and a fence. Moments are the journal's, so that a machine whose clock is wrong ends no quarantine early.
@@ -241,13 +241,12 @@ class Reconciler:
         return await self._kept(turn, decision, evidence), evidence.finding
 
     async def _asked(self, intent: Intent) -> Evidence:
-        question = findings.question(intent, self._session.profile)
+        profile = self._session.profile
+        question = findings.question(intent, profile)
         if question is None:
             return Evidence(finding=Finding.UNASKABLE, reason=findings.NAMELESS)
         try:
-            call, reply = await self._asking.inquire(
-                question, timeout=SECONDS, asked=findings.named(intent, self._session.profile)
-            )
+            call, reply = await self._asking.inquire(question, timeout=SECONDS, asked=findings.named(intent, profile))
         except PayasyncError as error:
             return findings.refused(error)
         known = findings.told(intent, question.answer.of(call, reply), call.profile)
@@ -275,7 +274,7 @@ class Reconciler:
         else:
             still = await self._journal.settle(held, state, outcome=evidence.outcome, reason=reason, due=due)
             end = "manual" if state == "manual" else "resolved"
-        answered = evidence.finding is not Finding.SILENT
+        answered = evidence.finding not in findings.UNUSABLE or evidence.state is not None
         return Result(intent=held, end=end if still else "lost", state=state, reason=reason, answered=answered)
 
     async def _give_back(self, turn: Turn) -> None:

@@ -27,7 +27,7 @@ class Result:
             it is asked about again later; `manual`: a person must say; `lost`: somebody else took it meanwhile.
         state: Which it has now, as far as this run knows.
         reason: Why, in one line.
-        answered: Whether the service gave a usable answer, where it was asked.
+        answered: Whether the service gave a usable answer, where it was asked; one about something else is none.
     """
 
     intent: Intent

@@ -13,7 +13,7 @@ import backoff
 from attrs import field, frozen
 
 from payasync.journal.endings import may_be_of_an_earlier_attempt
-from payasync.journal.findings import Evidence, Finding
+from payasync.journal.findings import UNUSABLE, Evidence, Finding
 from payasync.journal.intents import Intent, State
 from payasync.settings import a_count, a_wait
 
@@ -34,7 +34,7 @@ class Patience:
             shown to one after so many in a row, and asked about further.
         give_up: Seconds since something of the write may last have been sent; who gets no answer at all for so long,
             and to so many questions, gives it to a person. What was accepted is shown to one where no question has had
-            a usable answer for so long.
+            a usable answer for so long, and is given to one if the last response is about something else.
         sends: After so many, a queued write that arrives nowhere is given to a person.
 
     Raises:
@@ -125,8 +125,11 @@ def _too_long(since: datetime | None, now: datetime, patience: Patience) -> bool
 
 
 def _accepted(intent: Intent, evidence: Evidence, pause: float, asked_at: datetime, patience: Patience) -> Decision:
-    """Only its end is still to be learnt. Who denies it, or says nothing of use, changes nothing; a person is shown."""
-    unusable = evidence.finding in {Finding.SILENT, Finding.UNMATCHED}
+    """Only its end is still to be learnt. Who denies it, or says nothing of use, changes nothing; a person is shown.
+
+    If no response was usable for too long, and the last one is about something else, a person must say.
+    """
+    unusable = evidence.finding in UNUSABLE
     denied = intent.denied if unusable else 0 if evidence.finding is Finding.TOLD else intent.denied + 1
     since = (intent.silent_since or asked_at) if unusable else None
     reason = evidence.reason

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from payasync.addresses import base_url, shown
-from payasync.calls import Call, Reply
+from payasync.calls import Call, Compared, Reply
 from payasync.checks import aware, check_function, number, seconds
 from payasync.journal import keeping, services, statements, transactions
 from payasync.journal.asking import Transaction, intents, numbers
@@ -22,7 +22,7 @@ from payasync.journal.services import Where
 from payasync.journal.ticks import boot_time, tick
 from payasync.match import compared
 from payasync.operations import OPERATIONS
-from payasync.profile import Profile
+from payasync.profile import MERCHANT, Profile
 from payasync.requests import Request, invalid
 from payasync.responses import Response
 from payasync.sandbox_profile import PROFILE as SANDBOX
@@ -238,8 +238,7 @@ class StoredJournal(ABC):
         if end is None:
             return []
         about = {"operation": operation, "reference": reference, "merchant": merchant}
-        write = next(each for each in OPERATIONS if each.name == operation)
-        said = transactions.Said(data, compared(write, profile or Profile()))
+        said = transactions.Said(data, _compared(operation, profile or Profile()))
         word = await self._run(lambda now: transactions.told(about, said, end, f"the service told: {state}", now))
         for kept, other in word.others:
             logger.warning("intention %d is %s; what was told is of another: %s", kept.id, kept.state, _line(other))
@@ -263,6 +262,13 @@ class StoredJournal(ABC):
 
     async def _intents(self, statement: str, **values: Any) -> Intents:
         return await self._run(lambda _: intents(statement, values))
+
+
+def _compared(operation: str, profile: Profile) -> tuple[Compared, ...]:
+    """Return in what the service's word about a write is compared; the merchant only where the write names it."""
+    write = next(each for each in OPERATIONS if each.name == operation)
+    named = operation in profile.merchant
+    return tuple(each for each in compared(write, profile) if named or each.name != MERCHANT)
 
 
 def _state(state: State, name: str = "state") -> State:

@@ -236,7 +236,7 @@ async def test_what_waits_is_no_failure(sandbox: Sandbox, path: Path) -> None:
     assert 0 == result.code
     assert "waiting             1  HTTP 503, the service failed" in result.out
     assert "The next question in" in result.out
-    assert "No question had an answer" not in result.out
+    assert "No question had a usable response" not in result.out
 
 
 @slow
@@ -248,7 +248,7 @@ async def test_nothing_found_out_is_no_success(sandbox: Sandbox, path: Path, cha
     result = await beside(environ, "--journal", str(path))
 
     assert (1, "") == (result.code, result.err)
-    assert "No question had an answer: nothing was found out." in result.out
+    assert "No question had a usable response: nothing was found out." in result.out
     assert environ["PAYASYNC_BASE_URL"] in result.out.split("Due")[0]
 
 

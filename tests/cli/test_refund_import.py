@@ -179,6 +179,38 @@ def test_refused_is_tried_again_by_the_next_run(sandbox: ThreadedSandbox, tmp_pa
     assert 4 == sent(sandbox)
 
 
+def elsewhere(sandbox: ThreadedSandbox, amount: int) -> None:
+    """Have somebody without the journal make the refund R1."""
+
+    async def made() -> None:
+        async with sandbox.session() as pay:
+            await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=amount)
+
+    asyncio.run(made())
+
+
+def test_number_that_was_used_for_this_very_refund(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """The service says "used before" on the first send: the import asks, and what matches is what was done."""
+    elsewhere(sandbox, 100)
+    ended = imported(sandbox, written(tmp_path, *GOOD))
+
+    assert (0, "succeeded") == (ended.exit_code, told(tmp_path / "refunds.csv")["R1"][0])
+    assert (3, 150) == (sent(sandbox), sandbox.ledger.refunded("T1"))
+
+
+def test_number_that_was_used_for_another_amount(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """It is for a person, with the service's code and both amounts, and it is not sent again."""
+    elsewhere(sandbox, 90)
+    file = written(tmp_path, *GOOD)
+    first = imported(sandbox, file)
+    found = told(file)["R1"]
+    again = imported(sandbox, file)
+
+    assert (3, ("manual", "SBX_DUPLICATE")) == (first.exit_code, found)
+    assert "refundAmt is 90 in the response, and 100 in the request" in " ".join(first.output.split())
+    assert (3, 3) == (again.exit_code, sent(sandbox))
+
+
 def test_declined_at_once_says_so(tmp_path: Path) -> None:
     """The service takes it and declines it in one answer: it was refused, and nothing says that it was done."""
     file = written(tmp_path, *GOOD)

@@ -122,13 +122,21 @@ def test_journal_that_cannot_be_read_leaves_doubt() -> None:
     assert "not begun; an earlier run may have sent it: it is locked" == found[1].message
 
 
-@pytest.mark.parametrize("intent", [None, kept(state="unknown")])
-def test_number_that_was_used_before_is_in_doubt(intent: Intent | None) -> None:
-    """The service may have had this very refund under it: it is never called refused before it was asked about."""
+@pytest.mark.parametrize(
+    ("intent", "expected"),
+    [
+        (None, ("unknown", "E9", "used before")),
+        (kept(state="unknown", reason="HTTP 409"), ("unknown", "E9", "used before")),
+        (kept(state="manual", reason="refundAmt is 1"), ("manual", "E9", "used before")),
+        (kept(state="accepted"), ("accepted", "", "")),
+    ],
+)
+def test_number_that_was_used_before_is_in_doubt(intent: Intent | None, expected: tuple[Word, str, str]) -> None:
+    """The service may have had this very refund under it: the row shows its words until the journal knows more."""
     error = DuplicateError("HTTP 409", code="E9", message="used before")
-    found = of_result(ROW, Refused(REFUND, error), intent, PROFILE)
+    found = of_result(ROW, bulk.Unknown(REFUND, error), intent, PROFILE)
 
-    assert ("unknown", "E9", "used before") == (found.state, found.code, found.message)
+    assert expected == (found.state, found.code, found.message)
 
 
 def test_refusal_of_what_was_in_doubt_is_the_journals() -> None:

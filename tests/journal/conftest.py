@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from payasync.journal.sqlite_journal import SqliteJournal
+from payasync.journal import Journal, PostgresJournal, SqliteJournal
 from tests.journal.building import Clock
 
 
@@ -27,3 +27,15 @@ async def journal(
     monkeypatch.setattr("payasync.sqlite_opening.WAL_SINCE", (3,) if request.param == "wal" else (99,))
     async with SqliteJournal(path, clock=clock) as journal:
         yield journal
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def store(request: pytest.FixtureRequest, path: Path, clock: Clock) -> AsyncIterator[Journal]:
+    """An empty journal, in either database."""
+    journal: Journal
+    if request.param == "sqlite":
+        journal = SqliteJournal(path, clock=clock)
+    else:
+        journal = PostgresJournal(request.getfixturevalue("postgres_dsn"), clock=clock)
+    yield journal
+    await journal.aclose()

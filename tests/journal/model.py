@@ -58,7 +58,7 @@ class Row:
     """Its end is a person's word."""
 
     answered: bool = False
-    """Unknown, as its number was used before: nothing of it is on its way."""
+    """Unknown, as its number was used before: nothing of it is on its way, and no denial is believed."""
 
     @property
     def moment(self) -> datetime | None:
@@ -119,7 +119,7 @@ class Book:
 
     def judge(self, row: Row, ended: Ended) -> None:
         """Keep how a call ended."""
-        self.settle(row, verdict(row, ended), answered=ended.error == "DuplicateError")
+        self.settle(row, verdict(row, ended), answered=ended.used or ended.error == "DuplicateError")
         if not ended.error:
             row.told, row.thing = ended.state, ended.thing
             row.queued = row.queued and row.state != "rejected"
@@ -180,9 +180,9 @@ class Book:
         return [row.id for row, _ in ended]
 
     def _by_word(self, thing: Thing, end: str, row: Row) -> str:
-        """Return what follows from the end of a thing: nothing where it may be another, or of an earlier attempt."""
+        """Return what follows from the end of a thing: nothing where it is another, or may be of an earlier attempt."""
         standing, close = self.standing(row), row.wanted.kind == "close"
-        if standing != "accepted" and row.wanted != thing.wanted and not close:
+        if row.wanted != thing.wanted and not close:
             return ""
         if standing == "rejected" and end == "succeeded" and not close:
             return "manual"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from tests.journal.model_calls import BUSY, LATE, NEVER, NOBODY, UNHEARD
+from tests.journal.model_calls import BUSY, LATE, NEVER, NOBODY, NONE, STRAY, UNHEARD
 from tests.journal.model_machine import CLOSE, DEARER, ORDER, OTHER, PAYMENT, R1, R2, REST, JournalMachine
 
 Program = Callable[[JournalMachine], Iterator[None]]
@@ -73,6 +73,18 @@ def accepted_and_failed(machine: JournalMachine) -> Iterator[None]:
     """The service ends it the other way, and tells so."""
     yield from accepted(machine)
     yield machine.end(well=False)
+    yield machine.notify(R1)
+
+
+def accepted_and_strayed(machine: JournalMachine) -> Iterator[None]:
+    """For a day each answer is about another number: a person is asked, and nothing is sent again."""
+    yield from accepted(machine)
+    yield machine.end()
+    yield machine.reconcile(0, "stray")
+    yield machine.notify(R1, stray=True)
+    yield machine.reconcile(3600, "stray")
+    yield machine.reconcile(86_400, "stray")
+    yield machine.send(R1)
     yield machine.notify(R1)
 
 
@@ -288,6 +300,95 @@ def told_of_somebody_else_s(machine: JournalMachine) -> Iterator[None]:
     yield machine.notify(DEARER)
 
 
+def strayed(machine: JournalMachine) -> Iterator[None]:
+    """An answer about another number ends nothing, in whatever state: the first that is its own does."""
+    yield machine.send(R1, STRAY)
+    yield machine.notify(R1, stray=True)
+    yield machine.reconcile(0, "stray")
+    yield machine.reconcile(61, "stray")
+    yield machine.reconcile(61)
+    yield machine.end()
+    yield machine.notify(R1, stray=True)
+    yield machine.reconcile(3600, "stray")
+    yield machine.reconcile(3600)
+
+
+def strayed_and_asked(machine: JournalMachine) -> Iterator[None]:
+    """Who asks after such an answer finds what was done; of a payment nothing can be asked."""
+    yield machine.send(R1, STRAY, patient=True)
+    yield machine.send(ORDER, STRAY, patient=True)
+    yield machine.send(CLOSE, STRAY, patient=True)
+    yield machine.send(PAYMENT, STRAY, patient=True)
+
+
+def strayed_for_ever(machine: JournalMachine) -> Iterator[None]:
+    """What nobody knows is asked about some times, and is then for a person."""
+    yield machine.queue(R1, NEVER)
+    for _ in range(8):
+        yield machine.reconcile(3600, "stray")
+    yield machine.execute()
+
+
+def rejected_and_told_of_another(machine: JournalMachine) -> Iterator[None]:
+    """What was rejected, or waits to be sent again, is not changed by what became of another."""
+    yield machine.send(R1, "cut after")
+    yield machine.wait(46)
+    yield machine.resolve("rejected")
+    yield machine.end()
+    yield machine.notify(R1, stray=True)
+    yield machine.queue(R1)
+    yield machine.notify(R1, stray=True)
+
+
+def denied_for_ever(machine: JournalMachine) -> Iterator[None]:
+    """Have the service deny it until a person is asked, and see that nobody sends it."""
+    for _ in range(9):
+        yield machine.reconcile(3600, "denied")
+    yield machine.send(ORDER)
+    yield machine.resolve("rejected")
+
+
+def used_and_denied(machine: JournalMachine) -> Iterator[None]:
+    """Used before, on the first send, and then denied: it is not rejected by that."""
+    yield machine.somebody_else(ORDER)
+    yield machine.send(ORDER)
+    yield from denied_for_ever(machine)
+
+
+def queued_used_and_denied(machine: JournalMachine) -> Iterator[None]:
+    """Nor is it sent again where it was queued."""
+    yield machine.somebody_else(ORDER)
+    yield machine.queue(ORDER, NONE)
+    yield from denied_for_ever(machine)
+
+
+def used_after_a_denial(machine: JournalMachine) -> Iterator[None]:
+    """Used before, on a second send: the first may have used it, and who asks finds that."""
+    yield machine.send(ORDER, NEVER)
+    yield machine.reconcile(61)
+    yield machine.somebody_else(ORDER)
+    yield machine.send(ORDER)
+    yield from denied_for_ever(machine)
+    yield machine.send(ORDER, patient=True)
+
+
+def queued_and_used_after_a_denial(machine: JournalMachine) -> Iterator[None]:
+    """The reconciler sends again what was denied, hears that it was used, and is denied again: nobody sends it more."""
+    yield machine.queue(ORDER, NEVER)
+    yield machine.somebody_else(ORDER)
+    yield machine.reconcile(61, "denied", patient=True)
+    yield from denied_for_ever(machine)
+
+
+def used_after_a_denial_for_another(machine: JournalMachine) -> Iterator[None]:
+    """What is found under the number is another amount's: that is for a person."""
+    yield machine.queue(DEARER, NEVER)
+    yield machine.somebody_else(ORDER)
+    yield machine.reconcile(61, "denied", patient=True)
+    yield machine.notify(ORDER)
+    yield machine.reconcile(3600)
+
+
 def repeated(machine: JournalMachine) -> Iterator[None]:
     """Within one call only what cannot be done twice is sent again: each time with a nonce of its own."""
     yield machine.send(ORDER, BUSY, patient=True)
@@ -322,6 +423,7 @@ PROGRAMS: Final[Mapping[tuple[str, str], Program]] = {
     ("unknown", "manual"): unaskable,
     ("accepted", "succeeded"): accepted_and_done,
     ("accepted", "rejected"): accepted_and_failed,
+    ("accepted", "manual"): accepted_and_strayed,
     ("rejected", "sending"): refused_and_sent,
     ("rejected", "new"): refused_and_queued,
     ("rejected", "manual"): rejected_and_told,
@@ -348,6 +450,15 @@ SAFEGUARDS: Final[tuple[Program, ...]] = (
     used_by_somebody_else,
     asked_about_somebody_else_s,
     told_of_somebody_else_s,
+    strayed,
+    strayed_and_asked,
+    strayed_for_ever,
+    rejected_and_told_of_another,
+    used_and_denied,
+    queued_used_and_denied,
+    used_after_a_denial,
+    queued_and_used_after_a_denial,
+    used_after_a_denial_for_another,
     repeated,
     keys_that_conflict,
 )

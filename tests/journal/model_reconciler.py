@@ -9,8 +9,9 @@ from tests.journal.model import MEANS, Book, Row, heard, of_another_attempt
 from tests.journal.model_calls import Course
 from tests.journal.model_service import Thing
 
-Trouble = Literal["none", "failing", "busy", "unclear", "refusal", "nobody"]
-"""What befalls the questions; to fail, to be too busy, to take no keys and not to listen is to be silent."""
+Trouble = Literal["none", "failing", "busy", "unclear", "refusal", "nobody", "stray", "denied"]
+"""What befalls the questions; to fail, to be too busy, to take no keys and not to listen is to be silent. Stray: each
+answer is about another number; denied: each says that there is no such thing, though there may be."""
 
 QUARANTINE: Final = 60.0
 """Seconds after which an absent answer is final."""
@@ -70,6 +71,10 @@ class Run:
         """Ask about an intention."""
         if row.wanted.kind == "payment" and not row.thing:
             return self._unaskable(row)
+        if self.trouble == "stray":
+            return self._unmatched(row, for_good=False)
+        if self.trouble == "denied":
+            return self._not_done(row, told=None)
         if self.trouble == "unclear":
             return self._unresolved(row, told=True)
         if self.trouble != "none":
@@ -80,8 +85,9 @@ class Run:
     def _found(self, row: Row, thing: Thing) -> Result:
         """Take the service's word."""
         kind = row.wanted.kind
-        another = thing.wanted != row.wanted and kind != "close"
-        state = "manual" if row.state == "unknown" and another else MEANS[kind].get(thing.state)
+        if thing.wanted != row.wanted and kind != "close":
+            return self._unmatched(row, for_good=True)
+        state = MEANS[kind].get(thing.state)
         if state is None:
             return self._not_done(row, told=thing.state)
         if state == row.state:
@@ -96,6 +102,8 @@ class Run:
         """Conclude from what stands there, or is absent, that it was not done so far."""
         if row.state == "accepted":
             return self._later(row, self._pause(row), denied=row.denied + 1)
+        if row.answered:
+            return self._unresolved(row, told=True)
         left = QUARANTINE - self._in_doubt(row)
         if left > 0:
             return self._later(row, min(self._pause(row), left))
@@ -104,8 +112,18 @@ class Run:
         if row.attempts >= self.waiting.sends:
             return self._settled(row, "manual", told)
         self.book.resend(row)
-        self.book.judge(row, heard(row, self.course.run(row.wanted, row.id)))
+        self.book.judge(row, heard(row, self.course.run(row.wanted, row.id, again=True)))
         return Result(row.id, "manual" if row.state == "manual" else "sent", row.state)
+
+    def _unmatched(self, row: Row, *, for_good: bool) -> Result:
+        """Learn nothing; a person is asked where the number stands for another amount, or what was taken is silent."""
+        if row.state == "accepted":
+            silent = (self.book.now - (row.silent_since or self.book.now)).total_seconds()
+            if silent < self.waiting.give_up:
+                return self._later(row, self._pause(row), denied=row.denied, silent=True)
+        elif not for_good:
+            return self._unresolved(row, told=True)
+        return self._settled(row, "manual", told=None)
 
     def _unaskable(self, row: Row) -> Result:
         if row.state == "accepted":

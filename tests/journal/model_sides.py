@@ -157,7 +157,8 @@ class Sides:
         self.check_attempts(done, began)
         if came:
             row, fault = write.row, {"answered": NONE, "cut before": NEVER, "cut after": UNHEARD}.get(death)
-            ended = Course(self.service, fault).run(row.wanted, row.id) if fault else Ended("NotSentError")
+            again = row.doubted is not None
+            ended = Course(self.service, fault).run(row.wanted, row.id, again=again) if fault else Ended("NotSentError")
             held = self.done(self.world.journal.get(self.world.observer.number(row.id)))
             assert held, row
             self.claims.append(Claim(evolve(row), held, ended, None if ended.error else outcome))
@@ -248,6 +249,7 @@ class Sides:
             return Ended(state=write.row.told)
         if write.says != "send":
             return Ended(REFUSED.get(write.says, UNKNOWN))
-        ended = heard(write.row, course.run(write.row.wanted, write.row.id))
+        row = write.row
+        ended = heard(row, course.run(row.wanted, row.id, again=row.doubted is not None))
         self.book.judge(write.row, ended)
         return ended

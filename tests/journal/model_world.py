@@ -1,6 +1,8 @@
 """The real thing beside the model: the processes of a merchant with their journal, the service, and somebody else."""
 
 import asyncio
+import json
+import sys
 from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -8,7 +10,15 @@ from typing import Any, Final, Literal, TypeVar
 
 from attrs import evolve
 
-from payasync import Credentials, IntentConflictError, InvalidArgumentError, PayasyncError, RetryPolicy, Session
+from payasync import (
+    Credentials,
+    IntentConflictError,
+    InvalidArgumentError,
+    OutcomeUnknownError,
+    PayasyncError,
+    RetryPolicy,
+    Session,
+)
 from payasync.calls import Call, Reply, Send
 from payasync.journal import Outcome, Patience, Reconciler, Result, SqliteJournal, State
 from payasync.middleware.retry import Pace
@@ -24,7 +34,7 @@ from payasync.shapes import Recovery
 from tests.inside import until
 from tests.journal.building import Clock
 from tests.journal.model import TIME
-from tests.journal.model_calls import Ended, Fault
+from tests.journal.model_calls import STRAY, Ended, Fault
 from tests.journal.model_observer import Observer, Witness
 from tests.journal.model_reconciler import QUARANTINE, RETRY_AFTER, Trouble, Waiting
 from tests.journal.model_service import OPERATIONS, PAID, Kind, Thing, Wanted
@@ -43,6 +53,8 @@ READING: Final = 10.0
 SLOW: Final = evolve(PROFILE, recovery=Recovery(quarantine=QUARANTINE))
 QUERIES: Final = ("orders.query", "refunds.status", "payments.status")
 CURRENCY: Final = "CAD"
+ANOTHER: Final = {"outTradeNo": "ANOTHER", "outRefundNo": "ANOTHER", "paymentId": "ANOTHER", "currency": "USD"}
+"""What an answer says that is about something else, whatever was asked for."""
 SETTINGS: Final[dict[str, Any]] = {"processing": "by hand", "succeeded": "succeed", "failed": "fail"}
 """How the sandbox calls what becomes of a new refund."""
 
@@ -96,6 +108,8 @@ class World:
         self._death: Death | None = None
         self._answer: Outcome | None = None
         self._answers = 0
+        self._strays = 0
+        self._asked: Trouble = "none"
 
     async def open(self) -> None:
         """Begin."""
@@ -113,17 +127,17 @@ class World:
         self, what: Wanted | int, fault: Fault, *, intent: str | None, fence: int | None, patient: bool
     ) -> Ended:
         """Send a write, or the queued one of a number, and return how that ended for its caller."""
-        began, answer, error = len(self.observer.attempts), None, ""
+        began, answer, error, used = len(self.observer.attempts), None, "", False
         async with self._session(patient=patient, wrong_key=fault.meets == "refusal") as pay:
             armed = self._arm(fault, what.operation if isinstance(what, Wanted) else "*")
             try:
                 answer = await self._in_time(_call(pay, what, intent, fence), armed)
             except PayasyncError as caught:
-                error = type(caught).__name__
-            self.sandbox.faults.clear()
+                error, used = type(caught).__name__, isinstance(caught, OutcomeUnknownError) and caught.used_before
+            self._clear()
         sends = len(self.observer.attempts) - began
         number = answer.payment_id if sends and isinstance(answer, PaymentResponse) else ""
-        return Ended(error, answer.state if answer else None, sends, str(number))
+        return Ended(error, answer.state if answer else None, sends, str(number), used)
 
     async def died(self, what: Wanted | int, death: Death, *, intent: str | None) -> tuple[bool, Outcome | None]:
         """Send a write, die on the way, and start again; return whether it came so far, and which answer it had."""
@@ -138,7 +152,7 @@ class World:
                 task.cancel()
             with suppress(PayasyncError, Crash, asyncio.CancelledError):
                 await task
-            self.sandbox.faults.clear()
+            self._clear()
         self._death = None
         await self.restart()
         return len(self.observer.attempts) > began, self._answer
@@ -155,9 +169,16 @@ class World:
         except IntentConflictError:
             return None
 
-    async def told(self, kind: Kind, thing: Thing) -> list[int]:
-        """Tell the journal how a thing stands, and return which intentions of one kind that ended."""
-        operation, number, data = OPERATIONS[kind], thing.wanted.number or "", told_of(thing.wanted)
+    async def told(self, kind: Kind, thing: Thing, *, stray: bool = False) -> list[int]:
+        """Tell the journal how a thing stands, and return which intentions of one kind that ended.
+
+        Args:
+            kind: Of the intentions.
+            thing: The thing.
+            stray: What is told is about another number.
+        """
+        operation, number = OPERATIONS[kind], thing.wanted.number or ""
+        data = {**told_of(thing.wanted), **(ANOTHER if stray else {})}
         ended = await self.journal.told(operation, number, thing.state, data, merchant=self._merchant)
         return [self.observer.row(each) for each in ended]
 
@@ -185,7 +206,7 @@ class World:
                 self._arm(fault, operation, times=None)
             pace = Pace(clock=self.clock, jitter=lambda bound: bound)
             await Reconciler(pay, self.journal, patience=patience, concurrency=1, pace=pace).run_once(results.append)
-            self.sandbox.faults.clear()
+            self._clear()
         return results
 
     async def elsewhere(self, wanted: Wanted) -> str:
@@ -224,9 +245,9 @@ class World:
         )
 
     async def _seen(self, call: Call, send: Send) -> Reply:
-        """See each attempt at a write, and die with it."""
+        """See each attempt at a write, and die with it; change what is answered, where that is what befalls it."""
         if call.read:
-            return await send(call)
+            return _changed(self._asked, await send(call))
         self.observer.show(call)
         if self._death == "kept":
             raise Crash
@@ -234,19 +255,24 @@ class World:
         if self._death == "answered":
             self._answer = self.journal.outcome(call, reply)
             raise Crash
+        if self._strays:
+            self._strays -= 1
+            return _changed("stray", reply)
         return reply
 
     def _arm(self, fault: Fault, operation: str, times: int | None = 1) -> Armed | None:
         self._answers = len(self.sandbox.ledger.calls())
         if fault.meets == "nobody":
             return self.sandbox.faults.refuse()
-        if not fault.name:
+        if fault is STRAY:
+            self._strays = times or sys.maxsize
+        if not fault.name or fault is STRAY:
             return None
         armed: Armed = getattr(self.sandbox.faults, fault.name)(operation, times=times, phase=fault.phase)
         return armed
 
     def _trouble(self, trouble: Trouble) -> None:
-        faults = self.sandbox.faults
+        faults, self._asked = self.sandbox.faults, trouble
         if trouble == "nobody":
             faults.refuse()
         for query in QUERIES:
@@ -256,6 +282,11 @@ class World:
                 faults.rate_limited(query, times=None, retry_after=RETRY_AFTER)
             elif trouble == "unclear":
                 faults.redirect(query, times=None)
+
+    def _clear(self) -> None:
+        """Have nothing befall anything from now on."""
+        self.sandbox.faults.clear()
+        self._strays, self._asked = 0, "none"
 
     async def _in_time(self, call: Coroutine[Any, Any, T], armed: Armed | None) -> T:
         """Await a call; where nobody answers, the time for that is over at once."""
@@ -293,6 +324,15 @@ def told_of(wanted: Wanted) -> dict[str, str | int]:
         amounts = {"totalAmt": PAID, "refundAmt": wanted.amount}
         return {"outTradeNo": wanted.account, "outRefundNo": wanted.number or "", **amounts}
     return {"outTradeNo": wanted.number or "", "totalAmt": wanted.amount, "currency": CURRENCY}
+
+
+def _changed(trouble: Trouble, reply: Reply) -> Reply:
+    """Return what comes in place of an answer."""
+    if trouble == "denied":
+        return evolve(reply, status=404, body=b'{"code":"SBX_NOT_FOUND"}')
+    if trouble == "stray":
+        return evolve(reply, body=json.dumps({**reply.document, **ANOTHER}).encode())
+    return reply
 
 
 async def _call(pay: Session, what: Wanted | int, intent: str | None, fence: int | None = None) -> Response:

@@ -5,6 +5,7 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
+from payasync.calls import Objection
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -20,7 +21,7 @@ from payasync.errors import (
     StorageError,
 )
 from payasync.journal import Outcome, State
-from payasync.journal.findings import Evidence, Finding, question, refused, told
+from payasync.journal.findings import Evidence, Finding, named, question, refused, told
 from payasync.profile import Profile
 from payasync.resources.orders import QueryOrder
 from payasync.resources.payments import QueryPayment
@@ -34,6 +35,12 @@ from tests.journal.building import unknown
 PROFILE: Final = evolve(REQUESTS, answer=ENVELOPE, states=STATES)
 NOT_DONE: Final = Evidence(finding=Finding.NOT_DONE, reason="the service does not know it")
 UNASKABLE: Final = Evidence(finding=Finding.UNASKABLE, reason="nothing names it")
+PAID: Final = {
+    "operation": "payments.create",
+    "reference": None,
+    "outcome": Outcome(status=200, body=b'{"result":{"pay":{"no":7}}}'),
+}
+"""A payment, with the service's own number of it."""
 
 
 @pytest.mark.parametrize(
@@ -46,10 +53,7 @@ UNASKABLE: Final = Evidence(finding=Finding.UNASKABLE, reason="nothing names it"
         ({"operation": "subscriptions.cancel", "reference": "S1"}, None),
         ({"operation": "payments.create", "reference": None}, None),
         ({"operation": "payments.create", "outcome": Outcome(status=200, body=b"{}")}, None),
-        (
-            {"operation": "payments.create", "outcome": Outcome(status=200, body=b'{"result":{"pay":{"no":7}}}')},
-            QueryPayment(identifier="7"),
-        ),
+        (PAID, QueryPayment(identifier="7")),
     ],
 )
 def test_question(facts: dict[str, Any], expected: object) -> None:
@@ -72,15 +76,43 @@ def answered(
 
 
 ASKED_FOR: Final = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 200}
+WIRE: Final = {"outTradeNo": "T1", "outRefundNo": "R1", "totalAmt": 450, "refundAmt": 200, "merchantId": "M1"}
 
 
-def test_answer_about_another_refund() -> None:
-    """A number may stand for another refund: what the service tells of that is no answer, and a person must look."""
-    intent = unknown(request=ASKED_FOR)
-    found = told(intent, answered(RefundResponse, "refunds.status", "DONE", refundAmt=100), PROFILE)
+@pytest.mark.parametrize(("about_another", "expected"), [(True, None), (False, "manual")])
+def test_response_about_another_refund(*, about_another: bool, expected: State | None) -> None:
+    """The next one may be its own; where the number stands for another amount, asking again changes nothing."""
+    words = "outRefundNo is R9 in the response, and R1 in the request"
+    objection = Objection(words, about_another=about_another)
+    error = NoAnswerError("HTTP 200; repeating it is harmless", reason=words, objection=objection, retry_after=7.0)
+    evidence = Evidence(finding=Finding.UNMATCHED, state=expected, reason=words, retry_after=7.0)
 
-    assert "manual" == found.state
-    assert found.reason.endswith("another refund: refundAmt is 100 there, and 200 here")
+    assert evidence == refused(error)
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"request": {**ASKED_FOR, "refund_desc": "cold"}}, WIRE),
+        ({"request": {}}, {"outRefundNo": "R1", "merchantId": "M1"}),
+        ({"request": {}, "merchant": "M2"}, {"outRefundNo": "R1", "merchantId": "M2"}),
+        ({"operation": "orders.close", "reference": "T1"}, {"outTradeNo": "T1", "merchantId": "M1"}),
+        (
+            {"operation": "orders.place", "reference": None, "request": {"total_amt": 9}},
+            {"totalAmt": 9, "merchantId": "M1"},
+        ),
+        (
+            {"operation": "payments.create", "reference": None, "request": {"amount": 9, "currency": "USD"}},
+            {"currency": "USD"},
+        ),
+        (PAID, {"payment_id": 7}),
+        ({"operation": "subscriptions.cancel", "reference": "S1", "request": {"subscription_id": "S1"}}, {}),
+        ({"operation": "POST /payment/split", "reference": None}, {}),
+    ],
+)
+def test_what_a_write_has_named(facts: dict[str, Any], expected: dict[str, object]) -> None:
+    """Its numbers and amounts as far as they are kept, and the merchant where the operation carries it."""
+    assert expected == named(unknown(**facts), PROFILE)
 
 
 @pytest.mark.parametrize("state", ["unknown", "accepted"])
@@ -99,14 +131,6 @@ def test_answer_about_itself() -> None:
     found = told(intent, answered(RefundResponse, "refunds.status", "DONE", refundAmt=200), PROFILE)
 
     assert "succeeded" == found.state
-
-
-def test_what_was_accepted_is_not_taken_for_another() -> None:
-    """Its own answer is known: a later one that says it otherwise changes nothing of that."""
-    intent = unknown(state="accepted", request=ASKED_FOR)
-    answer = answered(RefundResponse, "refunds.status", "DONE", refundAmt=1)
-
-    assert "succeeded" == told(intent, answer, PROFILE).state
 
 
 MEANINGLESS: Final = ", and the profile does not say what its state means"

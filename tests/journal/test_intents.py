@@ -24,7 +24,7 @@ DESIGN: Final[dict[str, str]] = {
     "new": "sending succeeded rejected",
     "sending": "new accepted succeeded rejected unknown manual",
     "unknown": "accepted succeeded rejected sending manual",
-    "accepted": "succeeded rejected",
+    "accepted": "succeeded rejected manual",
     "rejected": "sending new manual",
     "manual": "succeeded rejected",
     "succeeded": "",

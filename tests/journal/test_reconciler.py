@@ -407,7 +407,7 @@ async def test_number_of_another_refund_is_for_a_person(journal: Journal, clock:
         (found,) = await journal.list()
 
     assert (Report(manual=1), "manual") == (report, found.state)
-    assert "stands at the service for another refund: refundAmt is " in found.reason
+    assert "refundAmt is 199 in the response, and 200 in the request" in found.reason
 
 
 async def test_queued_that_nobody_sends_is_counted(

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from multidict import CIMultiDict
 
@@ -88,3 +90,27 @@ def test_unknown_says_what_to_ask_about(step: Step, state: str, reason: str, exp
         error.attempts,
     )
     assert f"intention 7 in the journal is {state}: {expected}; it may have been done" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("facts", "advice"),
+    [
+        ({}, "ask for its state, do not repeat it"),
+        ({"state": "manual"}, "find out, and say so: payasync journal resolve 7"),
+        ({"number": None}, "look for it at the service, and say so: payasync journal resolve 7"),
+    ],
+)
+def test_advice_can_be_followed(facts: dict[str, Any], advice: str) -> None:
+    """Only where a number names it can anybody ask for its state; else a person looks, and tells the journal."""
+    error = refusal(Begun(Step.ASK, kept(id=7, **{"state": "unknown", **facts})))
+
+    assert str(error).endswith(f"it may have been done: {advice}")
+
+
+def test_what_it_named_goes_with_the_error() -> None:
+    """So that `pay.reconcile(error)` takes no response about another refund for this one's."""
+    request = {"out_trade_no": "T1", "total_amt": 450, "refund_amt": 200}
+    error = refusal(Begun(Step.ASK, kept(state="unknown", request=request)))
+    asked = {"outTradeNo": "T1", "outRefundNo": "R1", "totalAmt": 450, "refundAmt": 200, "merchantId": "M1"}
+
+    assert asked == error.asked

@@ -24,6 +24,9 @@ SILENT: Final = Evidence(finding=Finding.SILENT, reason="connection refused", re
 UNCLEAR: Final = Evidence(finding=Finding.UNCLEAR, reason="HTTP 302")
 NOT_DONE: Final = Evidence(finding=Finding.NOT_DONE, reason="the service does not know it")
 UNASKABLE: Final = Evidence(finding=Finding.UNASKABLE, reason="nothing names it")
+UNMATCHED: Final = Evidence(finding=Finding.UNMATCHED, reason="it is about R9")
+UNMATCHED_FOR_GOOD: Final = evolve(UNMATCHED, state="manual")
+"""The number stands for another amount."""
 
 
 def decided(intent: Intent, evidence: Evidence, after: float = 0.0, quarantine: float | None = QUARANTINE) -> Decision:
@@ -63,7 +66,8 @@ def test_accepted_waits_whatever_is_said(evidence: Evidence) -> None:
 
 
 @pytest.mark.parametrize(
-    ("evidence", "expected"), [(NOT_DONE, 4), (SILENT, 3), (UNCLEAR, 4), (said("accepted"), 0), (UNASKABLE, 4)]
+    ("evidence", "expected"),
+    [(NOT_DONE, 4), (SILENT, 3), (UNMATCHED, 3), (UNCLEAR, 4), (said("accepted"), 0), (UNASKABLE, 4)],
 )
 def test_what_is_of_no_use_of_what_was_accepted_is_counted(evidence: Evidence, expected: int) -> None:
     """As long as nothing is told of it: silence neither adds to that nor ends it."""
@@ -74,12 +78,12 @@ DAY: Final = timedelta(seconds=PATIENCE.give_up)
 
 
 @pytest.mark.parametrize("since", [None, START - timedelta(seconds=7)])
-@pytest.mark.parametrize("evidence", [SILENT, said("accepted"), UNCLEAR, NOT_DONE, UNASKABLE])
+@pytest.mark.parametrize("evidence", [SILENT, UNMATCHED, said("accepted"), UNCLEAR, NOT_DONE, UNASKABLE])
 def test_silence_about_what_was_accepted_counts_from_its_first_question(
     evidence: Evidence, since: datetime | None
 ) -> None:
-    """Any answer ends it, of use or not: those are counted."""
-    expected = (since or START) if evidence is SILENT else None
+    """Any answer about it ends that, of use or not: those are counted. One about something else does not."""
+    expected = (since or START) if evidence in {SILENT, UNMATCHED} else None
 
     assert expected == decided(unknown(state="accepted", silent_since=since), evidence).silent_since
     assert decided(unknown(silent_since=since), evidence).silent_since is None
@@ -93,6 +97,49 @@ def test_silence_of_a_day_is_told(seconds: float, reason: str) -> None:
     since = START - DAY + timedelta(seconds=seconds)
 
     assert reason == decided(unknown(state="accepted", silent_since=since), SILENT).reason
+
+
+@pytest.mark.parametrize("evidence", [UNMATCHED, UNMATCHED_FOR_GOOD])
+@pytest.mark.parametrize(
+    ("seconds", "expected", "reason"),
+    [
+        (0.001, (Move.POSTPONE, "accepted"), UNMATCHED.reason),
+        (0.0, (Move.SETTLE, "manual"), f"no usable answer since 2026-12-31: {UNMATCHED.reason}"),
+    ],
+)
+def test_responses_about_something_else_for_a_day(
+    evidence: Evidence, seconds: float, expected: tuple[Move, State], reason: str
+) -> None:
+    """What was accepted is asked about for so long, also where the number seems to stand for another amount."""
+    decision = decided(unknown(state="accepted", silent_since=START - DAY + timedelta(seconds=seconds)), evidence)
+
+    assert (expected, reason) == (moved(decision), decision.reason)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "asked", "expected"),
+    [
+        (UNMATCHED, 3, (Move.POSTPONE, "unknown")),
+        (UNMATCHED, 4, (Move.SETTLE, "manual")),
+        (UNMATCHED_FOR_GOOD, 1, (Move.SETTLE, "manual")),
+    ],
+)
+@pytest.mark.parametrize("facts", [{}, {"queued": True}, {"attempts": 2}, {"answered": True}])
+def test_unknown_that_is_answered_about_something_else(
+    facts: dict[str, Any], evidence: Evidence, asked: int, expected: tuple[Move, State]
+) -> None:
+    """It is asked about some times more, however long the quarantine is over, and is then for a person."""
+    assert expected == moved(decided(unknown(asked=asked, **facts), evidence, after=10**6))
+
+
+@pytest.mark.parametrize("facts", [{}, {"queued": True}, {"attempts": 2}])
+def test_absent_is_not_believed_after_used_before(facts: dict[str, Any]) -> None:
+    """It is neither sent nor rejected by that, however long the quarantine is over."""
+    waiting = decided(unknown(answered=True, asked=3, **facts), NOT_DONE, after=10**6)
+    given_up = decided(unknown(answered=True, asked=4, **facts), NOT_DONE, after=10**6)
+
+    assert [(Move.POSTPONE, "unknown"), (Move.SETTLE, "manual")] == [moved(waiting), moved(given_up)]
+    assert "the service does not know it; and it said before that the number was used" == waiting.reason
 
 
 @pytest.mark.parametrize(
@@ -239,7 +286,13 @@ def test_retry_after_is_a_floor(asked_for: float, pause: float) -> None:
     assert pause == decided(unknown(), evolve(SILENT, retry_after=asked_for)).pause
 
 
-@pytest.mark.parametrize("evidence", [said("accepted"), said("succeeded"), said("rejected"), SILENT, UNCLEAR, NOT_DONE])
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        *(said("accepted"), said("succeeded"), said("rejected")),
+        *(SILENT, UNCLEAR, NOT_DONE, UNMATCHED, UNMATCHED_FOR_GOOD),
+    ],
+)
 @pytest.mark.parametrize("state", ["unknown", "accepted"])
 @pytest.mark.parametrize("queued", [False, True])
 @pytest.mark.parametrize("asked", [1, 9])

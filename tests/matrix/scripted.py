@@ -119,7 +119,7 @@ def doubled(
     return [
         (first, second)
         for first, second in pairwise(sends)
-        if not (first.says == "throttled" and (sure or not column.keyless))
+        if not (first.says == "throttled" and sure)
         and not (column.query and quarantine is not None and _absent(arrivals, column, first, second, quarantine))
     ]
 

@@ -1,17 +1,19 @@
 """Every cell of the failure matrix over real HTTP, with a server that counts what it received."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 
 from payasync import (
     Attempted,
     AuthenticationError,
     DuplicateError,
     Event,
+    HttpCodes,
     NoAnswerError,
     NoAnswerTimeoutError,
     NotSentError,
@@ -25,9 +27,11 @@ from payasync import (
     Session,
     Timeouts,
 )
+from tests.building import Hours
 from tests.foreign import signatures
 from tests.foreign.certificates import server_tls
 from tests.foreign.recorder import GONE, RESET, SILENT, Answer, Recorder, answer
+from tests.inside import set_pace
 from tests.matrix.cells import (
     ABSENT_BODY,
     BY_NUMBER,
@@ -42,6 +46,7 @@ from tests.matrix.cells import (
     Column,
     session,
 )
+from tests.matrix.scripted import Script, Step
 
 OK: Final = answer(200, OK_BODY)
 ABSENT: Final = answer(200, ABSENT_BODY)
@@ -92,7 +97,7 @@ TABLE: Final = {
     "401, 403":         Line("F F F F F F F F F F F", AuthenticationError, AuthenticationError, statuses(401, 403)),
     "4xx unlisted":     Line("O O Q F O Q F F O O O", ServiceError, UNKNOWN, statuses(402, 410, 418)),
     "409":              Line("O O U F U U F F O O O", ServiceError, DuplicateError, statuses(409)),
-    "429":              Line("O O W W W W W W O O O", RateLimitedError, UNKNOWN, statuses(429)),
+    "429":              Line("O O Q W W Q W W O O O", RateLimitedError, UNKNOWN, statuses(429)),
     "429 precedes":     Line("W W W W W W W W W W W", RateLimitedError, RateLimitedError, statuses(429), SURE),
     "5xx":              Line("O O Q R R Q R R O O O", NoAnswerError, UNKNOWN, statuses(500, 502, 503)),
     "not executed":     Line("F F F F F F F F F F F", ServiceError, ServiceError, code("SBX_INVALID")),
@@ -289,8 +294,22 @@ async def test_retry_after_that_is_over(number: str, given: str) -> None:
     with Recorder([answer(429, b"{}", ("Retry-After", given))], otherwise=OK) as service:
         async with session(service) as pay:
             result = await column.call(pay)
+    expected = {column.path: 1, column.query: 1} if column.query else {column.path: 2}
 
-    assert ({column.path: 2}, 2) == (received(service), result.attempts)
+    assert (expected, 2) == (received(service), result.attempts)
+
+
+@pytest.mark.parametrize("number", ["2n", "5"])
+async def test_429_is_asked_about_after_its_retry_after(number: str) -> None:
+    """A 429 may have been executed: the query waits for the Retry-After, and the write is not sent again."""
+    column, hours = BY_NUMBER[number], Hours(now=asyncio.get_running_loop().time(), share=0.0)
+    with Recorder([answer(429, b"{}", ("Retry-After", "7"))], otherwise=OK) as service:
+        async with session(service) as pay:
+            set_pace(pay, hours.pace())
+            result = await column.call(pay)
+
+    assert {column.path: 1, column.query: 1} == received(service)
+    assert ([7.0], True) == ([round(wait, 3) for wait in hours.waits], result.recovered)
 
 
 @pytest.mark.parametrize("number", ["2n", "5"])
@@ -337,20 +356,70 @@ async def test_questions_that_fail_are_few(number: str) -> None:
     assert 4 == result.attempts
 
 
-async def test_duplicate_after_a_lost_close_succeeds() -> None:
-    """A close that was lost, and is then a duplicate, was done."""
-    with Recorder([RESET, *statuses(409)]) as service:
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("SBX_CLOSED", Response),
+        ("SBX_EXPIRED", Response),
+        ("SBX_FAILED", Response),
+        ("SBX_PAID", ServiceError),
+        ("SBX_PENDING", OutcomeUnknownError),
+        ("SBX_WHO_KNOWS", OutcomeUnknownError),
+    ],
+)
+async def test_duplicate_after_a_lost_close_is_asked_about(
+    state: str, expected: type[Response | PayasyncError]
+) -> None:
+    """It may have been done, or the order is paid: it is asked about, and its state decides."""
+    order = answer(200, b'{"code":"SBX_OK","outTradeNo":"T1","status":"%s"}' % state.encode())
+    with Recorder([RESET, *statuses(409)], by_path={ORDER_QUERY: order}) as service:
         async with session(service) as pay:
-            result = await pay.orders.close("T1")
+            result = await ended(pay.orders.close("T1"))
 
-    assert (409, 2) == (result.http_status, result.attempts)
+    assert isinstance(result, expected)
+    assert isinstance(result, DuplicateError) is False
+    assert {"/payment/closeorder": 2, ORDER_QUERY: 1} == received(service)
+    assert ServiceError is not type(result) or "the order's state is paid" in str(result)
 
 
-async def test_duplicate_after_doubt_is_asked_about() -> None:
-    """A refund in doubt whose number turns out to be used was done: the query's answer is the refund's."""
-    with Recorder([*statuses(429, 409)], by_path={REFUND_QUERY: OK}) as service:
-        async with session(service) as pay:
-            result = await BY_NUMBER["5"].call(pay)
+def sent_again(column: Column, *queries: Answer) -> Script:
+    """Return a service that loses a write, is asked about it, and says of the second send that it was used before."""
+    says = Step("refused", statuses(409)[0])
+    writes, asked = [Step("nothing", RESET), says], [Step("done", each) for each in queries]
+    return Script({column.path: writes, column.query: asked}, says, Hours())
 
-    assert {"/payment/refund": 2, REFUND_QUERY: 1} == received(service)
-    assert (True, 3) == (result.recovered, result.attempts)
+
+@pytest.mark.parametrize("number", ["2n", "5"])
+async def test_duplicate_after_an_absent_answer_is_asked_about(number: str) -> None:
+    """The number may be used by the send that the service denied: the query's answer is the write's."""
+    column = BY_NUMBER[number]
+    with Recorder(by_path=sent_again(column, ABSENT, OK)) as service:
+        async with session(service, SURE) as pay:
+            result = await column.call(pay)
+
+    assert {column.path: 2, column.query: 2} == received(service)
+    assert (True, 4) == (result.recovered, result.attempts)
+
+
+@pytest.mark.parametrize("number", ["2n", "5"])
+async def test_duplicate_that_is_absent_is_unknown(number: str) -> None:
+    """Who says "used before", and then "not found", is believed in neither: nothing is sent a third time."""
+    column = BY_NUMBER[number]
+    with Recorder(by_path=sent_again(column, *[ABSENT] * 9)) as service:
+        async with session(service, SURE) as pay:
+            result = await ended(column.call(pay))
+
+    assert {column.path: 2, column.query: 2} == received(service)
+    assert isinstance(result, OutcomeUnknownError)
+    assert result.used_before
+
+
+@pytest.mark.parametrize(("status", "expected"), [(410, DuplicateError), (409, OutcomeUnknownError)])
+async def test_status_of_a_duplicate_is_the_profiles(status: int, expected: type[PayasyncError]) -> None:
+    """`http.duplicate` takes the place of 409, which then says nothing that anybody knows."""
+    profile = evolve(UNSURE, http=HttpCodes(absent=(404,), duplicate=(410,)))
+    with Recorder(statuses(status), by_path={REFUND_QUERY: ABSENT}) as service:
+        async with session(service, profile) as pay:
+            result = await ended(BY_NUMBER["5"].call(pay))
+
+    assert expected is type(result)

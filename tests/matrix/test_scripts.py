@@ -188,15 +188,22 @@ def check_unnamed(
 
 
 def check_named(
-    operation: Operation, script: list[Fate], attempts: int, share: float, quarantine: float | None, *, distinct: bool
+    operation: Operation,
+    script: list[Fate],
+    attempts: int,
+    share: float,
+    quarantine: float | None,
+    *,
+    sure: bool,
+    distinct: bool,
 ) -> None:
     """Check that no write in doubt is sent again without an absent answer, and the quarantine, between the two."""
     service = Service(list(script), Hours(now=START, share=share), distinct=distinct)
-    result = called(operation, service, profile(quarantine=quarantine, sure=False), attempts)
+    result = called(operation, service, profile(quarantine=quarantine, sure=sure), attempts)
     writes = service.writes
 
     for (_, ended, end), (begun, _, _) in pairwise(writes):
-        refused = isinstance(end, NotSentError) or (isinstance(end, Reply) and end.status == 429)
+        refused = isinstance(end, NotSentError) or (sure and isinstance(end, Reply) and end.status == 429)
         assert refused or (quarantine is not None and service.proven_absent(ended, begun))
     assert len(writes) <= attempts
     assert len(service.done) <= 1
@@ -217,6 +224,7 @@ FACTS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "script": st.lists(FATES, max_size=8),
     "attempts": st.integers(1, 5),
     "share": st.sampled_from([0.0, 0.3, 1.0]),
+    "sure": st.booleans(),
     "distinct": st.booleans(),
 }
 QUARANTINES: Final = st.sampled_from([None, LATEST, LATEST + 3.0, 60.0])
@@ -226,7 +234,7 @@ COUNTS: Final = [300, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.
 @pytest.mark.parametrize("count", COUNTS)
 def test_unnamed_write(count: int) -> None:
     """A write that nothing names is never sent a second time after it may have left."""
-    checked = given(operation=st.sampled_from(UNNAMED), sure=st.booleans(), **FACTS)(check_unnamed)
+    checked = given(operation=st.sampled_from(UNNAMED), **FACTS)(check_unnamed)
 
     settings(max_examples=count)(checked)()
 

@@ -1,0 +1,189 @@
+"""A service that says "this number was used before": it is asked for whom, and nothing is sent again because of it."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import pytest
+from attrs import evolve
+
+from payasync import DuplicateError, OutcomeUnknownError, RefundResponse, bulk
+from payasync.journal import Intent, Journal
+from tests.foreign.recorder import answer
+from tests.journal.building import LEASE, Clock, draft
+from tests.journal.service import ABSENT, LOST, QUARANTINE, REFUND, USED, Service, said, serving
+
+HOUR: Final = 3600.0
+INVALID: Final = answer(400, b'{"code":"SBX_INVALID"}')
+
+
+async def asked_in_vain(service: Service) -> list[Intent]:
+    """Ask for half a day, and return what the journal has at first, and after each question."""
+    return [await service.kept(), *[await service.reconciled(HOUR) for _ in range(12)]]
+
+
+def check_never_believed(found: list[Intent]) -> None:
+    """Check that what was used before, and is absent ever after, ends in the hands of a person."""
+    states = [each.state for each in found]
+    unknown = states.count("unknown")
+
+    assert ["unknown"] * unknown + ["manual"] * (len(found) - unknown) == states
+    assert 7 <= unknown < len(found)
+    assert all(each.answered for each in found[:unknown])
+    assert "the service does not know it; and it said before that the number was used" in found[-1].reason
+
+
+@pytest.mark.parametrize("queued", [False, True])
+async def test_first_send(store: Journal, clock: Clock, *, queued: bool) -> None:
+    """Its caller is told that the number was used; "absent" then neither rejects it nor has it sent again."""
+    async with serving(store, clock, USED) as service:
+        told = await service.called(queued=queued)
+        found = await asked_in_vain(service)
+        again = await service.called(queued=queued)
+        sends = service.sends
+
+    check_never_believed(found)
+    assert (DuplicateError, OutcomeUnknownError, 1) == (type(told), type(again), sends)
+
+
+@pytest.mark.parametrize("queued", [False, True])
+@pytest.mark.parametrize(("state", "expected"), [("PROCESSING", "accepted"), ("SUCCEEDED", "succeeded")])
+async def test_first_send_that_is_found(
+    store: Journal, clock: Clock, state: str, expected: str, *, queued: bool
+) -> None:
+    """A refund of this number and of these amounts is this one: its caller is answered from then on."""
+    async with serving(store, clock, USED, said(state)) as service:
+        await service.called(queued=queued)
+        found = await service.reconciled()
+        again = await service.called(queued=queued)
+        sends = service.sends
+
+    assert (expected, RefundResponse, 1) == (found.state, type(again), sends)
+
+
+async def test_first_send_that_stands_for_another_amount(store: Journal, clock: Clock) -> None:
+    """The number is another refund's: asking again changes nothing, and a person reads both amounts."""
+    async with serving(store, clock, USED, said("SUCCEEDED", refundAmt=199)) as service:
+        await service.called()
+        found = await service.reconciled()
+        sends = service.sends
+
+    assert ("manual", 1) == (found.state, sends)
+    assert found.reason.endswith("refundAmt is 199 in the response, and 200 in the request")
+
+
+async def never_arrived(service: Service) -> None:
+    """A first send is lost, and was not done when the quarantine is over."""
+    told = await service.called()
+
+    assert isinstance(told, OutcomeUnknownError)
+    assert "rejected" == (await service.reconciled(QUARANTINE)).state
+
+
+async def crashed(service: Service) -> None:
+    """The process of a first send dies, and it was not done when the quarantine is over."""
+    await service.journal.begin(evolve(draft(REFUND), queued=False), LEASE)
+
+    assert "unknown" == (await service.reconciled(LEASE)).state
+    assert "rejected" == (await service.reconciled(QUARANTINE)).state
+
+
+async def rejected_by_a_person(service: Service) -> None:
+    """A first send is lost, and a person says that it was not done."""
+    await service.called()
+    await service.journal.resolve((await service.kept()).id, as_="rejected", reason="not on the bank's list")
+
+
+EARLIER: Final = [never_arrived, crashed, rejected_by_a_person]
+Earlier = Callable[[Service], Awaitable[None]]
+
+
+@pytest.mark.parametrize("earlier", EARLIER)
+async def test_second_send(store: Journal, clock: Clock, earlier: Earlier) -> None:
+    """The number may have been used by our own first send: its caller gets what it has become."""
+    async with serving(store, clock, LOST) as service:
+        await earlier(service)
+        began = service.sends
+        service.say(USED, said("SUCCEEDED"))
+        told = await service.called()
+        found, sends = await service.kept(), service.sends - began
+
+    assert isinstance(told, RefundResponse)
+    assert (True, "succeeded", 1) == (told.recovered, found.state, sends)
+
+
+@pytest.mark.parametrize("earlier", EARLIER)
+async def test_second_send_that_is_absent(store: Journal, clock: Clock, earlier: Earlier) -> None:
+    """Who says "used before", and then "absent" for ever, is believed in neither: it is not sent a third time."""
+    async with serving(store, clock, LOST) as service:
+        await earlier(service)
+        began = service.sends
+        service.say(USED)
+        told = await service.called()
+        found = await asked_in_vain(service)
+        sends = service.sends - began
+
+    check_never_believed(found)
+    assert isinstance(told, OutcomeUnknownError)
+    assert (True, 1) == (told.used_before, sends)
+
+
+async def test_second_send_of_another_amount(store: Journal, clock: Clock) -> None:
+    """What is found under the number is another refund: the call says so, and the reconciler asks a person."""
+    async with serving(store, clock, LOST) as service:
+        await never_arrived(service)
+        service.say(USED, said("SUCCEEDED", refundAmt=199))
+        told = await service.called()
+        before, found = await service.kept(), await service.reconciled()
+
+    assert isinstance(told, OutcomeUnknownError)
+    assert "refundAmt is 199 in the response, and 200 in the request" in str(told)
+    assert ("unknown", "manual") == (before.state, found.state)
+
+
+async def test_queued_send(store: Journal, clock: Clock) -> None:
+    """The reconciler sends again what never arrived, hears "used before", and asks: what matches was done."""
+    async with serving(store, clock, LOST) as service:
+        await service.called(queued=True)
+        service.say(USED)
+        before = await service.reconciled(QUARANTINE)
+        service.say(query=said("SUCCEEDED"))
+        found = await service.reconciled(HOUR)
+        sends = service.sends
+
+    assert ("unknown", True, "succeeded", 2) == (before.state, before.answered, found.state, sends)
+
+
+async def test_queued_send_that_is_absent(store: Journal, clock: Clock) -> None:
+    """It is not sent a third time, however often the service denies it afterwards."""
+    async with serving(store, clock, LOST) as service:
+        await service.called(queued=True)
+        service.say(USED)
+        await service.reconciled(QUARANTINE)
+        found = await asked_in_vain(service)
+        sends = service.sends
+
+    check_never_believed(found)
+    assert 2 == sends
+
+
+async def test_send_after_one_that_was_refused(store: Journal, clock: Clock) -> None:
+    """What was certainly not done cannot have used the number: its caller is told that somebody has."""
+    async with serving(store, clock, INVALID) as service:
+        await service.called()
+        before = await service.kept()
+        service.say(USED)
+        told = await service.called()
+        found = await service.kept()
+
+    assert ("rejected", DuplicateError, "unknown") == (before.state, type(told), found.state)
+
+
+async def test_bulk_calls_it_unknown(store: Journal, clock: Clock) -> None:
+    """It may have been done by an earlier run: it is no refusal, and the journal says the same."""
+    async with serving(store, clock, USED, ABSENT) as service:
+        (result,) = [each async for each in service.pay.bulk([REFUND])]
+        found = await service.kept()
+
+    assert isinstance(result, bulk.Unknown)
+    assert isinstance(result.error, DuplicateError)
+    assert ("the number was used before", "unknown") == (result.reason, found.state)
