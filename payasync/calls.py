@@ -1,7 +1,7 @@
 """One call on its way out, and the answer on its way back: the values that middleware passes on."""
 
 import enum
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Self, TypeAlias
 
 from attrs import Factory, field, fields, frozen
@@ -23,10 +23,12 @@ class Progress:
     Attributes:
         begun: Something of it may have left this machine.
         over: It has ended without an answer: nothing of it may begin any more, whatever still holds on to it.
+        used_before: The service said that the number of the write was used before.
     """
 
     begun = False
     over = False
+    used_before = False
 
 
 @frozen
@@ -59,14 +61,18 @@ class Compared:
         path: Where a response names it, below the payload.
         kind: How the two are compared.
         required: The profile gives the path, so that a success must name it.
-        also: Another path at which the same value may stand instead, such as the service's own number of a payment.
+        also: Other paths at which the same value may stand instead, such as the service's own number of a payment.
     """
 
     name: str
     path: str
     kind: Likeness
     required: bool = False
-    also: str = ""
+    also: tuple[str, ...] = ()
+
+
+def _ordered(found: Iterable[Compared]) -> tuple[Compared, ...]:
+    return tuple(sorted(found, key=lambda each: each.kind is not Likeness.NUMBER))
 
 
 @frozen
@@ -74,12 +80,17 @@ class Things:
     """All that a request and its response may both name.
 
     Attributes:
-        top: By path, what a response need not name, and names at the top of its payload: the usual case is fast.
-        rest: All others.
+        several: Numbers and the merchant first: a response about another thing is told from one about another amount.
+        names: The paths, if all stand at the top of a payload and none is required: most payloads have none of them.
     """
 
-    top: Mapping[str, Compared] = field(factory=dict)
-    rest: tuple[Compared, ...] = ()
+    several: tuple[Compared, ...] = field(default=(), converter=_ordered)
+    names: frozenset[str] | None = field(init=False)
+
+    @names.default
+    def _names(self) -> frozenset[str] | None:
+        simple = all("." not in each.path and not each.required for each in self.several)
+        return frozenset(each.path for each in self.several) if simple else None
 
 
 @frozen

@@ -4,6 +4,7 @@ A response about another order, refund or amount may be genuine, such as one tha
 about this request.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -28,11 +29,12 @@ from payasync.operations import (
 )
 from payasync.profile import MERCHANT, Profile
 from payasync.responses import holds_nothing
-from payasync.shapes import ORDER_STATES, AnswerShape
+from payasync.shapes import ORDER_STATES, AnswerShape, Parameter
 
 LONGEST: Final = 100
 """Characters of a strange value that an error shows."""
-
+_GAP: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
+"""White space and control characters: a log takes a text with a line end in it for two."""
 
 _WIRE: Final[Mapping[str, tuple[str, Likeness]]] = {
     "out_trade_no": ("outTradeNo", Likeness.NUMBER),
@@ -65,43 +67,40 @@ _DONE: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
 
 def compared(operation: Operation, profile: Profile) -> Things:
     """Return what a response to an operation is compared in."""
-    found = {name: each for key in _WIRE for name, each in _compared(key, profile.answer)}
+    found = [each for key in _WIRE for each in _compared(key, profile.answer)]
     if operation not in OPERATIONS:
         # Nobody knows what amounts mean at an endpoint that the document does not show.
-        return _things(each for each in found.values() if each.kind is Likeness.NUMBER)
-    for name, path in _own_number(operation, profile):
-        number = found.get(name, Compared(name, path, Likeness.NUMBER))
+        return Things(each for each in found if each.kind is Likeness.NUMBER)
+    if operation in {UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION} and (name := profile.fields.get("subscription_id")):
+        found.append(Compared(name, profile.answer.subscription_id or name, Likeness.NUMBER))
+    if operation is QUERY_REFUND:
+        found += _identifier(profile.refund_status, "out_refund_no", profile.answer, ())
+    if operation is QUERY_PAYMENT:
         # Endpoint 6 may be asked by the merchant's number or by the service's own.
-        also = profile.answer.payment_id if operation is QUERY_PAYMENT else ""
-        found[name] = evolve(number, also=also)
-    if operation is QUERY_PAYMENT and (path := profile.answer.payment_id):
-        found.setdefault(PAYMENT, Compared(PAYMENT, path, Likeness.NUMBER))
-    return _things(found.values())
+        own = (profile.answer.payment_id,) if profile.answer.payment_id else ()
+        found = [evolve(each, also=own) if each.name == _WIRE["out_trade_no"][0] else each for each in found]
+        found += _identifier(profile.payment_status, "out_trade_no", profile.answer, own)
+        found += [Compared(PAYMENT, path, Likeness.NUMBER) for path in own]
+    return Things(found)
 
 
-def _things(several: Iterable[Compared]) -> Things:
-    found = tuple(several)
-    top = {each.path: each for each in found if "." not in each.path and not each.required}
-    return Things(top, tuple(each for each in found if top.get(each.path) is not each))
+def _identifier(parameter: Parameter | None, key: str, shape: AnswerShape, own: tuple[str, ...]) -> Iterable[Compared]:
+    """Yield where a response to endpoint 6 or 7 may name the identifier, if its wire name is not the document's."""
+    wire, _ = _WIRE[key]
+    if parameter is None or any(parameter.name == name for name, _ in _WIRE.values()):
+        return
+    yield Compared(parameter.name, parameter.name, Likeness.NUMBER)
+    path: str | None = getattr(shape, key)
+    # An order's response may name the merchant's number alone, and be asked for by the service's own.
+    if path != "" and (key == "out_refund_no" or path or own):
+        also = (*own, parameter.name)
+        yield Compared(parameter.name, path or wire, Likeness.NUMBER, required=path is not None, also=also)
 
 
-def _compared(key: str, shape: AnswerShape) -> list[tuple[str, Compared]]:
+def _compared(key: str, shape: AnswerShape) -> list[Compared]:
     name, kind = _WIRE[key]
     path: str | None = getattr(shape, key)
-    return [] if path == "" else [(name, Compared(name, path or name, kind, required=path is not None))]
-
-
-def _own_number(operation: Operation, profile: Profile) -> list[tuple[str, str]]:
-    """Return the wire name and the path of the number that only this operation has, where the profile names it."""
-    if operation in {UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION}:
-        name = profile.fields.get("subscription_id", "")
-        return [(name, profile.answer.subscription_id or name)] if name else []
-    parameter = {QUERY_PAYMENT: profile.payment_status, QUERY_REFUND: profile.refund_status}.get(operation)
-    return [(parameter.name, parameter.name)] if parameter and not _is_switched_off(parameter.name, profile) else []
-
-
-def _is_switched_off(name: str, profile: Profile) -> bool:
-    return any(name == wire and getattr(profile.answer, key) == "" for key, (wire, _) in _WIRE.items())
+    return [] if path == "" else [Compared(name, path or name, kind, required=path is not None)]
 
 
 def named(fields: Mapping[str, object]) -> dict[str, object]:
@@ -118,33 +117,35 @@ def difference(fields: Mapping[str, object], things: Things, told: object, *, su
         told: The payload of a response or of a notification.
         success: It is no refusal; a refusal may name another amount, such as the one that is left.
     """
-    if type(told) is dict:
-        for path in things.top.keys() & told.keys():
-            each, theirs = things.top[path], told[path]
-            mine = fields.get(each.name)
-            if theirs != mine and mine is not None and (other := _objection(each, mine, theirs, told, success)):
-                return other
-    for each in things.rest:
+    if type(told) is dict and things.names is not None and things.names.isdisjoint(told):
+        return None
+    for each in things.several:
         mine = fields.get(each.name)
-        if mine is not None and (other := _objection(each, mine, at(told, each.path, None), told, success)):
+        if mine is None:
+            continue
+        theirs = at(told, each.path, None)
+        counts = success or (each.kind is Likeness.NUMBER and not _is_missing(theirs))
+        if counts and theirs != mine and (other := _objection(each, mine, theirs, told)):
             return other
     return None
 
 
-def _objection(each: Compared, mine: object, theirs: object, told: object, success: bool) -> Objection | None:  # noqa: FBT001 - as `difference` has it
-    if not (success or each.kind is Likeness.NUMBER):
+def _objection(each: Compared, mine: object, theirs: object, told: object) -> Objection | None:
+    if any(_stands_at(told, path, mine) for path in each.also):
         return None
-    if theirs is None or theirs == "":
-        missing = each.required and success and not _stands_at(told, each.also, mine)
-        return Objection(f"the response lacks {each.path}, which must name {each.name}") if missing else None
-    if theirs == mine or not _differs(each.kind, mine, theirs) or _stands_at(told, each.also, mine):
-        return None
+    if _is_missing(theirs):
+        words = f"the response lacks {each.path}, which must name {each.name}"
+        return Objection(words) if each.required else None
     words = f"{each.name} is {_shown(theirs)} in the response, and {_shown(mine)} in the request"
-    return Objection(words, about_another=each.kind is Likeness.NUMBER)
+    return Objection(words, about_another=each.kind is Likeness.NUMBER) if _differs(each.kind, mine, theirs) else None
+
+
+def _is_missing(theirs: object) -> bool:
+    return theirs is None or theirs == ""
 
 
 def _stands_at(told: object, path: str, mine: object) -> bool:
-    found = at(told, path, None) if path else None
+    found = at(told, path, None)
     return found is not None and not _differs(Likeness.NUMBER, mine, found)
 
 
@@ -167,7 +168,7 @@ def _differs_in_amount(mine: int, theirs: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    text = str.__str__(value) if isinstance(value, str) else str(value)
+    text = _GAP.sub(" ", str.__str__(value) if isinstance(value, str) else str(value))
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
@@ -183,6 +184,31 @@ def denial(operation: Operation, profile: Profile, told: object) -> Objection | 
     thing = _THINGS.get(operation.name, "")
     state = _state(profile, thing, told) if thing else None
     return Objection(f"it says that there is no such {thing}, and that it is {state}") if state else None
+
+
+def may_be_relabelled(operation: Operation, profile: Profile, told: object) -> bool:
+    """Return whether a signed payload may be that of a success, beside a refusal that its signature does not cover."""
+    thing = _THINGS.get(operation.name) or _DONE.get(operation.name, ("",))[0]
+    if path := getattr(profile.answer, f"{thing}_status", ""):
+        return _is_said(at(told, path)) and profile.states.name(thing, at(told, path)) is None
+    places = (getattr(profile.answer, key) or name for key, (name, _) in _WIRE.items())
+    return any(_is_said(at(told, place)) for place in places)
+
+
+def names_number_and_amounts(operation: Operation, fields: Mapping[str, object], things: Things, told: object) -> bool:
+    """Return whether a payload names the number of a write, and each amount that it named.
+
+    Args:
+        operation: The write.
+        fields: What it named, by wire names.
+        things: Where a payload may name these.
+        told: The payload.
+    """
+    number = {PLACE_ORDER: "outTradeNo", CLOSE_ORDER: "outTradeNo", CREATE_REFUND: "outRefundNo"}.get(operation)
+    amount = {PLACE_ORDER: "totalAmt", CREATE_REFUND: "refundAmt"}.get(operation)
+    wanted = {name for name in (number, amount) if name in fields}
+    said = {each.name for each in things.several if not _is_missing(at(told, each.path, None))}
+    return wanted <= said
 
 
 def names_an_amount(profile: Profile, told: object) -> bool:

@@ -27,7 +27,7 @@ from payasync.errors import (
     RateLimitedError,
     ServiceError,
 )
-from payasync.operations import PLACE_ORDER, Kind
+from payasync.operations import CLOSE_ORDER, PLACE_ORDER, Kind
 from payasync.profile import Profile
 from payasync.responses import OrderResponse, Response, payload
 from payasync.retry_after import retry_after
@@ -130,8 +130,11 @@ def _objection(call: Call, found: Row, reply: Reply) -> Objection | None:
         return other
     if found is Row.DUPLICATE:  # who says that a number was used may say for what
         return None
-    if reply.verified and _signs_success(profile, reply.document):
-        return Objection("it refuses the request by its status, and its signature covers a code that means success")
+    if among(at(reply.document, profile.answer.code), profile.answer.ok) and profile.answer.code:
+        return Objection("it refuses the request by its status, and its code means success")
+    relabelled = reply.verified and not _code_is_signed(profile)
+    if relabelled and match.may_be_relabelled(call.operation, profile, told):
+        return Objection("its signature does not cover the refusal, and what is signed may be a success")
     denied = match.denial(call.operation, profile, told) if found is Row.ABSENT else None
     return denied or match.contradiction(call.operation, profile, told)
 
@@ -142,6 +145,8 @@ def _objection_to_success(call: Call, reply: Reply) -> Objection | None:
         return Objection("it may be a request that was sent back: it holds nothing that only a response says")
     if data := call.profile.answer.data:
         told = at(told, data, told)
+    if call.operation is CLOSE_ORDER and (state := OrderResponse.of(call, reply).state) in {"paid", "refunded"}:
+        return Objection(f"it says that the order is closed, and that it is {state}")
     return match.difference(_named(call) if expected.asked else call.fields, expected.compared, told)
 
 
@@ -151,10 +156,9 @@ def _named(call: Call) -> Mapping[str, object]:
     return {**call.fields, **asked} if asked else call.fields
 
 
-def _signs_success(profile: Profile, document: object) -> bool:
+def _code_is_signed(profile: Profile) -> bool:
     shape = profile.answer
-    covered = bool(shape.code) and coverage(shape.signature, profile.signature).covers(shape.code)
-    return covered and among(at(document, shape.code), shape.ok)
+    return bool(shape.code) and coverage(shape.signature, profile.signature).covers(shape.code)
 
 
 def _unanswered(error: PayasyncError) -> Row:

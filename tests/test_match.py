@@ -198,7 +198,7 @@ def test_refusal_is_held_to_numbers_and_merchant(told: dict[str, Any], *, refuse
 
 def found(operation: Operation, profile: Profile = BARE) -> dict[str, Compared]:
     """Return in what a response to an operation is compared, by wire names."""
-    return {each.name: each for each in compared(operation, profile)}
+    return {each.name: each for each in compared(operation, profile).several}
 
 
 SIX: Final = {
@@ -275,7 +275,7 @@ def test_payment_is_compared_in_the_services_number_where_that_is_known() -> Non
     """Who asks about a payment of endpoint 1 knows it; whoever asks by the merchant's own number does not."""
     things = compared(QUERY_PAYMENT, BY_EITHER)
 
-    assert Compared(PAYMENT, "paymentId", Likeness.NUMBER) in things
+    assert Compared(PAYMENT, "paymentId", Likeness.NUMBER) in things.several
     assert difference({"outTradeNo": "P1", PAYMENT: "P1"}, things, {"paymentId": "P9"})
     assert difference({"outTradeNo": "P1", PAYMENT: 7}, things, {"paymentId": "7"}) is None
 

@@ -22,8 +22,8 @@ from payasync.errors import (
 from payasync.journal.endings import BY_STATE, tells_states
 from payasync.journal.intents import Intent, Outcome, State, asked_for
 from payasync.journal.recorded import reply
-from payasync.match import PAYMENT
-from payasync.operations import CLOSE_ORDER, CREATE_PAYMENT
+from payasync.match import PAYMENT, compared, names_number_and_amounts
+from payasync.operations import CLOSE_ORDER, CREATE_PAYMENT, OPERATIONS
 from payasync.profile import MERCHANT, Profile
 from payasync.recovery import inquiry
 from payasync.requests import Request
@@ -109,12 +109,23 @@ def told(intent: Intent, answer: Response, profile: Profile) -> Evidence:
     """Return what the response to a query says of a write."""
     if holds_nothing(profile.answer, answer.document):
         return Evidence(finding=Finding.UNCLEAR, reason=f"the service tells nothing of the {answer.thing}")
+    if intent.answered and not _is_whole(intent, answer, profile):
+        reason = f"the number was used before, and {_is(answer)}, without a number and an amount to compare"
+        return Evidence(finding=Finding.TOLD, state="manual", reason=reason)
     known = BY_STATE.get(intent.operation, {}).get(answer.state or "")
     if known:
         return Evidence(finding=Finding.TOLD, state=known, reason=_is(answer))
     if intent.operation == CLOSE_ORDER.name:
         return _not_closed(answer)
     return _taken(answer, profile)
+
+
+def _is_whole(intent: Intent, answer: Response, profile: Profile) -> bool:
+    """Return whether a response names what tells this write from another one under its number."""
+    write = next((each for each in OPERATIONS if each.name == intent.operation), None)
+    if write is None:
+        return False
+    return names_number_and_amounts(write, asked_for(intent), compared(write, profile), answer.data)
 
 
 def _not_closed(answer: Response) -> Evidence:

@@ -27,6 +27,7 @@ MARGIN: Final = 15.0
 """Seconds that a lease lasts beyond the call's own time, so that no busy machine loses one."""
 CANCELLED: Final = "cancelled before anything was sent"
 EARLIER: Final = "the service says that it was not done, perhaps of an earlier attempt, and this one may still arrive"
+USED: Final = "cancelled after the service said that the number was used before"
 TOO_LATE: Final = "cancelled, or out of time, before anything was sent"
 
 
@@ -151,6 +152,9 @@ class Recorder:
         """Keep that nothing has left, and have nobody wait for that; all else stays *sending*, and is asked about."""
         if not call.progress.begun:
             self._hold(asyncio.ensure_future(self._unsent(intent, CANCELLED)))
+        elif call.progress.used_before:
+            # Nothing else would tell whoever asks that "not found" must not be believed.
+            self._hold(asyncio.ensure_future(self._settled(intent, "unknown", reason=USED, answered=True)))
 
     async def _kept(self, call: Call, intent: Intent, state: State, **facts: Any) -> bool | None:
         """Keep a verdict, as long as the call has time; who is cancelled meanwhile, or cannot wait, stops nothing.

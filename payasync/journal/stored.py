@@ -8,8 +8,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from attrs import evolve
+
 from payasync.addresses import base_url, shown
-from payasync.calls import Call, Compared, Reply
+from payasync.calls import Call, Compared, Likeness, Reply, Things
 from payasync.checks import aware, check_function, number, seconds
 from payasync.journal import keeping, services, statements, transactions
 from payasync.journal.asking import Transaction, intents, numbers
@@ -21,7 +23,7 @@ from payasync.journal.recorded import refusal, written
 from payasync.journal.services import Where
 from payasync.journal.ticks import boot_time, tick
 from payasync.match import compared
-from payasync.operations import OPERATIONS
+from payasync.operations import OPERATIONS, Operation
 from payasync.profile import MERCHANT, Profile
 from payasync.requests import Request, invalid
 from payasync.responses import Response
@@ -238,7 +240,8 @@ class StoredJournal(ABC):
         if end is None:
             return []
         about = {"operation": operation, "reference": reference, "merchant": merchant}
-        said = transactions.Said(data, _compared(operation, profile or Profile()))
+        write = next(each for each in OPERATIONS if each.name == operation)
+        said = transactions.Said(write, data, _compared(write, profile or Profile()))
         word = await self._run(lambda now: transactions.told(about, said, end, f"the service told: {state}", now))
         for kept, other in word.others:
             logger.warning("intention %d is %s; what was told is of another: %s", kept.id, kept.state, _line(other))
@@ -264,11 +267,15 @@ class StoredJournal(ABC):
         return await self._run(lambda _: intents(statement, values))
 
 
-def _compared(operation: str, profile: Profile) -> tuple[Compared, ...]:
-    """Return in what the service's word about a write is compared; the merchant only where the write names it."""
-    write = next(each for each in OPERATIONS if each.name == operation)
-    named = operation in profile.merchant
-    return tuple(each for each in compared(write, profile) if named or each.name != MERCHANT)
+def _compared(write: Operation, profile: Profile) -> Things:
+    """Return in what the service's word about a write is compared, by the paths of `[answer]` and `[notification]`.
+
+    The merchant is compared only where the write names it, and nothing need be there.
+    """
+    found = [evolve(each, required=False) for each in compared(write, profile).several]
+    found = [each for each in found if write.name in profile.merchant or each.name != MERCHANT]
+    places = {"outTradeNo": profile.notification.out_trade_no, "outRefundNo": profile.notification.out_refund_no}
+    return Things((*found, *(Compared(name, path, Likeness.NUMBER) for name, path in places.items() if path)))
 
 
 def _state(state: State, name: str = "state") -> State:

@@ -30,8 +30,8 @@ from payasync.journal.intents import (
 )
 from payasync.journal.services import Where
 from payasync.journal.ticks import after, between
-from payasync.match import difference
-from payasync.operations import CLOSE_ORDER
+from payasync.match import difference, names_number_and_amounts
+from payasync.operations import CLOSE_ORDER, Operation
 from payasync.requests import invalid
 
 INTERRUPTED: Final = "whoever was sending it was interrupted"
@@ -229,10 +229,12 @@ class Said:
     """What the service has said, and in what it is compared with a write.
 
     Attributes:
+        write: The operation that it is about.
         data: Such as the data of a notification.
         compared: Where it may name what it is about.
     """
 
+    write: Operation
     data: object
     compared: Things
 
@@ -262,8 +264,11 @@ def told(about: Mapping[str, str], said: Said, state: State, reason: str, now: d
         after = _by_word(each, stands, state)
         if after is None:
             continue
-        if other := difference(asked_for(each), said.compared, said.data):
+        asked = asked_for(each)
+        if other := difference(asked, said.compared, said.data):
             others.append((each, other.words))
+        elif each.answered and not names_number_and_amounts(said.write, asked, said.compared, said.data):
+            others.append((each, "its number was used before, and the number or an amount is missing"))
         else:
             why = f"rejected, and {reason}" if stands == "rejected" else reason
             values = {"id": each.id, "state": after, "reason": why, "now": now, "queued": after != "rejected"}

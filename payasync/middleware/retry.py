@@ -28,6 +28,8 @@ LEAST_TIME: Final = 2.0
 QUESTIONS: Final = 3
 """How often a lost answer is asked about; the one after a quarantine comes on top."""
 RATE_LIMITED: Final = 429
+LONGEST_HOLD: Final = 86_400.0
+"""Seconds that a 429 keeps further requests of `pay.bulk` back, at most."""
 ASKING: Final = "ask what became of it"
 
 Ask = Callable[[Call], Call | None]
@@ -151,7 +153,7 @@ class Course:
     def _weigh(self, found: Row) -> None:
         """Note what an attempt's end says of whether the write may have been done."""
         if found is Row.DUPLICATE:
-            self._used_before = True
+            self._used_before = self._call.progress.used_before = True
         if leaves_doubt(self._call, found) or (found is Row.DUPLICATE and self._sent_before):
             self._doubt = self._clock()
             self._sent_before = True
@@ -229,7 +231,8 @@ class Course:
             return
         self._not_before = self._clock() + seconds
         if status == RATE_LIMITED:
-            self._rules.quota.held_until = max(self._rules.quota.held_until, self._not_before)
+            until = self._clock() + min(seconds, LONGEST_HOLD)
+            self._rules.quota.held_until = max(self._rules.quota.held_until, until)
 
     def _in_doubt(self) -> bool:
         """Return whether the write may have been done, so that neither a foreign error nor silence may hide it."""

@@ -5,14 +5,10 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from payasync.calls import Call
-from payasync.transport.failures import LeaseOverError
+from payasync.transport.failures import LeaseOverError, NoFreeConnectionError
 
 GRAIN: Final = 0.05
 """Seconds between two looks at the deadlines: the most by which one is overshot."""
-
-
-class NoFreeConnectionError(TimeoutError):
-    """The time was over while the call waited for a connection of the pool."""
 
 
 class Deadline:

@@ -7,11 +7,14 @@ from typing import Final
 import aiohttp
 
 from payasync.errors import ConfigurationError, NoAnswerError, NoAnswerTimeoutError, NotSentError, NotSentTimeoutError
-from payasync.transport.deadlines import NoFreeConnectionError
 
 
 class AnswerTooLargeError(aiohttp.ClientError):
     """The answer is longer than `max_response_bytes`."""
+
+
+class NoFreeConnectionError(TimeoutError):
+    """The time was over while the call waited for a connection of the pool."""
 
 
 class LeaseOverError(TimeoutError):

@@ -9,7 +9,8 @@ from payasync import Profile, Timeouts
 from payasync.calls import Call, Lease
 from payasync.operations import PLACE_ORDER
 from payasync.transport import deadlines as module
-from payasync.transport.deadlines import Deadline, Deadlines, NoFreeConnectionError, running_task
+from payasync.transport.deadlines import Deadline, Deadlines, running_task
+from payasync.transport.failures import NoFreeConnectionError
 from tests.inside import turns
 
 LONG: Final = 20

@@ -8,7 +8,7 @@ import pytest
 from aiohttp.client_reqrep import ConnectionKey
 
 from payasync import NoAnswerError, NoAnswerTimeoutError, NotSentError, NotSentTimeoutError
-from payasync.transport.deadlines import NoFreeConnectionError
+from payasync.transport.failures import NoFreeConnectionError
 from payasync.transport.failures import AnswerTooLargeError, failure, phrase
 
 ADDRESS = "https://pay.example"
