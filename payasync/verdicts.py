@@ -130,10 +130,7 @@ def _objection(call: Call, found: Row, reply: Reply) -> Objection | None:
         return other
     if found is Row.DUPLICATE:  # who says that a number was used may say for what
         return None
-    if among(at(reply.document, profile.answer.code), profile.answer.ok) and profile.answer.code:
-        return Objection("it refuses the request by its status, and its code means success")
-    relabelled = reply.verified and not _code_is_signed(profile)
-    if relabelled and match.may_be_relabelled(call.operation, profile, told):
+    if reply.verified and found is not Row.RATE_LIMITED and _signs_a_success(call, reply.document, told):
         return Objection("its signature does not cover the refusal, and what is signed may be a success")
     denied = match.denial(call.operation, profile, told) if found is Row.ABSENT else None
     return denied or match.contradiction(call.operation, profile, told)
@@ -156,9 +153,13 @@ def _named(call: Call) -> Mapping[str, object]:
     return {**call.fields, **asked} if asked else call.fields
 
 
-def _code_is_signed(profile: Profile) -> bool:
-    shape = profile.answer
-    return bool(shape.code) and coverage(shape.signature, profile.signature).covers(shape.code)
+def _signs_a_success(call: Call, document: object, told: object) -> bool:
+    """Return whether the signed part of a refusal may be that of a success: its status and its code were changed."""
+    shape = call.profile.answer
+    if shape.code and among(at(document, shape.code), shape.ok):
+        return True
+    covered = bool(shape.code) and coverage(shape.signature, call.profile.signature).covers(shape.code)
+    return not covered and match.may_be_relabelled(call.operation, call.profile, told)
 
 
 def _unanswered(error: PayasyncError) -> Row:

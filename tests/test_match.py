@@ -238,7 +238,7 @@ def test_identifier_is_compared_under_its_own_wire_name(operation: Operation) ->
     """The profile names it; one that is a path parameter has a name, too."""
     asked = Profile(payment_status=Parameter("id", "path"), refund_status=Parameter("id"))
 
-    assert Compared("id", "id", Likeness.NUMBER) == found(operation, asked)["id"]
+    assert Compared("id", "id", Likeness.NUMBER) in compared(operation, asked).several
     assert "id" not in found(QUERY_ORDER, asked)
 
 
@@ -406,3 +406,56 @@ def test_empty_envelope_tells_nothing(document: object, words: str) -> None:
 def test_wire_names_are_those_of_the_document() -> None:
     """A typing mistake in one would compare nothing."""
     assert SIX.keys() <= {name for fields in WIRE.values() for name in fields}
+
+
+@pytest.mark.parametrize(
+    ("shape", "told", "same"),
+    [
+        (AnswerShape(), {"outRefundNo": "R0"}, False),
+        (AnswerShape(), {"outRefundNo": "R1"}, True),
+        (AnswerShape(), {"outRefundNo": "R0", "no": "R1"}, True),
+        (AnswerShape(out_refund_no="outRefundNo"), {}, False),
+        (AnswerShape(out_refund_no=""), {"outRefundNo": "R0"}, True),
+    ],
+)
+def test_refund_is_compared_also_where_its_parameter_has_a_name_of_its_own(
+    shape: AnswerShape, told: dict[str, Any], *, same: bool
+) -> None:
+    """The identifier of endpoint 7 is the refund's number, whatever the service calls it in the query."""
+    things = compared(QUERY_REFUND, Profile(refund_status=Parameter("no"), answer=shape))
+
+    assert same is (difference({"no": "R1"}, things, told) is None)
+
+
+@pytest.mark.parametrize(
+    ("shape", "told", "same"),
+    [
+        (AnswerShape(), {"outTradeNo": "T2"}, True),
+        (AnswerShape(payment_id="paymentId"), {"outTradeNo": "T2", "paymentId": "P2"}, False),
+        (AnswerShape(payment_id="paymentId"), {"outTradeNo": "T2", "paymentId": "T1"}, True),
+        (AnswerShape(out_trade_no="outTradeNo"), {"outTradeNo": "T2"}, False),
+    ],
+)
+def test_payment_is_compared_as_an_order_where_the_profile_tells_the_two_apart(
+    shape: AnswerShape, told: dict[str, Any], *, same: bool
+) -> None:
+    """Under a name of its own, the identifier of endpoint 6 may be the service's: that must be located first."""
+    things = compared(QUERY_PAYMENT, Profile(payment_status=Parameter("no"), answer=shape))
+
+    assert same is (difference({"no": "T1"}, things, told) is None)
+
+
+def test_another_number_goes_before_another_amount() -> None:
+    """Whatever the order of the names: a response about another refund may be followed by the right one."""
+    found = difference(SENT, MINE, {"refundAmt": 1, "totalAmt": 9, "outRefundNo": "R0"})
+
+    assert found is not None
+    assert found.about_another
+
+
+def test_control_characters_are_not_shown() -> None:
+    """A text of the service stands in one line, without escapes."""
+    found = difference(SENT, MINE, {"outRefundNo": "R0\nFAKE\x1b[31m"})
+
+    assert found is not None
+    assert found.words.startswith("outRefundNo is R0 FAKE [31m in the response")

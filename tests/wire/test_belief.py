@@ -233,6 +233,58 @@ async def test_definite_refusal(name: str, data: dict[str, Any], profile: Profil
     assert (9, 1) == (found.code, found.attempts)
 
 
+UNMAPPED: Final = evolve(SIGNED, answer=evolve(SIGNED.answer, refund_status=""), states=States())
+
+
+@pytest.mark.parametrize(
+    ("profile", "data", "refusal"),
+    [
+        (UNMAPPED, {"outRefundNo": "R1", "refundAmt": 200}, {"code": 9}),
+        (UNMAPPED, {"outRefundNo": "R1", "refundAmt": 200}, {"status": 404}),
+        (SIGNED, {"outRefundNo": "R1", "refundStatus": "ODD"}, {"code": 9}),
+        (SIGNED, {"outRefundNo": "R1", "refundStatus": "ODD"}, {"status": 400}),
+    ],
+)
+async def test_refusal_beside_what_may_be_a_signed_success(
+    profile: Profile, data: dict[str, Any], refusal: dict[str, Any]
+) -> None:
+    """A code or status that no signature covers refuses nothing beside a signed payload that may be a success."""
+    found = await ended(CALLS["refunds.create"], Recorder(otherwise=response(data, **refusal)), profile)
+
+    assert OutcomeUnknownError is type(found)
+
+
+@pytest.mark.parametrize("refusals_signed", [True, False, None])
+async def test_absent_beside_a_signed_state(*, refusals_signed: bool | None) -> None:
+    """A state that the profile does not know is still one of something that is there: nothing is sent again."""
+    answers = evolve(SIGNED.answer, refusals_signed=refusals_signed)
+    profile = evolve(SIGNED, answer=answers, recovery=Recovery(quarantine=0.0))
+    odd = response({"outRefundNo": "R1", "outTradeNo": "T1", "refundStatus": "ODD"}, code=4)
+    service = Recorder(by_path={"/payment/refund": RESET, "/payment/refund/status": odd})
+    found = await ended(CALLS["refunds.create"], service, profile)
+
+    assert OutcomeUnknownError is type(found)
+    assert 1 == [request.path for request in service.requests].count("/payment/refund")
+
+
+async def test_close_that_says_that_the_order_is_paid() -> None:
+    """A success that tells of a paid order closes nothing."""
+    paid = response({"outTradeNo": "T1", "tradeStatus": "PAID"})
+    found = await ended(CALLS["orders.close"], Recorder(otherwise=paid), UNSIGNED)
+
+    assert OutcomeUnknownError is type(found)
+
+
+@pytest.mark.parametrize("parameter", [Parameter("refundNo"), Parameter("X-Refund-No", "header")])
+async def test_status_of_another_refund_under_a_parameter_of_its_own_name(parameter: Parameter) -> None:
+    """Whatever the query calls it, the identifier is the refund's number, and a response about another says so."""
+    profile = evolve(UNSIGNED, refund_status=parameter)
+    other = response({"outRefundNo": "R0", "outTradeNo": "T9", "refundStatus": "DONE"})
+    found = await ended(CALLS["refunds.status"], Recorder(otherwise=other), profile)
+
+    assert NoAnswerError is type(found)
+
+
 def sent_back(request: Request) -> Answer:
     """Return a request as a response: its own fields with their own signature, by who knows no key."""
     return answer(200, orjson.dumps({"code": 0, "data": signatures.fields(request)}))
