@@ -63,10 +63,11 @@ class Observer:
 
     def __init__(self, path: Path) -> None:
         self.attempts = list[Attempt]()
-        self._db = sqlite3.connect(path, isolation_level=None)
+        self._path = path
 
     def begin(self) -> None:
-        """Take note of all that changes from now on; the journal has made its tables."""
+        """Take note of all that changes from now on; the journal has made its file and its tables."""
+        self._db = sqlite3.connect(self._path, isolation_level=None)
         self._db.executescript(TRIGGERS)
 
     def close(self) -> None:
