@@ -15,7 +15,7 @@ from payasync.requests import Request, invalid
 from payasync.resources.orders import QueryOrder
 from payasync.resources.refunds import QueryRefund
 from payasync.responses import Response
-from payasync.verdicts import ASK, REPEAT, still_unknown
+from payasync.verdicts import LOOK, REPEAT, still_unknown
 
 
 def question(codec: Codec, call: Call) -> Call | None:
@@ -101,7 +101,7 @@ def unmatched(error: PayasyncError, failed: NoAnswerError) -> PayasyncError:
     """
     if failed.objection is None or (error.asked is None and not isinstance(error, OutcomeUnknownError)):
         return failed
-    words = str(failed.args[0]).replace(REPEAT, ASK)
+    words = str(failed.args[0]).replace(REPEAT, LOOK)
     unknown = OutcomeUnknownError(
         words, sent=True, reason=failed.reason, response=failed.response, objection=failed.objection
     )

@@ -36,6 +36,7 @@ from payasync.shapes import among
 REPEAT: Final = "repeating it is harmless"
 EARLIER: Final = "after an attempt that nobody knows the end of"
 ASK: Final = "it may have been done: ask for its state, do not repeat it"
+LOOK: Final = "look at the number at the service: if it stands for another one, and both are owed, take a new number"
 WITHOUT_A_NUMBER: Final = "With an out_trade_no of your own, payasync could have asked for its state"
 
 _DESCRIBING: Final = ("description", "subject", "body")
@@ -272,7 +273,7 @@ def _marks(call: Call) -> str:
     amount = call.fields.get("amount", call.fields.get("totalAmt"))
     money = "" if amount is None else f"{amount} {call.fields.get('currency', '')}".strip()
     texts = [repr(_short(str(call.fields[name]))) for name in _DESCRIBING if name in call.fields]
-    return ", ".join(filter(None, [money, *texts[:1], f"before {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"]))
+    return ", ".join(filter(None, [money, *texts[:1], f"at about {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"]))
 
 
 def still_unknown(call: Call, why: str, reply: Reply, *, objection: Objection | None = None) -> OutcomeUnknownError:
