@@ -71,6 +71,11 @@ class Compared:
     also: tuple[str, ...] = ()
 
 
+def _simple_names(several: tuple[Compared, ...]) -> frozenset[str] | None:
+    simple = all("." not in each.path and not each.required for each in several)
+    return frozenset(each.path for each in several) if simple else None
+
+
 def _ordered(found: Iterable[Compared]) -> tuple[Compared, ...]:
     return tuple(sorted(found, key=lambda each: each.kind is not Likeness.NUMBER))
 
@@ -85,12 +90,9 @@ class Things:
     """
 
     several: tuple[Compared, ...] = field(default=(), converter=_ordered)
-    names: frozenset[str] | None = field(init=False)
-
-    @names.default
-    def _names(self) -> frozenset[str] | None:
-        simple = all("." not in each.path and not each.required for each in self.several)
-        return frozenset(each.path for each in self.several) if simple else None
+    names: frozenset[str] | None = field(
+        init=False, default=Factory(lambda self: _simple_names(self.several), takes_self=True)
+    )
 
 
 @frozen
