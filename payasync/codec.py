@@ -25,6 +25,7 @@ from payasync.writers import Writer, writer
 
 Kind: TypeAlias = type[Request[Response]]
 Writers: TypeAlias = dict[Kind, Writer]
+Refused: TypeAlias = tuple[tuple[frozenset[str], str], ...]
 
 _ARGUMENT: Final = "is an argument: give it as such"
 _SET: Final = "is set by payasync itself"
@@ -66,11 +67,13 @@ class Splits:
                 )
 
 
-def _splits(scheme: SignatureScheme | None, proving: Mapping[str, str]) -> Splits | None:
+def _splits(scheme: SignatureScheme | None, proving: frozenset[str]) -> Splits | None:
     if not proving or not isinstance(scheme, SortedPairs):
         return None
     names = tuple(name for name in scheme.allow_delimiters if name not in scheme.exclude)
-    return Splits(names, re.compile("|".join(re.escape(f"{scheme.separator}{name}=") for name in proving)).search)
+    return Splits(
+        names, re.compile("|".join(re.escape(f"{scheme.separator}{name}=") for name in sorted(proving))).search
+    )
 
 
 @frozen
@@ -80,14 +83,14 @@ class Form:
     Attributes:
         writer: Gives the arguments their wire names.
         blank: The call, with those fields only that every call of the kind carries.
-        refused: The names that `extra` may not hold, and why.
+        refused: The names that `extra` may not hold, with why.
         nested: Some of these fields hold others, so that each call needs its own.
         splits: What the texts may not hold, where a request that is sent back must not pass for a response.
     """
 
     writer: Writer
     blank: Call
-    refused: Mapping[str, str]
+    refused: Refused
     nested: bool
     splits: Splits | None
 
@@ -127,7 +130,7 @@ class Codec:
         self._profile = profile
         self._merchant_id = credentials.merchant_id
         self._proofs = proofs(profile, credentials)
-        self._proving = dict.fromkeys(proving(profile, self._proofs), _PROVING)
+        self._proving = frozenset(proving(profile, self._proofs))
         self._splits = _splits(profile.signature, self._proving)
         self._writers: Writers = {} if writers is None else writers
         self._forms: dict[Kind, Form] = {}
@@ -174,9 +177,9 @@ class Codec:
         """
         check_object("fields", given, operation)
         if signed:
-            _check_unused("fields", given, {**self._proving, **dict.fromkeys(SIGNING, _SET)})
+            _check_unused("fields", given, ((frozenset(SIGNING), _SET), (self._proving, _PROVING)))
         plain = documents.plain(given)
-        _check_unused("extra", plain, dict.fromkeys(self._own(operation), _SET))
+        _check_unused("extra", plain, ((frozenset(self._own(operation)), _SET),))
         complete = {**self._always(operation), **plain}
         if signed and self._splits:
             self._splits.check(complete)
@@ -207,16 +210,16 @@ class Codec:
         form = self._forms[kind] = Form(self._writers[kind], blank, self._refused(kind, blank), nested, splits)
         return form
 
-    def _refused(self, kind: Kind, blank: Call) -> dict[str, str]:
-        """Return the names that `extra` may not hold, and why."""
+    def _refused(self, kind: Kind, blank: Call) -> Refused:
+        """Return the names that `extra` may not hold, with why."""
         ours = {*self._own(blank.operation), *(SIGNING if blank.signed else ())}
         if blank.parameter:
             ours.add(blank.parameter.name)
-        return {
-            **(self._proving if blank.signed else {}),
-            **dict.fromkeys(ours, _SET),
-            **dict.fromkeys(self._writers[kind].names.values(), _ARGUMENT),
-        }
+        return (
+            (frozenset(self._writers[kind].names.values()), _ARGUMENT),
+            (frozenset(ours), _SET),
+            (self._proving if blank.signed else frozenset(), _PROVING),
+        )
 
     def _expected(self, operation: Operation) -> Expected:
         return Expected(compared(operation, self._profile), self._proofs)
@@ -237,16 +240,15 @@ class Codec:
         return {**self._own(operation), **constants.get("*", {}), **constants.get(operation.name, {})}
 
 
-def _check_unused(argument: str, given: Mapping[str, Any], refused: Mapping[str, str]) -> None:
-    if all_refused := sorted(given.keys() & refused.keys()):
-        why = refused[all_refused[0]]
-        clash = [name for name in all_refused if refused[name] == why]
-        raise InvalidArgumentError(
-            f"{argument} must not hold {', '.join(clash)}, which {why}",
-            field=argument,
-            rule=f"without {', '.join(clash)}",
-            value=clash,
-        )
+def _check_unused(argument: str, given: Mapping[str, Any], refused: Refused) -> None:
+    for names, why in refused:
+        if clash := sorted(given.keys() & names):
+            raise InvalidArgumentError(
+                f"{argument} must not hold {', '.join(clash)}, which {why}",
+                field=argument,
+                rule=f"without {', '.join(clash)}",
+                value=clash,
+            )
 
 
 def _open_parameter(point: str) -> Parameter:

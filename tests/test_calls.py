@@ -9,7 +9,7 @@ from attrs.exceptions import FrozenInstanceError
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from payasync.absent import ABSENT
-from payasync.calls import Call, Entry, Lease, Progress, Reply
+from payasync.calls import Call, Entry, Expected, Lease, Progress, Reply
 from payasync.errors import InvalidArgumentError
 from payasync.operations import CREATE_REFUND, OPERATIONS, QUERY_ORDER, Kind, Operation
 from payasync.profile import Profile
@@ -162,6 +162,8 @@ FACTS: Final[dict[str, Any]] = {
     "intent": "i",
     "entry": Entry(7, 2),
     "lease": Lease(7.0, 7.0, lambda: 7.0),
+    "expected": Expected(proofs=("code",)),
+    "sent_before": True,
     "progress": Progress(),
 }
 

@@ -109,17 +109,13 @@ class Course:
 
     async def run(self, ended: Reply | BaseException) -> Reply:
         """Return the reply of a call that succeeds after all; raise the error of any other."""
-        outcome: Reply | PayasyncError | asyncio.CancelledError
         try:
             outcome = await self._settled(self._outcome(self._call, ended))
-        except asyncio.CancelledError as error:
-            outcome = error
-        # Outside of `except`: whoever is told must not find this error, whose frames hold the request.
-        if isinstance(outcome, asyncio.CancelledError):
+        except asyncio.CancelledError:
             if self._in_doubt():
                 self._call.progress.begun = True  # of a later attempt, perhaps: whoever keeps the call looks there
                 self._tell_unknown("cancelled after it was sent")
-            raise outcome
+            raise
         if isinstance(outcome, Reply):
             self._rules.quota.pay_back(self._taken)
             return outcome

@@ -69,7 +69,7 @@ async def test_missing_fields(foreign: Foreign, name: str) -> None:
     assert ((422, "SBX_INVALID"), name) == (answer.told, answer.document["field"])
 
 
-@pytest.mark.parametrize("value", [1.5, True, None, [], {"a": 1}])
+@pytest.mark.parametrize("value", [1.5, True, [], {"a": 1}])
 async def test_unsignable_fields(foreign: Foreign, value: object) -> None:
     """An unknown field without one text that could be signed is refused by name."""
     answer = await foreign.send("POST", PLACE, json={**foreign.signed(GOOD), "other": value})

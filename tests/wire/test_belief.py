@@ -267,14 +267,6 @@ async def test_absent_beside_a_signed_state(*, refusals_signed: bool | None) -> 
     assert 1 == [request.path for request in service.requests].count("/payment/refund")
 
 
-async def test_close_that_says_that_the_order_is_paid() -> None:
-    """A success that tells of a paid order closes nothing."""
-    paid = response({"outTradeNo": "T1", "tradeStatus": "PAID"})
-    found = await ended(CALLS["orders.close"], Recorder(otherwise=paid), UNSIGNED)
-
-    assert OutcomeUnknownError is type(found)
-
-
 @pytest.mark.parametrize("parameter", [Parameter("refundNo"), Parameter("X-Refund-No", "header")])
 async def test_status_of_another_refund_under_a_parameter_of_its_own_name(parameter: Parameter) -> None:
     """Whatever the query calls it, the identifier is the refund's number, and a response about another says so."""
