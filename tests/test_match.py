@@ -15,8 +15,10 @@ from payasync.match import (
     denial,
     difference,
     is_sent_back,
+    may_be_relabelled,
     named,
     names_an_amount,
+    names_number_and_amounts,
     tells_nothing,
 )
 from payasync.operations import (
@@ -459,3 +461,45 @@ def test_control_characters_are_not_shown() -> None:
 
     assert found is not None
     assert found.words.startswith("outRefundNo is R0 FAKE [31m in the response")
+
+
+@pytest.mark.parametrize(
+    ("operation", "told", "whole"),
+    [
+        (CREATE_REFUND, {"outRefundNo": "R1", "refundAmt": 200}, True),
+        (CREATE_REFUND, {"outRefundNo": "R1"}, False),
+        (CREATE_REFUND, {"refundAmt": 200, "outRefundNo": ""}, False),
+        (PLACE_ORDER, {"outTradeNo": "T1", "totalAmt": "450"}, True),
+        (PLACE_ORDER, {"outTradeNo": "T1"}, False),
+        (CLOSE_ORDER, {"outTradeNo": "T1"}, True),
+        (CREATE_PAYMENT, {}, True),
+    ],
+)
+def test_what_tells_a_write_from_another_under_its_number(
+    operation: Operation, told: dict[str, Any], *, whole: bool
+) -> None:
+    """It is the number, and the amount that moves."""
+    assert whole is names_number_and_amounts(operation, SENT, compared(operation, BARE), told)
+
+
+REFUNDS: Final = Profile(
+    answer=AnswerShape(refund_status="state"), states=States(refund={"succeeded": ("DONE",), "failed": ("NO",)})
+)
+
+
+@pytest.mark.parametrize(
+    ("operation", "profile", "told", "expected"),
+    [
+        (CREATE_REFUND, REFUNDS, {"state": "ODD"}, True),
+        (QUERY_REFUND, REFUNDS, {"state": "ODD"}, True),
+        (CREATE_REFUND, REFUNDS, {"state": "NO"}, False),
+        (CREATE_REFUND, REFUNDS, {"outRefundNo": "R1"}, False),
+        (CREATE_REFUND, BARE, {"outRefundNo": "R1"}, True),
+        (CREATE_REFUND, BARE, {"message": "no"}, False),
+    ],
+)
+def test_what_may_be_a_success_with_another_code(
+    operation: Operation, profile: Profile, told: dict[str, Any], *, expected: bool
+) -> None:
+    """An unknown state may; where states are not located, whatever says what it is about may."""
+    assert expected is may_be_relabelled(operation, profile, told)

@@ -122,9 +122,7 @@ def told(intent: Intent, answer: Response, profile: Profile) -> Evidence:
 
 def _is_whole(intent: Intent, answer: Response, profile: Profile) -> bool:
     """Return whether a response names what tells this write from another one under its number."""
-    write = next((each for each in OPERATIONS if each.name == intent.operation), None)
-    if write is None:
-        return False
+    write = next(each for each in OPERATIONS if each.name == intent.operation)
     return names_number_and_amounts(write, asked_for(intent), compared(write, profile), answer.data)
 
 

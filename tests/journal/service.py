@@ -66,6 +66,11 @@ class Service:
         """How often the refund was received."""
         return sum(request.path == WRITE for request in self._recorder.requests)
 
+    @property
+    def questions(self) -> int:
+        """How often the refund was asked about."""
+        return sum(request.path == QUERY for request in self._recorder.requests)
+
     async def called(self, *, queued: bool = False) -> object:
         """Send the refund, by a worker where it is queued, and return what its caller gets."""
         try:

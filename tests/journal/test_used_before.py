@@ -1,5 +1,6 @@
 """A service that says "this number was used before": it is asked for whom, and nothing is sent again because of it."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -8,7 +9,8 @@ from attrs import evolve
 
 from payasync import DuplicateError, OutcomeUnknownError, RefundResponse, bulk
 from payasync.journal import Intent, Journal
-from tests.foreign.recorder import answer
+from tests.foreign.recorder import SILENT, answer
+from tests.inside import until
 from tests.journal.building import LEASE, Clock, draft
 from tests.journal.service import ABSENT, LOST, QUARANTINE, REFUND, USED, Service, said, serving
 
@@ -69,6 +71,17 @@ async def test_first_send_that_stands_for_another_amount(store: Journal, clock: 
 
     assert ("manual", 1) == (found.state, sends)
     assert found.reason.endswith("refundAmt is 199 in the response, and 200 in the request")
+
+
+async def test_first_send_of_which_too_little_is_said(store: Journal, clock: Clock) -> None:
+    """A response without number and amount matches any refund: a person says which it is, and no notification does."""
+    async with serving(store, clock, USED, answer(200, b'{"code":"SBX_OK","status":"SBX_SUCCEEDED"}')) as service:
+        await service.called()
+        told = await store.told("refunds.create", "R1", "succeeded", {"outRefundNo": "R1"}, merchant="M1")
+        found = await service.reconciled()
+
+    assert ([], "manual") == (told, found.state)
+    assert "without a number and an amount to compare" in found.reason
 
 
 async def never_arrived(service: Service) -> None:
@@ -187,3 +200,19 @@ async def test_bulk_calls_it_unknown(store: Journal, clock: Clock) -> None:
     assert isinstance(result, bulk.Unknown)
     assert isinstance(result.error, DuplicateError)
     assert ("the number was used before", "unknown") == (result.reason, found.state)
+
+
+async def test_second_send_that_is_cancelled(store: Journal, clock: Clock) -> None:
+    """A call that is cancelled after "used before" leaves that in the journal, so that "absent" sends nothing again."""
+    async with serving(store, clock, LOST) as service:
+        await never_arrived(service)
+        before = service.questions
+        service.say(USED, SILENT)
+        sending = asyncio.create_task(service.called())
+        await until(lambda: service.questions > before)
+        sending.cancel()
+        await asyncio.wait({sending})
+        while (found := await service.kept()).state == "sending":
+            await asyncio.sleep(0)
+
+    assert ("unknown", True) == (found.state, found.answered)
