@@ -212,7 +212,6 @@ async def test_second_send_that_is_cancelled(store: Journal, clock: Clock) -> No
         await until(lambda: service.questions > before)
         sending.cancel()
         await asyncio.wait({sending})
-        while (found := await service.kept()).state == "sending":
-            await asyncio.sleep(0)
+        kept = [await service.kept() for _ in range(100)]
 
-    assert ("unknown", True) == (found.state, found.answered)
+    assert ("unknown", True) == (kept[-1].state, kept[-1].answered)
