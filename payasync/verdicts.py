@@ -115,12 +115,10 @@ def _by_status(call: Call, reply: Reply) -> Row:
     return Row.REDIRECT if status >= 300 else Row.UNRECOGNISED
 
 
-def objection(call: Call, outcome: Reply | PayasyncError) -> Objection | None:
+def objection(call: Call, reply: Reply) -> Objection | None:
     """Return what speaks against believing a response though it is recognised, and signed where it must be."""
-    if not isinstance(outcome, Reply):
-        return None
-    found = _succeeded(call.profile, outcome) if 200 <= outcome.status < 300 else _by_status(call, outcome)
-    return _objection_to_success(call, outcome) if found is SUCCESS else _objection(call, found, outcome)
+    found = _succeeded(call.profile, reply) if 200 <= reply.status < 300 else _by_status(call, reply)
+    return _objection_to_success(call, reply) if found is SUCCESS else _objection(call, found, reply)
 
 
 def _objection(call: Call, found: Row, reply: Reply) -> Objection | None:

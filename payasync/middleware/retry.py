@@ -174,7 +174,7 @@ class Course:
             action = decide(question, found, doubt=False)
             if action is Action.DONE:
                 return self._recovered(cast("Reply", before))
-            unmatched = objection(question, before) if found is Row.UNRECOGNISED else None
+            unmatched = objection(question, cast("Reply", before)) if found is Row.UNRECOGNISED else None
             if action is Action.END or (unmatched and not unmatched.about_another):
                 break
         if unmatched is None:
