@@ -27,8 +27,7 @@ OLDER: Final = evolve(SCHEMA, steps=SCHEMA.steps[:1])
 ROOT: Final = Path(__file__).parents[1]
 DYING: Final = """
 import os, signal, sys
-from payasync.sqlite_opening import opened
-from tests.test_sqlite_opening import SCHEMA
+from payasync.sqlite_opening import Schema, opened
 
 link = os.link
 
@@ -37,7 +36,7 @@ def die(*names):
     os.kill(os.getpid(), signal.SIGKILL)
 
 os.link = die
-opened(sys.argv[1], SCHEMA)
+opened(sys.argv[1], {schema})
 """
 EXTRA: Final = 3
 FULL: Final = 2
@@ -179,7 +178,7 @@ def test_file_system_without_hard_links(path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("link", ["before", "after"])
 def test_process_that_dies_while_it_makes_the_file(path: Path, link: str) -> None:
     """It leaves none, or the whole one; the next process opens that, or makes it."""
-    code = DYING.format(first="link(*names)" if link == "after" else "")
+    code = DYING.format(first="link(*names)" if link == "after" else "", schema=SCHEMA)
     died = subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT, timeout=60, check=False)
     left = path.stat().st_size if path.exists() else None
     with closing(opened(str(path), SCHEMA)) as db:

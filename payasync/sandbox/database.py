@@ -177,12 +177,18 @@ def _check_header(path: str) -> None:
     """Look at the file before SQLite may change it.
 
     Through SQLite all the same: to open and close the file beside it would let go of the locks that another
-    sandbox of this process holds.
+    sandbox of this process holds. A sandbox that was killed may have copied a part of its log into the file, which is
+    whole only with the log then: what cannot be read so is looked at again when the file is open.
     """
     if path == MEMORY or _made_now(Path(path)):
         return
-    with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
-        application, version = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in _MARKS)
+    uri = f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1"
+    with suppress(sqlite3.Error), closing(sqlite3.connect(uri, uri=True)) as database:
+        _check_marks(database)
+
+
+def _check_marks(database: sqlite3.Connection) -> None:
+    application, version = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in _MARKS)
     if application != APPLICATION:
         raise OSError("it is the database of another program, or of an older payasync: name another file")
     if version != VERSION:
@@ -202,7 +208,9 @@ def _prepare(database: sqlite3.Connection) -> None:
     database.row_factory = sqlite3.Row
     # Held until the end, so that there is one sandbox to a file.
     database.execute("PRAGMA locking_mode = EXCLUSIVE")
-    if not database.execute("PRAGMA application_id").fetchone()[0]:
+    if database.execute("PRAGMA page_count").fetchone()[0]:
+        _check_marks(database)
+    else:
         _create(database)
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")

@@ -16,6 +16,8 @@ from payasync.sandbox.values import RefusedError
 
 ADD: Final = "INSERT INTO keys VALUES (:name, 'x')"
 COUNT: Final = "SELECT count(*) FROM keys"
+PAGES_IN_HEADER: Final = 28
+"""Where the header of an SQLite file says how many pages it has."""
 
 
 @pytest.fixture
@@ -173,3 +175,18 @@ def test_empty_file_is_filled(path: Path) -> None:
     Database(str(path)).close()
     with closing(Database(str(path))) as again:
         assert 0 == again.number(COUNT)
+
+
+def test_file_of_a_sandbox_that_was_killed_half_way(path: Path) -> None:
+    """Killed while the log is copied into the file, which then says that it is longer than it is, nothing is lost."""
+    with closing(Database(str(path))) as database:
+        with database.transaction():
+            database.changed(ADD, {"name": "so long that the file grows" * 1000})
+        files = {file: file.read_bytes() for file in path.parent.iterdir()}
+    for file, content in files.items():
+        file.write_bytes(content)
+    with path.open("r+b") as file:
+        file.seek(PAGES_IN_HEADER)
+        file.write((1000).to_bytes(4, "big"))
+    with closing(Database(str(path))) as again:
+        assert 1 == again.number(COUNT)
