@@ -185,8 +185,8 @@ def test_file_of_a_sandbox_that_was_killed_half_way(path: Path) -> None:
         files = {file: file.read_bytes() for file in path.parent.iterdir()}
     for file, content in files.items():
         file.write_bytes(content)
-    with path.open("r+b") as file:
-        file.seek(PAGES_IN_HEADER)
-        file.write((1000).to_bytes(4, "big"))
+    with path.open("r+b") as header:
+        header.seek(PAGES_IN_HEADER)
+        header.write((1000).to_bytes(4, "big"))
     with closing(Database(str(path))) as again:
         assert 1 == again.number(COUNT)
