@@ -194,10 +194,6 @@ def _address(_context: click.Context, _option: click.Parameter, text: str) -> Ad
     # A mistyped name would be an empty journal.
     if found.is_file and not path.is_file():
         raise click.BadParameter(_missing(path.absolute()))
-    if found.is_file and not path.stat().st_size:
-        raise click.BadParameter(
-            f"the file {text!r} is empty, so it is damaged, or no journal: restore it from a backup"
-        )
     return found
 
 

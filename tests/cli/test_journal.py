@@ -24,6 +24,7 @@ from payasync.cli import intent_table
 from payasync.cli.commands import payasync
 from payasync.cli.journal_at import Address
 from payasync.cli.journal_screen import JournalScreen
+from payasync.errors import ConfigurationError
 from payasync.journal import Intent, Journal, Outcome, PostgresJournal, SqliteJournal, State
 from payasync.journal.drafting import of_request, without_customer
 from payasync.journal.intents import ENDS
@@ -32,6 +33,7 @@ from payasync.resources.payments import CreatePayment
 from tests.journal.building import kept as keeping
 from tests.journal.building import refund
 from tests.postgres import NOBODY
+from tests.test_readme import ENVIRONMENT
 
 T = TypeVar("T")
 PAYMENT = CreatePayment(amount=1000, currency="USD", description="Invoice 42")
@@ -469,38 +471,36 @@ def test_move_of_a_mistyped_address(path: Path, old: str, new: str, words: str) 
     in_journal(path, bound)
 
 
-@pytest.mark.parametrize("command", [("list",), ("show", "1"), ("prune", "--older-than", "1d")])
-def test_journal_must_be_there(tmp_path: Path, command: tuple[str, ...]) -> None:
-    """A mistyped name is an error, and makes no file."""
-    path = tmp_path / "pya.db"
-    result = run(*command, "--journal", str(path))
-
-    words = " ".join(result.output.replace("│", " ").split())
-
-    assert 2 == result.exit_code
-    assert "there is no file 'pya.db' in " in words
-    assert "name the one that your program has; a Session makes its journal's file at its first write" in words
-    assert not path.exists()
+SHEET: Final = "out_trade_no,out_refund_no,total_amt,refund_amt\nT1,R1,450,200\n"
 
 
-def test_where_a_missing_file_was_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder is named, as it may be another than whoever typed it believes; so is one that is not there."""
-    command = ("journal", "list")
-
-    assert f"there is no file 'pay.db' in {str(tmp_path)!r}: " in refused(monkeypatch, tmp_path, command, "pay.db")
-    assert f"there is no folder {str(tmp_path / 'kpet')!r}: " in refused(monkeypatch, tmp_path, command, "kpet/pay.db")
-
-
-@pytest.mark.parametrize("command", [("list",), ("show", "1"), ("prune", "--older-than", "1d")])
-def test_empty_file_is_no_journal(tmp_path: Path, command: tuple[str, ...]) -> None:
-    """Who only looks makes none of it."""
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        ("journal list", []),
+        ("journal show", ["1"]),
+        ("journal prune", ["--older-than", "1d"]),
+        ("reconcile", []),
+        ("refund import", ["new.csv"]),
+    ],
+)
+def test_empty_file_is_refused_with_the_same_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, arguments: list[str]
+) -> None:
+    """Every command says of a file of 0 bytes what a program says that opens it, and leaves it as it is."""
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    tmp_path.joinpath("new.csv").write_text(SHEET)
     path = tmp_path / "pay.db"
-    path.touch()
-    result = run(*command, "--journal", str(path))
+    path.touch(0o600)
+    with pytest.raises(ConfigurationError) as raised:
+        in_journal(path, lambda journal: journal.list())
 
-    assert 2 == result.exit_code
-    assert "is empty, so it is damaged, or no journal: restore it from a backup" in " ".join(result.output.split())
-    assert b"" == path.read_bytes()
+    result = CliRunner().invoke(payasync, [*command.split(), *arguments, "--journal", "pay.db"])
+
+    assert f"payasync {command}: --journal{str(raised.value).removeprefix('path')}\n" == result.stderr
+    assert (2, b"") == (result.exit_code, path.read_bytes())
 
 
 COMMANDS: Final = (("journal", "list"), ("reconcile",), ("refund", "import", os.devnull))
