@@ -245,7 +245,11 @@ def _recovery(profile: Profile) -> Iterator[Point]:
     quarantine, answer = profile.recovery.quarantine, profile.answer
     means = "seconds after which an absent answer is final; without it, nothing is ever sent a second time"
     if quarantine is not None and answer.signature and answer.refusals_signed is None:
-        quarantine, means = None, f"{means}; those given have no effect without answer.refusals_signed"
+        means = (
+            f"{quarantine:g} is given, but has no effect until answer.refusals_signed is given: put true there if the "
+            "service signs every refusal, else false"
+        )
+        quarantine = None
     status: Status = "open" if quarantine is None else "answered"
     yield Point("recovery.quarantine", status, _WRITES_WITH_A_NUMBER, quarantine, means)
 

@@ -283,14 +283,17 @@ REFUSALS: Final = "answer.refusals_signed"
 
 
 def test_signed_refusals_are_open_where_successes_are_signed() -> None:
-    """Until it is said, no unsigned "not found" is final: the quarantine is open, too, and says why."""
+    """Until it is given, the quarantine says that it has no effect, and what to put where."""
     points = audited(Profile(answer=SIGNED, recovery=Recovery(quarantine=60.0)))
     refusals, quarantine = points[REFUSALS], points["recovery.quarantine"]
 
     assert ("open", None) == (refusals.status, refusals.value)
     assert refusals.means.endswith("is never final, and recovery.quarantine has no effect")
     assert ("open", None) == (quarantine.status, quarantine.value)
-    assert quarantine.means.endswith("; those given have no effect without answer.refusals_signed")
+    assert quarantine.means == (
+        "60 is given, but has no effect until answer.refusals_signed is given: put true there if the service signs "
+        "every refusal, else false"
+    )
 
 
 @pytest.mark.parametrize("said", [True, False])
