@@ -19,26 +19,27 @@ CHECKED: Final = ("payasync", "pytest_payasync.py", "tests", "benchmarks", "chao
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run all tests against the package as pip installs it; 95 % covered, what decides without I/O wholly."""
-    session.install(".[cli,rsa]", *_group("test"))
-    # Safe path: the package in this folder must not hide the installed one.
-    session.env["PYTHONSAFEPATH"] = "1"
-    session.run("coverage", "erase")
-    session.run("coverage", "run", "-m", "pytest", *PARALLEL, *session.posargs)
-    session.run("coverage", "combine", "--quiet")
-    if session.posargs:
-        session.log("Arguments were passed on, so coverage is shown, not judged.")
-        session.run("coverage", "report", "--fail-under=0")
-        return
-    session.run("coverage", "report", "--fail-under=95")
-    session.run("coverage", "report", "--fail-under=100", f"--include={DECIDES_WITHOUT_IO}")
+    """Run each rule's test once, against the package as pip installs it: three minutes on two cores."""
+    _install(session)
+    session.run("pytest", *PARALLEL, "-m", "not long", *session.posargs)
 
 
 @nox.session
-def quick(session: nox.Session) -> None:
-    """Run the tests that are not slow, without coverage, on the code in this folder: under a minute."""
-    session.install("-e", ".[cli,rsa]", *_group("test"))
-    session.run("pytest", *PARALLEL, "-m", "not slow", *session.posargs)
+def long(session: nox.Session) -> None:
+    """Run what repeats a rule at length: more examples, more kills, other profiles; fifteen minutes at most."""
+    _install(session)
+    session.run("pytest", *PARALLEL, "-m", "long or hypothesis", "--hypothesis-profile=long", *session.posargs)
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Measure what the daily tests cover: 95 % of all, and all of what decides without I/O."""
+    _install(session)
+    session.run("coverage", "erase")
+    session.run("coverage", "run", "-m", "pytest", *PARALLEL, "-m", "not long", *session.posargs)
+    session.run("coverage", "combine", "--quiet")
+    session.run("coverage", "report", "--fail-under=95")
+    session.run("coverage", "report", "--fail-under=100", f"--include={DECIDES_WITHOUT_IO}")
 
 
 @nox.session
@@ -92,6 +93,12 @@ def chaos(session: nox.Session) -> None:
     """Check at length; `-- soak` is one part of it, and `-- --operations 5000 --kills 40` are fewer kills."""
     session.install(".[cli,postgres,rsa]", *_group("test"))
     session.run("python", "-m", "chaos", *session.posargs)
+
+
+def _install(session: nox.Session) -> None:
+    session.install(".[cli,rsa]", *_group("test"))
+    # Safe path: the package in this folder must not hide the installed one.
+    session.env["PYTHONSAFEPATH"] = "1"
 
 
 def _group(name: str) -> tuple[str, ...]:

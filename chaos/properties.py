@@ -28,7 +28,7 @@ The last takes a tenth of the examples: it is about calls over real HTTP, and wh
 """
 MODELS: Final = ("tests/notifications/test_sqlite_inbox_model.py", "tests/journal/test_model.py")
 """The inbox and the journal, beside models of them."""
-LONG: Final = "long"
+LONG: Final = "chaos"
 """The profile of properties; that of state machines is `models`."""
 LONGEST: Final = 3600
 """Seconds after which a test hangs: pytest's own limit is made for short ones."""

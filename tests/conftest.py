@@ -1,10 +1,8 @@
 """What all tests share."""
 
 import gc
-import importlib
 import itertools
 import os
-import pkgutil
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -13,11 +11,8 @@ from typing import Final, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 
-import payasync
-
 # Behind all else: an installed payasync comes first, and `tests.`, `benchmarks.` and `chaos.` are found.
 sys.path.append(str(Path(__file__).parents[1]))
-from chaos.forked import TRACED
 
 # No test trusts whom the machine trusts; reading its authorities took longer than most tests, once for each session.
 os.environ |= {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
@@ -32,28 +27,14 @@ gc.disable()
 settings.register_profile("payasync", deadline=None)
 settings.load_profile("payasync")
 
-# Those of the long run, by `--hypothesis-profile`: for pure properties, and for state machines that work on real files.
-settings.register_profile("long", max_examples=100_000, derandomize=False, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("models", settings.get_profile("long"), max_examples=6_000)
+# Of `nox -s long`, and of `nox -s chaos`: for pure properties, and for state machines that work on real files.
+settings.register_profile("long", max_examples=2_000, derandomize=False, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "chaos", max_examples=100_000, derandomize=False, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("models", settings.get_profile("chaos"), max_examples=6_000)
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
-SCENARIOS: Final = (
-    "test_scenarios_",
-    "test_cancelling",
-    "test_cuts",
-    "test_story_faults",
-    "test_sqlite_inbox_model",
-    "test_procrastinate",
-    "test_refund_import",
-    "test_proving",
-    "test_toml_writer",
-    "test_pytest_plugin",
-    "test_skipping",
-    "test_listen.py",
-    "test_asgi",
-    "test_transactions.py",
-    "test_command",
-)
 NO_SKIP: Final = "PAYASYNC_NO_SKIP"
 """Where this is set, everything that a test needs is there: a test that is skipped has failed."""
 ENDED: Final = itertools.count(1)
@@ -65,20 +46,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Find the servers that tests of all folders share."""
     config.pluginmanager.import_plugin("tests.postgres")
     config.pluginmanager.import_plugin("tests.redis_server")
-    if TRACED in os.environ:
-        # A module that an untraced test is the first to import would count as one that no test imports.
-        for module in pkgutil.walk_packages(payasync.__path__, "payasync."):
-            importlib.import_module(module.name)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Count among the slow tests the scenarios, and what runs once more with a scrambled profile or on PostgreSQL."""
+    """Count what runs once more with a scrambled profile among the long tests: by another profile, the same rules."""
     for item in items:
-        again = "scrambled" in item.name or "postgres" in item.nodeid
-        if again or item.path.name.startswith(SCENARIOS):
-            item.add_marker("slow")
         if "scrambled" in item.name:
-            item.add_marker("untraced")  # the same lines as without
+            item.add_marker("long")
 
 
 def pytest_collection_finish() -> None:
@@ -92,20 +66,6 @@ def pytest_runtest_logfinish() -> None:
     if next(ENDED) % TIDIED == 0:
         gc.collect()
         gc.freeze()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Leave a test that is marked so, and the processes that it starts, out of what coverage measures."""
-    if TRACED not in os.environ or not item.get_closest_marker("untraced"):
-        return (yield)
-    tracer, config = sys.gettrace(), os.environ.pop(TRACED)
-    sys.settrace(None)
-    try:
-        return (yield)
-    finally:
-        sys.settrace(tracer)
-        os.environ[TRACED] = config
 
 
 @pytest.hookimpl(wrapper=True)

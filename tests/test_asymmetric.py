@@ -137,7 +137,7 @@ def test_digests_are_not_exchangeable() -> None:
     assert not asymmetric.verify("rsa-sha512", b"message", signature, Secret(public_pem(RSA)))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "digest"), [("rsa-sha256", "-sha256"), ("rsa-sha512", "-sha512")])
 def test_openssl_verifies_our_rsa(name: str, digest: str, openssl: OpenSSL, tmp_path: Path) -> None:
     """What we sign, openssl verifies, with keys that openssl made."""
@@ -151,7 +151,7 @@ def test_openssl_verifies_our_rsa(name: str, digest: str, openssl: OpenSSL, tmp_
     assert b"Verified OK\n" == said
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "digest"), [("rsa-sha256", "-sha256"), ("rsa-sha512", "-sha512")])
 def test_we_verify_openssls_rsa(name: str, digest: str, openssl: OpenSSL, tmp_path: Path) -> None:
     """What openssl signs, we verify, and we sign the same: PKCS #1 v1.5 has one signature of a message."""

@@ -420,7 +420,7 @@ async def test_journal_answers_what_was_done(sandbox: Sandbox, tmp_path: Any) ->
     assert 7 == len(sandbox.ledger.calls("refunds.create"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_nothing_new_begins_before_retry_after_is_over() -> None:
     """After a 429 the next request is sent when its `Retry-After` is over, and not before."""
     busy = answer(429, b"{}", ("Retry-After", "1"))

@@ -249,7 +249,7 @@ FAILING: Final = {
 }
 
 
-@pytest.mark.parametrize("secure", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["http", "https"])
+@pytest.mark.parametrize("secure", [False, pytest.param(True, marks=pytest.mark.long)], ids=["http", "https"])
 @pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
 @pytest.mark.parametrize("failing", FAILING.values(), ids=FAILING)
 async def test_failed_answers(

@@ -283,7 +283,7 @@ FAILING: Final = {
 }
 
 
-@pytest.mark.parametrize("scheme", [PAIRS, pytest.param(Recording(), marks=pytest.mark.slow)], ids=SCHEMES)
+@pytest.mark.parametrize("scheme", [PAIRS, pytest.param(Recording(), marks=pytest.mark.long)], ids=SCHEMES)
 @pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
 @pytest.mark.parametrize("failing", FAILING.values(), ids=FAILING)
 async def test_failed_answers(failing: Answer, ask: Ask, scheme: Any) -> None:

@@ -196,7 +196,7 @@ async def discarded(awaitable: Awaitable[object]) -> None:
     await awaitable
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["both", "closed", "inherited"])
 def test_fork_leaves_the_parents_connections_alone(postgres_dsn: str, what: str) -> None:
     """A child makes its own connections, whatever it does; the parent's work on."""
@@ -234,7 +234,7 @@ async def test_connection_that_was_cut_is_replaced(notebook: Database, postgres_
     assert ["a", "b"] == await notes(notebook)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_server_that_is_started_anew_is_found() -> None:
     """While the server is away it is unavailable; afterwards all goes on by itself."""
     with postgres() as server:

@@ -67,7 +67,7 @@ def test_running_a_loop(payasync_sandbox, payasync_session, payasync_customer, p
 ASYNCIO: Final = ("-p", "pytest_asyncio.plugin", "-o", "asyncio_default_fixture_loop_scope=function")
 ANYIO: Final = ("-p", "anyio.pytest_plugin")
 XDIST: Final = ("-p", "xdist.plugin", "-n", "2")
-AGAIN: Final = (pytest.mark.slow, pytest.mark.untraced)
+AGAIN: Final = pytest.mark.long
 
 
 @pytest.fixture
@@ -87,9 +87,9 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     [
         pytest.param("", (*ASYNCIO, "-o", "asyncio_mode=auto"), id="asyncio auto"),
         pytest.param(
-            "@pytest.mark.asyncio", (*ASYNCIO, "-o", "asyncio_mode=strict"), id="asyncio strict", marks=pytest.mark.slow
+            "@pytest.mark.asyncio", (*ASYNCIO, "-o", "asyncio_mode=strict"), id="asyncio strict", marks=pytest.mark.long
         ),
-        pytest.param("@pytest.mark.anyio", ANYIO, id="anyio", marks=pytest.mark.slow),
+        pytest.param("@pytest.mark.anyio", ANYIO, id="anyio", marks=pytest.mark.long),
         pytest.param("@pytest.mark.asyncio", (*ASYNCIO, *XDIST), id="xdist", marks=AGAIN),
     ],
 )
@@ -145,7 +145,7 @@ def test_failing(order):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_failed_setup_shows_the_timeline(run: Run) -> None:
     """Where a fixture on top of the sandbox fails, the timeline is there, too."""
     result = run(FAILING_SETUP)
@@ -171,7 +171,7 @@ def test_profile(payasync_sandbox, payasync_session):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_speaks_the_profile_of_the_suite(run: Run) -> None:
     """A suite that overrides `payasync_profile` has a sandbox, and a session, of its own service's dialect."""
     result = run(OWN_PROFILE)
@@ -227,7 +227,7 @@ def test_has_no_chance(broken):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_fault_is_missed_where_the_test_passed_alone(run: Run) -> None:
     """A test that came to no end of its own had no chance to provoke its fault: it is told once what it is."""
     result = run(NOT_PROVOKED)
@@ -252,7 +252,7 @@ def test_broken(payasync_sandbox):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_closed_sandbox_shows_its_timeline(run: Run) -> None:
     """A test may close its sandbox, and all that goes with it: a failure still shows what it saw, where it can."""
     result = run(CLOSED)
@@ -279,7 +279,7 @@ def test_shares(shared, count):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_sandbox_of_a_module(run: Run) -> None:
     """What the fixture's docstring says: a module's own fixture makes a sandbox that its tests share."""
     result = run(SHARED)
@@ -319,7 +319,7 @@ def test_forged(payasync_receiver):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_receiver(run: Run) -> None:
     """The receiver takes what the account hears of, answers badly on demand, and believes nothing forged."""
     result = run(RECEIVING)
@@ -327,7 +327,7 @@ def test_receiver(run: Run) -> None:
     result.assert_outcomes(passed=4)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_fixtures_are_described(run: Run) -> None:
     """`pytest --fixtures` lists each with a line of what it is."""
     shown = run("", "--fixtures").stdout.str()

@@ -55,8 +55,7 @@ def section(title: str) -> str:
     return below.partition("\n## ")[0]
 
 
-@pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.long
 @pytest.mark.parametrize(("page", "line", "code"), snippets())
 def test_snippet_runs(page: Path, line: int, code: str, tmp_path: Path) -> None:
     """Every Python snippet is a whole program, or a suite of tests, that runs, with warnings as errors.

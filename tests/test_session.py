@@ -806,7 +806,7 @@ async def test_request_is_a_write_unless_it_says_otherwise(error: type[PayasyncE
     assert 1 == len(service.requests)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("times", "own"),
     [({"read": SOON}, {}), ({"total": SOON}, {}), ({}, {"timeout": SOON})],
@@ -833,7 +833,7 @@ async def test_times_out(
     assert 1 == len(service.connections)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_connecting_times_out() -> None:
     """A handshake that does not end within `Timeouts.connect` was provably not sent, and is tried again."""
     with recorder() as silent:
@@ -1138,7 +1138,7 @@ def run_script(service: Recorder, *arguments: str, **variables: str) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("asked", [False, True], ids=["not asked", "asked"])
 def test_proxy_of_the_environment_only_if_asked(*, asked: bool) -> None:
     """A variable that somebody set for another program does not see payments, unless the session asks for it."""
@@ -1148,7 +1148,7 @@ def test_proxy_of_the_environment_only_if_asked(*, asked: bool) -> None:
     assert ((0, 2) if asked else (2, 0)) == (len(service.requests), len(proxy.requests))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["NO_PROXY", "no_proxy"])
 def test_environment_may_exempt_the_service(name: str) -> None:
     """A service that the environment exempts from its proxy is called as it is."""
@@ -1158,7 +1158,7 @@ def test_environment_may_exempt_the_service(name: str) -> None:
     assert (2, 0) == (len(service.requests), len(proxy.requests))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("asked", [False, True], ids=["not asked", "asked"])
 def test_netrc_is_not_read(tmp_path: Path, *, asked: bool) -> None:
     """A password for another program is not sent with a payment, not even where the environment gives the proxy."""

@@ -456,7 +456,7 @@ def slowly(fields: Mapping[str, Any], signer: SortedPairs) -> str:
     return signer.separator.join(f"{name}={words}" for name, words in kept.items())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(
     st.dictionaries(names, values, max_size=5),
     st.sampled_from(SEPARATORS),

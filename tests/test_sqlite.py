@@ -452,7 +452,7 @@ if "close" in sys.argv:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("how", "expected"), [("close", ["early", "late"]), ("forget", ["early"])])
 def test_program_ends_by_itself(path: Path, how: str, expected: list[str]) -> None:
     """The thread keeps no program alive, and who closes at the very end, when no thread starts, closes well."""

@@ -12,7 +12,7 @@ import pytest
 PROGRAM: Final = Path(__file__).with_name("sqlite_forking.py")
 SECONDS: Final = 60
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 @pytest.mark.parametrize("journal", ["journal", "log"])

@@ -12,7 +12,7 @@ import pytest
 
 from chaos.forked import Forked
 
-pytestmark = [pytest.mark.slow, pytest.mark.untraced]
+pytestmark = pytest.mark.long
 
 Write = Callable[[str], Path]
 MANY: Final = 20

@@ -32,7 +32,7 @@ def test_choices() -> None:
     assert {"sqlite", "postgres"} == {each for chosen in CHOICES.values() for each in chosen}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_too_long() -> None:
     """What takes too long has failed, and it is told how to repeat it."""
     said = io.StringIO()

@@ -91,8 +91,7 @@ def test_profiles() -> None:
     assert {None} == {settings.get_profile(name).deadline for name in (LONG, "models")}
 
 
-@pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.long
 @pytest.mark.parametrize(("examples", "flaws"), [(6_000, []), (6_001, ["pytest ended with 1"])])
 def test_tried(examples: int, flaws: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says with which seed it runs, tests run with the profile, and what does not pass is a flaw."""

@@ -6,7 +6,7 @@ import pytest
 from chaos.run import Scale, arm, run
 from payasync.sandbox import Sandbox, rules
 
-pytestmark = [pytest.mark.slow, pytest.mark.untraced]
+pytestmark = pytest.mark.long
 
 SHORT = Scale(operations=240, kills=13, seconds=60)
 """A kill for each step, and some more."""

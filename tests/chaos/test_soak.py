@@ -13,8 +13,7 @@ from payasync.sandbox import Sandbox
 from payasync.sandbox.faults.effects import KINDS
 
 pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.untraced,
+    pytest.mark.long,
     pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells it under /proc"),
 ]
 

@@ -113,7 +113,7 @@ def test_an_error_ends_with_1_and_one_line(width: int | None) -> None:
     assert "✗ InvariantError: it broke" == written.getvalue().strip()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_whole_process_takes_less_than_five_seconds() -> None:
     """`python -m payasync demo` is a program of its own, with no word on standard error."""
     command = [sys.executable, "-X", "dev", "-W", "error", "-m", "payasync", "demo"]

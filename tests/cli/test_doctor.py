@@ -393,7 +393,7 @@ async def test_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "TLSv1.3" in trusted.words
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_host_that_says_nothing() -> None:
     """A handshake that does not come is given up in time."""
     found = await greeted(None)

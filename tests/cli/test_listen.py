@@ -165,7 +165,7 @@ def test_one_line_for_each_notification(tmp_path: Path) -> None:
     assert "?[2J " in told[4]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_signal_ends_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
     """Ctrl-C and SIGTERM are its usual end: exit code 0, a word, nothing on stderr, and the port is free at once."""
     with started(tmp_path) as process:
@@ -179,7 +179,7 @@ def test_signal_ends_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
     assert (0, "It listens no more; the inbox keeps what came.", "") == (end.code, end.out.strip(), end.err)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ends_while_a_client_is_connected(tmp_path: Path) -> None:
     """A connection that idles, or a body that never ends, does not hold it up."""
     with listening(tmp_path) as listener:
@@ -191,7 +191,7 @@ def test_ends_while_a_client_is_connected(tmp_path: Path) -> None:
     assert Ended(0, "", "") == end
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_second_start_on_the_port_is_refused(tmp_path: Path) -> None:
     """A port that is taken: one line that says so, exit code 2, and no inbox is made."""
     (tmp_path / "second").mkdir()
@@ -240,7 +240,7 @@ def test_what_it_cannot_start_with(
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_with_a_sandbox_whose_lines_are_pasted(tmp_path: Path) -> None:
     """`payasync sandbox --webhook-url`, then `payasync listen` with what that printed: it is heard, and verified."""
     host = f"127.{secrets.randbelow(250) + 1}.{secrets.randbelow(250) + 1}.1"
@@ -341,7 +341,7 @@ def test_whatever_comes_it_goes_on(raw: bytes, tmp_path: Path) -> None:
     assert (0, "") == (end.code, end.err)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_speaks_no_http_is_no_line(tmp_path: Path) -> None:
     """Somebody who knocks by another protocol is told, and nobody else; GET is no notification."""
     with listening(tmp_path) as listener:
@@ -360,7 +360,7 @@ def test_what_speaks_no_http_is_no_line(tmp_path: Path) -> None:
     assert Ended(0, "", "") == end
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_goes_on_where_nobody_reads(tmp_path: Path) -> None:
     """Whoever read its lines may go: it keeps what comes, and ends without a complaint."""
     with running(tmp_path, "--port", "0") as process:

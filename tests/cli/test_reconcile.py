@@ -44,7 +44,7 @@ LONG_AGO: Final = 7200.0
 ONCE: Final = RetryPolicy(attempts=1, quota=0)
 QUICK: Final = evolve(PROFILE, recovery=Recovery(quarantine=0.0))
 
-slow = pytest.mark.slow
+slow = pytest.mark.long
 
 
 @pytest.fixture
@@ -817,7 +817,7 @@ def closed(manual: Sequence[Intent] = (), unsent: Sequence[Intent] = (), *, json
     return out.getvalue()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_was_not_done_is_listed_whole() -> None:
     """However much it is, and also before an error: no other run lists it."""
     for cut in (False, True):

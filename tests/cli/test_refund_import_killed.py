@@ -21,7 +21,7 @@ LATER: Final = 1000.0
 """Seconds by which each process's clock is further ahead: what the one before has left is free then."""
 MOMENTS: Final = ("kept R40", "judged R40", "settled R40")
 
-pytestmark = [pytest.mark.slow, pytest.mark.untraced]
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture

@@ -90,11 +90,11 @@ def test_start_says_what_it_is_and_where() -> None:
     assert ["in", "memory;"] == facts["Database"][:2]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "signature",
     [
-        pytest.param(PROFILE.signature, id="shared key", marks=pytest.mark.slow),
+        pytest.param(PROFILE.signature, id="shared key", marks=pytest.mark.long),
         pytest.param(KEY_PAIRS, id="key pairs"),
     ],
 )
@@ -117,7 +117,7 @@ def test_lines_to_paste_work_in_a_shell(signature: SortedPairs, tmp_path: Path) 
     assert ("pending\n", "") == (done.stdout, done.stderr)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_plain_text_where_nobody_watches() -> None:
     """Without a terminal there are no colours, and no line is broken."""
     with running("--port", "0") as process:
@@ -127,7 +127,7 @@ def test_plain_text_where_nobody_watches() -> None:
     assert [] == [line for line in lines if line.startswith("export ") and "=" not in line]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_signal_ends_it_cleanly(number: signal.Signals) -> None:
     """Ctrl-C and SIGTERM are its usual end: exit code 0, nothing on stderr, and the port is free at once."""
     with running("--port", "0") as process:
@@ -140,7 +140,7 @@ def test_signal_ends_it_cleanly(number: signal.Signals) -> None:
     assert (0, "The sandbox has stopped.", "") == (end.code, end.out.strip(), end.err)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_fault_that_still_waits_is_no_failure() -> None:
     """What somebody armed on the dashboard, and nothing met, does not spoil the end."""
     with running("--port", "0", "--json") as process:
@@ -158,7 +158,7 @@ def test_fault_that_still_waits_is_no_failure() -> None:
     assert (200, 0, "") == (armed, end.code, end.err)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_signal_ends_it_while_a_client_is_connected() -> None:
     """A connection that idles does not hold it up."""
     with serving() as sandbox, socket.create_connection(("127.0.0.1", port_of(sandbox))) as idle:
@@ -168,7 +168,7 @@ def test_signal_ends_it_while_a_client_is_connected() -> None:
     assert Ended(0, "", "") == end
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_second_start_on_the_port_is_refused() -> None:
     """A port that is taken: one line that says so, and exit code 2."""
     with serving() as first:
@@ -186,7 +186,7 @@ def test_second_start_on_the_port_is_refused() -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_second_start_on_the_database_is_refused(tmp_path: Path) -> None:
     """Two sandboxes on one file would deliver everything twice."""
     db = str(tmp_path / "sbx.db")
@@ -228,7 +228,7 @@ def test_wrong_option_is_one_line(
     assert [] == [word for word in words if word not in end.stderr]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_unknown_option_is_refused() -> None:
     """An option that there is not: exit code 2, and no traceback."""
     end = refused("--prot", "80")
@@ -238,7 +238,7 @@ def test_unknown_option_is_refused() -> None:
     assert "Traceback" not in end.err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_each_request_is_a_line() -> None:
     """As they come: the status, the operation, and how long it took; what a terminal would obey is not shown."""
     with running("--port", "0") as process:
@@ -271,7 +271,7 @@ def test_each_notification_is_a_line() -> None:
     assert second.startswith("404 notify payment.paid T2: answered 404, which does not acknowledge; again at ")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("option", "last", "rest"), [("--quiet", "Ctrl-C", "The sandbox has stopped."), ("--json", "{", "")]
 )
@@ -288,7 +288,7 @@ def test_requests_can_be_left_out(option: str, last: str, rest: str) -> None:
     assert rest == end.out.strip()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_goes_on_where_nobody_reads() -> None:
     """Whoever read its lines may go: it serves on, and ends without a complaint."""
     with running("--port", "0") as process:
@@ -315,7 +315,7 @@ def serves(process: subprocess.Popen[str], host: str, port: int) -> bool:
     return serves(process, host, port)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full, the disk that is always full")
 @pytest.mark.parametrize("options", [(), ("--quiet",), ("--json",)], ids=" ".join)
 def test_goes_on_where_the_disk_is_full(options: tuple[str, ...]) -> None:
@@ -337,7 +337,7 @@ def test_goes_on_where_the_disk_is_full(options: tuple[str, ...]) -> None:
     assert (0, "") == (end.code, end.err)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_database_keeps_the_credentials(tmp_path: Path) -> None:
     """On the same file, what was pasted once is right ever after."""
     db = str(tmp_path / "sbx.db")
@@ -350,7 +350,7 @@ def test_database_keeps_the_credentials(tmp_path: Path) -> None:
     assert before == after
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_speaks_a_profile(tmp_path: Path) -> None:
     """With `--profile` it serves that dialect, and names it; the line to paste gives the file's full path."""
     file = tmp_path / "mine.toml"
@@ -380,7 +380,7 @@ def test_how_refunds_end(text: str, setting: RefundSetting) -> None:
     assert setting == refund_setting(text)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("end", ["succeeded", "failed"])
 def test_refund_stays_open_until_somebody_ends_it(end: str) -> None:
     """With `--refunds "by hand"` it is still processing when the caller asks, and ends as the operator says."""

@@ -419,7 +419,7 @@ def test_file_without_an_end() -> None:
     assert f"the file must be {LONGEST} bytes long at most" in " ".join(result.output.split())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_as_a_process(file: Path) -> None:
     """For scripts the exit code says it all."""
     command = [sys.executable, "-m", "payasync", "verify-notification", str(file)]

@@ -570,8 +570,7 @@ def start(postgres_dsn: str, sandbox: Sandbox, tmp_path: Path) -> Generator[Star
         yield started
 
 
-@pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.long
 @pytest.mark.parametrize("fatal", ["leaving", "answered"])
 async def test_worker_is_killed(postgres_dsn: str, sandbox: Sandbox, start: Start, fatal: str) -> None:
     """Workers die in the middle of a refund, and others go on: in the end each refund was made, and made once."""

@@ -255,8 +255,7 @@ def test_no_block_is_left_out() -> None:
     assert len(opened) == opened.count("```python") + sum(map(len, recipes))
 
 
-@pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.long
 async def test_what_was_not_done_is_taken_back(shop: Shop) -> None:
     """The invoice of a refund that has come to nothing is marked as refunded no more, and no other."""
     (shop.folder / "shop.py").write_text(files(section(SHARED))["shop.py"], encoding="utf-8")
@@ -265,8 +264,7 @@ async def test_what_was_not_done_is_taken_back(shop: Shop) -> None:
     assert [("I1", 1), ("I2", 0), ("I3", 0)] == rows(shop, "SELECT number, refunded FROM invoices")
 
 
-@pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.long
 @declining
 async def test_what_is_declined_at_once_is_not_sent_again(shop: Shop) -> None:
     """Its task fails, and so does one that is delivered again, without a second send."""
@@ -280,8 +278,7 @@ async def test_what_is_declined_at_once_is_not_sent_again(shop: Shop) -> None:
     assert ([200], [("R-I1", "rejected")]) == (shop.answers(), await shop.states())
 
 
-@pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.long
 async def test_what_waits_behind_others_is_queued_again(shop: Shop) -> None:
     """However much waits before it that is another merchant's."""
     (shop.folder / "shop.py").write_text(files(section(SHARED))["shop.py"], encoding="utf-8")
@@ -289,8 +286,7 @@ async def test_what_waits_behind_others_is_queued_again(shop: Shop) -> None:
     assert "True\n" == await shop.run("python", "-c", LEFT)
 
 
-@pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.long
 @declining
 @each_engine
 async def test_what_is_declined_at_once_fails(shop: Shop, redis_server: Server, engine: Engine) -> None:
@@ -304,8 +300,7 @@ async def test_what_is_declined_at_once_fails(shop: Shop, redis_server: Server, 
     assert ([200, 200], [("R-I1", "rejected"), ("R-I2", "rejected")]) == (shop.answers(), await shop.states())
 
 
-@pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.long
 @each_engine
 async def test_delivered_twice_is_sent_once(shop: Shop, redis_server: Server, engine: Engine) -> None:
     """A queue delivers at least once: what comes again is answered from the journal; a worker goes on to the next."""
@@ -320,8 +315,7 @@ async def test_delivered_twice_is_sent_once(shop: Shop, redis_server: Server, en
     assert [("R-I1", "succeeded"), ("R-I2", "succeeded")] == await shop.states()
 
 
-@pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.long
 @each_engine
 async def test_a_night(shop: Shop, redis_server: Server, engine: Engine) -> None:
     """Put off by the service, interrupted by a kill after the commit, never queued: each is done, and done once."""
@@ -365,8 +359,7 @@ def rows(shop: Shop, question: str) -> list[tuple[Any, ...]]:
         return db.execute(question).fetchall()
 
 
-@pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.long
 async def test_child_of_celery_is_killed(shop: Shop, redis_server: Server) -> None:
     """What a worker's child was at when it was killed is delivered to the next one, which does not send it."""
     shop.open(CELERY, redis_server)
@@ -383,8 +376,7 @@ async def test_child_of_celery_is_killed(shop: Shop, redis_server: Server) -> No
     assert [("R-I1", "sending"), ("R-I2", "succeeded")] == await shop.states()
 
 
-@pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.long
 async def test_name_is_charged_once(shop: Shop, redis_server: Server) -> None:
     """A payment is known by the name that its task carries: delivered again after a lost answer, it is not sent."""
     shop.open(CELERY, redis_server)

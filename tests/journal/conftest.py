@@ -19,7 +19,7 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["rollback", pytest.param("wal", marks=pytest.mark.slow)])
+@pytest.fixture(params=["rollback", pytest.param("wal", marks=pytest.mark.long)])
 async def journal(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, path: Path, clock: Clock
 ) -> AsyncIterator[SqliteJournal]:

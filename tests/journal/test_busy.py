@@ -29,7 +29,7 @@ db.close()
 LATER: Final = 3600.0
 """Seconds, after which any lease is over."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.untraced]
+pytestmark = pytest.mark.long
 
 
 class Holder:

@@ -38,7 +38,7 @@ Open = Callable[[], StoredJournal]
 Work = Callable[..., Coroutine[Any, Any, object]]
 """Takes a session, its journal and the number of a refund."""
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.foreign.recorder import RESET, Answer, Recorder, answer
 from tests.journal.building import LEASE, Clock, draft, refund
 from tests.matrix.cells import REFUND_QUERY, SURE, session
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 MANY: Final = 1000
 IMPATIENT: Final = RetryPolicy(base_delay=0, max_delay=0)

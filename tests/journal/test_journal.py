@@ -30,7 +30,7 @@ HALF_A_PAIR: Final = "\ud800"
 NAIVE: Final = datetime(2027, 1, 1)  # noqa: DTZ001 - that is what is wrong with it
 
 
-@pytest.fixture(params=["rollback", pytest.param("wal", marks=pytest.mark.slow), "postgres"])
+@pytest.fixture(params=["rollback", pytest.param("wal", marks=pytest.mark.long), "postgres"])
 async def journal(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, path: Path, clock: Clock
 ) -> AsyncIterator[Journal]:

@@ -49,7 +49,7 @@ MOMENTS: Final = {
 }
 """By moment of death, what the journal says of the refund then, and how often the service has done it."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.untraced]
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture

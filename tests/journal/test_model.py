@@ -35,8 +35,7 @@ def play(program: Program, machine: JournalMachine) -> None:
         machine.holds()
 
 
-@pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.long
 def test_whatever_is_done(caplog: pytest.LogCaptureFixture) -> None:
     """Whatever is done, in whatever order, and whatever befalls it: what must be so is so, after every step."""
     # Where something goes wrong, Hypothesis looks for the shortest way there for up to five minutes, and prints that.
@@ -52,7 +51,7 @@ def test_whatever_is_done(caplog: pytest.LogCaptureFixture) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("change", sorted(LAWFUL), ids=" to ".join)
 def test_each_change_of_a_state_is_seen(machine: JournalMachine, change: tuple[str, str]) -> None:
     """Every transition that there is happens on the machine, in the journal's file; chance has no part in it."""
@@ -66,7 +65,7 @@ def test_each_state_is_seen() -> None:
     assert set(STATES) == {after for _, after in PROGRAMS if after}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("program", SAFEGUARDS)
 def test_safeguard_holds(machine: JournalMachine, program: Program) -> None:
     """What is rare in the search goes well every time."""

@@ -305,7 +305,7 @@ async def plans(connection: "psycopg.AsyncConnection[Any]") -> dict[str, Plan]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_size_costs_nothing(journal: PostgresJournal, postgres_dsn: str) -> None:
     """However many intentions are kept, each statement finds its own by an index, reading hardly more than before."""
     await journal.next_due()

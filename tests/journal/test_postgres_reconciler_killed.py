@@ -40,7 +40,7 @@ SECOND: Final = (
 """Where it dies at the second one, which it sends again."""
 SENT: Final = SECOND[4:]
 
-pytestmark = [pytest.mark.slow, pytest.mark.untraced]
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture

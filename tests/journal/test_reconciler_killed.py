@@ -37,7 +37,7 @@ SENT: Final = (
 """Where it dies, in the order of what it does."""
 DONE_BY_THEN: Final = {"answered R2", "judged R2", "settled R2"}
 
-pytestmark = [pytest.mark.slow, pytest.mark.untraced]
+pytestmark = pytest.mark.long
 
 
 class Ahead:

@@ -139,7 +139,7 @@ async def test_lost_answer_is_asked_about_within_the_call(sandbox: Sandbox, jour
     assert (1, "accepted") == (sandbox.ledger.refunds(), (await only(journal)).state)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_lost_answer_that_stays_lost_is_unknown(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
     """Nothing is sent again under the number, until somebody has found out what became of it."""
     sandbox.faults.reset_after_commit("refunds.create")

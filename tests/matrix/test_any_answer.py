@@ -115,7 +115,7 @@ async def ended(call: Awaitable[Response]) -> Response | None:
         raise
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(one=st.sampled_from(TEN), raw=answers(), bare=st.booleans())
 @settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_answer(service: Recorder, one: TenCall, raw: bytes, bare: bool) -> None:  # noqa: FBT001 - drawn
@@ -133,7 +133,7 @@ def test_any_answer(service: Recorder, one: TenCall, raw: bytes, bare: bool) -> 
     assert response is None or bare or at(response.document, "code") == "SBX_OK"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(raw=answers(), whole=st.booleans())
 @settings(max_examples=FEW, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_answer_is_kept(

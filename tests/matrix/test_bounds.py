@@ -46,7 +46,7 @@ async def test_dead_service() -> None:
     assert MANY < len(service.requests) <= 1.1 * MANY
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("call", "expected"),
     [

@@ -274,7 +274,6 @@ def numbers(stage: Stage, path: str, name: str) -> list[object]:
     return [signatures.fields(request)[name] for request in stage.service.requests if request.path == path]
 
 
-@pytest.mark.untraced
 async def test_cancelling_at_any_point() -> None:
     """Cancelling is never swallowed; it leaves no task and no connection, and tells of each write that had begun.
 

@@ -198,7 +198,7 @@ async def test_bad_certificate(column: Column) -> None:
     assert b"" == service.received
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.number)
 async def test_no_connection_in_time(column: Column) -> None:
     """A handshake that never ends is provably nothing sent; the error is a time-out, which is harmless to repeat."""
@@ -213,7 +213,7 @@ async def test_no_connection_in_time(column: Column) -> None:
     assert 3 == result.attempts
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.number)
 async def test_no_answer_in_time(column: Column) -> None:
     """A service that is silent: a write is unknown or asked about, and its error is never a time-out."""
@@ -251,7 +251,7 @@ TOO_LARGE: Final[dict[str, Callable[[Session], Awaitable[Response]]]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("number", TOO_LARGE)
 async def test_write_that_failed_midway(number: str) -> None:
     """A request that breaks off in the middle was begun: a write is never begun again, but asked about or unknown.

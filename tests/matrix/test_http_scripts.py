@@ -93,7 +93,7 @@ FACTS: Final[dict[str, st.SearchStrategy[Any]]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(column=st.sampled_from(KEYLESS), **FACTS)
 @settings(max_examples=EXAMPLES)
 def test_keyless_write(
@@ -109,7 +109,7 @@ def test_keyless_write(
     assert len(arrivals) <= attempts
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(column=st.sampled_from(NAMED), queries=QUERIES, quarantine=st.sampled_from([None, 0.0, 2.0, 60.0]), **FACTS)
 @settings(max_examples=EXAMPLES)
 def test_named_write(

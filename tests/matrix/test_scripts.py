@@ -228,7 +228,7 @@ FACTS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "distinct": st.booleans(),
 }
 QUARANTINES: Final = st.sampled_from([None, LATEST, LATEST + 3.0, 60.0])
-COUNTS: Final = [300, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.untraced])]
+COUNTS: Final = [300, pytest.param(10_000, marks=pytest.mark.long)]
 
 
 @pytest.mark.parametrize("count", COUNTS)

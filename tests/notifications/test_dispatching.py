@@ -194,7 +194,7 @@ async def test_closing_begins_nothing_more(tmp_path: Path) -> None:
     assert ([], ["pending", "pending"]) == (got, states)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_handler_that_will_not_end_is_left(tmp_path: Path) -> None:
     """A handler that swallows its cancellation does not keep a server from ending."""
     async with opened(tmp_path) as shop:
@@ -217,7 +217,7 @@ async def test_handler_that_will_not_end_is_left(tmp_path: Path) -> None:
         assert swallowed.is_set()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("stubborn", [False, True])
 async def test_handlers_that_hang_do_not_stop_the_others(
     stubborn: bool,  # noqa: FBT001 - a case

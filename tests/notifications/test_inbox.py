@@ -505,7 +505,7 @@ async def test_numbers_are_never_used_again(inbox: Inbox, clock: Clock) -> None:
     assert 2 == (await only(inbox)).id
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_forgetting_much_goes_in_parts(inbox: Inbox, clock: Clock) -> None:
     """A month's events are forgotten, handlers included, however many there are."""
     many = FORGOTTEN_AT_ONCE + 1

@@ -34,7 +34,7 @@ Place = Path | str
 """Of a file, or of a database."""
 Start = Callable[..., Forked]
 
-pytestmark = [pytest.mark.slow, pytest.mark.untraced]
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(params=["journal", "log", "postgres"])

@@ -178,7 +178,7 @@ VALUES: Final[dict[str, Any]] = {
 FINDING: Final = [name for name in vars(statements) if name.isupper() and name not in {"ADD", "ONE_BY_ONE"}]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_size_costs_nothing(postgres_dsn: str, clock: Clock) -> None:
     """However many events are kept, each statement finds its own by an index, reading hardly more than before."""
     found = list[dict[str, Plan]]()

@@ -434,7 +434,7 @@ HEADERS = st.dictionaries(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(
     raw=st.binary(max_size=200) | st.text(max_size=100).map(lambda text: text.encode("utf-8", "surrogatepass")),
     headers=HEADERS | st.lists(st.tuples(st.binary(max_size=9), st.binary(max_size=9)), max_size=4),

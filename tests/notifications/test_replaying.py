@@ -153,7 +153,7 @@ async def test_all_events_of_a_state_are_replayed(tmp_path: Path) -> None:
         assert 0 == await shop.receiver.replay_all("dead")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_many_events_are_replayed_once_each(tmp_path: Path) -> None:
     """However many there are, and also where they are dead again at once: it comes to an end."""
     inbox = SqliteInbox(tmp_path / "many.db")

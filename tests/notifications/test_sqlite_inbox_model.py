@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
 from attrs import define, field
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -200,7 +199,7 @@ class InboxMachine(RuleBasedStateMachine):
         return self._runner.run(asked)
 
 
-TestInbox = pytest.mark.untraced(InboxMachine.TestCase)
+TestInbox = InboxMachine.TestCase
 TestInbox.settings = settings(
     max_examples=100, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

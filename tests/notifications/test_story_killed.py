@@ -81,8 +81,7 @@ async def settled(place: Place) -> None:
         answer.raise_for_status()
 
 
-@pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.long
 @pytest.mark.parametrize("fatal", MOMENTS)
 async def test_killed(fatal: str, profile: Profile, tmp_path: Path) -> None:
     """Each effect is had once where it shares a transaction with its mark, and else at least once."""

@@ -407,7 +407,7 @@ WAITS_WITH_EXTRA: Final[dict[str, Callable[[Session, Any], Awaitable[Response]]]
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", WAITS_WITH_EXTRA)
 async def test_wait_sends_what_the_document_does_not_show(name: str) -> None:
     """`extra` is in each query of the waiting, and signed with it where the query is."""

@@ -16,7 +16,7 @@ from tests.sandbox.foreign import Receiver
 
 PHONE: Final[ViewportSize] = {"width": 390, "height": 844}
 DESKTOP: Final[ViewportSize] = {"width": 1280, "height": 800}
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 LONG: Final = "N" * 64
 

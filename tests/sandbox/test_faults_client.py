@@ -84,7 +84,7 @@ async def test_late_and_odd_answers_are_answers(
 
 
 @pytest.mark.parametrize(
-    "retry_after", ["absent", "0", pytest.param("date", marks=pytest.mark.slow), "past", "nonsense", "huge"]
+    "retry_after", ["absent", "0", pytest.param("date", marks=pytest.mark.long), "past", "nonsense", "huge"]
 )
 async def test_rate_limit_is_waited_for(sandbox: Sandbox, retry_after: str) -> None:
     """429 before anything was done is tried again, as the order's query shows; nonsense does no harm."""

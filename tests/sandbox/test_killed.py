@@ -171,8 +171,7 @@ def number(body: str) -> str:
     return str(data.get("outRefundNo") or data["outTradeNo"])
 
 
-@pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.long
 async def test_nothing_is_lost_that_was_answered(
     receiver: Receiver, http: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
@@ -199,8 +198,7 @@ async def test_nothing_is_lost_that_was_answered(
     assert KILLS * 3 < sum(len(each.requests) for each in lives)
 
 
-@pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.long
 async def test_timers_go_on(http: aiohttp.ClientSession, tmp_path: Path) -> None:
     """An order that was placed before the kill expires after it, when its time has come."""
     db = ("--db", str(tmp_path / "sbx.db"), "--clock", "2000x")

@@ -243,8 +243,7 @@ class Signer:
         return {}
 
 
-@pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.long
 @pytest.mark.parametrize("profile", [PROFILE, scrambled("openapi")], ids=str_of)
 def test_schemathesis(profile: Profile) -> None:
     """Whatever is made up from the document, right or wrong: the answer is documented, and never a 500."""
@@ -288,8 +287,7 @@ def _driven(called: Any, operation: Operation, mode: GenerationMode, signer: Sig
     return seen
 
 
-@pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.long
 def test_schemathesis_catches_a_lie() -> None:
     """A document that leaves out what is answered fails: the test above can fail."""
     false = deepcopy(described(PROFILE))

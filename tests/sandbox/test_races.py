@@ -10,7 +10,7 @@ from tests.sandbox.foreign import CLOSE, QUERY, Foreign
 ROUNDS = 200
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_authorise_against_close_has_one_winner(foreign: Foreign, sandbox: Sandbox) -> None:
     """An order is paid or closed, never both, and both sides are told the truth."""
     outcomes = list[tuple[object, ...]]()

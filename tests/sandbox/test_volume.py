@@ -69,8 +69,7 @@ async def seconds(foreign: Foreign, turn: int) -> float:
     return time.process_time() - started
 
 
-@pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.long
 async def test_a_million_orders_slow_nothing_down(tmp_path: Path, http: aiohttp.ClientSession) -> None:
     """Calls on a million orders take as long as on a thousand."""
     taken: dict[int, list[float]] = {FEW: [], MANY: []}

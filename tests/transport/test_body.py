@@ -56,7 +56,7 @@ async def test_aiohttp_sends_any_other_body_again() -> None:
     assert 3 == len(service.requests)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize(("scheme", "turns"), [("http", range(0, 300, 2)), ("https", range(0, 9000, 150))])
 async def test_a_body_that_did_not_begin_left_no_byte(

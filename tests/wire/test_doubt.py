@@ -118,7 +118,7 @@ async def test_write_that_is_cancelled_before_it_was_sent(turns: int) -> None:
     assert [TEN[0].path] == [request.path for request in service.requests]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_wait_for_around_a_write() -> None:
     """`asyncio.wait_for` is the caller's own clock: its `TimeoutError` is the caller's, the doubt is ours to tell."""
     told: list[Event] = []
@@ -242,7 +242,7 @@ async def test_layer_that_hangs_before_it_sends() -> None:
     assert [] == service.connections
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("one", "kind"), [(WRITE, OutcomeUnknownError), (READ, NoAnswerTimeoutError)], ids=["write", "read"]
 )

@@ -192,7 +192,7 @@ async def test_rsa_signature_is_verified_with_the_public_key(tmp_path: Path) -> 
     assert not signatures.rsa_sha256_verifies(f"{text} ", signature, public, tmp_path / "signature")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_rsa_signs_again_after_a_fork(tmp_path: Path) -> None:
     """The thread that signs stays behind in the parent: a forked child starts its own, and both go on."""
     private, public = signatures.rsa_keys(tmp_path)
