@@ -43,7 +43,7 @@ class Coverage:
         nested: Objects and lists in it are signed, too.
         as_texts: A number, true, false and null are signed as texts: nobody can tell the two apart.
         skip_empty: An empty text leaves no trace in what is signed.
-        skip_null: Nor does null.
+        skip_null: Null leaves no trace in what is signed.
     """
 
     place: str

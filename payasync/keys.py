@@ -17,9 +17,9 @@ LONG_ENOUGH: Final = 16
 def check_keys(profile: Profile, credentials: Credentials) -> None:
     """Refuse keys that cannot sign or verify.
 
-    Tried is each key that is given, and that the profile's scheme uses. A key that is missing is named by the call that
-    needs it: a session without keys may still queue requests, or be the base of sessions for other merchants. A scheme
-    of the merchant's own alone knows its keys: none is tried with it.
+    Each key that is given, and that the profile's scheme uses, is tried. A missing key is named by the call that needs
+    it: a session without keys may queue requests, or be the base of sessions for other merchants. Keys of the
+    merchant's own scheme are not tried: only the scheme knows them.
 
     Raises:
         ConfigurationError: It names the key, and the number of one among several.

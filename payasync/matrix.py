@@ -131,8 +131,8 @@ def decide_afresh(call: Call, found: Row) -> Action:
 def proves_absence(question: Call, answer: Reply | PayasyncError) -> bool:
     """Return whether the response to a query proves that there is no such thing.
 
-    Signed responses need a signature over the refusal, unless the profile says that the service signs none. Whoever
-    relabels a genuine success cannot change the amounts and the code that its signature covers.
+    Signed responses need a signature over the refusal, unless the profile says that the service signs none. An
+    attacker who relabels a genuine success cannot change the amounts and the code that its signature covers.
     """
     if not isinstance(answer, Reply) or row(question, answer) is not Row.ABSENT:
         return False

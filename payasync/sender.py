@@ -112,7 +112,7 @@ class Sender:
 
         All are checked before the first is sent. Who leaves the loop, or is cancelled, cuts off those under way: they
         may have been done, and a journal knows which. `contextlib.aclosing` has it done before the next line runs.
-        Where the session is closed meanwhile, what had not begun is `Refused`, with a `SessionClosedError`. After a 429
+        If the session is closed, requests that had not begun are `Refused`, with a `SessionClosedError`. After a 429
         with `Retry-After`, no further request begins before that time is over.
 
         Args:

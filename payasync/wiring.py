@@ -99,7 +99,7 @@ class Setup:
         for name, kind in kinds.items():
             value = getattr(self, name)
             if not isinstance(value, kind):
-                # What is none of ours may still hold keys.
+                # A value of another type may still hold keys.
                 found = type(value).__name__ if name == "credentials" else repr(value)
                 raise ConfigurationError(f"{name} must be a {kind.__name__}, not {found}", field=name)
         check_answers_covered(self.profile)

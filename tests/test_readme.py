@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from payasync import Session
+from payasync import Session, Timeouts
 
 ROOT: Final = Path(__file__).parents[1]
 README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -60,7 +60,7 @@ def section(title: str) -> str:
 def test_snippet_runs(page: Path, line: int, code: str, tmp_path: Path) -> None:
     """Every Python snippet is a whole program, or a suite of tests, that runs, with warnings as errors.
 
-    A newcomer runs it again, in the same folder: it must not stumble over what it has left there.
+    A newcomer runs it again, in the same folder. It leaves no file there.
     """
     script = tmp_path / "test_snippet.py"
     # So many empty lines that a traceback names the page's own line.
@@ -82,6 +82,7 @@ def test_snippet_runs(page: Path, line: int, code: str, tmp_path: Path) -> None:
 
     assert first.returncode == 0, f"{page.name}, line {line}:\n{first.stdout}{first.stderr}"
     assert again.returncode == 0, f"{page.name}, line {line}, run again:\n{again.stdout}{again.stderr}"
+    assert [script] == [path for path in tmp_path.iterdir() if path.name != "__pycache__"]
 
 
 @pytest.mark.parametrize(
@@ -108,6 +109,14 @@ def test_readme_lists_every_extra() -> None:
     listed = {name: set(re.findall(r"[\w-]+", brings)) for name, brings in rows}
 
     assert expected == listed
+
+
+def test_readme_gives_the_default_timeouts() -> None:
+    """Whoever reads README.md knows how long a call may take."""
+    shown = dict(re.findall(r"(\w+)=(\d+)", re.findall(r"`timeouts=Timeouts\((.*)\)` is the default", README)[0]))
+
+    assert Timeouts() == Timeouts(**{name: float(value) for name, value in shown.items()})
+    assert {"total", "connect", "read"} == set(shown)
 
 
 class Asked(dict[str, str]):

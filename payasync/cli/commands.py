@@ -86,9 +86,9 @@ def demo(save: Path | None) -> None:
 def doctor(profile: str | None, base_url: str | None) -> None:
     """Tell what is configured, which points of the service's document are still open, and whether it can be reached.
 
-    Nothing is sent to the service but the start of a connection. The exit code is 0 where nothing is wrong, whatever
-    is still open or missing, or which key file others can read; 1 where a key is refused or the service cannot be
-    reached; 2 where the profile is none.
+    Nothing is sent to the service but the start of a connection. The exit code is 0 if nothing is wrong, even if points
+    are open, keys are missing, or others can read a key file. It is 1 if a key is refused or the service cannot be
+    reached, and 2 if the profile is invalid.
     """
     screen = DoctorScreen()
     try:

@@ -37,9 +37,9 @@ A rejected one is *new* again when it is queued again; a queued one, where an at
 so that whoever looks for what nobody sends finds it. A *new* one ends, without being sent, by a person's word:
 rejected where nobody wants it any more, succeeded where it was done by other means; or by the service's, where it was
 done the first time after all. From *sending* straight to *manual* goes only what was sent again for who queued it, and
-was refused: its caller has gone, and nobody else would hear of it. From *rejected* to *manual* goes what the service
-tells to be done after all. From *accepted* to *manual* goes what only responses about something else are given to for
-too long.
+was refused: its caller has gone, and nobody else would hear of it. A *rejected* one becomes *manual* if the
+service tells that it was done after all. An *accepted* one becomes *manual* if no response was usable for too long, and
+the last one was about something else.
 """
 
 ENDS: Final[frozenset[State]] = frozenset({"succeeded", "rejected"})

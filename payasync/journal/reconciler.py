@@ -48,8 +48,8 @@ class Reconciler:
     Each is asked about by the number that names it, with growing pauses between two questions. Where the service
     says that it does not know the number, and the quarantine is over since something may last have been sent, a queued
     write is sent again under that number, and a direct one is rejected. What cannot be asked about, or is never
-    resolved, becomes `manual`: a person ends it by `journal.resolve`. What was accepted is asked about until it
-    ends, or until for a day no response was usable, and the last one is about something else: then it is `manual`.
+    resolved, becomes `manual`: a person ends it by `journal.resolve`. An accepted write is asked about until it ends.
+    It becomes `manual` if no response was usable for a day, and the last one is about something else.
 
     It may be interrupted at any time, and several may run at once, in several processes: each holds what it asks about
     by a lease and a fence. Moments are the journal's, so that a machine whose clock is wrong ends no quarantine early.

@@ -157,7 +157,7 @@ class Recorder:
             self._hold(asyncio.ensure_future(self._settled(intent, "unknown", reason=USED, answered=True)))
 
     async def _kept(self, call: Call, intent: Intent, state: State, **facts: Any) -> bool | None:
-        """Keep a verdict, as long as the call has time; who is cancelled meanwhile, or cannot wait, stops nothing.
+        """Keep a verdict, as long as the call has time; a caller that is cancelled, or cannot wait, stops nothing.
 
         Returns:
             Whether the claim still counted; `None` while the journal has not said so.

@@ -33,8 +33,8 @@ class Patience:
         questions: After so many, answers that say nothing of the write give it to a person; what was accepted is
             shown to one after so many in a row, and asked about further.
         give_up: Seconds since something of the write may last have been sent; who gets no answer at all for so long,
-            and to so many questions, gives it to a person. What was accepted is shown to one where no question has had
-            a usable answer for so long, and is given to one if the last response is about something else.
+            and to so many questions, gives it to a person. An accepted write is shown to a person if no response was
+            usable for so long. It is given to the person if the last response is about something else.
         sends: After so many, a queued write that arrives nowhere is given to a person.
 
     Raises:
@@ -125,7 +125,7 @@ def _too_long(since: datetime | None, now: datetime, patience: Patience) -> bool
 
 
 def _accepted(intent: Intent, evidence: Evidence, pause: float, asked_at: datetime, patience: Patience) -> Decision:
-    """Only its end is still to be learnt. Who denies it, or says nothing of use, changes nothing; a person is shown.
+    """Only its end is still to be learnt. A denial, or a response of no use, changes nothing; a person is shown.
 
     If no response was usable for too long, and the last one is about something else, a person must say.
     """

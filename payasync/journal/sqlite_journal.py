@@ -51,9 +51,9 @@ class SqliteJournal(StoredJournal):
         recorder: What a session uses.
 
     Raises:
-        ConfigurationError: `path` is no path of a file; `keep` or `clock` no plain function. Where the file is another
-            program's, a newer payasync's, or damaged (as one of 0 bytes is), whatever is asked first raises it, and the
-            file stays as it is.
+        ConfigurationError: `path` is no path of a file; `keep` or `clock` no plain function. The first use raises it if
+            the file is another program's, a newer payasync's, or damaged (as one of 0 bytes is). The file stays as it
+            is.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ UNAVAILABLE: Final = 503
 RETRY_AFTER: Final = 5
 """Seconds."""
 BODY_SECONDS: Final = 10.0
-"""So long may a body take to arrive, as a whole."""
+"""The time that a whole body may take to arrive."""
 BODILESS: Final = frozenset({204, 205, 304})
 
 

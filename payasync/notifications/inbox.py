@@ -186,8 +186,8 @@ class Inbox(Protocol):
         """Delete what has been done since before a moment; return how many events that were.
 
         What is dead, parked or quarantined is deleted, too, where it was never verified: anybody may have sent it.
-        What comes again afterwards is new. So two kinds of events are never deleted: those that were confirmed, whose
-        keys begin with `confirmed:`, and the lasting ones. Both can come again at any time, and would be handled anew.
+        A deleted event that comes again is new. So two kinds of events are never deleted: confirmed ones, whose keys
+        begin with `confirmed:`, and the lasting ones. Both can come again at any time, and would be handled anew.
         Once they are done since before that moment, only their key and digest stay; body and headers are deleted.
         """
         ...

@@ -49,4 +49,4 @@ UPDATE events SET raw = x'', headers = '{}' WHERE id IN (
     SELECT id FROM events
     WHERE state = 'done' AND (lasting OR substr(key, 1, 10) = 'confirmed:') AND length(raw) > 0
     AND since < :before ORDER BY since LIMIT :limit)"""
-"""What can come again after any time is known by its key, which needs no payload."""
+"""An event that can come again after any time is known by its key, which needs no payload."""

@@ -63,4 +63,4 @@ UPDATE payasync_events SET raw = '', headers = '{}' WHERE id IN (
     WHERE state = 'done' AND (lasting OR substr(key, 1, 10) = 'confirmed:') AND length(raw) > 0
     AND since < %(before)s ORDER BY since LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 RETURNING id"""
-"""What can come again after any time is known by its key, which needs no payload."""
+"""An event that can come again after any time is known by its key, which needs no payload."""

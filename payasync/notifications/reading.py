@@ -50,8 +50,8 @@ def parse(
         max_bytes: The greatest length of the body.
 
     Raises:
-        InvalidArgumentError: It is no strict JSON of an object, or too long, or of another kind than its address, or
-            names a number of a form that no number has. Nothing else is raised, whatever was received.
+        InvalidArgumentError: It is no strict JSON of an object, too long, of another kind than its address, or has a
+            number of an invalid form. Nothing else is raised, whatever was received.
     """
     body, received = body_of(raw, max_bytes), headers_of(headers)
     return read(body, document_of(body), received, profile=profile, kind=kind, received_at=received_at)

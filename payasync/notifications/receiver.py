@@ -66,7 +66,7 @@ class Receiver:
         max_waiting: So many notifications wait for the disk at once; further ones are answered 503.
         retention: How long what is done is kept, so that it is known when it comes again: longer than the service's
             longest redelivery. The key of what was confirmed, or verified without a signed time, is kept for ever:
-            it could come again at any time. What was verified and ended otherwise is kept until somebody replays it.
+            it could come again at any time. A verified event that ended otherwise is kept until somebody replays it.
         pace: Time and chance, for tests; its clock counts seconds since 1970, as the inbox's does.
 
     Attributes:

@@ -38,8 +38,8 @@ class SqliteInbox:
         clock: Returns seconds since 1970: what is due, and when a lease ends, goes by it.
 
     Raises:
-        ConfigurationError: `path` is no path of a file. Where the file is another program's, a newer payasync's, or
-            damaged (as one of 0 bytes is), whatever is asked first raises it, and the file stays as it is.
+        ConfigurationError: `path` is no path of a file. The first use raises it if the file is another program's, a
+            newer payasync's, or damaged (as one of 0 bytes is). The file stays as it is.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:

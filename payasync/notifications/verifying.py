@@ -47,8 +47,8 @@ def verify(
         InvalidSignatureError: It is not from the service, or too old, or from the future.
         InvalidArgumentError: It is no notification at all; as `parse` raises it.
         NotConfiguredError: The profile does not say how notifications are signed.
-        ConfigurationError: There is no key that could verify it, a key is unusable, what would be believed is not
-            signed, or a request sent back could not be told from one.
+        ConfigurationError: No key can verify it, a key is unusable, or the signature does not cover what would be
+            believed. Or a request that is sent back would pass for a notification.
     """
     verification = verification_of(profile, credentials, verifier)
     return verification.notification(raw, headers, kind=kind, now=clock(), max_bytes=max_bytes)
@@ -64,8 +64,7 @@ def verification_of(profile: Profile, credentials: Credentials, verifier: Verifi
 
     Raises:
         NotConfiguredError: The profile does not say how they are signed.
-        ConfigurationError: There is no key that could verify one, a key is unusable, what would be believed is not
-            signed, a request sent back could not be told from one, or the verifier is no plain function.
+        ConfigurationError: As for `verify`; or the verifier is no plain function.
     """
     if verifier is not None:
         return ByVerifier(_as_a_whole(profile), verifier)

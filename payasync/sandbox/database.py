@@ -176,9 +176,9 @@ def _explained(error: Exception) -> str:
 def _check_header(path: str) -> None:
     """Look at the file before SQLite may change it.
 
-    Through SQLite all the same: to open and close the file beside it would let go of the locks that another
-    sandbox of this process holds. A sandbox that was killed may have copied a part of its log into the file, which is
-    whole only with the log then: what cannot be read so is looked at again when the file is open.
+    SQLite itself reads it: opening and closing the file beside SQLite would release the locks that another sandbox of
+    this process holds. A killed sandbox may have copied only a part of its log into the file. If the header cannot be
+    read without the log, it is looked at again when the file is open.
     """
     if path == MEMORY or _made_now(Path(path)):
         return

@@ -181,7 +181,7 @@ def _filled(given: AnswerShape) -> AnswerShape:
     """
     points = [name for name in fields_dict(AnswerShape) if name not in NO_PATHS]
     answered = [name for name in points if getattr(given, name)]
-    # What is compared has its wire name where it is open.
+    # A compared point that is open has its wire name.
     unanswered = [name for name in points if name not in answered and name not in COMPARED]
     own: dict[str, Any] = {name: getattr(PROFILE.answer, name) for name in unanswered}
     filled = evolve(given, ok=given.ok or PROFILE.answer.ok, **own)
