@@ -84,6 +84,16 @@ class Journal(Recording, Protocol):
         """
         ...
 
+    async def note_used(self, intent: Intent) -> bool:
+        """Keep that the service said "used before" of what is being sent; `False` where the claim is lost.
+
+        When this returns `True`, it is on the disk: whatever becomes of the sender, no later "not found" is believed.
+
+        Args:
+            intent: As `begin` or `claim` gave it.
+        """
+        ...
+
     async def settle(
         self,
         intent: Intent,

@@ -39,6 +39,9 @@ UPDATE payasync_intents SET
     tick = CASE :state WHEN 'unknown' THEN :tick ELSE tick END,
     answered = :answered, outcome = coalesce(:outcome, outcome), denied = 0, silent_since = NULL
 WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING id"""
+NOTE_USED: Final = """
+UPDATE payasync_intents SET answered = TRUE
+WHERE id = :id AND fence = :fence AND lease IS NOT NULL AND state = 'sending' RETURNING id"""
 POSTPONE: Final = """
 UPDATE payasync_intents SET lease = NULL, due = :due, denied = :denied, silent_since = :silent_since, reason = :reason
 WHERE id = :id AND fence = :fence AND lease IS NOT NULL AND state IN ('unknown', 'accepted') RETURNING id"""

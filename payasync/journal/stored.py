@@ -115,6 +115,10 @@ class StoredJournal(ABC):
         where, ticked = self._where(service), self._tick()
         return await self._run(lambda now: transactions.claim(asked, fence, where, now, lasts, tick=ticked))
 
+    async def note_used(self, intent: Intent) -> bool:
+        """Keep that the service said "used before" of what is being sent; `False` where the claim is lost."""
+        return await self._run(lambda _: transactions.note_used(intent))
+
     async def settle(
         self,
         intent: Intent,

@@ -111,6 +111,11 @@ def _sent(begun: Begun, now: datetime, until: datetime, tick: str | None) -> Tra
     return Begun(Step.SEND, sent)
 
 
+def note_used(held: Intent) -> Transaction[bool]:
+    """Keep that the service said "used before" of what is being sent, where the claim still counts."""
+    return bool((yield from numbers(statements.NOTE_USED, {"id": held.id, "fence": held.fence})))
+
+
 def settle(
     held: Intent,
     state: State,
