@@ -23,7 +23,7 @@ from payasync import (
     Session,
 )
 from payasync.operations import OPERATIONS, PLACE_ORDER, Operation
-from payasync.recovery import about, inquiry, question, sent_by
+from payasync.recovery import about, inquiry, question
 from payasync.requests import Request
 from payasync.resources.orders import PlaceOrder, QueryOrder
 from payasync.resources.refunds import QueryRefund
@@ -325,18 +325,3 @@ def test_parameter_is_a_place() -> None:
 
     assert asked is not None
     assert Parameter("X-Refund", "header") == asked.parameter
-
-
-@pytest.mark.parametrize(
-    ("merchant", "expected"),
-    [
-        (("refunds.create",), {"outRefundNo": "R1", "merchantId": "M1"}),
-        ((), {"outRefundNo": "R1"}),
-    ],
-)
-def test_merchant_counts_only_where_it_was_sent(merchant: tuple[str, ...], expected: dict[str, object]) -> None:
-    """A journal knows whose write it was, and not whether the request said so: the profile does."""
-    asked = {"outRefundNo": "R1", "merchantId": "M1"}
-    error = OutcomeUnknownError("lost", operation="refunds.create", asked=asked)
-
-    assert expected == sent_by(error, evolve(PROFILE, merchant=merchant))

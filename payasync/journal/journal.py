@@ -1,5 +1,6 @@
 """What a session and a reconciler ask of the place that keeps intentions: no I/O here."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -67,7 +68,13 @@ class Journal(Recording, Protocol):
         ...
 
     async def claim(
-        self, intent_id: int, lease: float, *, fence: int | None = None, service: str | None = None
+        self,
+        intent_id: int,
+        lease: float,
+        *,
+        fence: int | None = None,
+        service: str | None = None,
+        named: Mapping[str, object] | None = None,
     ) -> Begun:
         """Make an intention that is kept already *sending*, for `lease` seconds, unless its state forbids it.
 
@@ -76,6 +83,7 @@ class Journal(Recording, Protocol):
             lease: Seconds.
             fence: Of who holds it by `ask`, and has found out that it was never done: it is sent again then.
             service: As of `begin`.
+            named: What responses are compared with, and no argument says, by wire names, as `Draft.named`.
 
         Raises:
             ConfigurationError: The merchant's writes go to another service.

@@ -86,7 +86,7 @@ class Recorder:
         if begun.step is Step.ANSWER:
             return recorded.reply(begun.intent)
         if begun.step is not Step.SEND:
-            raise recorded.refusal(begun)
+            raise recorded.refusal(begun, call.profile)
         sent_before, note_used = begun.intent.sent_at is not None, partial(self._note_used, call, begun.intent)
         call = call.derived(lease=lease, sent_before=sent_before, note_used=note_used)
         try:
@@ -99,7 +99,7 @@ class Recorder:
             taken = still is False or (still is None and lease.over)
             if taken and isinstance(error, PayasyncError) and error.sent is False:
                 _tell(tell, call, recorded.TAKEN)
-                raise recorded.taken(begun.intent, error) from None
+                raise recorded.taken(begun.intent, error, call.profile) from None
             raise
         state = endings.of_answer(call, reply)
         if reply.recovered and endings.may_be_of_an_earlier_attempt(begun.intent, state):
@@ -122,7 +122,8 @@ class Recorder:
     async def _beginning(self, call: Call, merchant: str, service: str) -> Begun:
         lease, entry = call.timeouts.total + MARGIN, call.entry
         if entry is not None:
-            return await self._firmly(self._journal.claim(entry.id, lease, fence=entry.fence, service=service))
+            facts: dict[str, Any] = {"fence": entry.fence, "service": service, "named": drafting.beyond_arguments(call)}
+            return await self._firmly(self._journal.claim(entry.id, lease, **facts))
         draft = drafting.of_call(call, merchant, self._keep)
         return await self._firmly(self._journal.begin(draft, lease, service=service))
 

@@ -4,11 +4,11 @@ from typing import Final
 
 ADD: Final = """
 INSERT INTO payasync_intents
-    (operation, merchant, reference, number, intent, hash, request, queued, state, attempts, fence, lease,
+    (operation, merchant, reference, number, intent, hash, request, queued, named, state, attempts, fence, lease,
      tick, created, updated)
 SELECT
-    :operation, :merchant, :reference, :number, :intent, :hash, :request, :queued, :state, :attempts, :fence, :lease,
-    :tick, :now, :now
+    :operation, :merchant, :reference, :number, :intent, :hash, :request, :queued, :named, :state, :attempts, :fence,
+    :lease, :tick, :now, :now
 WHERE CAST(:service AS text) IS NULL
     OR EXISTS (SELECT * FROM payasync_services WHERE merchant = :merchant AND service = :service)
 ON CONFLICT DO NOTHING RETURNING id"""
@@ -29,7 +29,8 @@ WHERE id = :id RETURNING id"""
 SEND: Final = """
 UPDATE payasync_intents SET
     state = 'sending', attempts = attempts + 1, asked = 0, denied = 0, silent_since = NULL, fence = fence + 1,
-    lease = :until, tick = :tick, due = NULL, updated = :now, answered = FALSE, outcome = NULL, reason = ''
+    lease = :until, tick = :tick, due = NULL, updated = :now, named = :named, answered = FALSE, outcome = NULL,
+    reason = ''
 WHERE id = :id RETURNING *"""
 SETTLE: Final = """
 UPDATE payasync_intents SET
