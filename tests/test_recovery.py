@@ -236,7 +236,7 @@ async def test_reconcile_what_stands_for_another(began: list[Answer]) -> None:
     assert caught.value.response is not None
     asked = {"outTradeNo": "T1", "totalAmt": 450, "currency": "CAD", "merchantId": "M1"}
     assert asked == lost.value.asked == caught.value.asked
-    assert "450" not in f"{lost.value} {lost.value!r}"
+    assert "450" not in f"{lost.value} {lost.value!r}".replace(service.url, "")  # its port may be 4501
 
 
 async def test_reconcile_a_conflict() -> None:
