@@ -34,11 +34,9 @@ class Mortal(StoredJournal):
         finally:
             WITHIN.reset(token)
 
-    async def claim(
-        self, intent_id: int, lease: float, *, fence: int | None = None, service: str | None = None
-    ) -> Begun:
+    async def claim(self, intent_id: int, lease: float, **facts: Any) -> Begun:
         """Claim what was queued."""
-        return self._kept(await super().claim(intent_id, lease, fence=fence, service=service))
+        return self._kept(await super().claim(intent_id, lease, **facts))
 
     def _kept(self, begun: Begun) -> Begun:
         if begun.step is Step.SEND:

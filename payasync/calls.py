@@ -165,6 +165,7 @@ class Call:
         expected: What a response to it must match.
         sent_before: An earlier call sent the same write, and nobody knows that it was refused.
         lease: How long the journal leaves it to this process; nothing of it begins afterwards.
+        note_used: Writes to the journal that the service said "used before"; returns whether that is durable.
         progress: How far this attempt has come; the one thing in it that changes.
     """
 
@@ -184,6 +185,7 @@ class Call:
     expected: Expected = field(default=Expected(), repr=False)
     sent_before: bool = False
     lease: Lease | None = None
+    note_used: Callable[[], Awaitable[bool]] | None = field(default=None, repr=False)
     progress: Progress = field(default=Factory(Progress), eq=False, repr=False)
 
     def derived(self, /, **changes: Any) -> Self:

@@ -10,7 +10,6 @@ from payasync.errors import IntentConflictError, NoAnswerError, OutcomeUnknownEr
 from payasync.match import named, tells_nothing
 from payasync.matrix import Column, column
 from payasync.operations import CLOSE_ORDER, CREATE_REFUND, PLACE_ORDER, QUERY_ORDER, QUERY_REFUND
-from payasync.profile import MERCHANT, Profile
 from payasync.requests import Request, invalid
 from payasync.resources.orders import QueryOrder
 from payasync.resources.refunds import QueryRefund
@@ -83,13 +82,6 @@ def check_answer(error: PayasyncError, call: Call, reply: Reply) -> None:
         return
     if why := tells_nothing(call.reference, call.profile.answer, reply.document):
         raise of_write(still_unknown(call, why, reply), error) from error
-
-
-def sent_by(error: PayasyncError, profile: Profile) -> Mapping[str, object] | None:
-    """Return what the write that ended with an error named; the merchant only if the profile says that it was sent."""
-    if error.asked is None or error.operation in profile.merchant:
-        return error.asked
-    return {name: value for name, value in error.asked.items() if name != MERCHANT}
 
 
 def unmatched(error: PayasyncError, failed: NoAnswerError) -> PayasyncError:

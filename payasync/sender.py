@@ -16,7 +16,7 @@ from payasync.errors import ConfigurationError, NoAnswerError, PayasyncError, Se
 from payasync.flights import Flights
 from payasync.middleware.quota import Quota
 from payasync.operations import custom
-from payasync.recovery import about, about_write, check_answer, sent_by, unmatched
+from payasync.recovery import about, about_write, check_answer, unmatched
 from payasync.requests import NOTHING, Request, invalid, word
 from payasync.responses import Response
 from payasync.settings import Timeouts
@@ -271,7 +271,7 @@ class Sender:
         if extra:
             question = evolve(question, extra=extra)
         try:
-            call, reply = await self.inquire(question, timeout=timeout, asked=sent_by(error, self._setup.profile))
+            call, reply = await self.inquire(question, timeout=timeout, asked=error.asked)
         except NoAnswerError as failed:
             unmatching = unmatched(error, failed)
         else:

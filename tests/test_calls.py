@@ -147,6 +147,11 @@ class OwnCall(Call):
     """A call of somebody's own."""
 
 
+async def note_used() -> bool:
+    """Keep nothing."""
+    return True
+
+
 FACTS: Final[dict[str, Any]] = {
     "operation": QUERY_ORDER,
     "profile": Profile(name="other"),
@@ -164,6 +169,7 @@ FACTS: Final[dict[str, Any]] = {
     "lease": Lease(7.0, 7.0, lambda: 7.0),
     "expected": Expected(proofs=("code",)),
     "sent_before": True,
+    "note_used": note_used,
     "progress": Progress(),
 }
 

@@ -23,7 +23,7 @@ from payasync import (
     Session,
 )
 from payasync.operations import OPERATIONS, PLACE_ORDER, Operation
-from payasync.recovery import about, inquiry, question, sent_by
+from payasync.recovery import about, inquiry, question
 from payasync.requests import Request
 from payasync.resources.orders import PlaceOrder, QueryOrder
 from payasync.resources.refunds import QueryRefund
@@ -236,7 +236,7 @@ async def test_reconcile_what_stands_for_another(began: list[Answer]) -> None:
     assert caught.value.response is not None
     asked = {"outTradeNo": "T1", "totalAmt": 450, "currency": "CAD", "merchantId": "M1"}
     assert asked == lost.value.asked == caught.value.asked
-    assert "450" not in f"{lost.value} {lost.value!r}"
+    assert "450" not in f"{lost.value} {lost.value!r}".replace(service.url, "")  # its port may be 4501
 
 
 async def test_reconcile_a_conflict() -> None:
@@ -325,18 +325,3 @@ def test_parameter_is_a_place() -> None:
 
     assert asked is not None
     assert Parameter("X-Refund", "header") == asked.parameter
-
-
-@pytest.mark.parametrize(
-    ("merchant", "expected"),
-    [
-        (("refunds.create",), {"outRefundNo": "R1", "merchantId": "M1"}),
-        ((), {"outRefundNo": "R1"}),
-    ],
-)
-def test_merchant_counts_only_where_it_was_sent(merchant: tuple[str, ...], expected: dict[str, object]) -> None:
-    """A journal knows whose write it was, and not whether the request said so: the profile does."""
-    asked = {"outRefundNo": "R1", "merchantId": "M1"}
-    error = OutcomeUnknownError("lost", operation="refunds.create", asked=asked)
-
-    assert expected == sent_by(error, evolve(PROFILE, merchant=merchant))

@@ -17,6 +17,7 @@ from payasync.documents import flaw, plain
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.journal.hashing import COUNTED, digest
 from payasync.journal.intents import Draft, Intent, check_queued
+from payasync.match import named
 from payasync.operations import Kind, Operation
 from payasync.profile import Profile
 from payasync.requests import NOTHING, Request, invalid, word
@@ -60,7 +61,9 @@ def moving(operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def of_call(call: Call, merchant: str, keep: Keep) -> Draft:
-    """Return what is kept of a call that is about to be sent: no field that its caller named beyond the document.
+    """Return what is kept of a call that is about to be sent.
+
+    Of the fields that its caller named beyond the document, that is only what responses are compared with.
 
     Raises:
         ConfigurationError: `keep` returns what cannot be kept.
@@ -76,7 +79,21 @@ def of_call(call: Call, merchant: str, keep: Keep) -> Draft:
         intent=call.intent,
         hash=digest(name, merchant, _counted(arguments, call.profile) if name in ARGUMENTS else call.fields),
         request=_kept(keep, name, arguments),
+        named=beyond_arguments(call),
     )
+
+
+def beyond_arguments(call: Call) -> dict[str, object]:
+    """Return what responses to a call are compared with, and none of its arguments says, by wire names.
+
+    That is the merchant, if it is sent, and a number, an amount or a currency of the profile's constants or of `extra`.
+    """
+    name = call.operation.name
+    if name not in ARGUMENTS:  # no response is about an endpoint that the document does not show
+        return {}
+    arguments = wire_names(name, call.profile).values()
+    found = {each: value for each, value in named(call.fields).items() if each not in arguments}
+    return {each: value for each, value in found.items() if isinstance(value, str | int)}
 
 
 def wire_names(operation: str, profile: Profile) -> dict[str, str]:

@@ -24,7 +24,7 @@ from payasync.journal.intents import Intent, Outcome, State, asked_for
 from payasync.journal.recorded import reply
 from payasync.match import PAYMENT, compared, names_number_and_amounts
 from payasync.operations import CLOSE_ORDER, CREATE_PAYMENT, OPERATIONS
-from payasync.profile import MERCHANT, Profile
+from payasync.profile import Profile
 from payasync.recovery import inquiry
 from payasync.requests import Request
 from payasync.resources.payments import QueryPayment
@@ -98,9 +98,8 @@ def _payment(intent: Intent, profile: Profile) -> str | int | None:
 
 
 def named(intent: Intent, profile: Profile) -> dict[str, object]:
-    """Return what a write named, which a response about it must match; the merchant only where it was sent."""
-    sent = intent.operation in profile.merchant
-    found = {name: value for name, value in asked_for(intent).items() if sent or name != MERCHANT}
+    """Return what a write named, which a response about it must match."""
+    found = asked_for(intent, profile)
     number = _payment(intent, profile) if intent.operation == CREATE_PAYMENT.name else None
     return {**found, PAYMENT: number} if number else found
 
@@ -123,7 +122,7 @@ def told(intent: Intent, answer: Response, profile: Profile) -> Evidence:
 def _is_whole(intent: Intent, answer: Response, profile: Profile) -> bool:
     """Return whether a response names what tells this write from another one under its number."""
     write = next(each for each in OPERATIONS if each.name == intent.operation)
-    return names_number_and_amounts(write, asked_for(intent), compared(write, profile), answer.data)
+    return names_number_and_amounts(write, asked_for(intent, profile), compared(write, profile), answer.data)
 
 
 def _not_closed(answer: Response) -> Evidence:

@@ -15,7 +15,7 @@ from attrs import field, frozen
 from payasync.errors import InvalidArgumentError
 from payasync.match import named
 from payasync.operations import OPERATIONS
-from payasync.profile import MERCHANT
+from payasync.profile import MERCHANT, Profile
 from payasync.writers import camel
 
 State = Literal["new", "sending", "accepted", "succeeded", "rejected", "unknown", "manual"]
@@ -83,6 +83,8 @@ class Draft:
         request: The arguments that may be kept, by their names in Python, as JSON values.
         queued: A worker may send it from what is kept: it was added, and neither has a person rejected it since,
             nor did it turn out not to be done.
+        named: What responses are compared with, and no argument says, by wire names: as it was last sent, such as a
+            currency of the profile's constants. `None`: it was not sent, or by an earlier version that did not keep it.
     """
 
     operation: str
@@ -93,6 +95,7 @@ class Draft:
     hash: str
     request: Mapping[str, Any] = field(factory=dict, repr=False)
     queued: bool = False
+    named: Mapping[str, object] | None = field(default=None, repr=False)
 
 
 @frozen(kw_only=True)
@@ -175,13 +178,21 @@ class Begun:
     intent: Intent
 
 
-def asked_for(intent: Intent) -> dict[str, object]:
-    """Return what an intention's write named, by wire names: what is said of it must match that."""
+def asked_for(intent: Intent, profile: Profile) -> dict[str, object]:
+    """Return what an intention's write named, by wire names: what is said of it must match that.
+
+    Args:
+        intent: The intention.
+        profile: Says whether the merchant was sent, if an earlier version kept the intention.
+    """
     kept = {camel(name): value for name, value in intent.request.items()}
     number = next((each.reference for each in OPERATIONS if each.name == intent.operation and each.reference), None)
     if number is not None and intent.reference is not None:
         kept[camel(number)] = intent.reference
-    return named({**kept, MERCHANT: intent.merchant})
+    others = intent.named
+    if others is None:
+        others = {MERCHANT: intent.merchant} if intent.operation in profile.merchant else {}
+    return named({**kept, **others})
 
 
 def check_transition(before: State, after: State) -> None:

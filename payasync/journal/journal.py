@@ -1,5 +1,6 @@
 """What a session and a reconciler ask of the place that keeps intentions: no I/O here."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -67,7 +68,13 @@ class Journal(Recording, Protocol):
         ...
 
     async def claim(
-        self, intent_id: int, lease: float, *, fence: int | None = None, service: str | None = None
+        self,
+        intent_id: int,
+        lease: float,
+        *,
+        fence: int | None = None,
+        service: str | None = None,
+        named: Mapping[str, object] | None = None,
     ) -> Begun:
         """Make an intention that is kept already *sending*, for `lease` seconds, unless its state forbids it.
 
@@ -76,11 +83,22 @@ class Journal(Recording, Protocol):
             lease: Seconds.
             fence: Of who holds it by `ask`, and has found out that it was never done: it is sent again then.
             service: As of `begin`.
+            named: What responses are compared with, and no argument says, by wire names, as `Draft.named`.
 
         Raises:
             ConfigurationError: The merchant's writes go to another service.
             InvalidArgumentError: There is no such intention; or it was a direct call, or is rejected for good: by a
                 person, or since it turned out not to be done.
+        """
+        ...
+
+    async def note_used(self, intent: Intent) -> bool:
+        """Keep that the service said "used before" of what is being sent; `False` where the claim is lost.
+
+        When this returns `True`, it is on the disk: whatever becomes of the sender, no later "not found" is believed.
+
+        Args:
+            intent: As `begin` or `claim` gave it.
         """
         ...
 

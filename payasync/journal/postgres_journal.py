@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cache, partial
 from typing import Any, Final, TypeVar
@@ -121,8 +121,9 @@ async def _place(rows: Rows) -> list[dict[str, Any]]:
 
 
 async def _answer(rows: Rows, asked: Asked) -> list[Any]:
-    values = {name: json.dumps(dict(each)) if name == "request" else each for name, each in asked.values.items()}
-    found = await rows.rows(as_postgres(asked.statement, asked.lock), values)
+    values = asked.values.items()
+    written = {name: json.dumps(dict(each)) if isinstance(each, Mapping) else each for name, each in values}
+    found = await rows.rows(as_postgres(asked.statement, asked.lock), written)
     return [row[asked.column] if asked.column else _intent(row) for row in found]
 
 

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from payasync.calls import Call, Layer, Lease, Reply, Send
@@ -81,14 +82,13 @@ class Recorder:
     ) -> Reply:
         # Read before the journal's own clock is, so that the lease ends here first.
         lease = Lease(self._clock(), call.timeouts.total + MARGIN, self._clock)
-        call = call.derived(lease=lease)
         begun = await self._begun(call, whose)
         if begun.step is Step.ANSWER:
             return recorded.reply(begun.intent)
         if begun.step is not Step.SEND:
-            raise recorded.refusal(begun)
-        if begun.intent.sent_at is not None:
-            call = call.derived(sent_before=True)
+            raise recorded.refusal(begun, call.profile)
+        sent_before, note_used = begun.intent.sent_at is not None, partial(self._note_used, call, begun.intent)
+        call = call.derived(lease=lease, sent_before=sent_before, note_used=note_used)
         try:
             reply = await send(call)
         except asyncio.CancelledError:
@@ -99,11 +99,12 @@ class Recorder:
             taken = still is False or (still is None and lease.over)
             if taken and isinstance(error, PayasyncError) and error.sent is False:
                 _tell(tell, call, recorded.TAKEN)
-                raise recorded.taken(begun.intent, error) from None
+                raise recorded.taken(begun.intent, error, call.profile) from None
             raise
         state = endings.of_answer(call, reply)
         if reply.recovered and endings.may_be_of_an_earlier_attempt(begun.intent, state):
             lost = still_unknown(call, EARLIER, reply)
+            lost.add(used_before=call.progress.used_before)
             await self._keep_error(call, lost, begun.intent)
             _tell(tell, call, EARLIER)
             raise lost
@@ -121,7 +122,8 @@ class Recorder:
     async def _beginning(self, call: Call, merchant: str, service: str) -> Begun:
         lease, entry = call.timeouts.total + MARGIN, call.entry
         if entry is not None:
-            return await self._firmly(self._journal.claim(entry.id, lease, fence=entry.fence, service=service))
+            facts: dict[str, Any] = {"fence": entry.fence, "service": service, "named": drafting.beyond_arguments(call)}
+            return await self._firmly(self._journal.claim(entry.id, lease, **facts))
         draft = drafting.of_call(call, merchant, self._keep)
         return await self._firmly(self._journal.begin(draft, lease, service=service))
 
@@ -156,13 +158,27 @@ class Recorder:
             # Nothing else would tell whoever asks that "not found" must not be believed.
             self._hold(asyncio.ensure_future(self._settled(intent, "unknown", reason=USED, answered=True)))
 
+    async def _note_used(self, call: Call, intent: Intent) -> bool:
+        """Write down that the service said "used before"; `False` if that may not be durable."""
+        return bool(await self._finished(call, self._noted(intent)))
+
+    async def _noted(self, intent: Intent) -> bool | None:
+        try:
+            return await self._journal.note_used(intent)
+        except Exception:
+            logger.warning("the journal could not keep that intention %d was used before", intent.id, exc_info=True)
+            return None
+
     async def _kept(self, call: Call, intent: Intent, state: State, **facts: Any) -> bool | None:
-        """Keep a verdict, as long as the call has time; a caller that is cancelled, or cannot wait, stops nothing.
+        return await self._finished(call, self._settled(intent, state, **facts))
+
+    async def _finished(self, call: Call, keeping: Coroutine[Any, Any, bool | None]) -> bool | None:
+        """Keep something, as long as the call has time; a caller that is cancelled, or cannot wait, stops nothing.
 
         Returns:
             Whether the claim still counted; `None` while the journal has not said so.
         """
-        task = asyncio.ensure_future(self._settled(intent, state, **facts))
+        task = asyncio.ensure_future(keeping)
         self._hold(task)
         left = call.deadline - asyncio.get_running_loop().time()
         await asyncio.wait({task}, timeout=max(GRACE, left))

@@ -10,6 +10,7 @@ from multidict import CIMultiDict
 from payasync.calls import Reply
 from payasync.errors import ConfigurationError, IntentConflictError, OutcomeUnknownError, PayasyncError
 from payasync.journal.intents import Begun, Intent, Outcome, Step, asked_for
+from payasync.profile import Profile
 from payasync.sandbox_profile import PROFILE as SANDBOX
 
 ASK: Final = "it may have been done: ask for its state, do not repeat it"
@@ -31,31 +32,50 @@ def reply(intent: Intent) -> Reply:
     )
 
 
-def refusal(begun: Begun) -> PayasyncError:
-    """Return why an intention is not sent."""
+def conflict(intent: Intent) -> IntentConflictError:
+    """Return why a request is neither sent nor kept whose key stands for another intention."""
+    return IntentConflictError(
+        f"{_shown(intent)} stands for another request: intention {intent.id} in the journal. Take another number "
+        "or intent for this one, or make that one again as it was",
+        operation=intent.operation,
+        reference=intent.reference,
+        reason="the same key was used before for a different request",
+        intent_id=intent.id,
+    )
+
+
+def refusal(begun: Begun, profile: Profile) -> PayasyncError:
+    """Return why an intention is not sent.
+
+    Args:
+        begun: What the journal says.
+        profile: The session's.
+    """
     intent = begun.intent
-    about = {"operation": intent.operation, "reference": intent.reference, "intent_id": intent.id}
     if begun.step is Step.CONFLICT:
-        return IntentConflictError(
-            f"{_shown(intent)} stands for another request: intention {intent.id} in the journal. Take another number "
-            "or intent for this one, or make that one again as it was",
-            reason="the same key was used before for a different request",
-            **about,
-        )
+        return conflict(intent)
     reason = intent.reason or "an earlier attempt has no recognised answer"
     if begun.step is Step.WAIT:
         reason = AT_IT if intent.state == "sending" else TAKEN
     where = f"intention {intent.id} in the journal is {intent.state}"
-    asked = asked_for(intent)
-    return OutcomeUnknownError(f"{where}: {reason}; {_next(intent)}", reason=reason, asked=asked, **about)
+    return OutcomeUnknownError(
+        f"{where}: {reason}; {_next(intent)}",
+        operation=intent.operation,
+        reference=intent.reference,
+        reason=reason,
+        intent_id=intent.id,
+        asked=asked_for(intent, profile),
+        used_before=intent.answered,
+    )
 
 
-def taken(intent: Intent, error: PayasyncError) -> OutcomeUnknownError:
+def taken(intent: Intent, error: PayasyncError, profile: Profile) -> OutcomeUnknownError:
     """Return what a call ends with that sent nothing, if another process has taken its write over.
 
     Args:
         intent: The intention, as the call held it.
         error: Why nothing was sent.
+        profile: The session's.
     """
     return OutcomeUnknownError(
         f"this call sent nothing, but its lease on intention {intent.id} in the journal is over, and another process "
@@ -65,7 +85,7 @@ def taken(intent: Intent, error: PayasyncError) -> OutcomeUnknownError:
         attempts=error.attempts,
         reason=TAKEN,
         intent_id=intent.id,
-        asked=asked_for(intent),
+        asked=asked_for(intent, profile),
     )
 
 

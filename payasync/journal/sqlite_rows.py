@@ -40,6 +40,7 @@ def _intent(row: Mapping[str, Any]) -> Intent:
         **{name: row[name] for name in _COLUMNS},
         **{name: None if row[name] is None else moment(row[name]) for name in moments},
         "request": json.loads(row["request"]),
+        "named": None if row["named"] is None else json.loads(row["named"]),
         "queued": bool(row["queued"]),
         "answered": bool(row["answered"]),
         "outcome": None if row["outcome"] is None else read(row["outcome"]),

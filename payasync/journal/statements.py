@@ -4,11 +4,11 @@ from typing import Final
 
 ADD: Final = """
 INSERT INTO payasync_intents
-    (operation, merchant, reference, number, intent, hash, request, queued, state, attempts, fence, lease,
+    (operation, merchant, reference, number, intent, hash, request, queued, named, state, attempts, fence, lease,
      tick, created, updated)
 SELECT
-    :operation, :merchant, :reference, :number, :intent, :hash, :request, :queued, :state, :attempts, :fence, :lease,
-    :tick, :now, :now
+    :operation, :merchant, :reference, :number, :intent, :hash, :request, :queued, :named, :state, :attempts, :fence,
+    :lease, :tick, :now, :now
 WHERE CAST(:service AS text) IS NULL
     OR EXISTS (SELECT * FROM payasync_services WHERE merchant = :merchant AND service = :service)
 ON CONFLICT DO NOTHING RETURNING id"""
@@ -29,7 +29,8 @@ WHERE id = :id RETURNING id"""
 SEND: Final = """
 UPDATE payasync_intents SET
     state = 'sending', attempts = attempts + 1, asked = 0, denied = 0, silent_since = NULL, fence = fence + 1,
-    lease = :until, tick = :tick, due = NULL, updated = :now, answered = FALSE, outcome = NULL, reason = ''
+    lease = :until, tick = :tick, due = NULL, updated = :now, named = :named, answered = FALSE, outcome = NULL,
+    reason = ''
 WHERE id = :id RETURNING *"""
 SETTLE: Final = """
 UPDATE payasync_intents SET
@@ -39,6 +40,9 @@ UPDATE payasync_intents SET
     tick = CASE :state WHEN 'unknown' THEN :tick ELSE tick END,
     answered = :answered, outcome = coalesce(:outcome, outcome), denied = 0, silent_since = NULL
 WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING id"""
+NOTE_USED: Final = """
+UPDATE payasync_intents SET answered = TRUE
+WHERE id = :id AND fence = :fence AND lease IS NOT NULL AND state = 'sending' RETURNING id"""
 POSTPONE: Final = """
 UPDATE payasync_intents SET lease = NULL, due = :due, denied = :denied, silent_since = :silent_since, reason = :reason
 WHERE id = :id AND fence = :fence AND lease IS NOT NULL AND state IN ('unknown', 'accepted') RETURNING id"""

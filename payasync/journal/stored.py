@@ -2,7 +2,7 @@
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -19,12 +19,12 @@ from payasync.journal.drafting import Keep, moving, of_request, without_customer
 from payasync.journal.endings import BY_STATE
 from payasync.journal.intents import ENDS, STATES, Begun, Draft, Intent, Intents, Outcome, State, Step
 from payasync.journal.record import Recorder
-from payasync.journal.recorded import refusal, written
+from payasync.journal.recorded import conflict, written
 from payasync.journal.services import Where
 from payasync.journal.ticks import boot_time, tick
 from payasync.match import compared
 from payasync.operations import OPERATIONS, Operation
-from payasync.profile import MERCHANT, Profile
+from payasync.profile import Profile
 from payasync.requests import Request, invalid
 from payasync.responses import Response
 from payasync.sandbox_profile import PROFILE as SANDBOX
@@ -108,12 +108,24 @@ class StoredJournal(ABC):
         return await self._run(lambda now: transactions.begin(draft, where, now, lasts, tick=ticked))
 
     async def claim(
-        self, intent_id: int, lease: float, *, fence: int | None = None, service: str | None = None
+        self,
+        intent_id: int,
+        lease: float,
+        *,
+        fence: int | None = None,
+        service: str | None = None,
+        named: Mapping[str, object] | None = None,
     ) -> Begun:
         """Make an intention that is kept already *sending*, for `lease` seconds, unless its state forbids it."""
         asked, lasts = number("intent_id", intent_id), seconds("lease", lease)
         where, ticked = self._where(service), self._tick()
-        return await self._run(lambda now: transactions.claim(asked, fence, where, now, lasts, tick=ticked))
+        return await self._run(
+            lambda now: transactions.claim(asked, fence, where, now, lasts, tick=ticked, named=named)
+        )
+
+    async def note_used(self, intent: Intent) -> bool:
+        """Keep that the service said "used before" of what is being sent; `False` where the claim is lost."""
+        return await self._run(lambda _: transactions.note_used(intent))
 
     async def settle(
         self,
@@ -181,7 +193,7 @@ class StoredJournal(ABC):
         work = partial(transactions.add, of_request(request, merchant, intent, self._keep))
         begun = await (self._run(work) if connection is None else self._within(connection, work))
         if begun.step is Step.CONFLICT:
-            raise refusal(begun)
+            raise conflict(begun.intent)
         return begun.intent.id
 
     async def note(self, intent_id: int, reason: str) -> bool:
@@ -241,7 +253,8 @@ class StoredJournal(ABC):
             return []
         about = {"operation": operation, "reference": reference, "merchant": merchant}
         write = next(each for each in OPERATIONS if each.name == operation)
-        said = transactions.Said(write, data, _compared(write, profile or Profile()))
+        given = profile or Profile()
+        said = transactions.Said(write, data, _compared(write, given), given)
         word = await self._run(lambda now: transactions.told(about, said, end, f"the service told: {state}", now))
         for kept, other in word.others:
             logger.warning("intention %d is %s; what was told is of another: %s", kept.id, kept.state, _line(other))
@@ -270,10 +283,9 @@ class StoredJournal(ABC):
 def _compared(write: Operation, profile: Profile) -> Things:
     """Return in what the service's word about a write is compared, by the paths of `[answer]` and `[notification]`.
 
-    The merchant is compared only where the write names it, and nothing need be there.
+    Nothing need be there.
     """
     found = [evolve(each, required=False) for each in compared(write, profile).several]
-    found = [each for each in found if write.name in profile.merchant or each.name != MERCHANT]
     places = {"outTradeNo": profile.notification.out_trade_no, "outRefundNo": profile.notification.out_refund_no}
     return Things((*found, *(Compared(name, path, Likeness.NUMBER) for name, path in places.items() if path)))
 

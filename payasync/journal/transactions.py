@@ -32,6 +32,7 @@ from payasync.journal.services import Where
 from payasync.journal.ticks import after, between
 from payasync.match import difference, names_number_and_amounts
 from payasync.operations import CLOSE_ORDER, Operation
+from payasync.profile import Profile
 from payasync.requests import invalid
 
 INTERRUPTED: Final = "whoever was sending it was interrupted"
@@ -49,7 +50,7 @@ def begin(
     begun = matched(draft, kept, now)
     if begun.step is not Step.CONFLICT and draft.intent is not None:
         yield from numbers(statements.ADOPT, {"id": begun.intent.id, "intent": draft.intent})
-    return (yield from _sent(begun, now, until, tick))
+    return (yield from _sent(begun, now, until, tick, draft.named))
 
 
 def add(draft: Draft, now: datetime) -> Transaction[Begun]:
@@ -80,6 +81,7 @@ def _added(
         "hash": draft.hash,
         "request": draft.request,
         "queued": draft.queued,
+        "named": draft.named,
     }
     service = where.service if where else None
     while True:
@@ -92,7 +94,14 @@ def _added(
 
 
 def claim(
-    intent_id: int, fence: int | None, where: Where | None, now: datetime, lease: float, *, tick: str | None = None
+    intent_id: int,
+    fence: int | None,
+    where: Where | None,
+    now: datetime,
+    lease: float,
+    *,
+    tick: str | None = None,
+    named: Mapping[str, object] | None = None,
 ) -> Transaction[Begun]:
     """Make an intention *sending*, unless its state forbids it."""
     kept = yield from _existing(intent_id)
@@ -101,14 +110,22 @@ def claim(
     if begun.step is Step.SEND:
         # Looked at by its sender before, and perhaps rejected by a person since.
         check_queued(kept)
-    return (yield from _sent(begun, now, now + timedelta(seconds=lease), tick))
+    return (yield from _sent(begun, now, now + timedelta(seconds=lease), tick, named))
 
 
-def _sent(begun: Begun, now: datetime, until: datetime, tick: str | None) -> Transaction[Begun]:
+def _sent(
+    begun: Begun, now: datetime, until: datetime, tick: str | None, named: Mapping[str, object] | None
+) -> Transaction[Begun]:
     if begun.step is not Step.SEND:
         return begun
-    (sent,) = yield from intents(statements.SEND, {"id": begun.intent.id, "now": now, "until": until, "tick": tick})
+    values = {"id": begun.intent.id, "now": now, "until": until, "tick": tick, "named": named}
+    (sent,) = yield from intents(statements.SEND, values)
     return Begun(Step.SEND, sent)
+
+
+def note_used(held: Intent) -> Transaction[bool]:
+    """Keep that the service said "used before" of what is being sent, where the claim still counts."""
+    return bool((yield from numbers(statements.NOTE_USED, {"id": held.id, "fence": held.fence})))
 
 
 def settle(
@@ -232,11 +249,13 @@ class Said:
         write: The operation that it is about.
         data: Such as the data of a notification.
         compared: Where it may name what it is about.
+        profile: Says whether the merchant was sent, if an earlier version kept the write.
     """
 
     write: Operation
     data: object
     compared: Things
+    profile: Profile
 
 
 @frozen
@@ -264,7 +283,7 @@ def told(about: Mapping[str, str], said: Said, state: State, reason: str, now: d
         after = _by_word(each, stands, state)
         if after is None:
             continue
-        asked = asked_for(each)
+        asked = asked_for(each, said.profile)
         if other := difference(asked, said.compared, said.data):
             others.append((each, other.words))
         elif each.answered and not names_number_and_amounts(said.write, asked, said.compared, said.data):

@@ -103,7 +103,6 @@ class Course:
         self._taken = 0
         self._doubt: float | None = None
         self._sent_before = call.sent_before
-        self._used_before = False
         self._begun = False
         self._not_before = -inf
 
@@ -122,7 +121,7 @@ class Course:
         if not self._call.read:
             outcome.add(asked=named(self._call.fields))
         if isinstance(outcome, OutcomeUnknownError):
-            outcome.add(used_before=self._used_before)
+            outcome.add(used_before=self._call.progress.used_before)
             self._tell_unknown(_reason(outcome))
         raise outcome
 
@@ -136,6 +135,8 @@ class Course:
             if action is Action.DONE:
                 return outcome
             if action is Action.QUERY:
+                if found is Row.DUPLICATE and not await self._note_used():
+                    return self._last_word(found, outcome)
                 recovered = await self._asked(outcome)
                 if recovered is not None:
                     return recovered
@@ -149,10 +150,14 @@ class Course:
     def _weigh(self, found: Row) -> None:
         """Note what an attempt's end says of whether the write may have been done."""
         if found is Row.DUPLICATE:
-            self._used_before = self._call.progress.used_before = True
+            self._call.progress.used_before = True
         if leaves_doubt(self._call, found) or (found is Row.DUPLICATE and self._sent_before):
             self._doubt = self._clock()
             self._sent_before = True
+
+    async def _note_used(self) -> bool:
+        """Return whether "used before" outlives this process: else a later "absent" would be believed."""
+        return self._call.note_used is None or await self._call.note_used()
 
     async def _asked(self, lost: Reply | PayasyncError) -> Reply | PayasyncError | None:
         """Ask what became of the write: what it comes to, or `None`; a final "absent" clears the doubt."""
@@ -193,7 +198,8 @@ class Course:
     def _final_at(self) -> float:
         """Return when "absent" becomes final: never where the service has said that the number was used before."""
         quarantine = self._call.profile.recovery.quarantine
-        return inf if quarantine is None or self._doubt is None or self._used_before else self._doubt + quarantine
+        used_before = self._call.progress.used_before
+        return inf if quarantine is None or self._doubt is None or used_before else self._doubt + quarantine
 
     async def _attempt(self, call: Call) -> Reply | PayasyncError:
         self._attempts += 1

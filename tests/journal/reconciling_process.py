@@ -37,11 +37,9 @@ class MortalJournal(SqliteJournal):
             reached("claimed", each.reference)
         return found
 
-    async def claim(
-        self, intent_id: int, lease: float, *, fence: int | None = None, service: str | None = None
-    ) -> Begun:
+    async def claim(self, intent_id: int, lease: float, **facts: Any) -> Begun:
         """Claim what is to be sent again."""
-        begun = await super().claim(intent_id, lease, fence=fence, service=service)
+        begun = await super().claim(intent_id, lease, **facts)
         reached("sending", begun.intent.reference)
         return begun
 

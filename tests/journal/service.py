@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import evolve
 
-from payasync import PayasyncError, RetryPolicy, Session
+from payasync import CreateRefund, PayasyncError, Profile, RetryPolicy, Session
 from payasync.journal import Intent, Journal, Reconciler
 from payasync.middleware.retry import Pace
 from payasync.sandbox_profile import PROFILE
@@ -46,7 +46,12 @@ class Service:
         pay: The session.
         journal: The session's.
         clock: The journal's.
+
+    Attributes:
+        refund: What is sent.
     """
+
+    refund = REFUND
 
     def __init__(
         self, recorder: Recorder, says: dict[str, Answer], pay: Session, journal: Journal, clock: Clock
@@ -54,7 +59,7 @@ class Service:
         self.pay = pay
         self.journal = journal
         self.clock = clock
-        self._recorder = recorder
+        self.recorder = recorder
         self._says = says
 
     def say(self, write: Answer | None = None, query: Answer | None = None) -> None:
@@ -64,19 +69,19 @@ class Service:
     @property
     def sends(self) -> int:
         """How often the refund was received."""
-        return sum(request.path == WRITE for request in self._recorder.requests)
+        return sum(request.path == WRITE for request in self.recorder.requests)
 
     @property
     def questions(self) -> int:
         """How often the refund was asked about."""
-        return sum(request.path == QUERY for request in self._recorder.requests)
+        return sum(request.path == QUERY for request in self.recorder.requests)
 
     async def called(self, *, queued: bool = False) -> object:
         """Send the refund, by a worker where it is queued, and return what its caller gets."""
         try:
             if not queued:
-                return await self.pay.send(REFUND)
-            return await self.pay.execute(await self.journal.add(REFUND, merchant=self.pay.merchant_id))
+                return await self.pay.send(self.refund)
+            return await self.pay.execute(await self.journal.add(self.refund, merchant=self.pay.merchant_id))
         except PayasyncError as error:
             return error
 
@@ -94,9 +99,19 @@ class Service:
 
 
 @asynccontextmanager
-async def serving(journal: Journal, clock: Clock, write: Answer, query: Answer = ABSENT) -> AsyncGenerator[Service]:
+async def serving(
+    journal: Journal,
+    clock: Clock,
+    write: Answer,
+    query: Answer = ABSENT,
+    *,
+    says: Profile = SAYS,
+    refund: CreateRefund = REFUND,
+) -> AsyncGenerator[Service]:
     """Open a service that answers so, with a session of one merchant."""
-    says = {WRITE: write, QUERY: query}
-    with Recorder(by_path=says) as recorder:
-        async with session(recorder, SAYS, journal=journal, retry=QUICK) as pay:
-            yield Service(recorder, says, pay, journal, clock)
+    answers = {WRITE: write, QUERY: query}
+    with Recorder(by_path=answers) as recorder:
+        async with session(recorder, says, journal=journal, retry=QUICK) as pay:
+            service = Service(recorder, answers, pay, journal, clock)
+            service.refund = refund
+            yield service

@@ -4,6 +4,7 @@ import logging
 from typing import Any, Final
 
 import pytest
+from attrs import evolve
 
 from payasync import AnswerShape, InvalidArgumentError, OutcomeUnknownError, PayasyncError, Profile, RefundResponse
 from payasync.journal import Journal, Reconciler, Result, State
@@ -268,7 +269,7 @@ async def test_notification_is_compared_in_what_was_sent(
     store: Journal, clock: Clock, merchants: tuple[str, ...], expected: list[State]
 ) -> None:
     """A refund that is sent without a merchant is compared in none, whatever the service calls so."""
-    async with serving(store, clock, said("PROCESSING")) as service:
+    async with serving(store, clock, said("PROCESSING"), says=evolve(SAYS, merchant=merchants)) as service:
         await service.called()
 
-    assert expected == await told(store, "succeeded", {"merchantId": "M999"}, profile=Profile(merchant=merchants))
+    assert expected == await told(store, "succeeded", {"merchantId": "M999"})

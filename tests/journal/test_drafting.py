@@ -46,7 +46,7 @@ def test_call_and_request_are_drafted_alike(name: str) -> None:
     of_wire = of_call(called(WRITTEN[name], intent="a"), "M1", without_customer)
     of_arguments = of_request(WRITTEN[name], "M1", "a", whole)
 
-    assert evolve(of_arguments, request=of_wire.request, queued=False) == of_wire
+    assert evolve(of_arguments, request=of_wire.request, queued=False, named=of_wire.named) == of_wire
 
 
 def test_draft_says_what_the_call_is_about() -> None:
@@ -59,6 +59,7 @@ def test_draft_says_what_the_call_is_about() -> None:
         intent="complaint-7",
         hash=draft().hash,
         request={"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 200},
+        named={"merchantId": "M1"},
     )
 
     assert expected == of_call(called(refund(), intent="complaint-7"), "M1", without_customer)
@@ -89,7 +90,7 @@ def test_order_without_a_number_has_none() -> None:
 
 
 def test_nothing_is_kept_beyond_the_documents_fields() -> None:
-    """Who the customer is, what the caller adds in `extra`, nonces and constants stay out of the journal."""
+    """Who the customer is, nonces, and what no response is compared with of `extra` and constants, are not kept."""
     request = CreateSubscription(
         frequency="monthly",
         amount=900,
@@ -99,9 +100,26 @@ def test_nothing_is_kept_beyond_the_documents_fields() -> None:
     )
     call = called(request).with_fields(nonceStr="canary", sign="canary", deviceNo="canary")
 
-    assert {"frequency": "monthly", "amount": 900, "start_date": "31.01.2027"} == (
-        of_call(call, "M1", without_customer).request
-    )
+    made = of_call(call, "M1", without_customer)
+
+    assert {"frequency": "monthly", "amount": 900, "start_date": "31.01.2027"} == made.request
+    assert {} == made.named
+
+
+def test_what_responses_are_compared_with_is_kept() -> None:
+    """No argument says it, and the request did; a value that nothing is compared with is not kept."""
+    call = called(refund(extra={"currency": "CAD", "phone": "canary"})).with_fields(outTradeNo="T1")
+    strange = called(refund(extra={"currency": {"email": "canary"}}))
+
+    assert {"merchantId": "M1", "currency": "CAD"} == of_call(call, "M1", moving).named
+    assert {"merchantId": "M1"} == of_call(strange, "M1", moving).named
+
+
+def test_keep_has_its_way_with_arguments() -> None:
+    """What it leaves out of them is kept nowhere else."""
+    made = of_call(called(PlaceOrder(total_amt=1, currency="CAD")), "M1", lambda *_: {})
+
+    assert ({}, {"merchantId": "M1"}) == (made.request, made.named)
 
 
 @pytest.mark.parametrize("name", WRITTEN)

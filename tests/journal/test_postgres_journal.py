@@ -235,7 +235,7 @@ async def test_what_is_sent_again_is_not_pruned(journal: PostgresJournal, postgr
     again = as_postgres(statements.SEND, "")
     async with await psycopg.AsyncConnection.connect(postgres_dsn) as other:
         until = START + timedelta(seconds=LEASE)
-        await other.execute(again.encode(), {"id": 1, "now": START, "until": until, "tick": None})
+        await other.execute(again.encode(), {"id": 1, "now": START, "until": until, "tick": None, "named": None})
         pruning = asyncio.ensure_future(journal.prune(START + timedelta(seconds=1)))
         await blocked(postgres_dsn)
         await other.commit()
@@ -285,6 +285,7 @@ VALUES: Final[dict[str, Any]] = {
     "operation": "refunds.create",
     "sent_at": None,
     "tick": None,
+    "named": None,
     "outcome": None,
     "reason": "",
     "interrupted": "",

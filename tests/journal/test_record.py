@@ -333,11 +333,9 @@ class Slow(SqliteJournal):
         """Keep an intention as *sending*."""
         return await self._gated(await super().begin(draft, lease, service=service))
 
-    async def claim(
-        self, intent_id: int, lease: float, *, fence: int | None = None, service: str | None = None
-    ) -> Begun:
+    async def claim(self, intent_id: int, lease: float, **facts: Any) -> Begun:
         """Make an intention *sending*."""
-        return await self._gated(await super().claim(intent_id, lease, fence=fence, service=service))
+        return await self._gated(await super().claim(intent_id, lease, **facts))
 
     async def _gated(self, begun: Begun) -> Begun:
         self.reached.set()

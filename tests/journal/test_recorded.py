@@ -7,6 +7,7 @@ from payasync.calls import Reply
 from payasync.errors import IntentConflictError, OutcomeUnknownError
 from payasync.journal.intents import Begun, Outcome, Step
 from payasync.journal.recorded import read, refusal, reply, written
+from payasync.profile import Profile
 from tests.journal.building import kept
 
 OUTCOME = Outcome(status=201, body='{"é":1}'.encode(), headers={"X-Request-Id": "7"}, verified=True, recovered=True)
@@ -59,7 +60,7 @@ def test_persons_word_has_no_body() -> None:
 )
 def test_conflict_names_the_other(facts: dict[str, str | None], words: str) -> None:
     """Who used a key twice is told for what it was used first."""
-    error = refusal(Begun(Step.CONFLICT, kept(id=7, **facts)))
+    error = refusal(Begun(Step.CONFLICT, kept(id=7, **facts)), Profile())
 
     assert isinstance(error, IntentConflictError)
     assert words in str(error)
@@ -78,7 +79,7 @@ def test_conflict_names_the_other(facts: dict[str, str | None], words: str) -> N
 )
 def test_unknown_says_what_to_ask_about(step: Step, state: str, reason: str, expected: str) -> None:
     """What may have been done is not repeated: the error names it, in the service's words and in the journal's."""
-    error = refusal(Begun(step, kept(id=7, state=state, reason=reason)))
+    error = refusal(Begun(step, kept(id=7, state=state, reason=reason)), Profile())
 
     assert isinstance(error, OutcomeUnknownError)
     assert (expected, "refunds.create", "R1", 7, None, 0) == (
@@ -102,15 +103,41 @@ def test_unknown_says_what_to_ask_about(step: Step, state: str, reason: str, exp
 )
 def test_advice_can_be_followed(facts: dict[str, Any], advice: str) -> None:
     """Only where a number names it can anybody ask for its state; else a person looks, and tells the journal."""
-    error = refusal(Begun(Step.ASK, kept(id=7, **{"state": "unknown", **facts})))
+    error = refusal(Begun(Step.ASK, kept(id=7, **{"state": "unknown", **facts})), Profile())
 
     assert str(error).endswith(f"it may have been done: {advice}")
 
 
-def test_what_it_named_goes_with_the_error() -> None:
-    """So that `pay.reconcile(error)` takes no response about another refund for this one's."""
-    request = {"out_trade_no": "T1", "total_amt": 450, "refund_amt": 200}
-    error = refusal(Begun(Step.ASK, kept(state="unknown", request=request)))
-    asked = {"outTradeNo": "T1", "outRefundNo": "R1", "totalAmt": 450, "refundAmt": 200, "merchantId": "M1"}
+ARGUMENTS = {"out_trade_no": "T1", "total_amt": 450, "refund_amt": 200}
 
-    assert asked == error.asked
+
+@pytest.mark.parametrize(
+    ("named", "merchant", "expected"),
+    [
+        ({"merchantId": "M1"}, (), {"merchantId": "M1"}),
+        ({"merchantId": "M9", "currency": "CAD"}, (), {"merchantId": "M9", "currency": "CAD"}),
+        ({}, ("refunds.create",), {}),
+        (None, ("refunds.create",), {"merchantId": "M1"}),
+        (None, (), {}),
+    ],
+)
+def test_what_was_sent_goes_with_the_error(
+    named: dict[str, object] | None, merchant: tuple[str, ...], expected: dict[str, object]
+) -> None:
+    """So that `pay.reconcile(error)` believes no response about another refund.
+
+    Only if an earlier version kept the write, the profile says whether the merchant was sent.
+    """
+    begun = Begun(Step.ASK, kept(state="unknown", request=ARGUMENTS, named=named))
+    asked = {"outTradeNo": "T1", "outRefundNo": "R1", "totalAmt": 450, "refundAmt": 200, **expected}
+
+    assert asked == refusal(begun, Profile(merchant=merchant)).asked
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_used_before_goes_with_the_error(*, answered: bool) -> None:
+    """Whoever calls again learns that the service said so of an earlier call."""
+    error = refusal(Begun(Step.ASK, kept(state="unknown", answered=answered)), Profile())
+
+    assert isinstance(error, OutcomeUnknownError)
+    assert answered is error.used_before

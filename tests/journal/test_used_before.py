@@ -1,20 +1,28 @@
 """A service that says "this number was used before": it is asked for whom, and nothing is sent again because of it."""
 
 import asyncio
+import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
+from threading import Event
 from typing import Final
 
 import pytest
 from attrs import evolve
 
-from payasync import DuplicateError, OutcomeUnknownError, RefundResponse, bulk
-from payasync.journal import Intent, Journal
-from tests.foreign.recorder import SILENT, answer
+from payasync import DuplicateError, OutcomeUnknownError, Recovery, RefundResponse, bulk
+from payasync.journal import Intent, Journal, SqliteJournal
+from tests.foreign.recorder import SILENT, Answer, answer
 from tests.inside import until
 from tests.journal.building import LEASE, Clock, draft
-from tests.journal.service import ABSENT, LOST, QUARANTINE, REFUND, USED, Service, said, serving
+from tests.journal.service import ABSENT, LOST, QUARANTINE, REFUND, SAYS, USED, Service, said, serving
 
 HOUR: Final = 3600.0
+USED_BODY: Final = b'{"code":"SBX_DUPLICATE"}'
+FAILS: Final = """
+CREATE TRIGGER fails BEFORE UPDATE OF answered ON payasync_intents WHEN NEW.state = 'sending' AND NEW.answered
+BEGIN SELECT RAISE(ABORT, 'disk I/O error'); END"""
 INVALID: Final = answer(400, b'{"code":"SBX_INVALID"}')
 
 
@@ -138,6 +146,115 @@ async def test_second_send_that_is_absent(store: Journal, clock: Clock, earlier:
     check_never_believed(found)
     assert isinstance(told, OutcomeUnknownError)
     assert (True, 1) == (told.used_before, sends)
+
+
+async def test_second_send_that_is_said_to_have_failed(store: Journal, clock: Clock) -> None:
+    """That may be the end of the first send; the journal keeps that the number was used, and believes no "absent"."""
+    async with serving(store, clock, LOST) as service:
+        await never_arrived(service)
+        began = service.sends
+        service.say(USED, said("REFUND_FAILED"))
+        told = await service.called()
+        service.say(query=ABSENT)
+        found = await asked_in_vain(service)
+        again = await service.called()
+        sends = service.sends - began
+
+    check_never_believed(found)
+    assert isinstance(told, OutcomeUnknownError)
+    assert isinstance(again, OutcomeUnknownError)
+    assert (True, 1) == (told.used_before, sends)
+
+
+@pytest.mark.parametrize("queued", [False, True])
+async def test_second_send_whose_process_dies(store: Journal, clock: Clock, *, queued: bool) -> None:
+    """Before anything is asked, the journal has "used before" on the disk: SIGKILL then loses nothing."""
+    async with serving(store, clock, LOST) as service:
+        await never_arrived(service)
+        began, before = service.sends, service.questions
+        service.say(USED, SILENT)
+        sending = asyncio.create_task(service.called(queued=queued))
+        await until(lambda: service.questions > before)
+        found, sends = await service.kept(), service.sends - began
+        sending.cancel()
+        await asyncio.wait({sending})
+
+    assert ("sending", True, 1) == (found.state, found.answered, sends)
+
+
+async def test_second_send_that_is_lost_within_the_call(store: Journal, clock: Clock) -> None:
+    """Also where both sends are of one call: the quarantine is over, it sends again, and hears "used before"."""
+    says = evolve(SAYS, recovery=Recovery(quarantine=0.0))
+    async with serving(store, clock, LOST, says=says) as service:
+        absent = Event()
+        service.say(query=answer(404, b'{"code":"SBX_NOT_FOUND"}', after=absent))
+        sending = asyncio.create_task(service.called())
+        await until(lambda: service.questions == 1)
+        service.say(USED, SILENT)
+        absent.set()
+        await until(lambda: service.questions == 2)
+        found, sends = await service.kept(), service.sends
+        sending.cancel()
+        await asyncio.wait({sending})
+
+    assert ("sending", True, 2) == (found.state, found.answered, sends)
+
+
+@pytest.mark.parametrize(("write", "query"), [(said("PROCESSING"), ABSENT), (LOST, said("PROCESSING")), (USED, ABSENT)])
+async def test_other_calls_write_nothing_more(
+    store: Journal, clock: Clock, monkeypatch: pytest.MonkeyPatch, write: Answer, query: Answer
+) -> None:
+    """Only "used before" after an earlier send is written by itself; all else goes with the end of the call."""
+    noted = list[Intent]()
+
+    async def note(intent: Intent) -> bool:
+        noted.append(intent)
+        return True
+
+    monkeypatch.setattr(store, "note_used", note)
+    async with serving(store, clock, write, query) as service:
+        await service.called()
+
+    assert [] == noted
+
+
+async def test_disk_that_fails_as_the_number_is_called_used(
+    journal: SqliteJournal, clock: Clock, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What cannot be written down then ends the call: nothing more is sent, and nothing is asked."""
+    async with serving(journal, clock, LOST) as service:
+        await never_arrived(service)
+        began, before = service.sends, service.questions
+        with closing(sqlite3.connect(path)) as db:
+            db.execute(FAILS)
+        service.say(USED, said("SUCCEEDED"))
+        told = await service.called()
+        found = await service.kept()
+        sends, questions = service.sends - began, service.questions - before
+
+    assert isinstance(told, OutcomeUnknownError)
+    assert (True, 1, 0) == (told.used_before, sends, questions)
+    assert ("unknown", True) == (found.state, found.answered)
+    assert "the journal could not keep that intention 1 was used before" in caplog.text
+
+
+async def test_used_by_who_was_too_late(store: Journal, clock: Clock) -> None:
+    """Who hears it after another process has taken the write asks nothing more, and changes nothing."""
+    used = Event()
+    async with serving(store, clock, LOST) as service:
+        await never_arrived(service)
+        began, before = service.sends, service.questions
+        service.say(answer(409, USED_BODY, after=used), said("SUCCEEDED"))
+        sending = asyncio.create_task(service.called())
+        await until(lambda: service.sends > began)
+        clock.advance(HOUR)
+        (held,) = await store.ask(1, LEASE)
+        used.set()
+        told = await sending
+        found, questions = await service.kept(), service.questions - before
+
+    assert isinstance(told, OutcomeUnknownError)
+    assert (held, 0) == (found, questions)
 
 
 async def test_second_send_of_another_amount(store: Journal, clock: Clock) -> None:

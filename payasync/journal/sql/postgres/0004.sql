@@ -1,0 +1,1 @@
+ALTER TABLE payasync_intents ADD COLUMN named json;

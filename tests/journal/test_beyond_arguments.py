@@ -1,0 +1,166 @@
+"""What a refund names beyond its arguments, such as a currency of the profile's constants: responses must match it."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from payasync import OutcomeUnknownError, PayasyncError, Profile
+from payasync.journal import Journal
+from tests.foreign.recorder import Answer
+from tests.journal.building import LEASE, MERCHANT, Clock, draft
+from tests.journal.service import ABSENT, BROKEN, DAY, LOST, QUARANTINE, QUICK, REFUND, SAYS, Service, said, serving
+from tests.matrix.cells import session
+
+HOUR: Final = 3600.0
+DIFFERS: Final = "currency is USD in the response, and CAD in the request"
+
+
+def priced(currency: str) -> Profile:
+    """Return a profile whose constants send a currency with each refund."""
+    return evolve(SAYS, constants={"refunds.create": {"currency": currency}})
+
+
+CAD: Final[dict[str, Mapping[str, Any]]] = {
+    "constant": {"says": priced("CAD")},
+    "extra": {"refund": evolve(REFUND, extra={"currency": "CAD"})},
+}
+WAYS: Final = pytest.mark.parametrize("way", CAD)
+
+
+@asynccontextmanager
+async def sent_in_cad(
+    journal: Journal, clock: Clock, way: str, write: Answer = LOST, *, queued: bool = False
+) -> AsyncGenerator[Service]:
+    """Open a service to which the refund was sent in CAD, and that is too busy for the questions of that call."""
+    async with serving(journal, clock, write, BROKEN, **CAD[way]) as service:
+        await service.called(queued=queued)
+        yield service
+
+
+@WAYS
+@pytest.mark.parametrize("queued", [False, True])
+@pytest.mark.parametrize(("currency", "state"), [("USD", "manual"), ("CAD", "succeeded"), ("cad", "succeeded")])
+async def test_unknown(store: Journal, clock: Clock, way: str, currency: str, state: str, *, queued: bool) -> None:
+    """A success in another currency is not this refund's: a person reads both, and nothing is sent again."""
+    async with sent_in_cad(store, clock, way, queued=queued) as service:
+        service.say(query=said("SUCCEEDED", currency=currency))
+        found = await service.reconciled(HOUR)
+        sends = service.sends
+
+    assert (state, state == "manual", 1) == (found.state, DIFFERS in found.reason, sends)
+
+
+@WAYS
+async def test_accepted(store: Journal, clock: Clock, way: str) -> None:
+    """It stays accepted for a day, and is a person's then."""
+    async with sent_in_cad(store, clock, way, said("PROCESSING")) as service:
+        service.say(query=said("SUCCEEDED", currency="USD"))
+        found = [await service.reconciled(after) for after in (HOUR, DAY)]
+
+    assert ["accepted", "manual"] == [each.state for each in found]
+
+
+@WAYS
+async def test_told(store: Journal, clock: Clock, way: str) -> None:
+    """A notification in another currency changes nothing."""
+    async with sent_in_cad(store, clock, way):
+        about = ("refunds.create", "R1", "succeeded")
+        words = [await store.told(*about, {"currency": each}, merchant=MERCHANT) for each in ("USD", "CAD")]
+
+    assert [[], ["succeeded"]] == [[each.state for each in changed] for changed in words]
+
+
+@WAYS
+async def test_reconciled_by_a_later_caller(store: Journal, clock: Clock, way: str) -> None:
+    """The error that the journal raises in place of a second send knows the currency, too."""
+    async with sent_in_cad(store, clock, way) as service:
+        error = await service.called()
+        service.say(query=said("SUCCEEDED", currency="USD"))
+
+        assert isinstance(error, PayasyncError)
+        with pytest.raises(OutcomeUnknownError, match=DIFFERS):
+            await service.pay.reconcile(error)
+
+
+@pytest.mark.parametrize(("currency", "state"), [("USD", "manual"), ("CAD", "succeeded")])
+async def test_constant_that_changes(store: Journal, clock: Clock, currency: str, state: str) -> None:
+    """What counts is what was sent, and not what the profile says by the time of the question."""
+    async with (
+        sent_in_cad(store, clock, "constant") as service,
+        session(service.recorder, priced("USD"), journal=store, retry=QUICK) as service.pay,
+    ):
+        service.say(query=said("SUCCEEDED", currency=currency))
+        found = await service.reconciled(HOUR)
+
+    assert state == found.state
+
+
+@pytest.mark.parametrize("queued", [False, True])
+@pytest.mark.parametrize(("currency", "state"), [("USD", "succeeded"), ("CAD", "manual")])
+async def test_sent_again_in_another_currency(
+    store: Journal, clock: Clock, currency: str, state: str, *, queued: bool
+) -> None:
+    """Of what is sent again, the last request counts: the first provably never arrived."""
+    async with sent_in_cad(store, clock, "constant") as service:
+        service.say(query=ABSENT)
+        before = [(await service.reconciled(after)).state for after in (0.0, QUARANTINE)]
+        async with session(service.recorder, priced("USD"), journal=store, retry=QUICK) as service.pay:
+            service.say(query=BROKEN)
+            await service.called(queued=queued)
+            service.say(query=said("SUCCEEDED", currency=currency))
+            found = await service.reconciled(HOUR)
+        sends = service.sends
+
+    assert (["unknown", "rejected"], state, 2) == (before, found.state, sends)
+
+
+@pytest.mark.parametrize(("merchant", "expected"), [("M8", ("unknown", [])), ("M9", ("succeeded", ["succeeded"]))])
+async def test_merchant_of_extra(store: Journal, clock: Clock, merchant: str, expected: tuple[str, list[str]]) -> None:
+    """A merchant that the profile does not send, and `extra` does, is the one that counts."""
+    sent = evolve(REFUND, extra={"merchantId": "M9"})
+    async with serving(store, clock, LOST, BROKEN, says=evolve(SAYS, merchant=()), refund=sent) as service:
+        error = await service.called()
+        service.say(query=said("SUCCEEDED", merchantId=merchant))
+
+        assert isinstance(error, PayasyncError)
+        if merchant == "M9":
+            await service.pay.reconcile(error)
+        else:
+            with pytest.raises(OutcomeUnknownError, match="merchantId is M8 in the response, and M9 in the request"):
+                await service.pay.reconcile(error)
+        later = await service.called()
+        assert isinstance(later, PayasyncError)
+        assert "M9" == (later.asked or {}).get("merchantId")
+        data = {"merchantId": merchant}
+        told = await store.told(
+            "refunds.create", "R1", "succeeded", data, merchant=MERCHANT, profile=service.pay.profile
+        )
+        found = await service.kept() if told else await service.reconciled()
+
+    assert expected == (found.state, [each.state for each in told])
+
+
+@pytest.mark.parametrize(("merchants", "state"), [(("refunds.create",), "unknown"), ((), "succeeded")])
+async def test_kept_by_an_earlier_version(store: Journal, clock: Clock, merchants: tuple[str, ...], state: str) -> None:
+    """It kept nothing beyond the arguments: the profile says whether the merchant was sent."""
+    query = said("SUCCEEDED", merchantId="M999", currency="USD")
+    async with serving(store, clock, LOST, query, says=evolve(SAYS, merchant=merchants)) as service:
+        await store.begin(draft(REFUND), LEASE)
+        found = await service.reconciled(LEASE)
+
+    assert (None, state) == (found.named, found.state)
+
+
+async def test_nothing_else_is_kept(store: Journal, clock: Clock) -> None:
+    """Nothing is compared with other fields of `extra` or of the constants."""
+    sent = evolve(REFUND, extra={"currency": "CAD", "phone": "canary"})
+    says = evolve(SAYS, constants={"*": {"device": "canary"}})
+    async with serving(store, clock, LOST, says=says, refund=sent) as service:
+        await service.called()
+        found = await service.kept()
+
+    assert {"merchantId": MERCHANT, "currency": "CAD"} == found.named
+    assert "canary" not in repr((found.request, found.named, found.reason))
