@@ -46,10 +46,17 @@ _WIRE: Final[Mapping[str, tuple[str, Likeness]]] = {
 }
 """By key of the profile's `[answer]`: the wire name in requests, and how it is compared."""
 
+_AMOUNT: Final = "amount"
+"""The wire name of the total amount in endpoint 1, and in a response about its payment."""
+
+_NAMED: Final = (*(name for name, _ in _WIRE.values()), _AMOUNT)
+"""What a write may name that a response to it, or to a query about it, is compared with."""
+
 PAYMENT: Final = "payment_id"
 """The service's own number of a payment, which only the write that is asked about can have named."""
 
-_AMOUNTS: Final = ("total_amt", "refund_amt")
+_AMOUNTS: Final = (("total_amt", "totalAmt"), ("total_amt", _AMOUNT), ("refund_amt", "refundAmt"))
+"""By key of the profile's `[answer]`, the wire names of all amounts."""
 
 _THINGS: Final = {QUERY_ORDER.name: "order", QUERY_PAYMENT.name: "payment", QUERY_REFUND.name: "refund"}
 """By query, what it asks about."""
@@ -67,7 +74,11 @@ _DONE: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
 
 def compared(operation: Operation, profile: Profile) -> Things:
     """Return what a response to an operation is compared in."""
-    found = [each for key in _WIRE for each in _compared(key, profile.answer)]
+    found = [
+        Compared(name, path or name, kind, required=path is not None)
+        for key, name, kind in _wire_names(operation)
+        if (path := getattr(profile.answer, key)) != ""
+    ]
     if operation not in OPERATIONS:
         # Nobody knows what amounts mean at an endpoint that the document does not show.
         return Things(each for each in found if each.kind is Likeness.NUMBER)
@@ -84,6 +95,13 @@ def compared(operation: Operation, profile: Profile) -> Things:
     return Things(found)
 
 
+def _wire_names(operation: Operation) -> Iterable[tuple[str, str, Likeness]]:
+    """Yield the keys of `[answer]`, each with its wire name in requests, and how it is compared."""
+    yield from ((key, name, kind) for key, (name, kind) in _WIRE.items())
+    if operation in {CREATE_PAYMENT, QUERY_PAYMENT}:
+        yield "total_amt", _AMOUNT, Likeness.AMOUNT
+
+
 def _identifier(parameter: Parameter | None, key: str, shape: AnswerShape, own: tuple[str, ...]) -> Iterable[Compared]:
     """Yield where a response to endpoint 6 or 7 may name the identifier, if its wire name is not the document's."""
     wire, _ = _WIRE[key]
@@ -97,15 +115,9 @@ def _identifier(parameter: Parameter | None, key: str, shape: AnswerShape, own: 
         yield Compared(parameter.name, path or wire, Likeness.NUMBER, required=path is not None, also=also)
 
 
-def _compared(key: str, shape: AnswerShape) -> list[Compared]:
-    name, kind = _WIRE[key]
-    path: str | None = getattr(shape, key)
-    return [] if path == "" else [Compared(name, path or name, kind, required=path is not None)]
-
-
 def named(fields: Mapping[str, object]) -> dict[str, object]:
     """Return the fields of a write that a response to it, or to a query about it, is compared with."""
-    return {name: fields[name] for name, _ in _WIRE.values() if name in fields}
+    return {name: fields[name] for name in _NAMED if name in fields}
 
 
 def difference(fields: Mapping[str, object], things: Things, told: object, *, success: bool = True) -> Objection | None:
@@ -191,7 +203,7 @@ def may_be_relabelled(operation: Operation, profile: Profile, told: object) -> b
     thing = _THINGS.get(operation.name) or _DONE.get(operation.name, ("",))[0]
     if path := getattr(profile.answer, f"{thing}_status", ""):
         return _is_said(at(told, path)) and profile.states.name(thing, at(told, path)) is None
-    places = (getattr(profile.answer, key) or name for key, (name, _) in _WIRE.items())
+    places = (getattr(profile.answer, key) or name for key, name, _ in _wire_names(operation))
     return any(_is_said(at(told, place)) for place in places)
 
 
@@ -213,7 +225,7 @@ def names_number_and_amounts(operation: Operation, fields: Mapping[str, object],
 
 def names_an_amount(profile: Profile, told: object) -> bool:
     """Return whether a payload names an amount, which nothing has that is not there."""
-    paths = (getattr(profile.answer, key) or _WIRE[key][0] for key in _AMOUNTS)
+    paths = (getattr(profile.answer, key) or name for key, name in _AMOUNTS)
     return any(at(told, path, None) is not None for path in paths)
 
 

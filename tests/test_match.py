@@ -213,10 +213,24 @@ SIX: Final = {
 }
 
 
+OF_PAYMENT: Final = {CREATE_PAYMENT, QUERY_PAYMENT}
+
+
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_six_things_are_compared_under_their_wire_names(operation: Operation) -> None:
-    """A profile that says nothing of them has them compared, and asks for none of them."""
-    assert {name: Compared(name, name, kind) for name, kind in SIX.items()} == found(operation)
+    """A profile that says nothing of them has them compared, and asks for none; a payment's total is its `amount`."""
+    names = {**SIX, "amount": Likeness.AMOUNT} if operation in OF_PAYMENT else SIX
+
+    assert {name: Compared(name, name, kind) for name, kind in names.items()} == found(operation)
+
+
+@pytest.mark.parametrize("operation", [CREATE_PAYMENT, QUERY_PAYMENT], ids=["1", "6"])
+def test_total_of_a_payment_stands_where_the_profile_says(operation: Operation) -> None:
+    """One key places the total amount of all endpoints: a path, or an empty text, which switches it off."""
+    placed, off = (Profile(answer=AnswerShape(total_amt=path)) for path in ("money.total", ""))
+
+    assert Compared("amount", "money.total", Likeness.AMOUNT, required=True) == found(operation, placed)["amount"]
+    assert not {"amount", "totalAmt"} & found(operation, off).keys()
 
 
 def test_endpoint_that_the_document_does_not_show() -> None:
@@ -293,7 +307,7 @@ def test_payment_that_has_the_services_number_alone() -> None:
 def test_what_a_write_has_named() -> None:
     """What a response to it, or to a query about it, is compared with; no description, and no address."""
     assert {name: value for name, value in SENT.items() if name != "refundDesc"} == named(SENT)
-    assert {} == named({"amount": 1, "identifier": "T1"})
+    assert {"amount": 1} == named({"amount": 1, "identifier": "T1"})
 
 
 STATED: Final = Profile(
@@ -373,6 +387,8 @@ def test_absent_that_tells_a_state_contradicts_itself(operation: Operation, stat
         (BARE, None, False),
         (STATED, {"money": {"back": 200}}, True),
         (STATED, {"refundAmt": 200}, False),
+        (BARE, {"amount": 1}, True),
+        (Profile(answer=AnswerShape(total_amt="total")), {"amount": 1}, False),
         (Profile(answer=AnswerShape(refund_amt="", total_amt="")), {"refundAmt": 200}, True),
     ],
 )
@@ -496,6 +512,8 @@ REFUNDS: Final = Profile(
         (CREATE_REFUND, REFUNDS, {"outRefundNo": "R1"}, False),
         (CREATE_REFUND, BARE, {"outRefundNo": "R1"}, True),
         (CREATE_REFUND, BARE, {"message": "no"}, False),
+        (CREATE_PAYMENT, BARE, {"amount": 1}, True),
+        (CREATE_REFUND, BARE, {"amount": 1}, False),
     ],
 )
 def test_what_may_be_a_success_with_another_code(
