@@ -83,7 +83,8 @@ def compared(operation: Operation, profile: Profile) -> Things:
         # Nobody knows what amounts mean at an endpoint that the document does not show.
         return Things(each for each in found if each.kind is Likeness.NUMBER)
     if operation in {UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION} and (name := profile.fields.get("subscription_id")):
-        found.append(Compared(name, profile.answer.subscription_id or name, Likeness.NUMBER))
+        path = profile.answer.subscription_id
+        found.append(Compared(name, path or name, Likeness.NUMBER, required=bool(path)))
     if operation is QUERY_REFUND:
         found += _identifier(profile.refund_status, "out_refund_no", profile.answer, ())
     if operation is QUERY_PAYMENT:
@@ -111,7 +112,8 @@ def _identifier(parameter: Parameter | None, key: str, shape: AnswerShape, own: 
     path: str | None = getattr(shape, key)
     # An order's response may name the merchant's number alone, and be asked for by the service's own.
     if path != "" and (key == "out_refund_no" or path or own):
-        also = (*own, parameter.name)
+        # A path that is given must hold the number, whatever stands under the parameter's own name.
+        also = own if path else (*own, parameter.name)
         yield Compared(parameter.name, path or wire, Likeness.NUMBER, required=path is not None, also=also)
 
 

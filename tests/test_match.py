@@ -245,7 +245,7 @@ def test_subscription_is_compared_by_its_number(operation: Operation) -> None:
     placed = evolve(called, answer=AnswerShape(subscription_id="plan.no"))
 
     assert Compared("planNo", "planNo", Likeness.NUMBER) == found(operation, called)["planNo"]
-    assert Compared("planNo", "plan.no", Likeness.NUMBER) == found(operation, placed)["planNo"]
+    assert Compared("planNo", "plan.no", Likeness.NUMBER, required=True) == found(operation, placed)["planNo"]
     assert SIX.keys() == found(CREATE_SUBSCRIPTION, called).keys()
 
 
@@ -432,8 +432,17 @@ def test_wire_names_are_those_of_the_document() -> None:
         (AnswerShape(), {"outRefundNo": "R0"}, False),
         (AnswerShape(), {"outRefundNo": "R1"}, True),
         (AnswerShape(), {"outRefundNo": "R0", "no": "R1"}, True),
+        (AnswerShape(), {"no": "R0"}, False),
+        (AnswerShape(), {"no": "R0", "outRefundNo": "R1"}, False),
+        (AnswerShape(), {"no": None, "outRefundNo": None}, True),
         (AnswerShape(out_refund_no="outRefundNo"), {}, False),
+        (AnswerShape(out_refund_no="outRefundNo"), {"outRefundNo": None}, False),
+        (AnswerShape(out_refund_no="outRefundNo"), {"no": "R1"}, False),
+        (AnswerShape(out_refund_no="outRefundNo"), {"no": "R1", "outRefundNo": "R0"}, False),
+        (AnswerShape(out_refund_no="outRefundNo"), {"no": "R0", "outRefundNo": "R1"}, False),
+        (AnswerShape(out_refund_no="outRefundNo"), {"no": "R1", "outRefundNo": "R1"}, True),
         (AnswerShape(out_refund_no=""), {"outRefundNo": "R0"}, True),
+        (AnswerShape(out_refund_no=""), {"no": "R0"}, False),
     ],
 )
 def test_refund_is_compared_also_where_its_parameter_has_a_name_of_its_own(
@@ -451,7 +460,15 @@ def test_refund_is_compared_also_where_its_parameter_has_a_name_of_its_own(
         (AnswerShape(), {"outTradeNo": "T2"}, True),
         (AnswerShape(payment_id="paymentId"), {"outTradeNo": "T2", "paymentId": "P2"}, False),
         (AnswerShape(payment_id="paymentId"), {"outTradeNo": "T2", "paymentId": "T1"}, True),
+        (AnswerShape(), {"no": "T2"}, False),
+        (AnswerShape(), {"no": None}, True),
         (AnswerShape(out_trade_no="outTradeNo"), {"outTradeNo": "T2"}, False),
+        (AnswerShape(out_trade_no="outTradeNo"), {"outTradeNo": None, "no": "T1"}, False),
+        (AnswerShape(out_trade_no="outTradeNo"), {"outTradeNo": "T2", "no": "T1"}, False),
+        (AnswerShape(out_trade_no="outTradeNo"), {"outTradeNo": "T1", "no": "T2"}, False),
+        (AnswerShape(out_trade_no="outTradeNo"), {"outTradeNo": "T1", "no": "T1"}, True),
+        (AnswerShape(out_trade_no="outTradeNo", payment_id="id"), {"outTradeNo": None, "id": "T1"}, True),
+        (AnswerShape(out_trade_no="", payment_id="id"), {"outTradeNo": "T2", "id": "P2"}, True),
     ],
 )
 def test_payment_is_compared_as_an_order_where_the_profile_tells_the_two_apart(

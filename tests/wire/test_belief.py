@@ -198,6 +198,62 @@ async def test_refused_payment_may_name_another_amount() -> None:
     assert "ServiceError" == type(found).__name__
 
 
+@pytest.mark.parametrize(
+    ("data", "believed"),
+    [
+        ({"plan": {"no": "S1"}}, True),
+        ({"plan": {"no": "S1"}, "subscriptionId": "S2"}, True),
+        ({"plan": {"no": "S2"}}, False),
+        ({"plan": {"no": None}}, False),
+        ({"plan": {}, "subscriptionId": "S1"}, False),
+        ({}, False),
+    ],
+)
+async def test_subscription_must_stand_where_the_profile_says(data: dict[str, Any], *, believed: bool) -> None:
+    """A success of endpoints 9 and 10 names the subscription at the path that is given, and nowhere else."""
+    profile = evolve(placing(subscription_id="plan.no"), fields={"subscription_id": "subscriptionId"})
+    ended_as = {
+        type(await ended(ask, Recorder(otherwise=response(data)), profile)).__name__
+        for ask in (
+            lambda pay: pay.subscriptions.cancel("S1"),
+            lambda pay: pay.subscriptions.update("S1", extra={"paused": 1}),
+        )
+    }
+
+    assert {"SubscriptionResponse" if believed else "OutcomeUnknownError"} == ended_as
+
+
+@pytest.mark.parametrize(("name", "key"), [("payments.status", "out_trade_no"), ("refunds.status", "out_refund_no")])
+@pytest.mark.parametrize(
+    ("path", "data", "believed"),
+    [
+        (None, {"id": "1"}, True),
+        (None, {"id": 1, "about": "2"}, True),
+        (None, {"id": "2"}, False),
+        (None, {"id": None}, True),
+        ("about", {"id": "1", "about": "1"}, True),
+        ("about", {"about": 1}, True),
+        ("about", {"id": "1", "about": "2"}, False),
+        ("about", {"id": "2", "about": "1"}, False),
+        ("about", {"id": "1", "about": None}, False),
+        ("about", {"id": "1"}, False),
+        ("", {"about": "2", "id": "1"}, True),
+        ("", {"id": "2"}, False),
+    ],
+)
+async def test_identifier_is_compared_under_its_own_name_and_at_the_given_path(
+    name: str, key: str, path: str | None, data: dict[str, Any], *, believed: bool
+) -> None:
+    """A response about another payment or refund is known by either; a path that is given must hold the number."""
+    placed = placing(payment_id="", **{key: path})
+    profile = evolve(placed, payment_status=Parameter("id"), refund_status=Parameter("id"))
+    ask: Ask = lambda pay: getattr(pay, name.partition(".")[0]).status("1")  # noqa: E731 - as the others
+    found = await ended(ask, Recorder(otherwise=response(data)), profile)
+
+    assert believed is not isinstance(found, NoAnswerError)
+    assert believed is not isinstance(found, PayasyncError)
+
+
 @pytest.mark.parametrize("profile", [UNSIGNED, SIGNED], ids=["unsigned", "signed"])
 async def test_right_response_after_a_replayed_one(profile: Profile) -> None:
     """A read is asked again, and a write asked about: the response about this refund counts."""
