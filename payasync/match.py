@@ -31,7 +31,7 @@ from payasync.profile import MERCHANT, Profile
 from payasync.responses import holds_nothing
 from payasync.shapes import ORDER_STATES, AnswerShape, Parameter
 
-LONGEST: Final = 100
+_LONGEST: Final = 100
 """Characters of a strange value that an error shows."""
 _GAP: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 """White space and control characters: a log takes a text with a line end in it for two."""
@@ -58,18 +58,28 @@ PAYMENT: Final = "payment_id"
 _AMOUNTS: Final = (("total_amt", "totalAmt"), ("total_amt", _AMOUNT), ("refund_amt", "refundAmt"))
 """By key of the profile's `[answer]`, the wire names of all amounts."""
 
-_THINGS: Final = {QUERY_ORDER.name: "order", QUERY_PAYMENT.name: "payment", QUERY_REFUND.name: "refund"}
-"""By query, what it asks about."""
-
-_DONE: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
-    CREATE_PAYMENT.name: ("payment", frozenset({"pending", "paid"})),
-    PLACE_ORDER.name: ("order", frozenset(ORDER_STATES)),
-    CLOSE_ORDER.name: ("order", frozenset({"closed"})),
-    CREATE_REFUND.name: ("refund", frozenset({"processing", "succeeded"})),
-    CREATE_SUBSCRIPTION.name: ("subscription", frozenset({"scheduled", "active"})),
-    CANCEL_SUBSCRIPTION.name: ("subscription", frozenset({"cancelled"})),
+_THINGS: Final[Mapping[str, str]] = {
+    CREATE_PAYMENT.name: "payment",
+    PLACE_ORDER.name: "order",
+    QUERY_ORDER.name: "order",
+    CLOSE_ORDER.name: "order",
+    CREATE_REFUND.name: "refund",
+    QUERY_PAYMENT.name: "payment",
+    QUERY_REFUND.name: "refund",
+    CREATE_SUBSCRIPTION.name: "subscription",
+    CANCEL_SUBSCRIPTION.name: "subscription",
 }
-"""By write, what it makes or ends, and the states of it that only a success of the write can lead to."""
+"""By operation, what it creates, ends or asks about."""
+
+_DONE: Final[Mapping[str, frozenset[str]]] = {
+    CREATE_PAYMENT.name: frozenset({"pending", "paid"}),
+    PLACE_ORDER.name: frozenset(ORDER_STATES),
+    CLOSE_ORDER.name: frozenset({"closed"}),
+    CREATE_REFUND.name: frozenset({"processing", "succeeded"}),
+    CREATE_SUBSCRIPTION.name: frozenset({"scheduled", "active"}),
+    CANCEL_SUBSCRIPTION.name: frozenset({"cancelled"}),
+}
+"""By write, the states that only a success of the write can lead to."""
 
 
 def compared(operation: Operation, profile: Profile) -> Things:
@@ -122,8 +132,8 @@ def named(fields: Mapping[str, object]) -> dict[str, object]:
     return {name: fields[name] for name in _NAMED if name in fields}
 
 
-def difference(fields: Mapping[str, object], things: Things, told: object, *, success: bool = True) -> Objection | None:
-    """Return in what a payload is about something else than the fields of a request.
+def mismatch(fields: Mapping[str, object], things: Things, told: object, *, success: bool = True) -> Objection | None:
+    """Return the first value in which a payload differs from the fields of a request.
 
     Args:
         fields: Of the request, by their wire names.
@@ -139,12 +149,12 @@ def difference(fields: Mapping[str, object], things: Things, told: object, *, su
             continue
         theirs = at(told, each.path, None)
         counts = success or (each.kind is Likeness.NUMBER and not _is_missing(theirs))
-        if counts and theirs != mine and (other := _objection(each, mine, theirs, told)):
-            return other
+        if counts and theirs != mine and (found := _mismatch(each, mine, theirs, told)):
+            return found
     return None
 
 
-def _objection(each: Compared, mine: object, theirs: object, told: object) -> Objection | None:
+def _mismatch(each: Compared, mine: object, theirs: object, told: object) -> Objection | None:
     if any(_stands_at(told, path, mine) for path in each.also):
         return None
     if _is_missing(theirs):
@@ -183,26 +193,31 @@ def _differs_in_amount(mine: int, theirs: object) -> bool:
 
 def _shown(value: object) -> str:
     text = _GAP.sub(" ", str.__str__(value) if isinstance(value, str) else str(value))
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def contradiction(operation: Operation, profile: Profile, told: object) -> Objection | None:
-    """Return that a refusal tells of a success of the very write that it refuses."""
-    thing, states = _DONE.get(operation.name, ("", frozenset[str]()))
-    state = _state(profile, thing, told) if thing else None
-    return Objection(f"it refuses the request, and says that the {thing} is {state}") if state in states else None
+def contradiction(operation: Operation, profile: Profile, told: object, *, absent: bool) -> Objection | None:
+    """Return that a refusal contradicts itself: what it refuses has a state that only a success leads to.
 
-
-def denial(operation: Operation, profile: Profile, told: object) -> Objection | None:
-    """Return that a response "not found" to a query tells the state of what is said not to be there."""
+    Args:
+        operation: The write or the query that is refused.
+        profile: Says where the state stands, and what it means.
+        told: The payload of the refusal.
+        absent: It is "not found". If a query asked, any state contradicts it.
+    """
     thing = _THINGS.get(operation.name, "")
-    state = _state(profile, thing, told) if thing else None
-    return Objection(f"it says that there is no such {thing}, and that it is {state}") if state else None
+    path: str = getattr(profile.answer, f"{thing}_status", "")
+    state = profile.states.name(thing, at(told, path)) if path else None
+    if operation.read:
+        contradicted = absent and state is not None
+        return Objection(f"it says that there is no such {thing}, and that it is {state}") if contradicted else None
+    contradicted = state in _DONE.get(operation.name, ())
+    return Objection(f"it refuses the request, and says that the {thing} is {state}") if contradicted else None
 
 
 def may_be_relabelled(operation: Operation, profile: Profile, told: object) -> bool:
     """Return whether a signed payload may be that of a success, beside a refusal that its signature does not cover."""
-    thing = _THINGS.get(operation.name) or _DONE.get(operation.name, ("",))[0]
+    thing = _THINGS.get(operation.name, "")
     if path := getattr(profile.answer, f"{thing}_status", ""):
         return _is_said(at(told, path)) and profile.states.name(thing, at(told, path)) is None
     places = (getattr(profile.answer, key) or name for key, name, _ in _wire_names(operation))
@@ -229,11 +244,6 @@ def names_an_amount(profile: Profile, told: object) -> bool:
     """Return whether a payload names an amount, which nothing has that is not there."""
     paths = (getattr(profile.answer, key) or name for key, name in _AMOUNTS)
     return any(at(told, path, None) is not None for path in paths)
-
-
-def _state(profile: Profile, thing: str, told: object) -> str | None:
-    path: str = getattr(profile.answer, f"{thing}_status")
-    return profile.states.name(thing, at(told, path)) if path else None
 
 
 def is_sent_back(proofs: tuple[str, ...], document: object) -> bool:

@@ -128,8 +128,8 @@ def decide_afresh(call: Call, found: Row) -> Action:
     return Action.REPEAT if action is Action.QUERY else action
 
 
-def proves_absence(question: Call, answer: Reply | PayasyncError) -> bool:
-    """Return whether the response to a query proves that there is no such thing.
+def confirms_absence(question: Call, answer: Reply | PayasyncError) -> bool:
+    """Return whether the response to a query says, and may be believed, that there is no such thing.
 
     Signed responses need a signature over the refusal, unless the profile says that the service signs none. Whoever
     relabels a genuine success cannot change the amounts and the code that its signature covers.

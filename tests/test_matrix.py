@@ -19,7 +19,7 @@ from payasync.errors import (
     RateLimitedError,
     ServiceError,
 )
-from payasync.matrix import Action, Column, column, decide, decide_afresh, leaves_doubt, proves_absence
+from payasync.matrix import Action, Column, column, confirms_absence, decide, decide_afresh, leaves_doubt
 from payasync.operations import custom
 from payasync.profile import Profile
 from payasync.resources.orders import PlaceOrder
@@ -278,4 +278,4 @@ def test_absent_in_the_profiles_words(
     number: str, answer: Reply | PayasyncError, profile: Profile, *, expected: bool
 ) -> None:
     """Only what the profile calls absent is, and where responses are signed, only what their signature can prove."""
-    assert expected == proves_absence(call_of(number, profile), answer)
+    assert expected == confirms_absence(call_of(number, profile), answer)
