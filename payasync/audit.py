@@ -34,6 +34,7 @@ class Point:
 
 
 _SUBSCRIBING: Final = ("subscriptions.create", "subscriptions.update")
+_REFUNDING: Final = ("refunds.create", "refunds.status")
 _NEEDED_BY: Final = {
     "return_url": ("orders.place",),
     "frequency": _SUBSCRIBING,
@@ -53,7 +54,7 @@ _ANSWER: Final = {
     "payment_status": (("payments.create", "payments.status"), "the path of a payment's state"),
     "redirect_url": (("orders.place",), "the path of the address that the customer goes to"),
     "order_status": (("orders.place", "orders.query", "orders.close"), "the path of an order's state"),
-    "refund_status": (("refunds.create", "refunds.status"), "the path of a refund's state"),
+    "refund_status": (_REFUNDING, "the path of a refund's state"),
     "subscription_id": (("subscriptions.create",), "the path of the service's number of a subscription"),
     "subscription_status": ((*_SUBSCRIBING, "subscriptions.cancel"), "the path of a subscription's state"),
     "signature": (_ALL, "the path of the signature of an answer; without it, answers are not verified"),
@@ -64,10 +65,10 @@ _VALUES: Final = {
     "numbers": "what a received number with a fraction does to the signature: refuse, or text",
 }
 _COMPARED: Final = {
-    "out_trade_no": ("orders.place", "orders.query", "orders.close", "refunds.create", "refunds.status"),
-    "out_refund_no": ("refunds.create", "refunds.status"),
-    "total_amt": ("orders.place", "orders.query", "refunds.create", "refunds.status"),
-    "refund_amt": ("refunds.create", "refunds.status"),
+    "out_trade_no": ("orders.place", "orders.query", "orders.close", *_REFUNDING),
+    "out_refund_no": _REFUNDING,
+    "total_amt": ("payments.create", "payments.status", "orders.place", "orders.query", *_REFUNDING),
+    "refund_amt": _REFUNDING,
     "currency": ("payments.create", "orders.place", "orders.query"),
     "merchant_id": _ALL,
 }
@@ -206,9 +207,10 @@ def _refusals_signed(answer: AnswerShape) -> Iterator[Point]:
 
 def _compared(name: str, path: str | None, needed_by: tuple[str, ...]) -> Point:
     """Return where a response names what it is about: an empty path is an answer, too."""
-    wire = camel(name)
+    wire = "totalAmt (payments.create: amount)" if name == "total_amt" else camel(name)
     if path is None:
-        return Point(f"answer.{name}", "assumed", needed_by, wire, f"a response that names another {wire} is refused")
+        means = f"a response that names another {wire} is refused"
+        return Point(f"answer.{name}", "assumed", needed_by, camel(name), means)
     means = f"a success that lacks it, or names another {wire}, is refused" if path else f"{wire} is not compared"
     return Point(f"answer.{name}", "answered", needed_by, path, means)
 

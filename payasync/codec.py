@@ -10,7 +10,7 @@ from attrs import frozen
 
 from payasync import acceptance, documents
 from payasync.calls import Call, Expected, Progress
-from payasync.coverage import proofs, proving
+from payasync.coverage import proof_names, proofs
 from payasync.credentials import Credentials
 from payasync.errors import InvalidArgumentError, PayasyncError
 from payasync.match import compared
@@ -30,7 +30,7 @@ Refused: TypeAlias = tuple[tuple[frozenset[str], str], ...]
 _ARGUMENT: Final = "is an argument: give it as such"
 _SET: Final = "is set by payasync itself"
 _OWN_KEY: Final = "give a key of the service's own as credentials.service_keys"
-_PROVING: Final = (
+_PROOF: Final = (
     f"no request may say, because a response is recognised by it: leave it out, or {_OWN_KEY} if the service has one"
 )
 
@@ -67,12 +67,12 @@ class Splits:
                 )
 
 
-def _splits(scheme: SignatureScheme | None, proving: frozenset[str]) -> Splits | None:
-    if not proving or not isinstance(scheme, SortedPairs):
+def _splits(scheme: SignatureScheme | None, forbidden: frozenset[str]) -> Splits | None:
+    if not forbidden or not isinstance(scheme, SortedPairs):
         return None
     names = tuple(name for name in scheme.allow_delimiters if name not in scheme.exclude)
     return Splits(
-        names, re.compile("|".join(re.escape(f"{scheme.separator}{name}=") for name in sorted(proving))).search
+        names, re.compile("|".join(re.escape(f"{scheme.separator}{name}=") for name in sorted(forbidden))).search
     )
 
 
@@ -130,8 +130,8 @@ class Codec:
         self._profile = profile
         self._merchant_id = credentials.merchant_id
         self._proofs = proofs(profile, credentials)
-        self._proving = frozenset(proving(profile, self._proofs))
-        self._splits = _splits(profile.signature, self._proving)
+        self._proof_names = proof_names(profile, self._proofs)
+        self._splits = _splits(profile.signature, self._proof_names)
         self._writers: Writers = {} if writers is None else writers
         self._forms: dict[Kind, Form] = {}
 
@@ -177,7 +177,7 @@ class Codec:
         """
         check_object("fields", given, operation)
         if signed:
-            _check_unused("fields", given, ((frozenset(SIGNING), _SET), (self._proving, _PROVING)))
+            _check_unused("fields", given, ((frozenset(SIGNING), _SET), (self._proof_names, _PROOF)))
         plain = documents.plain(given)
         _check_unused("extra", plain, ((frozenset(self._own(operation)), _SET),))
         complete = {**self._always(operation), **plain}
@@ -218,7 +218,7 @@ class Codec:
         return (
             (frozenset(self._writers[kind].names.values()), _ARGUMENT),
             (frozenset(ours), _SET),
-            (self._proving if blank.signed else frozenset(), _PROVING),
+            (self._proof_names if blank.signed else frozenset(), _PROOF),
         )
 
     def _expected(self, operation: Operation) -> Expected:

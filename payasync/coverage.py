@@ -187,7 +187,7 @@ def proofs(profile: "Profile", credentials: "Credentials") -> tuple[str, ...]:
     return found
 
 
-def proving(profile: "Profile", paths: tuple[str, ...]) -> frozenset[str]:
+def proof_names(profile: "Profile", paths: tuple[str, ...]) -> frozenset[str]:
     """Return the names, in the signed object, of the fields that hold what `proofs` found: no request may say them."""
     signed = coverage(profile.answer.signature, profile.signature)
     return frozenset(map(signed.first_step, paths))

@@ -31,7 +31,7 @@ from payasync.profile import MERCHANT, Profile
 from payasync.responses import holds_nothing
 from payasync.shapes import ORDER_STATES, AnswerShape, Parameter
 
-LONGEST: Final = 100
+_LONGEST: Final = 100
 """Characters of a strange value that an error shows."""
 _GAP: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 """White space and control characters: a log takes a text with a line end in it for two."""
@@ -46,33 +46,55 @@ _WIRE: Final[Mapping[str, tuple[str, Likeness]]] = {
 }
 """By key of the profile's `[answer]`: the wire name in requests, and how it is compared."""
 
+_AMOUNT: Final = "amount"
+"""The wire name of the total amount in endpoint 1, and in a response about its payment."""
+
+_NAMED: Final = (*(name for name, _ in _WIRE.values()), _AMOUNT)
+"""What a write may name that a response to it, or to a query about it, is compared with."""
+
 PAYMENT: Final = "payment_id"
 """The service's own number of a payment, which only the write that is asked about can have named."""
 
-_AMOUNTS: Final = ("total_amt", "refund_amt")
+_AMOUNTS: Final = (("total_amt", "totalAmt"), ("total_amt", _AMOUNT), ("refund_amt", "refundAmt"))
+"""By key of the profile's `[answer]`, the wire names of all amounts."""
 
-_THINGS: Final = {QUERY_ORDER.name: "order", QUERY_PAYMENT.name: "payment", QUERY_REFUND.name: "refund"}
-"""By query, what it asks about."""
-
-_DONE: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
-    CREATE_PAYMENT.name: ("payment", frozenset({"pending", "paid"})),
-    PLACE_ORDER.name: ("order", frozenset(ORDER_STATES)),
-    CLOSE_ORDER.name: ("order", frozenset({"closed"})),
-    CREATE_REFUND.name: ("refund", frozenset({"processing", "succeeded"})),
-    CREATE_SUBSCRIPTION.name: ("subscription", frozenset({"scheduled", "active"})),
-    CANCEL_SUBSCRIPTION.name: ("subscription", frozenset({"cancelled"})),
+_THINGS: Final[Mapping[str, str]] = {
+    CREATE_PAYMENT.name: "payment",
+    PLACE_ORDER.name: "order",
+    QUERY_ORDER.name: "order",
+    CLOSE_ORDER.name: "order",
+    CREATE_REFUND.name: "refund",
+    QUERY_PAYMENT.name: "payment",
+    QUERY_REFUND.name: "refund",
+    CREATE_SUBSCRIPTION.name: "subscription",
+    CANCEL_SUBSCRIPTION.name: "subscription",
 }
-"""By write, what it makes or ends, and the states of it that only a success of the write can lead to."""
+"""By operation, what it creates, ends or asks about."""
+
+_DONE: Final[Mapping[str, frozenset[str]]] = {
+    CREATE_PAYMENT.name: frozenset({"pending", "paid"}),
+    PLACE_ORDER.name: frozenset(ORDER_STATES),
+    CLOSE_ORDER.name: frozenset({"closed"}),
+    CREATE_REFUND.name: frozenset({"processing", "succeeded"}),
+    CREATE_SUBSCRIPTION.name: frozenset({"scheduled", "active"}),
+    CANCEL_SUBSCRIPTION.name: frozenset({"cancelled"}),
+}
+"""By write, the states that only a success of the write can lead to."""
 
 
 def compared(operation: Operation, profile: Profile) -> Things:
     """Return what a response to an operation is compared in."""
-    found = [each for key in _WIRE for each in _compared(key, profile.answer)]
+    found = [
+        Compared(name, path or name, kind, required=path is not None)
+        for key, name, kind in _wire_names(operation)
+        if (path := getattr(profile.answer, key)) != ""
+    ]
     if operation not in OPERATIONS:
         # Nobody knows what amounts mean at an endpoint that the document does not show.
         return Things(each for each in found if each.kind is Likeness.NUMBER)
     if operation in {UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION} and (name := profile.fields.get("subscription_id")):
-        found.append(Compared(name, profile.answer.subscription_id or name, Likeness.NUMBER))
+        path = profile.answer.subscription_id
+        found.append(Compared(name, path or name, Likeness.NUMBER, required=bool(path)))
     if operation is QUERY_REFUND:
         found += _identifier(profile.refund_status, "out_refund_no", profile.answer, ())
     if operation is QUERY_PAYMENT:
@@ -84,6 +106,13 @@ def compared(operation: Operation, profile: Profile) -> Things:
     return Things(found)
 
 
+def _wire_names(operation: Operation) -> Iterable[tuple[str, str, Likeness]]:
+    """Yield the keys of `[answer]`, each with its wire name in requests, and how it is compared."""
+    yield from ((key, name, kind) for key, (name, kind) in _WIRE.items())
+    if operation in {CREATE_PAYMENT, QUERY_PAYMENT}:
+        yield "total_amt", _AMOUNT, Likeness.AMOUNT
+
+
 def _identifier(parameter: Parameter | None, key: str, shape: AnswerShape, own: tuple[str, ...]) -> Iterable[Compared]:
     """Yield where a response to endpoint 6 or 7 may name the identifier, if its wire name is not the document's."""
     wire, _ = _WIRE[key]
@@ -93,23 +122,18 @@ def _identifier(parameter: Parameter | None, key: str, shape: AnswerShape, own: 
     path: str | None = getattr(shape, key)
     # An order's response may name the merchant's number alone, and be asked for by the service's own.
     if path != "" and (key == "out_refund_no" or path or own):
-        also = (*own, parameter.name)
+        # A path that is given must hold the number, whatever stands under the parameter's own name.
+        also = own if path else (*own, parameter.name)
         yield Compared(parameter.name, path or wire, Likeness.NUMBER, required=path is not None, also=also)
-
-
-def _compared(key: str, shape: AnswerShape) -> list[Compared]:
-    name, kind = _WIRE[key]
-    path: str | None = getattr(shape, key)
-    return [] if path == "" else [Compared(name, path or name, kind, required=path is not None)]
 
 
 def named(fields: Mapping[str, object]) -> dict[str, object]:
     """Return the fields of a write that a response to it, or to a query about it, is compared with."""
-    return {name: fields[name] for name, _ in _WIRE.values() if name in fields}
+    return {name: fields[name] for name in _NAMED if name in fields}
 
 
-def difference(fields: Mapping[str, object], things: Things, told: object, *, success: bool = True) -> Objection | None:
-    """Return in what a payload is about something else than the fields of a request.
+def mismatch(fields: Mapping[str, object], things: Things, told: object, *, success: bool = True) -> Objection | None:
+    """Return the first value in which a payload differs from the fields of a request.
 
     Args:
         fields: Of the request, by their wire names.
@@ -125,12 +149,12 @@ def difference(fields: Mapping[str, object], things: Things, told: object, *, su
             continue
         theirs = at(told, each.path, None)
         counts = success or (each.kind is Likeness.NUMBER and not _is_missing(theirs))
-        if counts and theirs != mine and (other := _objection(each, mine, theirs, told)):
-            return other
+        if counts and theirs != mine and (found := _mismatch(each, mine, theirs, told)):
+            return found
     return None
 
 
-def _objection(each: Compared, mine: object, theirs: object, told: object) -> Objection | None:
+def _mismatch(each: Compared, mine: object, theirs: object, told: object) -> Objection | None:
     if any(_stands_at(told, path, mine) for path in each.also):
         return None
     if _is_missing(theirs):
@@ -169,29 +193,34 @@ def _differs_in_amount(mine: int, theirs: object) -> bool:
 
 def _shown(value: object) -> str:
     text = _GAP.sub(" ", str.__str__(value) if isinstance(value, str) else str(value))
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def contradiction(operation: Operation, profile: Profile, told: object) -> Objection | None:
-    """Return that a refusal tells of a success of the very write that it refuses."""
-    thing, states = _DONE.get(operation.name, ("", frozenset[str]()))
-    state = _state(profile, thing, told) if thing else None
-    return Objection(f"it refuses the request, and says that the {thing} is {state}") if state in states else None
+def contradiction(operation: Operation, profile: Profile, told: object, *, absent: bool) -> Objection | None:
+    """Return that a refusal contradicts itself: what it refuses has a state that only a success leads to.
 
-
-def denial(operation: Operation, profile: Profile, told: object) -> Objection | None:
-    """Return that a response "not found" to a query tells the state of what is said not to be there."""
+    Args:
+        operation: The write or the query that is refused.
+        profile: Says where the state stands, and what it means.
+        told: The payload of the refusal.
+        absent: It is "not found". If a query asked, any state contradicts it.
+    """
     thing = _THINGS.get(operation.name, "")
-    state = _state(profile, thing, told) if thing else None
-    return Objection(f"it says that there is no such {thing}, and that it is {state}") if state else None
+    path: str = getattr(profile.answer, f"{thing}_status", "")
+    state = profile.states.name(thing, at(told, path)) if path else None
+    if operation.read:
+        contradicted = absent and state is not None
+        return Objection(f"it says that there is no such {thing}, and that it is {state}") if contradicted else None
+    contradicted = state in _DONE.get(operation.name, ())
+    return Objection(f"it refuses the request, and says that the {thing} is {state}") if contradicted else None
 
 
 def may_be_relabelled(operation: Operation, profile: Profile, told: object) -> bool:
     """Return whether a signed payload may be that of a success, beside a refusal that its signature does not cover."""
-    thing = _THINGS.get(operation.name) or _DONE.get(operation.name, ("",))[0]
+    thing = _THINGS.get(operation.name, "")
     if path := getattr(profile.answer, f"{thing}_status", ""):
         return _is_said(at(told, path)) and profile.states.name(thing, at(told, path)) is None
-    places = (getattr(profile.answer, key) or name for key, (name, _) in _WIRE.items())
+    places = (getattr(profile.answer, key) or name for key, name, _ in _wire_names(operation))
     return any(_is_said(at(told, place)) for place in places)
 
 
@@ -213,13 +242,8 @@ def names_number_and_amounts(operation: Operation, fields: Mapping[str, object],
 
 def names_an_amount(profile: Profile, told: object) -> bool:
     """Return whether a payload names an amount, which nothing has that is not there."""
-    paths = (getattr(profile.answer, key) or _WIRE[key][0] for key in _AMOUNTS)
+    paths = (getattr(profile.answer, key) or name for key, name in _AMOUNTS)
     return any(at(told, path, None) is not None for path in paths)
-
-
-def _state(profile: Profile, thing: str, told: object) -> str | None:
-    path: str = getattr(profile.answer, f"{thing}_status")
-    return profile.states.name(thing, at(told, path)) if path else None
 
 
 def is_sent_back(proofs: tuple[str, ...], document: object) -> bool:

@@ -105,18 +105,14 @@ def decide(call: Call, found: Row, *, doubt: bool) -> Action:
     """
     where = column(call)
     if doubt and found in REFUSED:
-        return _refused_in_doubt(where, found)
+        # On a close, "used before" may also mean that the order was paid.
+        asks = where is Column.NAMED or (where is Column.CLOSE and found is Row.DUPLICATE)
+        return Action.QUERY if asks else Action.END
     if found is Row.RATE_LIMITED and not (doubt or leaves_doubt(call, found)):
         return Action.REPEAT
     if where is Column.UNNAMED and doubt and found is not Row.SUCCESS:
         return Action.END
     return MATRIX[found][where]
-
-
-def _refused_in_doubt(where: Column, found: Row) -> Action:
-    """A refusal after an attempt in doubt: ask by the number; "used before" may also mean that an order was paid."""
-    asks = where is Column.NAMED or (where is Column.CLOSE and found is Row.DUPLICATE)
-    return Action.QUERY if asks else Action.END
 
 
 def decide_afresh(call: Call, found: Row) -> Action:
@@ -128,25 +124,20 @@ def decide_afresh(call: Call, found: Row) -> Action:
     return Action.REPEAT if action is Action.QUERY else action
 
 
-def proves_absence(question: Call, answer: Reply | PayasyncError) -> bool:
-    """Return whether the response to a query proves that there is no such thing.
+def confirms_absence(question: Call, answer: Reply | PayasyncError) -> bool:
+    """Return whether the response to a query says, and may be believed, that there is no such thing.
 
     Signed responses need a signature over the refusal, unless the profile says that the service signs none. An
     attacker who relabels a genuine success cannot change the amounts and the code that its signature covers.
     """
     if not isinstance(answer, Reply) or row(question, answer) is not Row.ABSENT:
         return False
-    profile = question.profile
-    if not profile.answer.signature:
+    profile, shape = question.profile, question.profile.answer
+    if not shape.signature:
         return True
     if not is_vouched_for(question, answer):
-        return profile.answer.refusals_signed is False
-    told = payload(profile.answer, answer.document)
-    return _says_absent(question, answer) or not names_an_amount(profile, told)
-
-
-def _says_absent(question: Call, answer: Reply) -> bool:
-    """Return whether the signature of a response covers a code that means "absent"."""
-    profile = question.profile
-    covered = coverage(profile.answer.signature, profile.signature).covers(profile.answer.code)
-    return covered and among(at(answer.document, profile.answer.code), profile.codes.absent)
+        return shape.refusals_signed is False
+    code_is_signed = coverage(shape.signature, profile.signature).covers(shape.code)
+    if code_is_signed and among(at(answer.document, shape.code), profile.codes.absent):
+        return True
+    return not names_an_amount(profile, payload(shape, answer.document))

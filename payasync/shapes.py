@@ -102,7 +102,7 @@ class AnswerShape:
         out_trade_no: Where a response names the order's number, relative to `data` as the next five. Each is compared
             with the request. `None`: read at its wire name. Empty: not compared. Given: a success must name it.
         out_refund_no: The refund's number.
-        total_amt: The total amount of the order.
+        total_amt: The total amount of the order; in endpoint 1 its wire name is `amount`.
         refund_amt: The amount of the refund.
         currency: The currency's code; upper and lower case are equal.
         merchant_id: The merchant's number.

@@ -84,7 +84,7 @@ def row(call: Call, outcome: Reply | PayasyncError) -> Row:
         return found
     if answer.signature and _is_unverified(call, found, outcome):
         return Row.UNVERIFIED
-    doubted = _objection_to_success(call, outcome) if found is SUCCESS else _objection(call, found, outcome)
+    doubted = _objection_to_success(call, outcome) if found is SUCCESS else _objection_to_refusal(call, found, outcome)
     return Row.UNRECOGNISED if doubted else found
 
 
@@ -118,21 +118,20 @@ def _by_status(call: Call, reply: Reply) -> Row:
 def objection(call: Call, reply: Reply) -> Objection | None:
     """Return what speaks against believing a response though it is recognised, and signed where it must be."""
     found = _succeeded(call.profile, reply) if 200 <= reply.status < 300 else _by_status(call, reply)
-    return _objection_to_success(call, reply) if found is SUCCESS else _objection(call, found, reply)
+    return _objection_to_success(call, reply) if found is SUCCESS else _objection_to_refusal(call, found, reply)
 
 
-def _objection(call: Call, found: Row, reply: Reply) -> Objection | None:
+def _objection_to_refusal(call: Call, found: Row, reply: Reply) -> Objection | None:
     if found not in REFUSALS:
         return None
     profile, told = call.profile, payload(call.profile.answer, reply.document)
-    if other := match.difference(_named(call), call.expected.compared, told, success=False):
-        return other
+    if mismatch := match.mismatch(_named(call), call.expected.compared, told, success=False):
+        return mismatch
     if found is Row.DUPLICATE:  # who says that a number was used may say for what
         return None
     if reply.verified and found is not Row.RATE_LIMITED and _signs_a_success(call, reply.document, told):
         return Objection("its signature does not cover the refusal, and what is signed may be a success")
-    denied = match.denial(call.operation, profile, told) if found is Row.ABSENT else None
-    return denied or match.contradiction(call.operation, profile, told)
+    return match.contradiction(call.operation, profile, told, absent=found is Row.ABSENT)
 
 
 def _objection_to_success(call: Call, reply: Reply) -> Objection | None:
@@ -141,7 +140,7 @@ def _objection_to_success(call: Call, reply: Reply) -> Objection | None:
         return Objection("it may be a request that was sent back: it holds nothing that only a response says")
     if data := call.profile.answer.data:
         told = at(told, data, told)
-    return match.difference(_named(call) if expected.asked else call.fields, expected.compared, told)
+    return match.mismatch(_named(call) if expected.asked else call.fields, expected.compared, told)
 
 
 def _named(call: Call) -> Mapping[str, object]:

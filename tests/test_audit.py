@@ -268,6 +268,10 @@ def test_what_a_response_is_compared_in() -> None:
     assert wire == [points[name].value for name in COMPARED]
     assert (409,) == points["http.duplicate"].value
     assert "a response that names another outTradeNo is refused" == points["answer.out_trade_no"].means
+    assert points["answer.total_amt"].means.startswith(
+        "a response that names another totalAmt (payments.create: amount)"
+    )
+    assert "payments.create" in points["answer.total_amt"].needed_by
 
 
 @pytest.mark.parametrize(

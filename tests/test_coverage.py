@@ -117,6 +117,7 @@ NOTHING_OF_ITS_OWN: Final[dict[str, dict[str, Any]]] = {
     "what is compared": {**INSIDE, "out_trade_no": "no", "total_amt": "amount", "merchant_id": "shop"},
     "what is signed itself": {"signature": "data.sign", "payment_id": "data"},
     "argument": {**INSIDE, "order_status": "subject"},
+    "amount": {**INSIDE, "payment_status": "amount"},
     "inside an argument": {"signature": "sign", "order_status": "customer.state"},
     "field": {**INSIDE, "order_status": "agreementNo"},
     "constant": {**INSIDE, "order_status": "signType"},

@@ -12,10 +12,9 @@ from payasync.match import (
     PAYMENT,
     compared,
     contradiction,
-    denial,
-    difference,
     is_sent_back,
     may_be_relabelled,
+    mismatch,
     named,
     names_an_amount,
     names_number_and_amounts,
@@ -72,7 +71,7 @@ class Number(StrEnum):
 )
 def test_other_number_is_another(told: dict[str, Any], differs: str) -> None:
     """Numbers and the merchant are compared as text, upper and lower case apart: the next response may be right."""
-    assert Objection(differs, about_another=True) == difference(SENT, MINE, told)
+    assert Objection(differs, about_another=True) == mismatch(SENT, MINE, told)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +90,7 @@ def test_other_number_is_another(told: dict[str, Any], differs: str) -> None:
 )
 def test_other_amount_stays_so(told: dict[str, Any], differs: str) -> None:
     """An integer, or its digits as text: the number stands for another amount, and asking again changes nothing."""
-    assert Objection(differs, about_another=False) == difference(SENT, MINE, told)
+    assert Objection(differs, about_another=False) == mismatch(SENT, MINE, told)
 
 
 @pytest.mark.parametrize(
@@ -105,14 +104,14 @@ def test_other_amount_stays_so(told: dict[str, Any], differs: str) -> None:
 )
 def test_the_same_is_no_objection(told: dict[str, Any]) -> None:
     """Digits as text are their integer, and a currency's code is the same in any case."""
-    assert difference(SENT, MINE, told) is None
+    assert mismatch(SENT, MINE, told) is None
 
 
 @pytest.mark.parametrize(("mine", "theirs"), [("7", 7), (7, "7"), (7, 7), (Number.ORDER, "T1")])
 def test_number_is_its_digits(mine: object, theirs: object) -> None:
     """A service may write a number of digits as a JSON integer, and a caller may have an enum of numbers."""
-    assert difference({"outTradeNo": mine}, MINE, {"outTradeNo": theirs}) is None
-    assert difference({"outTradeNo": mine}, MINE, {"outTradeNo": "T9"})
+    assert mismatch({"outTradeNo": mine}, MINE, {"outTradeNo": theirs}) is None
+    assert mismatch({"outTradeNo": mine}, MINE, {"outTradeNo": "T9"})
 
 
 @pytest.mark.parametrize(
@@ -130,20 +129,20 @@ def test_number_is_its_digits(mine: object, theirs: object) -> None:
 )
 def test_other_form_says_nothing(told: dict[str, Any]) -> None:
     """An amount with a fraction may be in another unit, and a list may be of anything: neither is compared."""
-    assert difference(SENT, MINE, told) is None
+    assert mismatch(SENT, MINE, told) is None
 
 
 def test_what_the_request_has_in_another_form_says_nothing() -> None:
     """An amount that a journal has kept as a word cannot be compared."""
-    assert difference({"refundAmt": "***", "currency": 1}, MINE, {"refundAmt": 100, "currency": "USD"}) is None
+    assert mismatch({"refundAmt": "***", "currency": 1}, MINE, {"refundAmt": 100, "currency": "USD"}) is None
 
 
 @pytest.mark.parametrize("told", [{}, None, [], "R2", ["R2"], {"refundDesc": "two cups"}, {"outTradeNo": None}])
 def test_what_one_side_lacks_is_not_compared(told: object) -> None:
     """A response may name nothing of a request, and a request may lack what a response names."""
-    assert difference(SENT, MINE, told) is None
-    assert difference({"refundDesc": "one cup"}, MINE, {"outTradeNo": "T2", "refundAmt": 1}) is None
-    assert difference({"outTradeNo": None}, MINE, {"outTradeNo": "T2"}) is None
+    assert mismatch(SENT, MINE, told) is None
+    assert mismatch({"refundDesc": "one cup"}, MINE, {"outTradeNo": "T2", "refundAmt": 1}) is None
+    assert mismatch({"outTradeNo": None}, MINE, {"outTradeNo": "T2"}) is None
 
 
 GIVEN: Final = Profile(answer=AnswerShape(out_refund_no="refund.no", refund_amt="", currency="money.unit"))
@@ -162,7 +161,7 @@ READ: Final = compared(CREATE_REFUND, GIVEN)
 )
 def test_given_path_must_be_there_in_a_success(told: object, differs: str) -> None:
     """A path that the profile gives names what a success is about: without it, it may be about anything."""
-    assert Objection(differs) == difference(SENT, READ, told)
+    assert Objection(differs) == mismatch(SENT, READ, told)
 
 
 @pytest.mark.parametrize(
@@ -174,12 +173,12 @@ def test_given_path_must_be_there_in_a_success(told: object, differs: str) -> No
 )
 def test_given_path_takes_the_place_of_the_wire_name(told: dict[str, Any]) -> None:
     """What stands under the wire name is something else then; an empty path switches the comparison off."""
-    assert difference(SENT, READ, told) is None
+    assert mismatch(SENT, READ, told) is None
 
 
 def test_given_path_is_compared_where_the_request_names_it() -> None:
     """A request without a currency has nothing that a response must repeat."""
-    assert difference({"outRefundNo": "R1"}, READ, {"refund": {"no": "R1"}}) is None
+    assert mismatch({"outRefundNo": "R1"}, READ, {"refund": {"no": "R1"}}) is None
 
 
 @pytest.mark.parametrize(
@@ -194,8 +193,8 @@ def test_given_path_is_compared_where_the_request_names_it() -> None:
 )
 def test_refusal_is_held_to_numbers_and_merchant(told: dict[str, Any], *, refused: bool) -> None:
     """A refusal may name the amount that is left, and need not name a path that the profile gives."""
-    assert refused is (difference(SENT, MINE, told, success=False) is not None)
-    assert difference(SENT, READ, {}, success=False) is None
+    assert refused is (mismatch(SENT, MINE, told, success=False) is not None)
+    assert mismatch(SENT, READ, {}, success=False) is None
 
 
 def found(operation: Operation, profile: Profile = BARE) -> dict[str, Compared]:
@@ -213,10 +212,24 @@ SIX: Final = {
 }
 
 
+OF_PAYMENT: Final = {CREATE_PAYMENT, QUERY_PAYMENT}
+
+
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_six_things_are_compared_under_their_wire_names(operation: Operation) -> None:
-    """A profile that says nothing of them has them compared, and asks for none of them."""
-    assert {name: Compared(name, name, kind) for name, kind in SIX.items()} == found(operation)
+    """A profile that says nothing of them has them compared, and asks for none; a payment's total is its `amount`."""
+    names = {**SIX, "amount": Likeness.AMOUNT} if operation in OF_PAYMENT else SIX
+
+    assert {name: Compared(name, name, kind) for name, kind in names.items()} == found(operation)
+
+
+@pytest.mark.parametrize("operation", [CREATE_PAYMENT, QUERY_PAYMENT], ids=["1", "6"])
+def test_total_of_a_payment_stands_where_the_profile_says(operation: Operation) -> None:
+    """One key places the total amount of all endpoints: a path, or an empty text, which switches it off."""
+    placed, off = (Profile(answer=AnswerShape(total_amt=path)) for path in ("money.total", ""))
+
+    assert Compared("amount", "money.total", Likeness.AMOUNT, required=True) == found(operation, placed)["amount"]
+    assert not {"amount", "totalAmt"} & found(operation, off).keys()
 
 
 def test_endpoint_that_the_document_does_not_show() -> None:
@@ -231,7 +244,7 @@ def test_subscription_is_compared_by_its_number(operation: Operation) -> None:
     placed = evolve(called, answer=AnswerShape(subscription_id="plan.no"))
 
     assert Compared("planNo", "planNo", Likeness.NUMBER) == found(operation, called)["planNo"]
-    assert Compared("planNo", "plan.no", Likeness.NUMBER) == found(operation, placed)["planNo"]
+    assert Compared("planNo", "plan.no", Likeness.NUMBER, required=True) == found(operation, placed)["planNo"]
     assert SIX.keys() == found(CREATE_SUBSCRIPTION, called).keys()
 
 
@@ -269,8 +282,8 @@ def test_payment_is_asked_about_by_either_number(told: dict[str, Any], *, same: 
     """Endpoint 6 takes the merchant's own number or the service's, and a response names both."""
     things = compared(QUERY_PAYMENT, BY_EITHER)
 
-    assert same is (difference({"outTradeNo": "T1"}, things, told) is None)
-    assert difference({"outTradeNo": "P1"}, things, {"outTradeNo": "T1", "paymentId": "P1"}) is None
+    assert same is (mismatch({"outTradeNo": "T1"}, things, told) is None)
+    assert mismatch({"outTradeNo": "P1"}, things, {"outTradeNo": "T1", "paymentId": "P1"}) is None
 
 
 def test_payment_is_compared_in_the_services_number_where_that_is_known() -> None:
@@ -278,22 +291,22 @@ def test_payment_is_compared_in_the_services_number_where_that_is_known() -> Non
     things = compared(QUERY_PAYMENT, BY_EITHER)
 
     assert Compared(PAYMENT, "paymentId", Likeness.NUMBER) in things.several
-    assert difference({"outTradeNo": "P1", PAYMENT: "P1"}, things, {"paymentId": "P9"})
-    assert difference({"outTradeNo": "P1", PAYMENT: 7}, things, {"paymentId": "7"}) is None
+    assert mismatch({"outTradeNo": "P1", PAYMENT: "P1"}, things, {"paymentId": "P9"})
+    assert mismatch({"outTradeNo": "P1", PAYMENT: 7}, things, {"paymentId": "7"}) is None
 
 
 def test_payment_that_has_the_services_number_alone() -> None:
     """A payment of endpoint 1 has no order number: that the profile says where one stands asks for none."""
     things = compared(QUERY_PAYMENT, evolve(BY_EITHER, answer=evolve(BY_EITHER.answer, out_trade_no="outTradeNo")))
 
-    assert difference({"outTradeNo": "P1"}, things, {"paymentId": "P1"}) is None
-    assert difference({"outTradeNo": "P1"}, things, {"paymentId": "P2"})
+    assert mismatch({"outTradeNo": "P1"}, things, {"paymentId": "P1"}) is None
+    assert mismatch({"outTradeNo": "P1"}, things, {"paymentId": "P2"})
 
 
 def test_what_a_write_has_named() -> None:
     """What a response to it, or to a query about it, is compared with; no description, and no address."""
     assert {name: value for name, value in SENT.items() if name != "refundDesc"} == named(SENT)
-    assert {} == named({"amount": 1, "identifier": "T1"})
+    assert {"amount": 1} == named({"amount": 1, "identifier": "T1"})
 
 
 STATED: Final = Profile(
@@ -336,15 +349,15 @@ STATED: Final = Profile(
 )
 def test_refusal_that_tells_of_a_success_contradicts_itself(operation: Operation, state: str, words: str) -> None:
     """Only the state of what the very write would have made, or ended, speaks against its refusal."""
-    objection = contradiction(operation, STATED, {"state": state})
+    objection = contradiction(operation, STATED, {"state": state}, absent=False)
 
     assert words == (objection.words if objection else "")
 
 
 def test_state_that_the_profile_does_not_place_contradicts_nothing() -> None:
     """Without a path to it nobody reads a state, whatever stands there."""
-    assert contradiction(CREATE_REFUND, BARE, {"state": "DONE", "status": "DONE"}) is None
-    assert denial(QUERY_REFUND, BARE, {"state": "DONE", "status": "DONE"}) is None
+    for operation in (CREATE_REFUND, QUERY_REFUND):
+        assert contradiction(operation, BARE, {"state": "DONE", "status": "DONE"}, absent=True) is None
 
 
 @pytest.mark.parametrize(
@@ -354,12 +367,13 @@ def test_state_that_the_profile_does_not_place_contradicts_nothing() -> None:
         (QUERY_PAYMENT, "NO", "it says that there is no such payment, and that it is failed"),
         (QUERY_REFUND, "DONE", "it says that there is no such refund, and that it is succeeded"),
         (QUERY_REFUND, "ERROR", ""),
-        (CREATE_REFUND, "DONE", ""),
+        (CREATE_REFUND, "DONE", "it refuses the request, and says that the refund is succeeded"),
+        (CREATE_REFUND, "NO", ""),
     ],
 )
 def test_absent_that_tells_a_state_contradicts_itself(operation: Operation, state: str, words: str) -> None:
     """What is not there has no state: a response "not found" that tells one is not believed."""
-    objection = denial(operation, STATED, {"state": state})
+    objection = contradiction(operation, STATED, {"state": state}, absent=True)
 
     assert words == (objection.words if objection else "")
 
@@ -373,6 +387,8 @@ def test_absent_that_tells_a_state_contradicts_itself(operation: Operation, stat
         (BARE, None, False),
         (STATED, {"money": {"back": 200}}, True),
         (STATED, {"refundAmt": 200}, False),
+        (BARE, {"amount": 1}, True),
+        (Profile(answer=AnswerShape(total_amt="total")), {"amount": 1}, False),
         (Profile(answer=AnswerShape(refund_amt="", total_amt="")), {"refundAmt": 200}, True),
     ],
 )
@@ -416,8 +432,17 @@ def test_wire_names_are_those_of_the_document() -> None:
         (AnswerShape(), {"outRefundNo": "R0"}, False),
         (AnswerShape(), {"outRefundNo": "R1"}, True),
         (AnswerShape(), {"outRefundNo": "R0", "no": "R1"}, True),
+        (AnswerShape(), {"no": "R0"}, False),
+        (AnswerShape(), {"no": "R0", "outRefundNo": "R1"}, False),
+        (AnswerShape(), {"no": None, "outRefundNo": None}, True),
         (AnswerShape(out_refund_no="outRefundNo"), {}, False),
+        (AnswerShape(out_refund_no="outRefundNo"), {"outRefundNo": None}, False),
+        (AnswerShape(out_refund_no="outRefundNo"), {"no": "R1"}, False),
+        (AnswerShape(out_refund_no="outRefundNo"), {"no": "R1", "outRefundNo": "R0"}, False),
+        (AnswerShape(out_refund_no="outRefundNo"), {"no": "R0", "outRefundNo": "R1"}, False),
+        (AnswerShape(out_refund_no="outRefundNo"), {"no": "R1", "outRefundNo": "R1"}, True),
         (AnswerShape(out_refund_no=""), {"outRefundNo": "R0"}, True),
+        (AnswerShape(out_refund_no=""), {"no": "R0"}, False),
     ],
 )
 def test_refund_is_compared_also_where_its_parameter_has_a_name_of_its_own(
@@ -426,7 +451,7 @@ def test_refund_is_compared_also_where_its_parameter_has_a_name_of_its_own(
     """The identifier of endpoint 7 is the refund's number, whatever the service calls it in the query."""
     things = compared(QUERY_REFUND, Profile(refund_status=Parameter("no"), answer=shape))
 
-    assert same is (difference({"no": "R1"}, things, told) is None)
+    assert same is (mismatch({"no": "R1"}, things, told) is None)
 
 
 @pytest.mark.parametrize(
@@ -435,7 +460,15 @@ def test_refund_is_compared_also_where_its_parameter_has_a_name_of_its_own(
         (AnswerShape(), {"outTradeNo": "T2"}, True),
         (AnswerShape(payment_id="paymentId"), {"outTradeNo": "T2", "paymentId": "P2"}, False),
         (AnswerShape(payment_id="paymentId"), {"outTradeNo": "T2", "paymentId": "T1"}, True),
+        (AnswerShape(), {"no": "T2"}, False),
+        (AnswerShape(), {"no": None}, True),
         (AnswerShape(out_trade_no="outTradeNo"), {"outTradeNo": "T2"}, False),
+        (AnswerShape(out_trade_no="outTradeNo"), {"outTradeNo": None, "no": "T1"}, False),
+        (AnswerShape(out_trade_no="outTradeNo"), {"outTradeNo": "T2", "no": "T1"}, False),
+        (AnswerShape(out_trade_no="outTradeNo"), {"outTradeNo": "T1", "no": "T2"}, False),
+        (AnswerShape(out_trade_no="outTradeNo"), {"outTradeNo": "T1", "no": "T1"}, True),
+        (AnswerShape(out_trade_no="outTradeNo", payment_id="id"), {"outTradeNo": None, "id": "T1"}, True),
+        (AnswerShape(out_trade_no="", payment_id="id"), {"outTradeNo": "T2", "id": "P2"}, True),
     ],
 )
 def test_payment_is_compared_as_an_order_where_the_profile_tells_the_two_apart(
@@ -444,12 +477,12 @@ def test_payment_is_compared_as_an_order_where_the_profile_tells_the_two_apart(
     """Under a name of its own, the identifier of endpoint 6 may be the service's: that must be located first."""
     things = compared(QUERY_PAYMENT, Profile(payment_status=Parameter("no"), answer=shape))
 
-    assert same is (difference({"no": "T1"}, things, told) is None)
+    assert same is (mismatch({"no": "T1"}, things, told) is None)
 
 
 def test_another_number_goes_before_another_amount() -> None:
     """Whatever the order of the names: a response about another refund may be followed by the right one."""
-    found = difference(SENT, MINE, {"refundAmt": 1, "totalAmt": 9, "outRefundNo": "R0"})
+    found = mismatch(SENT, MINE, {"refundAmt": 1, "totalAmt": 9, "outRefundNo": "R0"})
 
     assert found is not None
     assert found.about_another
@@ -457,7 +490,7 @@ def test_another_number_goes_before_another_amount() -> None:
 
 def test_control_characters_are_not_shown() -> None:
     """A text of the service stands in one line, without escapes."""
-    found = difference(SENT, MINE, {"outRefundNo": "R0\nFAKE\x1b[31m"})
+    found = mismatch(SENT, MINE, {"outRefundNo": "R0\nFAKE\x1b[31m"})
 
     assert found is not None
     assert found.words.startswith("outRefundNo is R0 FAKE [31m in the response")
@@ -496,6 +529,8 @@ REFUNDS: Final = Profile(
         (CREATE_REFUND, REFUNDS, {"outRefundNo": "R1"}, False),
         (CREATE_REFUND, BARE, {"outRefundNo": "R1"}, True),
         (CREATE_REFUND, BARE, {"message": "no"}, False),
+        (CREATE_PAYMENT, BARE, {"amount": 1}, True),
+        (CREATE_REFUND, BARE, {"amount": 1}, False),
     ],
 )
 def test_what_may_be_a_success_with_another_code(

@@ -61,7 +61,7 @@ BARE: Final = Profile()
 ONE_TRY: Final = RetryPolicy(attempts=1)
 FAST: Final = RetryPolicy(base_delay=0.001)
 REMOTE: Final = "https://pay.example.com"
-OK_BODY: Final = b'{"code":"SBX_OK"}'
+OK_BODY: Final = b'{"code":"SBX_OK","subscriptionId":"S1"}'
 OK: Final = answer(200, OK_BODY)
 SOON: Final = 1.0
 """Seconds: a time that a call is given to run out of, long enough to be sent on a busy machine."""

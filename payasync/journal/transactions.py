@@ -30,7 +30,7 @@ from payasync.journal.intents import (
 )
 from payasync.journal.services import Where
 from payasync.journal.ticks import after, between
-from payasync.match import difference, names_number_and_amounts
+from payasync.match import mismatch, names_number_and_amounts
 from payasync.operations import CLOSE_ORDER, Operation
 from payasync.profile import Profile
 from payasync.requests import invalid
@@ -284,8 +284,8 @@ def told(about: Mapping[str, str], said: Said, state: State, reason: str, now: d
         if after is None:
             continue
         asked = asked_for(each, said.profile)
-        if other := difference(asked, said.compared, said.data):
-            others.append((each, other.words))
+        if objection := mismatch(asked, said.compared, said.data):
+            others.append((each, objection.words))
         elif each.answered and not names_number_and_amounts(said.write, asked, said.compared, said.data):
             others.append((each, "its number was used before, and the number or an amount is missing"))
         else:

@@ -15,7 +15,7 @@ from payasync.calls import Call, Objection, Progress, Reply, Send
 from payasync.errors import NoAnswerError, OutcomeUnknownError, PayasyncError, ServiceError
 from payasync.events import Retrying, Unknown
 from payasync.match import named, tells_nothing
-from payasync.matrix import Action, decide, decide_afresh, leaves_doubt, proves_absence
+from payasync.matrix import Action, confirms_absence, decide, decide_afresh, leaves_doubt
 from payasync.middleware.observe import Teller
 from payasync.middleware.quota import RETRY_COST, TIMEOUT_COST, Quota
 from payasync.operations import CLOSE_ORDER
@@ -168,7 +168,7 @@ class Course:
             left -= 1
             asked = self._clock()
             before = await self._attempt(question)
-            if proves_absence(question, before):
+            if confirms_absence(question, before):
                 if asked >= self._final_at():
                     self._doubt = None
                     return None
@@ -262,7 +262,7 @@ class Course:
         error = last_word(self._call, found, outcome, doubt=self._doubt is not None)
         error.add(operation=self._call.operation.name, reference=self._call.reference, attempts=self._attempts)
         if isinstance(error, ServiceError):
-            error.add(absent=proves_absence(self._call, outcome))
+            error.add(absent=confirms_absence(self._call, outcome))
         left = self._not_before - self._clock()
         if error.retry_after is None and left > 0:
             error.add(retry_after=left)

@@ -46,7 +46,7 @@ _THINGS: Final[Mapping[Operation, str]] = {
     CANCEL_SUBSCRIPTION: "subscription",
 }
 _ABOUT: Final[Mapping[str, frozenset[str]]] = {
-    "payment": frozenset({"out_trade_no", "currency"}),
+    "payment": frozenset({"out_trade_no", "total_amt", "currency"}),
     "order": frozenset({"out_trade_no", "total_amt", "currency"}),
     "refund": frozenset({"out_refund_no", "out_trade_no", "total_amt", "refund_amt"}),
     "subscription": frozenset(),
@@ -155,7 +155,7 @@ def _payload(words: Vocabulary, operation: Operation) -> dict[str, Schema]:
     elif thing == "refund":
         own = {}
     else:
-        own = {answer.payment_id: TEXT, **({"amount": NUMBER} if thing == "payment" else {})}
+        own = {answer.payment_id: TEXT}
         if operation in {CREATE_PAYMENT, PLACE_ORDER}:
             own[answer.redirect_url] = {"type": "string", "format": "uri"}
     states = [words.state(thing, state) for state in _STATES[thing]]
@@ -164,9 +164,9 @@ def _payload(words: Vocabulary, operation: Operation) -> dict[str, Schema]:
 
 def _about(words: Vocabulary, operation: Operation) -> dict[str, Schema]:
     """Return what a success always names, and what its request names, where the profile gives a path for it."""
-    always, sent = _ABOUT[_THINGS[operation]], {MERCHANT, *carried(words, operation)[1]}
-    told = [name for name in COMPARED if name in always or (camel(name) in sent and getattr(words.answer, name))]
-    return {words.about(name): NUMBER if name.endswith("_amt") else TEXT for name in told}
+    thing, sent = _THINGS[operation], {MERCHANT, *carried(words, operation)[1]}
+    told = [name for name in COMPARED if name in _ABOUT[thing] or (camel(name) in sent and getattr(words.answer, name))]
+    return {words.about(name, thing): NUMBER if name.endswith("_amt") else TEXT for name in told}
 
 
 def _subscription(words: Vocabulary) -> dict[str, Schema]:

@@ -11,7 +11,6 @@ from payasync.sandbox.numbers import Numbers
 from payasync.sandbox.paths import found, joined, put
 from payasync.sandbox.values import Event, Order, Refund, Subscription
 from payasync.sandbox.vocabulary import Vocabulary, camel
-from payasync.shapes import Code
 
 
 class Payloads:
@@ -34,30 +33,27 @@ class Payloads:
 
     def order(self, order: Order, redirect_url: str = "") -> dict[str, Any]:
         """Return an order as endpoints 2 to 4 tell it, with the customer's address where it is new."""
-        path, state = self._words.answer.order_status, self._words.state("order", order.state)
-        payload, names = self._payable(order, path, state, redirect_url), ("out_trade_no", "total_amt", "currency")
-        return self._named(payload, **{name: getattr(order, name) for name in names})
+        return self._payable(order, "order", redirect_url)
 
     def payment(self, order: Order, redirect_url: str = "") -> dict[str, Any]:
         """Return a payment as endpoints 1 and 6 tell it, with the customer's address where it is new."""
-        answer, state = self._words.answer, self._words.state("payment", order.state)
-        payload = {"amount": order.total_amt, **self._payable(order, answer.payment_status, state, redirect_url)}
-        return self._named(payload, out_trade_no=order.out_trade_no, currency=order.currency)
+        return self._payable(order, "payment", redirect_url)
 
-    def _payable(self, order: Order, status_path: str, state: Code, redirect_url: str) -> dict[str, Any]:
-        payload: dict[str, Any] = {}
-        put(payload, self._words.answer.payment_id, order.payment_id)
-        put(payload, status_path, state)
+    def _payable(self, order: Order, thing: str, redirect_url: str) -> dict[str, Any]:
+        answer, payload = self._words.answer, dict[str, Any]()
+        put(payload, answer.payment_id, order.payment_id)
+        put(payload, getattr(answer, f"{thing}_status"), self._words.state(thing, order.state))
         if redirect_url:
-            put(payload, self._words.answer.redirect_url, redirect_url)
-        return payload
+            put(payload, answer.redirect_url, redirect_url)
+        names = ("out_trade_no", "total_amt", "currency")
+        return self._named(payload, thing, **{name: getattr(order, name) for name in names})
 
     def refund(self, refund: Refund) -> dict[str, Any]:
         """Return a refund as endpoints 5 and 7 tell it."""
         payload: dict[str, Any] = {}
         put(payload, self._words.answer.refund_status, self._words.state("refund", refund.state))
         names = ("out_refund_no", "out_trade_no", "total_amt", "refund_amt")
-        return self._named(payload, **{name: getattr(refund, name) for name in names})
+        return self._named(payload, "refund", **{name: getattr(refund, name) for name in names})
 
     def subscription(self, subscription: Subscription) -> dict[str, Any]:
         """Return a subscription as endpoints 8 to 10 tell it."""
@@ -69,7 +65,7 @@ class Payloads:
         }
         put(payload, words.answer.subscription_id, subscription.subscription_id)
         put(payload, words.answer.subscription_status, words.state("subscription", subscription.state))
-        return self._named(payload)
+        return self._named(payload, "subscription")
 
     def about(self, fields: Mapping[str, Any], payload: Mapping[str, Any]) -> dict[str, Any]:
         """Return a payload with all that its request names, and that the profile gives a path for.
@@ -85,12 +81,12 @@ class Payloads:
                 put(told, path, fields[camel(name)])
         return told
 
-    def _named(self, payload: dict[str, Any], **things: Any) -> dict[str, Any]:
+    def _named(self, payload: dict[str, Any], thing: str, **values: Any) -> dict[str, Any]:
         """Add to a payload what it is about; what the profile does not compare gives way to what it reads there."""
         answer = self._words.answer
         merchant = {"merchant_id": MERCHANT_ID} if answer.merchant_id else {}
-        for name, value in {**things, **merchant}.items():
-            path = self._words.about(name)
+        for name, value in {**values, **merchant}.items():
+            path = self._words.about(name, thing)
             if getattr(answer, name) != "" or found(payload, path) is None:
                 put(payload, path, value)
         return payload

@@ -90,10 +90,10 @@ class Vocabulary:
         value: Code = values[0]
         return value
 
-    def about(self, name: str) -> str:
+    def about(self, name: str, thing: str = "") -> str:
         """Return the path at which answers name one of the things that they are compared in; it may be switched off."""
         path: str | None = getattr(self.answer, name)
-        return path or camel(name)
+        return path or ("amount" if (name, thing) == ("total_amt", "payment") else camel(name))
 
     def code(self, why: Why) -> Code:
         """Return the service's result code for a refusal."""

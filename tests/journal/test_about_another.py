@@ -1,5 +1,6 @@
 """A genuine response about another refund says nothing of this one: the journal, in every state, waits for its own."""
 
+import json
 import logging
 from typing import Any, Final
 
@@ -181,9 +182,10 @@ async def test_accepted_that_is_told_of_between_begins_its_day_anew(store: Journ
     assert ["accepted", "manual"] == [each.state for each in found]
 
 
-def payment(number: str, state: str) -> Answer:
+def payment(number: str, state: str, amount: int = 1000) -> Answer:
     """Return a response about a payment."""
-    return answer(200, b'{"code":"SBX_OK","paymentId":"%s","status":"SBX_%s"}' % (number.encode(), state.encode()))
+    told = {"code": "SBX_OK", "paymentId": number, "amount": amount, "status": f"SBX_{state}"}
+    return answer(200, json.dumps(told).encode())
 
 
 async def test_accepted_payment_waits_for_its_own(store: Journal, clock: Clock) -> None:
@@ -199,6 +201,31 @@ async def test_accepted_payment_waits_for_its_own(store: Journal, clock: Clock) 
                 states += [each.state for each in await store.list()]
 
     assert ["accepted", "succeeded"] == states
+
+
+async def test_accepted_payment_of_another_amount(store: Journal, clock: Clock) -> None:
+    """Endpoint 6 under the payment's own number tells of another amount: the payment stays accepted."""
+    says = {"/v1/payments": payment("P1", "PENDING"), "/payment/status": payment("P1", "PAID", 1)}
+    with Recorder(by_path=says) as recorder:
+        async with session(recorder, SAYS, journal=store, retry=QUICK) as pay:
+            await pay.send(PAYMENT)
+            clock.advance(HOUR)
+            await Reconciler(pay, store, pace=Pace(clock=clock)).run_once()
+            (found,) = await store.list()
+
+    assert "accepted" == found.state
+    assert "amount is 1 in the response, and 1000 in the request" in found.reason
+
+
+async def test_payment_of_another_amount(store: Journal) -> None:
+    """A response to endpoint 1 about another amount ends nothing: the payment is unknown."""
+    with Recorder(otherwise=payment("P1", "PAID", 1)) as recorder:
+        async with session(recorder, SAYS, journal=store, retry=QUICK) as pay:
+            with pytest.raises(OutcomeUnknownError, match="amount is 1 in the response, and 1000 in the request"):
+                await pay.send(PAYMENT)
+            (found,) = await store.list()
+
+    assert ("unknown", 1) == (found.state, len(recorder.requests))
 
 
 async def in_state(service: Service, state: State) -> None:

@@ -103,7 +103,7 @@ def test_response_about_another_refund(*, about_another: bool, expected: State |
         ),
         (
             {"operation": "payments.create", "reference": None, "request": {"amount": 9, "currency": "USD"}},
-            {"currency": "USD"},
+            {"amount": 9, "currency": "USD"},
         ),
         (PAID, {"payment_id": 7}),
         ({"operation": "subscriptions.cancel", "reference": "S1", "request": {"subscription_id": "S1"}}, {}),

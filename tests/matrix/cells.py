@@ -17,7 +17,7 @@ UNSURE: Final = evolve(PROFILE, http=HttpCodes(absent=(404,)), recovery=Recovery
 SURE: Final = evolve(PROFILE, recovery=Recovery(quarantine=0.0))
 """A 429 precedes execution, and an absent answer is final at once."""
 FAST: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
-OK_BODY: Final = b'{"code":"SBX_OK","status":"SBX_PAID"}'
+OK_BODY: Final = b'{"code":"SBX_OK","status":"SBX_PAID","subscriptionId":"S1"}'
 ABSENT_BODY: Final = b'{"code":"SBX_NOT_FOUND"}'
 
 ORDER_QUERY: Final = "/payment/orderquery"

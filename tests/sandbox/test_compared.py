@@ -46,7 +46,10 @@ ABOUT: Final = evolve(
 
 Ask = Callable[[Session], Awaitable[Response]]
 CALLS: Final[dict[str, tuple[Ask, dict[str, Any]]]] = {
-    "payments.create": (lambda pay: pay.payments.create(amount=9, currency="USD"), {"unit": "USD", "shop": "SANDBOX"}),
+    "payments.create": (
+        lambda pay: pay.payments.create(amount=9, currency="USD"),
+        {"total": 9, "unit": "USD", "shop": "SANDBOX"},
+    ),
     "orders.place": (
         lambda pay: pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T2"),
         {"order": "T2", "total": 450, "unit": "CAD", "shop": "SANDBOX"},
@@ -57,13 +60,13 @@ CALLS: Final[dict[str, tuple[Ask, dict[str, Any]]]] = {
         lambda pay: pay.refunds.create(out_trade_no="T1", out_refund_no="R2", total_amt=450, refund_amt=2),
         {"order": "T1", "refund": "R2", "total": 450, "part": 2, "unit": "CAD", "shop": "SANDBOX"},
     ),
-    "payments.status": (lambda pay: pay.payments.status("T1"), {"order": "T1", "unit": "CAD"}),
+    "payments.status": (lambda pay: pay.payments.status("T1"), {"order": "T1", "total": 450, "unit": "CAD"}),
     "refunds.status": (lambda pay: pay.refunds.status("R1"), {"refund": "R1", "total": 450, "part": 1, "unit": "CAD"}),
     "subscriptions.create": (
         lambda pay: pay.subscriptions.create(
             frequency="monthly", amount=9, start_date=date(2999, 1, 31), customer={"a": "b"}
         ),
-        {"unit": "CAD"},
+        {"amount": 9, "unit": "CAD"},
     ),
 }
 
@@ -77,8 +80,10 @@ async def test_successes_name_what_they_are_about(ask: Ask, expected: dict[str, 
         await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=1)
         document = (await ask(pay)).document
     told = {**document.get("about", {}), **document["money"], "shop": document["shop"]}
+    told |= {name: document[name] for name in {"amount"} & set(document)}
 
     assert expected == {name: told[name] for name in expected}
+    assert ("amount" in expected) is ("amount" in document)
     assert not {"outTradeNo", "outRefundNo", "totalAmt", "refundAmt", "currency", "merchantId"} & set(document)
 
 

@@ -30,8 +30,8 @@ from tests.foreign.recorder import RESET, Answer, Recorder, Request, answer
 
 KEY: Final = "a key that signs requests"
 SERVICE_KEY: Final = "a key of the service alone"
-OWN_KEY: Final = Credentials("1001", signing_key=KEY, service_keys=SERVICE_KEY)
-SAME_KEY: Final = Credentials("1001", signing_key=KEY)
+OWN_KEY: Final = Credentials("1001", secret_key="sk", signing_key=KEY, service_keys=SERVICE_KEY)
+SAME_KEY: Final = Credentials("1001", secret_key="sk", signing_key=KEY)
 
 UNSIGNED: Final = Profile(
     signature=SortedPairs(algorithm="hmac-sha256", encoding="hex"),
@@ -65,6 +65,7 @@ ORDER: Final[dict[str, Any]] = {"out_trade_no": "T1", "total_amt": 450, "currenc
 Ask = Callable[[Session], Awaitable[Any]]
 
 CALLS: Final[Mapping[str, Ask]] = {
+    "payments.create": lambda pay: pay.payments.create(amount=1000, currency="USD"),
     "orders.place": lambda pay: pay.orders.place(**ORDER),
     "orders.query": lambda pay: pay.orders.query("T1"),
     "orders.close": lambda pay: pay.orders.close("T1"),
@@ -73,6 +74,7 @@ CALLS: Final[Mapping[str, Ask]] = {
     "refunds.status": lambda pay: pay.refunds.status("R1"),
 }
 RIGHT: Final[Mapping[str, dict[str, Any]]] = {
+    "payments.create": {"paymentNo": "P1", "amount": 1000, "currency": "USD", "tradeStatus": "WAIT"},
     "orders.place": {"outTradeNo": "T1", "tradeStatus": "WAIT", "payUrl": "https://pay.example/1"},
     "orders.query": {"outTradeNo": "T1", "tradeStatus": "PAID", "totalAmt": 450},
     "orders.close": {"outTradeNo": "T1", "tradeStatus": "CLOSED"},
@@ -91,9 +93,15 @@ ABOUT_ANOTHER: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     *((name, {"totalAmt": amount}) for name in ("orders.place", "refunds.create") for amount in (990, "990")),
     ("refunds.create", {"refundAmt": 1}),
     ("refunds.create", {"refundAmt": "0201"}),
+    ("payments.create", {"amount": 1}),
+    ("payments.create", {"amount": "0100"}),
+    ("payments.create", {"currency": "CAD"}),
     ("orders.place", {"currency": "USD"}),
 )
 STILL_RIGHT: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
+    ("payments.create", {"amount": "01000", "currency": "usd"}),
+    ("payments.create", {"amount": "10.00", "totalAmt": 7}),
+    ("payments.create", {"amount": "", "currency": ""}),
     ("orders.place", {"totalAmt": "450", "currency": "cad", "merchantId": 1001}),
     ("orders.place", {"totalAmt": 450, "outTradeNo": "T1", "currency": "Cad"}),
     ("orders.place", {"totalAmt": "4.50"}),
@@ -130,7 +138,7 @@ async def ended(ask: Ask, service: Recorder, profile: Profile, credentials: Cred
 
 def writes(name: str) -> bool:
     """Return whether a call may move money."""
-    return name in {"orders.place", "orders.close", "refunds.create"}
+    return name in {"payments.create", "orders.place", "orders.close", "refunds.create"}
 
 
 @pytest.mark.parametrize("profile", [UNSIGNED, SIGNED], ids=["unsigned", "signed"])
@@ -155,6 +163,95 @@ async def test_right_response(name: str, more: dict[str, Any], profile: Profile)
 
     assert data.items() <= found.data.items()
     assert 1 == found.attempts
+
+
+def placing(**paths: Any) -> Profile:
+    """Return the unsigned profile with paths of what a response is about."""
+    return evolve(UNSIGNED, answer=evolve(UNSIGNED.answer, **paths))
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "believed"),
+    [
+        ("money.total", {"money": {"total": 1000}, "amount": 1}, True),
+        ("money.total", {"money": {"total": "1000"}}, True),
+        ("money.total", {"money": {"total": 1}, "amount": 1000}, False),
+        ("money.total", {"money": {"total": None}, "amount": 1000}, False),
+        ("money.total", {"amount": 1000}, False),
+        ("", {"amount": 1}, True),
+    ],
+)
+async def test_payment_of_another_amount(path: str, data: dict[str, Any], *, believed: bool) -> None:
+    """The `amount` of endpoint 1 is its total: if the profile gives a path to that, a success must hold it there."""
+    service = Recorder(otherwise=response(data, status=201))
+    found = await ended(CALLS["payments.create"], service, placing(total_amt=path))
+
+    assert ("PaymentResponse" if believed else "OutcomeUnknownError") == type(found).__name__
+    assert 1 == len(service.requests)
+
+
+async def test_refused_payment_may_name_another_amount() -> None:
+    """A refusal may name a limit: the payment was not made."""
+    refused = response({"amount": 500, "message": "too much"}, code=9, status=400)
+    found: Any = await ended(CALLS["payments.create"], Recorder(otherwise=refused), UNSIGNED)
+
+    assert "ServiceError" == type(found).__name__
+
+
+@pytest.mark.parametrize(
+    ("data", "believed"),
+    [
+        ({"plan": {"no": "S1"}}, True),
+        ({"plan": {"no": "S1"}, "subscriptionId": "S2"}, True),
+        ({"plan": {"no": "S2"}}, False),
+        ({"plan": {"no": None}}, False),
+        ({"plan": {}, "subscriptionId": "S1"}, False),
+        ({}, False),
+    ],
+)
+async def test_subscription_must_stand_where_the_profile_says(data: dict[str, Any], *, believed: bool) -> None:
+    """A success of endpoints 9 and 10 names the subscription at the path that is given, and nowhere else."""
+    profile = evolve(placing(subscription_id="plan.no"), fields={"subscription_id": "subscriptionId"})
+    ended_as = {
+        type(await ended(ask, Recorder(otherwise=response(data)), profile)).__name__
+        for ask in (
+            lambda pay: pay.subscriptions.cancel("S1"),
+            lambda pay: pay.subscriptions.update("S1", extra={"paused": 1}),
+        )
+    }
+
+    assert {"SubscriptionResponse" if believed else "OutcomeUnknownError"} == ended_as
+
+
+@pytest.mark.parametrize(("name", "key"), [("payments.status", "out_trade_no"), ("refunds.status", "out_refund_no")])
+@pytest.mark.parametrize(
+    ("path", "data", "believed"),
+    [
+        (None, {"id": "1"}, True),
+        (None, {"id": 1, "about": "2"}, True),
+        (None, {"id": "2"}, False),
+        (None, {"id": None}, True),
+        ("about", {"id": "1", "about": "1"}, True),
+        ("about", {"about": 1}, True),
+        ("about", {"id": "1", "about": "2"}, False),
+        ("about", {"id": "2", "about": "1"}, False),
+        ("about", {"id": "1", "about": None}, False),
+        ("about", {"id": "1"}, False),
+        ("", {"about": "2", "id": "1"}, True),
+        ("", {"id": "2"}, False),
+    ],
+)
+async def test_identifier_is_compared_under_its_own_name_and_at_the_given_path(
+    name: str, key: str, path: str | None, data: dict[str, Any], *, believed: bool
+) -> None:
+    """A response about another payment or refund is known by either; a path that is given must hold the number."""
+    placed = placing(payment_id="", **{key: path})
+    profile = evolve(placed, payment_status=Parameter("id"), refund_status=Parameter("id"))
+    ask: Ask = lambda pay: getattr(pay, name.partition(".")[0]).status("1")  # noqa: E731 - as the others
+    found = await ended(ask, Recorder(otherwise=response(data)), profile)
+
+    assert believed is not isinstance(found, NoAnswerError)
+    assert believed is not isinstance(found, PayasyncError)
 
 
 @pytest.mark.parametrize("profile", [UNSIGNED, SIGNED], ids=["unsigned", "signed"])
