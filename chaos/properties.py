@@ -16,7 +16,6 @@ PROPERTIES: Final = (
     "tests/test_profile_toml.py",
     "tests/notifications/test_reading.py",
     "tests/notifications/test_verifying.py",
-    "tests/notifications/test_trust.py",
     "tests/notifications/test_identity.py",
     "tests/notifications/test_coverage.py",
     "tests/notifications/test_standard_webhooks.py",

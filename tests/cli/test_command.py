@@ -50,8 +50,9 @@ def started(program: tuple[str, ...], *arguments: str, folder: Path | None = Non
     return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=["python -m payasync", "payasync"])
-@pytest.mark.parametrize("module", ["aiohttp", "click", "rich"])
+@pytest.mark.parametrize(
+    ("program", "module"), [(PROGRAMS[0], "aiohttp"), (PROGRAMS[1], "click"), (PROGRAMS[1], "rich")]
+)
 def test_ctrl_c_while_it_is_imported(tmp_path: Path, program: tuple[str, ...], module: str) -> None:
     """Whoever changes their mind at once sees no traceback, and the exit code says that it was interrupted."""
     (tmp_path / f"{module}.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
@@ -61,13 +62,12 @@ def test_ctrl_c_while_it_is_imported(tmp_path: Path, program: tuple[str, ...], m
     assert (130, ("", "")) == (process.returncode, said)
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=["python -m payasync", "payasync"])
-def test_ctrl_c_while_a_command_begins(tmp_path: Path, program: tuple[str, ...]) -> None:
+def test_ctrl_c_while_a_command_begins(tmp_path: Path) -> None:
     """So it is while a command reads its settings: here a profile whose writer has not written yet."""
     profile = tmp_path / "profile.toml"
     os.mkfifo(profile, 0o600)
     # The profile is open for writing as soon as the command opens it for reading.
-    with started(program, "doctor", "--profile", str(profile)) as process, profile.open("w"):
+    with started(PROGRAMS[0], "doctor", "--profile", str(profile)) as process, profile.open("w"):
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=30)
 

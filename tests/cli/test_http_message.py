@@ -44,11 +44,6 @@ def test_line_ends(end: bytes) -> None:
     assert (("x-a", "1"), ("x-a", "café: 2")) == message.headers
 
 
-def test_no_headers_at_all() -> None:
-    """An empty line after the first one, and the body."""
-    assert HttpMessage(b"{}", (), "/") == HttpMessage.read(b"POST / HTTP/1.1\r\n\r\n{}")
-
-
 @pytest.mark.parametrize(
     ("length", "body"),
     [("2", b"{}"), ("2", b"{}\n"), ("2", b"{}\r\n\n"), ("many", b"{}\n"), ("\xb2", b"{}\n"), ("", b"{}\n")],

@@ -27,7 +27,6 @@ from payasync.cli.journal_screen import JournalScreen
 from payasync.errors import ConfigurationError
 from payasync.journal import Intent, Journal, Outcome, PostgresJournal, SqliteJournal, State
 from payasync.journal.drafting import of_request, without_customer
-from payasync.journal.intents import ENDS
 from payasync.requests import Request
 from payasync.resources.payments import CreatePayment
 from tests.journal.building import kept as keeping
@@ -131,15 +130,6 @@ def test_list_goes_on(path: Path) -> None:
     assert "There are more" not in second.output
 
 
-@pytest.mark.parametrize(("state", "words"), [((), "Nothing is kept."), (("--state", "manual"), "Nothing is manual.")])
-def test_list_of_nothing(tmp_path: Path, state: tuple[str, ...], words: str) -> None:
-    """An empty list is said in words."""
-    path = tmp_path / "empty.db"
-    in_journal(path, SqliteJournal.list)
-
-    assert f"{words}\n" == run("list", "--journal", str(path), *state).output
-
-
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
@@ -147,9 +137,10 @@ def test_list_of_nothing(tmp_path: Path, state: tuple[str, ...], words: str) -> 
         (("--number", "R1", "--state", "manual"), "Nothing is manual under R1."),
         (("--number", "R1", "--after", "1"), "Nothing is kept under R1 after intention 1."),
         (("--after", "4"), "Nothing is kept after intention 4."),
+        (("--state", "accepted"), "Nothing is accepted."),
         (("--number", "\x1b[2J"), "Nothing is kept under ?[2J."),
     ],
-    ids=["number", "state", "number and place", "place", "no number"],
+    ids=["number", "number and state", "number and place", "place", "state", "no number"],
 )
 def test_list_of_nothing_says_of_what(path: Path, asked: tuple[str, ...], words: str) -> None:
     """Who has mistyped a number is not told that nothing is kept at all; that is no failure."""
@@ -261,7 +252,7 @@ def test_show_of_nothing(path: Path) -> None:
     assert f"payasync journal: there is no intention 99 in {path}\n" == result.stderr
 
 
-@pytest.mark.parametrize("text", ["abc", "R-1", "0", "1.5", "\u0661", "9" * 19, ""])
+@pytest.mark.parametrize("text", ["R-1", "0", "\u0661", "9" * 19, ""])
 @pytest.mark.parametrize("command", [("show",), ("resolve", "--as", "rejected", "--reason", "seen", "--yes")])
 def test_what_is_no_number_of_an_intention(path: Path, command: tuple[str, ...], text: str) -> None:
     """Who takes a refund's number for it, say, hears where the right one stands."""
@@ -289,7 +280,7 @@ def test_what_was_kept_does_not_reach_the_terminal_raw(path: Path) -> None:
     assert "cold?[2J" in output
 
 
-@pytest.mark.parametrize(("intent_id", "end"), [(id_, end) for id_ in ("2", "3", "4") for end in sorted(ENDS)])
+@pytest.mark.parametrize(("intent_id", "end"), [("2", "rejected"), ("3", "rejected"), ("4", "succeeded")])
 def test_resolve_ends(path: Path, intent_id: str, end: str) -> None:
     """A person's word ends what is manual, unknown or new; how they know is kept."""
     result = run("resolve", intent_id, "--journal", str(path), "--as", end, "--reason", "seen there", "--yes")
@@ -503,7 +494,8 @@ def test_empty_file_is_refused_with_the_same_message(
     assert (2, b"") == (result.exit_code, path.read_bytes())
 
 
-COMMANDS: Final = (("journal", "list"), ("reconcile",), ("refund", "import", os.devnull))
+LIST: Final = ("journal", "list")
+COMMANDS: Final = (LIST, ("reconcile",), ("refund", "import", os.devnull))
 
 
 def refused(monkeypatch: pytest.MonkeyPatch, folder: Path, command: tuple[str, ...], journal: str) -> str:
@@ -518,21 +510,17 @@ def refused(monkeypatch: pytest.MonkeyPatch, folder: Path, command: tuple[str, .
     return why
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize(
     "scheme", ["postgre://", "postgress://", "mysql://", "sqlite://", "POSTGRESQL://", " postgres://"]
 )
-def test_address_of_another_kind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], scheme: str
-) -> None:
+def test_address_of_another_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
     """A mistyped URL is no file's name: what begins no address is said, which ones there are, and no password."""
-    why = refused(monkeypatch, tmp_path, command, f"{scheme}shop:canary@db/pay")
+    why = refused(monkeypatch, tmp_path, LIST, f"{scheme}shop:canary@db/pay")
 
     assert f"no journal's address begins with {scheme!r}: " in why
     assert "the path of a file, or a PostgreSQL connection string, which is postgresql://… or host=… dbname=…" in why
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize(
     "mistyped",
     [
@@ -551,10 +539,10 @@ def test_address_of_another_kind(
     ],
 )
 def test_mistyped_connection_string_is_not_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], mistyped: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mistyped: str
 ) -> None:
     """It may hold a password: neither the terminal nor a log of it learns that, and no file is named so."""
-    why = refused(monkeypatch, tmp_path, command, mistyped)
+    why = refused(monkeypatch, tmp_path, LIST, mistyped)
 
     assert "its name is not shown because it may hold a password: give the path of a file, or a PostgreSQL" in why
 
@@ -572,7 +560,7 @@ def test_what_is_written_as_a_path_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, words: str
 ) -> None:
     """What begins like a path, or holds no sign of a password, is told with its name where it is missing."""
-    assert words in refused(monkeypatch, tmp_path, ("journal", "list"), named)
+    assert words in refused(monkeypatch, tmp_path, LIST, named)
 
 
 def test_file_of_such_a_name_that_exists_is_a_journal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -615,7 +603,6 @@ def bound_by_permissions() -> Generator[None]:
             os.setresuid(0, 0, 0)
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize(
     ("closed", "words"),
     [
@@ -624,9 +611,7 @@ def bound_by_permissions() -> Generator[None]:
     ],
     ids=["the file", "its folder"],
 )
-def test_file_that_may_not_be_read(
-    path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], closed: str, words: str
-) -> None:
+def test_file_that_may_not_be_read(path: Path, monkeypatch: pytest.MonkeyPatch, closed: str, words: str) -> None:
     """Who may not read a journal hears so, with its path, and what to do about it."""
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder) / "kept"
@@ -635,7 +620,7 @@ def test_file_that_may_not_be_read(
         Path(folder).chmod(0o755)
         Path(folder, closed).chmod(0)
         with bound_by_permissions():
-            why = refused(monkeypatch, Path(folder), command, "kept/pay.db")
+            why = refused(monkeypatch, Path(folder), LIST, "kept/pay.db")
         monkeypatch.undo()
 
     assert words in why
@@ -644,7 +629,7 @@ def test_file_that_may_not_be_read(
 KEYWORDS: Final = "host=/nowhere dbname=pay user=shop password=canary connect_timeout=2"
 
 
-@pytest.mark.parametrize("keywords", [KEYWORDS, "password = canary", "pasword=canary", "host=/nowhere canary"])
+@pytest.mark.parametrize("keywords", [KEYWORDS, "host=/nowhere canary"])
 def test_connection_string_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keywords: str) -> None:
     """What libpq reads as names and values is a database: no file is made of it, and no password is shown."""
     monkeypatch.chdir(tmp_path)
@@ -659,7 +644,6 @@ def test_connection_string_is_no_file(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [tmp_path / "r.csv"] == list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize(
     ("keywords", "words"),
     [
@@ -673,17 +657,10 @@ def test_connection_string_is_no_file(tmp_path: Path, monkeypatch: pytest.Monkey
     ],
 )
 def test_mistyped_name_in_a_connection_string(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], keywords: str, words: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keywords: str, words: str
 ) -> None:
     """It is told, and what may be meant; behind a password it may be a part of that, and is not shown."""
-    assert words in refused(monkeypatch, tmp_path, command, keywords)
-
-
-def test_file_of_such_a_name_is_a_path() -> None:
-    """Written as one, it is one."""
-    assert [True, True, False, False] == [
-        Address(text).is_file for text in ("pay.db", "./host=a", "host=a", "postgres://a")
-    ]
+    assert words in refused(monkeypatch, tmp_path, LIST, keywords)
 
 
 def test_connection_string_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -792,16 +769,6 @@ def listed(intents: Sequence[Intent], width: int, **console: Any) -> list[str]:
     terminal = Console(file=out, width=width, highlight=False, **console)
     JournalScreen(terminal=terminal).listed(intents, state=None, more=False)
     return out.getvalue().splitlines()
-
-
-def test_narrow_terminal(path: Path) -> None:
-    """Reasons are broken into lines; words and numbers that fit are not."""
-    intents = in_journal(path, SqliteJournal.list)
-    lines = listed(intents, 72)
-
-    assert 72 >= max(map(len, lines))
-    assert len(intents) + 1 < len(lines)
-    assert [line for line in lines if "payments.create  invoice-42  1000 USD" in line]
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -179,7 +179,6 @@ def test_signal_ends_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
     assert (0, "It listens no more; the inbox keeps what came.", "") == (end.code, end.out.strip(), end.err)
 
 
-@pytest.mark.long
 def test_ends_while_a_client_is_connected(tmp_path: Path) -> None:
     """A connection that idles, or a body that never ends, does not hold it up."""
     with listening(tmp_path) as listener:
@@ -191,7 +190,6 @@ def test_ends_while_a_client_is_connected(tmp_path: Path) -> None:
     assert Ended(0, "", "") == end
 
 
-@pytest.mark.long
 def test_second_start_on_the_port_is_refused(tmp_path: Path) -> None:
     """A port that is taken: one line that says so, exit code 2, and no inbox is made."""
     (tmp_path / "second").mkdir()
@@ -240,7 +238,6 @@ def test_what_it_cannot_start_with(
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.long
 def test_with_a_sandbox_whose_lines_are_pasted(tmp_path: Path) -> None:
     """`payasync sandbox --webhook-url`, then `payasync listen` with what that printed: it is heard, and verified."""
     host = f"127.{secrets.randbelow(250) + 1}.{secrets.randbelow(250) + 1}.1"
@@ -341,26 +338,6 @@ def test_whatever_comes_it_goes_on(raw: bytes, tmp_path: Path) -> None:
     assert (0, "") == (end.code, end.err)
 
 
-@pytest.mark.long
-def test_what_speaks_no_http_is_no_line(tmp_path: Path) -> None:
-    """Somebody who knocks by another protocol is told, and nobody else; GET is no notification."""
-    with listening(tmp_path) as listener:
-        port = int(listener.opening["url"].rpartition(":")[2])
-        with socket.create_connection(("127.0.0.1", port)) as odd:
-            odd.sendall(b"\x16\x03\x01 hello\r\n\r\n")
-            answer = odd.makefile("rb").readline()
-        request = urllib.request.Request(listener.opening["webhook_url"])  # noqa: S310 - ours
-        with pytest.raises(urllib.error.HTTPError) as refused, urllib.request.urlopen(request):  # noqa: S310 - ours
-            pass
-        refused.value.close()
-        end = listener.end()
-
-    assert b"400" in answer
-    assert 405 == refused.value.code
-    assert Ended(0, "", "") == end
-
-
-@pytest.mark.long
 def test_goes_on_where_nobody_reads(tmp_path: Path) -> None:
     """Whoever read its lines may go: it keeps what comes, and ends without a complaint."""
     with running(tmp_path, "--port", "0") as process:
@@ -392,12 +369,3 @@ async def test_routed_where_the_payload_says_no_kind(tmp_path: Path) -> None:
     assert ("payment", "T1") == (routed["kind"], routed["reference"])
     assert ("", "T2") == (unrouted["kind"], unrouted["reference"])
     assert "nothing says its kind" in unrouted["why"]
-
-
-def test_help_names_every_option() -> None:
-    """`payasync listen -h` names every option, and the exit codes."""
-    shown = CliRunner().invoke(payasync, ["listen", "-h"]).output
-
-    options = ("--host", "--port", "--inbox", "--profile", "--save", "--json")
-    assert [] == [option for option in options if option not in shown]
-    assert "exit code is 0 after either signal, and 2" in " ".join(shown.split())

@@ -189,15 +189,6 @@ def elsewhere(sandbox: ThreadedSandbox, amount: int) -> None:
     asyncio.run(made())
 
 
-def test_number_that_was_used_for_this_very_refund(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """The service says "used before" on the first send: the import asks, and what matches is what was done."""
-    elsewhere(sandbox, 100)
-    ended = imported(sandbox, written(tmp_path, *GOOD))
-
-    assert (0, "succeeded") == (ended.exit_code, told(tmp_path / "refunds.csv")["R1"][0])
-    assert (3, 150) == (sent(sandbox), sandbox.ledger.refunded("T1"))
-
-
 def test_number_that_was_used_for_another_amount(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """It is for a person, with the service's code and both amounts, and it is not sent again."""
     elsewhere(sandbox, 90)
@@ -393,29 +384,6 @@ def test_nothing_is_sent_where_a_file_is_a_symlink(sandbox: ThreadedSandbox, tmp
     assert 1 == len(ended.stderr.splitlines())
 
 
-def test_next_step_for_a_journal_that_others_can_write(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """The command that mends it is told, and then the import goes on from the same journal."""
-    file = written(tmp_path, *GOOD)
-    first = imported(sandbox, file)
-    (tmp_path / "pay.db").chmod(0o664)
-    refused = imported(sandbox, file)
-    (tmp_path / "pay.db").chmod(0o600)
-    again = imported(sandbox, file)
-
-    assert [0, 2, 0] == [each.exit_code for each in (first, refused, again)]
-    assert f"Run: chmod 600 {tmp_path / 'pay.db'}\n" in refused.stderr
-    assert 2 == sent(sandbox)
-
-
-@pytest.mark.parametrize("option", ["--journal", "--result"])
-def test_folder_must_be_there(sandbox: ThreadedSandbox, tmp_path: Path, option: str) -> None:
-    """A mistyped folder is told before anything is read."""
-    ended = imported(sandbox, written(tmp_path, *GOOD), option, str(tmp_path / "none" / "file"))
-
-    assert 2 == ended.exit_code
-    assert "there is no folder" in ended.stderr
-
-
 @pytest.mark.parametrize("text", [b"\xff\xfe", b"a;b\n"])
 def test_file_that_is_none(sandbox: ThreadedSandbox, tmp_path: Path, text: bytes) -> None:
     """What is no file of refunds is refused as a whole."""
@@ -425,6 +393,15 @@ def test_file_that_is_none(sandbox: ThreadedSandbox, tmp_path: Path, text: bytes
 
     assert 2 == ended.exit_code
     assert ended.stderr.startswith("payasync refund import: ")
+
+
+@pytest.mark.parametrize("option", ["--journal", "--result"])
+def test_folder_must_be_there(sandbox: ThreadedSandbox, tmp_path: Path, option: str) -> None:
+    """A mistyped folder is told before anything is read."""
+    ended = imported(sandbox, written(tmp_path, *GOOD), option, str(tmp_path / "none" / "file"))
+
+    assert 2 == ended.exit_code
+    assert "there is no folder" in ended.stderr
 
 
 def test_spreadsheets_mark_of_utf8_is_no_column(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
@@ -470,7 +447,7 @@ async def test_doubt_is_asked_about(sandbox: ThreadedSandbox, tmp_path: Path, mo
     """A lost answer is asked for, until the service tells: the refund was made, and is not made again."""
     file = written(tmp_path, *GOOD)
     sandbox.faults.reset_after_commit("refunds.create")
-    sandbox.faults.reset_before("refunds.status", times=4)
+    sandbox.faults.redirect("refunds.status", times=2)
     code, shown = await waited(sandbox, file, Clock(), monkeypatch)
 
     assert 0 == code
@@ -485,7 +462,7 @@ async def test_what_nobody_can_tell_is_listed(
     """A service that does not say what became of a refund leaves it to a person; it is listed, and not sent again."""
     file = written(tmp_path, *GOOD)
     sandbox.faults.reset_after_commit("refunds.create")
-    sandbox.faults.reset_before("refunds.status", times=None)
+    sandbox.faults.rate_limited("refunds.status", retry_after=3600, times=None)
     clock = Clock()
     code, shown = await waited(sandbox, file, clock, monkeypatch)
     (number,) = [number for number, (state, _) in told(file).items() if state == "unknown"]

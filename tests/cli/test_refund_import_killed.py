@@ -16,12 +16,10 @@ from tests.inside import until
 
 PROGRAM: Final = Path(__file__).with_name("refund_import_process.py")
 SECONDS: Final = 60
-COUNT: Final = 80
+COUNT: Final = 40
 LATER: Final = 1000.0
 """Seconds by which each process's clock is further ahead: what the one before has left is free then."""
-MOMENTS: Final = ("kept R40", "judged R40", "settled R40")
-
-pytestmark = pytest.mark.long
+MOMENTS: Final = ("kept R20", "judged R20", "settled R20")
 
 
 @pytest.fixture
@@ -72,16 +70,17 @@ def check(sandbox: Sandbox, file: Path) -> None:
     codes = {each.code for each in sandbox.ledger.calls("refunds.create")}
 
     assert COUNT == sandbox.ledger.refunds()
-    assert [200] * 4 == [sandbox.ledger.refunded(f"T{number}") for number in range(4)]
+    assert [100] * 4 == [sandbox.ledger.refunded(f"T{number}") for number in range(4)]
     assert {"SBX_OK"} == codes
     assert [(f"R{number}", "succeeded") for number in range(COUNT)] == states(file)
     assert not file.with_name("out.csv.partial").exists()
 
 
+@pytest.mark.long
 async def test_killed_again_and_again(sandbox: Sandbox, file: Path) -> None:
     """Killed from outside, wherever it is, several times: not one refund is repeated, and none is lost."""
     codes = []
-    for run, enough in enumerate((5, 20, 40, 60)):
+    for run, enough in enumerate((5, 10, 20, 30)):
         process = begun(sandbox, file, run)
         await asyncio.wait_for(until_refunded(sandbox, enough), SECONDS)
         process.kill()
@@ -113,13 +112,14 @@ async def test_killed_at_each_step(sandbox: Sandbox, file: Path, fatal: str) -> 
 
 async def test_resumed_at_once_waits_for_the_lease(sandbox: Sandbox, file: Path) -> None:
     """What another process may still be at is not touched before its lease is over: then it is asked about."""
-    first = await ended(begun(sandbox, file, 0, "judged R40"))
+    first = await ended(begun(sandbox, file, 0, "judged R20"))
     last = await ended(begun(sandbox, file, 0))
 
     assert (-signal.SIGKILL, 0) == (first, last)
     check(sandbox, file)
 
 
+@pytest.mark.long
 async def test_doubt_is_told_by_the_screen_alone(sandbox: Sandbox, file: Path) -> None:
     """Lost answers do not fill standard error with log lines: what became of the rows stands in the result."""
     sandbox.faults.reset_after_commit("refunds.create", times=3)

@@ -216,15 +216,6 @@ def test_last_line_says_what_is_in_doubt_and_where_all_stands(count: int, result
     assert f"  Cut off: {words}" in terminal.export_text()
 
 
-def test_environment_names_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command to be typed names the journal only where the environment does not."""
-    monkeypatch.setenv("PAYASYNC_JOURNAL", "postgresql://me:secret@db/pay")
-    shown = closed(*verdicts("manual", 1))
-
-    assert "payasync reconcile\n" in shown
-    assert "payasync journal list --state manual\n" in shown
-
-
 def test_doubtful_ones_are_listed_with_what_to_do() -> None:
     """What may have been done is listed, as far as it fits, and no password is shown."""
     shown = closed(*verdicts("unknown", 24), *verdicts("manual", 1))

@@ -18,17 +18,6 @@ def signals() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-async def test_first_signal_lets_all_end(number: int) -> None:
-    """It is told by the event, and no last word is said."""
-    said: list[str] = []
-    with stopped_by_signals(lambda: said.append("cut off")) as stop:
-        signal.raise_signal(number)
-        await asyncio.wait_for(stop.wait(), 5)
-
-    assert not said
-
-
 async def test_second_signal_after_the_end_changes_nothing() -> None:
     """What has ended is not called cut off; a third signal ends the process where it stands."""
     said: list[str] = []

@@ -2,8 +2,6 @@
 
 import io
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -168,26 +166,6 @@ def test_body_that_is_longer_than_its_header_says(tmp_path: Path) -> None:
     assert ("payment", "T1") == (facts(result)["Kind"], facts(result)["Order"])
 
 
-def test_body_that_is_longer_and_no_json(tmp_path: Path) -> None:
-    """Where that is why it cannot be read, the lengths are told, too."""
-    toml, file = tmp_path / "service.toml", tmp_path / "paid.http"
-    toml.write_text(TOML.format("none"))
-    file.write_bytes(message(signed(kind="payment")) + b"{}")
-    result = run(file, "--profile", toml, "--at", SENT)
-
-    assert result.output.startswith("not genuine: raw must be a JSON object")
-    assert facts(result)["hint"].startswith("Content-Length is ")
-
-
-def test_empty_file(tmp_path: Path) -> None:
-    """It says nothing about what was sent, and that is told in place of the headers that it lacks."""
-    file = tmp_path / "empty.http"
-    file.touch()
-    result = run(file)
-
-    assert (2, "cannot tell: the file is empty\n") == (result.exit_code, result.output)
-
-
 @pytest.mark.parametrize(("second", "code"), [("genuine", 0), ("changed", 1), ("empty", 2)])
 def test_several_files(tmp_path: Path, second: str, code: int) -> None:
     """One block for each, under its name, in the order given; the exit code is the highest of theirs."""
@@ -227,13 +205,6 @@ def test_what_was_checked_fits(columns: int, lines: int) -> None:
     assert lines == len(shown)
     assert checked.split() == " ".join(shown).split()[1:]
     assert all(len(line) <= columns for line in shown)
-
-
-def test_header_in_the_place_of_the_messages(file: Path) -> None:
-    """A header that is given replaces the one in the file."""
-    result = run(file, "--at", SENT, "-H", "Webhook-Timestamp: soon")
-
-    assert "not genuine: webhook-timestamp is not a number of seconds since 1970" in result.output
 
 
 def test_standard_input(file: Path) -> None:
@@ -417,25 +388,3 @@ def test_file_without_an_end() -> None:
 
     assert 2 == result.exit_code
     assert f"the file must be {LONGEST} bytes long at most" in " ".join(result.output.split())
-
-
-@pytest.mark.long
-def test_as_a_process(file: Path) -> None:
-    """For scripts the exit code says it all."""
-    command = [sys.executable, "-m", "payasync", "verify-notification", str(file)]
-    ended = [
-        subprocess.run(
-            [*command, *more], env={"PATH": "", **KEYS}, capture_output=True, timeout=30, check=False
-        ).returncode
-        for more in (["--at", SENT], [])
-    ]
-
-    assert [0, 1] == ended
-
-
-def test_help() -> None:
-    """The exit codes stand in the help, and the command in the list of all."""
-    shown = " ".join(CliRunner().invoke(payasync, ["verify-notification", "-h"]).output.split())
-
-    assert "0 where it is genuine, 1 where it is not, and 2 where nobody can tell" in shown
-    assert "verify-notification" in CliRunner().invoke(payasync, ["-h"]).output

@@ -1,11 +1,15 @@
 """The profiles that a story is told with, and the databases that its books are kept in."""
 
 import os
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
+from payasync import sqlite_opening
+from tests.journal.building import Clock
 from tests.notifications.databases import IN_A_FILE, IN_POSTGRES, Database
+from tests.notifications.merchant import Shop, opened
 from tests.notifications.shop import WAYS, profiles
 
 
@@ -29,4 +33,32 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     told = {each.name: each for seed in seeds for each in profiles(seed)}
     if "fatal" in metafunc.fixturenames:  # a process is dear: the scrambled one is verified in one way alone
         told = {name: told[name] for number, name in enumerate(told) if number <= len(WAYS)}
-    metafunc.parametrize("profile", told.values(), ids=told)
+    daily = WAYS if metafunc.definition.path.stem == "test_story" else WAYS[:1]
+    marks = {True: [], False: [pytest.mark.long]}
+    metafunc.parametrize(
+        "profile",
+        [
+            pytest.param(each, id=name, marks=marks[each.notification.verification in daily])
+            for name, each in told.items()
+        ],
+    )
+
+
+@pytest.fixture(autouse=True)
+def undurable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for no disk: what a loss of power leaves is asked of the journal and of SQLite's opening, not here."""
+    durable = sqlite_opening.journaling
+    monkeypatch.setattr(sqlite_opening, "journaling", lambda version: (durable(version)[0], "OFF"))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that the test moves."""
+    return Clock()
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncGenerator[Shop]:
+    """A receiver of signed notifications, whose time stands still."""
+    async with opened(tmp_path) as shop:
+        yield shop

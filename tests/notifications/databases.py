@@ -15,7 +15,7 @@ from attrs import frozen
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import create_engine, text
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
@@ -192,18 +192,6 @@ def by_sqlalchemy_asyncpg(dsn: str) -> Database:
     return Database(asyncpg_engine(dsn).begin, as_text, counting_in(dsn))
 
 
-def by_sqlalchemy_asyncpg_session(dsn: str) -> Database:
-    """Return a database by SQLAlchemy's asynchronous sessions."""
-    engine = asyncpg_engine(dsn)
-
-    @asynccontextmanager
-    async def begin() -> AsyncGenerator[AsyncSession]:
-        async with AsyncSession(engine) as session, session.begin():
-            yield session
-
-    return Database(begin, as_text, counting_in(dsn))
-
-
 def by_async_sessionmaker(dsn: str) -> Database:
     """Return a database by the sessions that SQLAlchemy's factory begins."""
     return Database(async_sessionmaker(asyncpg_engine(dsn)).begin, as_text, counting_in(dsn))
@@ -215,6 +203,5 @@ IN_POSTGRES: Final = [
     by_psycopg_cursor,
     by_asyncpg,
     by_sqlalchemy_asyncpg,
-    by_sqlalchemy_asyncpg_session,
     by_async_sessionmaker,
 ]

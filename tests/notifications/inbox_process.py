@@ -21,7 +21,6 @@ from payasync.notifications.sqlite_inbox import SqliteInbox
 from tests.notifications.merchant import CREDENTIALS, SIGNED
 
 CALLERS: Final = 16
-AT_ONCE: Final = 3
 LEASE: Final = 3600.0
 ROOM: Final = 200_000
 """Bytes that a file may grow by until the disk is full."""
@@ -49,17 +48,6 @@ async def keep(inbox: Inbox, life: int) -> None:
     async with asyncio.TaskGroup() as callers:
         for _ in range(CALLERS):
             callers.create_task(caller())
-
-
-async def work(inbox: Inbox, _: int) -> None:
-    """Claim events until there are none, and tell of each."""
-    await inbox.next_due()
-    tell("ready")
-    sys.stdin.readline()
-    while claims := await inbox.claim(AT_ONCE, LEASE):
-        for claim in claims:
-            tell(claim.event.id)
-            assert await inbox.finish(claim, "done")
 
 
 def begin(event: int | None) -> None:
@@ -149,7 +137,7 @@ async def fill(inbox: Inbox, _: int) -> None:
 async def main(what: str, path: str, number: int) -> None:
     """Do it."""
     inbox: Inbox = PostgresInbox(path) if sys.argv[2] == "postgres" else SqliteInbox(path)
-    await {"keep": keep, "work": work, "dispatch": dispatch, "hold": hold, "fill": fill}[what](inbox, number)
+    await {"keep": keep, "dispatch": dispatch, "hold": hold, "fill": fill}[what](inbox, number)
     await inbox.aclose()
 
 

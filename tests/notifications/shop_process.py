@@ -19,7 +19,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 
 from payasync import Credentials, Profile, Session
 from payasync.middleware.retry import Pace
-from payasync.notifications import Added, Claim, Received, Receiver, SqliteInbox, sqlite_inbox
+from payasync.notifications import Added, Claim, Received, Receiver, SqliteInbox
 from tests.notifications.shop import Books, keep_books
 
 folder, host, port, ahead, fatal = sys.argv[1:]
@@ -29,20 +29,12 @@ THIRD: Final = 3
 """Of several events, the one in the middle: others are done, and others are under way."""
 
 _reached = itertools.count(1)
-_inside: Any = sqlite_inbox
-_add = _inside._add
 
 
 def reached(moment: str) -> None:
     """Die, where this moment is the fatal one, when it comes for the third time."""
     if moment == fatal and next(_reached) == THIRD:
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _written(*args: Any, **given: Any) -> Added:
-    added: Added = _add(*args, **given)
-    reached("written")
-    return added
 
 
 class MortalInbox(SqliteInbox):
@@ -80,7 +72,6 @@ def clock() -> float:
 
 async def main() -> None:
     """Serve until it is killed."""
-    _inside._add = _written
     inbox, books = MortalInbox(f"{folder}/inbox.db", clock=clock), Books(Path(folder, "books.db"))
     profile = Profile.from_file(os.environ["PAYASYNC_PROFILE"])
     receiver = Receiver(

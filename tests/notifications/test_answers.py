@@ -3,8 +3,8 @@
 import pytest
 from attrs import evolve
 
-from payasync import ConfigurationError, NotConfiguredError
-from payasync.notifications.answers import Answer, acknowledgement, kind_of, overloaded, refusal, too_large
+from payasync import ConfigurationError
+from payasync.notifications.answers import Answer, acknowledgement, overloaded, refusal, too_large
 from payasync.sandbox import PROFILE
 from payasync.shapes import NotificationShape
 
@@ -49,14 +49,6 @@ def test_what_is_not_kept_is_refused_in_the_profiles_words(body: str, headers: d
     assert Answer(503, body, {**headers, "Retry-After": "5"}) == overloaded(shape)
 
 
-def test_acknowledgement_must_be_known() -> None:
-    """Which answer acknowledges is open, and is not guessed."""
-    with pytest.raises(NotConfiguredError) as caught:
-        acknowledgement(evolve(SHAPE, ack_status=None))
-
-    assert "notification.ack_status" == caught.value.field
-
-
 @pytest.mark.parametrize("status", [204, 205, 304])
 def test_bodiless_status_has_no_body(status: int) -> None:
     """A server would refuse to send it, after the notification was kept."""
@@ -64,20 +56,3 @@ def test_bodiless_status_has_no_body(status: int) -> None:
         acknowledgement(evolve(SHAPE, ack_status=status))
     with pytest.raises(ConfigurationError, match="nack_body"):
         refusal(evolve(SHAPE, nack_status=status))
-
-
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/notify/payment", "payment"),
-        ("/notify/refund/", "refund"),
-        ("subscription", "subscription"),
-        ("/notify/payments", None),
-        ("/payment/notify", None),
-        ("/", None),
-        ("", None),
-    ],
-)
-def test_address_may_say_the_kind(path: str, kind: str | None) -> None:
-    """Merchants give a different address for each kind: its last part names it."""
-    assert kind == kind_of(path)

@@ -64,21 +64,3 @@ def test_what_verifies_shows_no_key(profile: Profile) -> None:
     verification = verification_of(profile, keys())
 
     assert [] == singing({"repr": repr(verification), "words": verification.checks})
-
-
-def test_signed_notification_holds_no_key() -> None:
-    """What goes over the wire is signed with a key, and holds none."""
-    for profile in (PROFILE, BODY, MD5):
-        assert [] == singing({"signed": repr(sign(profile, {"amount": 1}))})
-
-
-def test_search_finds_what_it_searches_for() -> None:
-    """With a key that is no secret the same search hears it: the tests above can fail."""
-
-    def fails(key: str) -> None:
-        raise PayasyncError(f"length {len(key)}")
-
-    with pytest.raises(PayasyncError) as refused:
-        fails(CANARIES["notification_keys"])
-
-    assert ["traceback"] == singing(written(refused.value))

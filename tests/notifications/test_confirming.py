@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from attrs import evolve, frozen
 
-from payasync import ConfigurationError, Parameter, Recovery, RetryPolicy, Session
+from payasync import ConfigurationError, Parameter, Recovery, Session
 from payasync.notifications import InboxEvent, Notification, Receiver, SqliteInbox
 from payasync.sandbox import Sandbox
 from tests.notifications.merchant import CREDENTIALS, RENEWED, UNSIGNED, Shop, opened
@@ -64,17 +64,23 @@ async def hinted(folder: Path, profile: Any = UNSIGNED, **settings: Any) -> Asyn
             await shop.receiver.aclose(grace=0)
 
 
-async def test_hint_is_handed_on_as_the_service_confirms_it(tmp_path: Path) -> None:
-    """The handler gets the service's answer, not what the hint says, and the key is of what was confirmed."""
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncGenerator[Hinted]:
+    """Such a receiver, beside a service of its own."""
     async with hinted(tmp_path) as shop:
-        got = shop.recording("payment")
-        order = await shop.sandbox.given.paid_order(450)
-        await shop.hint({"outTradeNo": order, "totalAmt": 1})
-        key = f'confirmed:payment:["{order}","SBX_PAID"]'
+        yield shop
 
-        assert [(450, False, key)] == [(each.trusted["totalAmt"], each.verified, each.dedup_key) for each in got]
-        assert ["paid"] == [each.confirmed.state for each in got if each.confirmed]
-        assert ([key], ["done"]) == (await shop.keys(), await shop.states())
+
+async def test_hint_is_handed_on_as_the_service_confirms_it(shop: Hinted) -> None:
+    """The handler gets the service's answer, not what the hint says, and the key is of what was confirmed."""
+    got = shop.recording("payment")
+    order = await shop.sandbox.given.paid_order(450)
+    await shop.hint({"outTradeNo": order, "totalAmt": 1})
+    key = f'confirmed:payment:["{order}","SBX_PAID"]'
+
+    assert [(450, False, key)] == [(each.trusted["totalAmt"], each.verified, each.dedup_key) for each in got]
+    assert ["paid"] == [each.confirmed.state for each in got if each.confirmed]
+    assert ([key], ["done"]) == (await shop.keys(), await shop.states())
 
 
 @frozen
@@ -86,45 +92,42 @@ class Payment:
     status: str
 
 
-async def test_hints_own_words_are_out_of_reach_of_the_easy_names(tmp_path: Path) -> None:
+async def test_hints_own_words_are_out_of_reach_of_the_easy_names(shop: Hinted) -> None:
     """Whichever way a handler reads what was confirmed, it reads the service's answer; the rest is what arrived."""
-    async with hinted(tmp_path) as shop:
-        got = shop.recording("payment")
-        order = await shop.sandbox.given.pending_order(total_amt=450)
-        await shop.pay.orders.close(order)
-        lie = {"outTradeNo": order, "totalAmt": 99999999, "status": "SBX_PAID"}
-        await shop.hint(lie)
-        (told,) = got
+    got = shop.recording("payment")
+    order = await shop.sandbox.given.pending_order(total_amt=450)
+    await shop.pay.orders.close(order)
+    lie = {"outTradeNo": order, "totalAmt": 99999999, "status": "SBX_PAID"}
+    await shop.hint(lie)
+    (told,) = got
 
-        assert (450, Payment(order, 450, "SBX_CLOSED")) == (told.get("totalAmt"), told.to(Payment))
-        assert (told.trusted, "closed", None) == (told.data, told.state, told.event)
-        assert ("payment.paid", lie) == (told.document["type"], told.document["data"])
-        assert b"99999999" in told.raw
+    assert (450, Payment(order, 450, "SBX_CLOSED")) == (told.get("totalAmt"), told.to(Payment))
+    assert (told.trusted, "closed", None) == (told.data, told.state, told.event)
+    assert ("payment.paid", lie) == (told.document["type"], told.document["data"])
+    assert b"99999999" in told.raw
 
 
-async def test_effect_is_not_repeated_by_other_words(tmp_path: Path) -> None:
+async def test_effect_is_not_repeated_by_other_words(shop: Hinted) -> None:
     """A second hint about what was confirmed before is a duplicate, whatever it says."""
-    async with hinted(tmp_path) as shop:
-        got = shop.recording("payment")
-        order = await shop.sandbox.given.paid_order()
-        for data in ({"outTradeNo": order}, {"outTradeNo": order, "x": 1}, {"outTradeNo": order, "x": 2}):
-            await shop.hint(data)
-        await shop.pass_by(QUIET, 4)
+    got = shop.recording("payment")
+    order = await shop.sandbox.given.paid_order()
+    for data in ({"outTradeNo": order}, {"outTradeNo": order, "x": 1}, {"outTradeNo": order, "x": 2}):
+        await shop.hint(data)
+    await shop.pass_by(QUIET, 4)
 
-        assert (1, ["done", "done", "done"]) == (len(got), await shop.states())
-        assert "another event was confirmed as the same" == (await shop.last()).reason
+    assert (1, ["done", "done", "done"]) == (len(got), await shop.states())
+    assert "another event was confirmed as the same" == (await shop.last()).reason
 
 
-async def test_effect_is_not_repeated_by_the_same_words(tmp_path: Path) -> None:
+async def test_effect_is_not_repeated_by_the_same_words(shop: Hinted) -> None:
     """A redelivered hint is asked about again when that is allowed, and is a duplicate."""
-    async with hinted(tmp_path) as shop:
-        got = shop.recording("payment")
-        order = await shop.sandbox.given.paid_order()
-        for _ in range(3):
-            await shop.hint({"outTradeNo": order})
-            await shop.pass_by(QUIET)
+    got = shop.recording("payment")
+    order = await shop.sandbox.given.paid_order()
+    for _ in range(3):
+        await shop.hint({"outTradeNo": order})
+        await shop.pass_by(QUIET)
 
-        assert (1, 3, {"done"}) == (len(got), shop.asked(), set(await shop.states()))
+    assert (1, 3, {"done"}) == (len(got), shop.asked(), set(await shop.states()))
 
 
 async def test_effect_is_not_repeated_after_any_time(tmp_path: Path) -> None:
@@ -140,44 +143,41 @@ async def test_effect_is_not_repeated_after_any_time(tmp_path: Path) -> None:
         assert (1, ["done", "done"]) == (len(got), await shop.states())
 
 
-async def test_numbers_are_those_of_the_service(tmp_path: Path) -> None:
+async def test_numbers_are_those_of_the_service(shop: Hinted) -> None:
     """A hint about a true refund cannot say of which order it is: only the answer can."""
-    async with hinted(tmp_path) as shop:
-        got = shop.recording("refund")
-        order = await shop.sandbox.given.paid_order(450)
-        await shop.pay.refunds.create(out_trade_no=order, out_refund_no="R1", total_amt=450, refund_amt=200)
-        lie = {"outRefundNo": "R1", "outTradeNo": "T9", "subscriptionId": "S9", "paymentId": "P9"}
-        await shop.hint(lie, "refund")
-        (refund,) = got
+    got = shop.recording("refund")
+    order = await shop.sandbox.given.paid_order(450)
+    await shop.pay.refunds.create(out_trade_no=order, out_refund_no="R1", total_amt=450, refund_amt=200)
+    lie = {"outRefundNo": "R1", "outTradeNo": "T9", "subscriptionId": "S9", "paymentId": "P9"}
+    await shop.hint(lie, "refund")
+    (refund,) = got
 
-        assert ("R1", order, None) == (refund.out_refund_no, refund.out_trade_no, refund.subscription_id)
-        assert "P9" != refund.payment_id
+    assert ("R1", order, None) == (refund.out_refund_no, refund.out_trade_no, refund.subscription_id)
+    assert "P9" != refund.payment_id
 
 
-async def test_hint_of_another_merchant_poisons_nothing(tmp_path: Path) -> None:
+async def test_hint_of_another_merchant_poisons_nothing(shop: Hinted) -> None:
     """What a hint says of the merchant counts for nothing, beside what the service says."""
-    async with hinted(tmp_path) as shop:
-        got = shop.recording("payment")
-        order = await shop.sandbox.given.paid_order()
-        raw = json.dumps({"type": "payment.paid", "merchantId": "M9", "data": {"outTradeNo": order}}).encode()
-        await shop.receiver.receive(raw, {})
+    got = shop.recording("payment")
+    order = await shop.sandbox.given.paid_order()
+    raw = json.dumps({"type": "payment.paid", "merchantId": "M9", "data": {"outTradeNo": order}}).encode()
+    await shop.receiver.receive(raw, {})
 
-        assert ("done", 1) == ((await shop.last()).state, len(got))
+    assert ("done", 1) == ((await shop.last()).state, len(got))
 
 
-async def test_lie_is_not_handled(tmp_path: Path) -> None:
+async def test_lie_is_not_handled(shop: Hinted) -> None:
     """Who says that an order is paid, which is not, gets nothing; when it is paid, that is handled."""
-    async with hinted(tmp_path) as shop:
-        got = shop.recording("payment")
-        order = await shop.sandbox.given.pending_order()
-        await shop.hint({"outTradeNo": order, "status": "SBX_PAID"})
-        lie = await shop.last()
-        await shop.sandbox.customer.authorize(order)
-        shop.clock.advance(1)
-        await shop.receiver.settle()
+    got = shop.recording("payment")
+    order = await shop.sandbox.given.pending_order()
+    await shop.hint({"outTradeNo": order, "status": "SBX_PAID"})
+    lie = await shop.last()
+    await shop.sandbox.customer.authorize(order)
+    shop.clock.advance(1)
+    await shop.receiver.settle()
 
-        assert ("pending", "the service does not say so yet: it says 'SBX_PENDING'") == (lie.state, lie.reason)
-        assert ["SBX_PAID"] == [each.trusted["status"] for each in got]
+    assert ("pending", "the service does not say so yet: it says 'SBX_PENDING'") == (lie.state, lie.reason)
+    assert ["SBX_PAID"] == [each.trusted["status"] for each in got]
 
 
 async def test_lie_is_given_up(tmp_path: Path) -> None:
@@ -209,111 +209,95 @@ async def test_hint_of_what_does_not_exist_is_dead_when_the_service_has_had_its_
         assert event.reason.startswith("ServiceError")
 
 
-async def test_hint_that_is_ahead_of_the_service_is_handled(tmp_path: Path) -> None:
-    """Where a service answers queries from books that lag behind, what it told is not lost."""
-    async with hinted(tmp_path) as shop:
-        got = shop.recording("payment")
-        await shop.hint({"outTradeNo": "T1"})
-        await shop.sandbox.given.paid_order(out_trade_no="T1")
-        shop.clock.advance(1)
-
-        assert ("done", ["T1"]) == ((await shop.last()).state, [each.out_trade_no for each in got])
-
-
 @pytest.mark.parametrize("made", [True, False], ids=["pending", "absent"])
-async def test_nobody_can_poison_a_hint(made: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a case
+async def test_nobody_can_poison_a_hint(made: bool, shop: Hinted) -> None:  # noqa: FBT001 - a case
     """Who sends the genuine words before they are true changes nothing: they are handled as soon as they come."""
-    async with hinted(tmp_path) as shop:
-        got = shop.recording("payment")
-        if made:
-            await shop.sandbox.given.pending_order(out_trade_no="T1")
-        await shop.hint({"outTradeNo": "T1"})
-        if not made:
-            await shop.sandbox.given.pending_order(out_trade_no="T1")
-        await shop.sandbox.customer.authorize("T1")
-        before = len(got)
-        await shop.hint({"outTradeNo": "T1"})
-        shop.clock.advance(3600)
-        await shop.receiver.settle()
+    got = shop.recording("payment")
+    if made:
+        await shop.sandbox.given.pending_order(out_trade_no="T1")
+    await shop.hint({"outTradeNo": "T1"})
+    if not made:
+        await shop.sandbox.given.pending_order(out_trade_no="T1")
+    await shop.sandbox.customer.authorize("T1")
+    before = len(got)
+    await shop.hint({"outTradeNo": "T1"})
+    shop.clock.advance(3600)
+    await shop.receiver.settle()
 
-        assert (0, 1) == (before, len(got))
+    assert (0, 1) == (before, len(got))
 
 
-async def test_same_words_tell_of_another_state(tmp_path: Path) -> None:
+async def test_same_words_tell_of_another_state(shop: Hinted) -> None:
     """A hint that names only the order comes again when its state changes: both states are handled."""
-    async with hinted(tmp_path) as shop:
-        got = shop.recording("payment")
-        order = await shop.sandbox.given.pending_order()
-        for _ in range(3):
-            await shop.sandbox.customer.decline(order)
-        await shop.hint({"outTradeNo": order})
-        await shop.pay.orders.close(order)
-        await shop.hint({"outTradeNo": order})
-        before = len(got)
-        await shop.pass_by(QUIET)
+    got = shop.recording("payment")
+    order = await shop.sandbox.given.pending_order()
+    for _ in range(3):
+        await shop.sandbox.customer.decline(order)
+    await shop.hint({"outTradeNo": order})
+    await shop.pay.orders.close(order)
+    await shop.hint({"outTradeNo": order})
+    before = len(got)
+    await shop.pass_by(QUIET)
 
-        assert (1, ["SBX_FAILED", "SBX_CLOSED"]) == (before, [each.trusted["status"] for each in got])
+    assert (1, ["SBX_FAILED", "SBX_CLOSED"]) == (before, [each.trusted["status"] for each in got])
 
 
-async def test_retry_tells_what_the_service_says_by_then(tmp_path: Path) -> None:
+async def test_retry_tells_what_the_service_says_by_then(shop: Hinted) -> None:
     """Where the state has changed before a retry, every handler is told of the new one, also who was done."""
-    async with hinted(tmp_path) as shop:
-        fine, failing = shop.recording("payment"), list[str]()
+    fine, failing = shop.recording("payment"), list[str]()
 
-        @shop.receiver.on("payment")
-        async def fail_once(notification: Notification) -> None:
-            failing.append(notification.trusted["status"])
-            if len(failing) == 1:
-                raise ValueError("not now")
+    @shop.receiver.on("payment")
+    async def fail_once(notification: Notification) -> None:
+        failing.append(notification.trusted["status"])
+        if len(failing) == 1:
+            raise ValueError("not now")
 
-        order = await shop.sandbox.given.pending_order()
-        for _ in range(3):
-            await shop.sandbox.customer.decline(order)
-        await shop.hint({"outTradeNo": order})
-        await shop.pay.orders.close(order)
-        await shop.pass_by(QUIET)
+    order = await shop.sandbox.given.pending_order()
+    for _ in range(3):
+        await shop.sandbox.customer.decline(order)
+    await shop.hint({"outTradeNo": order})
+    await shop.pay.orders.close(order)
+    await shop.pass_by(QUIET)
 
-        assert ["SBX_FAILED", "SBX_CLOSED"] == [each.trusted["status"] for each in fine] == failing
-        assert [f'confirmed:payment:["{order}","SBX_CLOSED"]'] == await shop.keys()
+    assert ["SBX_FAILED", "SBX_CLOSED"] == [each.trusted["status"] for each in fine] == failing
+    assert [f'confirmed:payment:["{order}","SBX_CLOSED"]'] == await shop.keys()
 
 
-async def test_retry_asks_again_and_owns_its_key_still(tmp_path: Path) -> None:
+async def test_retry_asks_again_and_owns_its_key_still(shop: Hinted) -> None:
     """A handler that fails after the confirmation is called again without a query; who was done is not called."""
-    async with hinted(tmp_path) as shop:
-        fine, failing = shop.recording("payment"), list[int]()
+    fine, failing = shop.recording("payment"), list[int]()
 
-        @shop.receiver.on("payment")
-        async def fail_once(notification: Notification) -> None:
-            failing.append(notification.attempt)
-            if notification.attempt == 1:
-                raise ValueError("not now")
+    @shop.receiver.on("payment")
+    async def fail_once(notification: Notification) -> None:
+        failing.append(notification.attempt)
+        if notification.attempt == 1:
+            raise ValueError("not now")
 
-        order = await shop.sandbox.given.paid_order()
-        await shop.hint({"outTradeNo": order})
-        await shop.hint({"outTradeNo": order, "x": 1})
-        await shop.pass_by(1)
-        asked = shop.asked()
-        await shop.pass_by(QUIET)
+    order = await shop.sandbox.given.paid_order()
+    await shop.hint({"outTradeNo": order})
+    await shop.hint({"outTradeNo": order, "x": 1})
+    await shop.pass_by(1)
+    asked = shop.asked()
+    await shop.pass_by(QUIET)
 
-        assert (1, [1, 2], ["done", "done"]) == (len(fine), failing, await shop.states())
-        assert (1, 2) == (asked, shop.asked())
+    assert (1, [1, 2], ["done", "done"]) == (len(fine), failing, await shop.states())
+    assert (1, 2) == (asked, shop.asked())
 
 
-async def test_many_hints_about_one_order_are_a_few_queries(tmp_path: Path) -> None:
+async def test_many_hints_about_one_order_are_a_few_queries(shop: Hinted) -> None:
     """200 bodies about one confirmed order: one query for the first, and one a minute later for all the others."""
-    async with hinted(tmp_path) as shop:
-        got = shop.recording("payment")
-        order = await shop.sandbox.given.paid_order()
-        for number in range(200):
-            raw = json.dumps({"type": "payment.paid", "data": {"outTradeNo": order, "x": number}}).encode()
-            await shop.receiver.receive(raw, {})
-        await shop.receiver.settle()
-        asked = [shop.asked()]
-        for wait in (QUIET - 1, 1, 4, 16, 60, 60):
-            await shop.pass_by(wait)
-            asked.append(shop.asked())
+    got = shop.recording("payment")
+    order = await shop.sandbox.given.paid_order()
+    for number in range(200):
+        raw = json.dumps({"type": "payment.paid", "data": {"outTradeNo": order, "x": number}}).encode()
+        await shop.receiver.receive(raw, {})
+    await shop.receiver.settle()
+    asked = [shop.asked()]
+    for wait in (QUIET - 1, 1, 4, 16, 60, 60):
+        await shop.pass_by(wait)
+        asked.append(shop.asked())
 
-        assert (1, [1, 1, 2, 2, 2, 2, 2], {"done"}) == (len(got), asked, {each.state for each in await shop.all()})
+    assert (1, [1, 1, 2, 2, 2, 2, 2], {"done"}) == (len(got), asked, {each.state for each in await shop.all()})
 
 
 async def test_event_that_follows_soon_is_late_and_not_lost(tmp_path: Path) -> None:
@@ -358,32 +342,13 @@ async def test_one_query_is_in_flight_about_one_number(tmp_path: Path) -> None:
         assert (2, [2, 2, 3, 3], {"done"}) == (len(got), asked, set(await shop.states()))
 
 
-async def test_service_that_cannot_be_asked_is_asked_later(tmp_path: Path) -> None:
-    """No answer confirms nothing, and denies nothing."""
-    async with (
-        hinted(tmp_path) as shop,
-        Session(
-            "http://127.0.0.1:1", credentials=CREDENTIALS, profile=UNSIGNED, retry=RetryPolicy(attempts=1)
-        ) as nobody,
-        opened(tmp_path / "..", profile=UNSIGNED, session=nobody) as other,
-    ):
-        other.recording("payment")
-        raw = b'{"type":"payment.paid","data":{"outTradeNo":"T1"}}'
-        await other.receiver.receive(raw, {})
-        event = await other.last()
-
-        assert ("pending", "NotSentError") == (event.state, event.reason.partition(":")[0])
-        assert 0 == shop.asked()
-
-
 @pytest.mark.parametrize("data", [{}, {"outTradeNo": ""}, {"paymentId": "P1"}])
-async def test_hint_that_names_nothing_is_parked(data: dict[str, Any], tmp_path: Path) -> None:
+async def test_hint_that_names_nothing_is_parked(data: dict[str, Any], shop: Hinted) -> None:
     """Where there is no order number, nobody is asked."""
-    async with hinted(tmp_path) as shop:
-        got = shop.recording("payment")
-        await shop.hint(data)
+    got = shop.recording("payment")
+    await shop.hint(data)
 
-        assert ("parked", [], 0) == ((await shop.last()).state, got, len(shop.sandbox.ledger.calls()))
+    assert ("parked", [], 0) == ((await shop.last()).state, got, len(shop.sandbox.ledger.calls()))
 
 
 async def test_payment_is_confirmed_by_its_own_number(tmp_path: Path) -> None:
@@ -400,17 +365,16 @@ async def test_payment_is_confirmed_by_its_own_number(tmp_path: Path) -> None:
         assert [f'confirmed:payment:["{created.payment_id}","SBX_PAID"]'] == await shop.keys()
 
 
-async def test_refund_is_confirmed(tmp_path: Path) -> None:
+async def test_refund_is_confirmed(shop: Hinted) -> None:
     """Endpoint 7 says what became of a refund; while it is processed, nothing is handled."""
-    async with hinted(tmp_path) as shop:
-        got = shop.recording("refund")
-        order = await shop.sandbox.given.paid_order(450)
-        await shop.pay.refunds.create(out_trade_no=order, out_refund_no="R1", total_amt=450, refund_amt=200)
-        await shop.hint({"outRefundNo": "R1", "status": "anything"}, "refund")
-        state = (await shop.pay.refunds.status("R1")).state
+    got = shop.recording("refund")
+    order = await shop.sandbox.given.paid_order(450)
+    await shop.pay.refunds.create(out_trade_no=order, out_refund_no="R1", total_amt=450, refund_amt=200)
+    await shop.hint({"outRefundNo": "R1", "status": "anything"}, "refund")
+    state = (await shop.pay.refunds.status("R1")).state
 
-        assert (["SBX_SUCCEEDED"], "succeeded") == ([each.trusted["status"] for each in got], state)
-        assert ['confirmed:refund:["R1","SBX_SUCCEEDED"]'] == await shop.keys()
+    assert (["SBX_SUCCEEDED"], "succeeded") == ([each.trusted["status"] for each in got], state)
+    assert ['confirmed:refund:["R1","SBX_SUCCEEDED"]'] == await shop.keys()
 
 
 async def test_expectation_is_of_the_service(tmp_path: Path) -> None:
@@ -428,34 +392,31 @@ async def test_expectation_is_of_the_service(tmp_path: Path) -> None:
         )
 
 
-async def test_subscription_that_nobody_confirms_is_parked(tmp_path: Path) -> None:
+async def test_subscription_that_nobody_confirms_is_parked(shop: Hinted) -> None:
     """No query tells of subscriptions: without a signature they are listed, and nothing else."""
-    async with hinted(tmp_path) as shop:
-        got = shop.recording("*")
+    got = shop.recording("*")
+    await shop.hint(RENEWED, "subscription")
+
+    assert ("parked", []) == ((await shop.last()).state, got)
+
+
+async def test_subscription_is_handled_unverified_where_the_handler_says_so(shop: Hinted) -> None:
+    """It is handed on as what it is: believed by nobody. Its redeliveries are known by their words."""
+    got = shop.recording("subscription", unverified=True)
+    for _ in range(2):
         await shop.hint(RENEWED, "subscription")
 
-        assert ("parked", []) == ((await shop.last()).state, got)
+    assert [(RENEWED, None, False)] == [(each.data, each.trusted, each.verified) for each in got]
 
 
-async def test_subscription_is_handled_unverified_where_the_handler_says_so(tmp_path: Path) -> None:
-    """It is handed on as what it is: believed by nobody. Its redeliveries are known by their words."""
-    async with hinted(tmp_path) as shop:
-        got = shop.recording("subscription", unverified=True)
-        for _ in range(2):
-            await shop.hint(RENEWED, "subscription")
-
-        assert [(RENEWED, None, False)] == [(each.data, each.trusted, each.verified) for each in got]
-
-
-async def test_payments_are_confirmed_for_who_takes_everything(tmp_path: Path) -> None:
+async def test_payments_are_confirmed_for_who_takes_everything(shop: Hinted) -> None:
     """A handler of every kind that takes what is unverified still gets payments confirmed only."""
-    async with hinted(tmp_path) as shop:
-        got = shop.recording("*", unverified=True)
-        order = await shop.sandbox.given.paid_order()
-        await shop.hint({"outTradeNo": order})
-        await shop.hint({"outTradeNo": "T2"})
+    got = shop.recording("*", unverified=True)
+    order = await shop.sandbox.given.paid_order()
+    await shop.hint({"outTradeNo": order})
+    await shop.hint({"outTradeNo": "T2"})
 
-        assert [order] == [each.trusted["outTradeNo"] for each in got]
+    assert [order] == [each.trusted["outTradeNo"] for each in got]
 
 
 async def test_handler_can_ask_by_hand(tmp_path: Path) -> None:

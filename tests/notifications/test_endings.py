@@ -7,42 +7,15 @@ from hypothesis import strategies as st
 from payasync.notifications.endings import (
     ATTEMPTS,
     CUT_OFF,
-    DONE,
     LONGEST_REASON,
     LONGEST_WAIT,
     Ending,
-    again,
-    bounded,
-    dead,
     in_short,
-    later,
     longest_wait,
-    parked,
-    quarantined,
     told,
     upper_half,
     worn_out,
 )
-
-
-@pytest.mark.parametrize(("failures", "state"), [(1, "pending"), (7, "pending"), (8, "dead"), (9, "dead")])
-def test_last_failure_is_followed_by_no_attempt(failures: int, state: str) -> None:
-    """What fails is tried again, up to so many times; the reason stays."""
-    assert Ending(state, "why") == bounded(again("why"), failures, 8)  # type: ignore[arg-type]
-
-
-def test_event_that_waits_is_not_given_up() -> None:
-    """It was not tried: that is no failure of its own, however often it happens."""
-    waits = later("a query is in flight", 4)
-
-    assert waits == bounded(waits, failures=100, attempts=1)
-    assert ("pending", 4) == (waits.state, waits.wait)
-
-
-@pytest.mark.parametrize("ending", [DONE, dead("why"), parked("why"), quarantined("why")])
-def test_ends_stay_ends(ending: Ending) -> None:
-    """Only what would be tried again is bounded."""
-    assert ending == bounded(ending, 8, 8)
 
 
 def test_waits_grow_up_to_an_hour() -> None:

@@ -8,12 +8,13 @@ from typing import Any, Final, cast
 
 import pytest
 
-from payasync.errors import InvalidArgumentError
+from payasync.errors import InvalidArgumentError, StorageError
 from payasync.notifications.inbox import ENDS, REPLAYABLE, STATES, Added, Claim, Inbox, InboxEvent, Received
 from payasync.notifications.inbox_decisions import AHEAD, FORGOTTEN_AT_ONCE
 from payasync.notifications.postgres_inbox import PostgresInbox
 from payasync.notifications.sqlite_inbox import SqliteInbox
-from tests.notifications.inbox_building import LEASE, START, Clock, received
+from tests.journal.building import LEASE, START, Clock
+from tests.notifications.inbox_building import received
 
 NOW: Final = datetime(2027, 1, 1, tzinfo=UTC)
 NAIVE: Final = datetime(2027, 1, 1)  # noqa: DTZ001 - that is what is wrong with it
@@ -22,13 +23,7 @@ HALF_A_PAIR: Final = "\ud800"
 """What JSON can hold and UTF-8 cannot."""
 
 
-@pytest.fixture
-def clock() -> Clock:
-    """A clock that the test moves."""
-    return Clock()
-
-
-@pytest.fixture(params=["journal", "log", "postgres"])
+@pytest.fixture(params=["journal", pytest.param("log", marks=pytest.mark.long), "postgres"])
 async def inbox(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: Clock
 ) -> AsyncIterator[Inbox]:
@@ -70,14 +65,6 @@ def test_states_are_the_documented_ones() -> None:
     assert {"dead", "parked", "quarantined"} == REPLAYABLE
 
 
-@pytest.mark.parametrize("kind", [PostgresInbox, SqliteInbox])
-def test_stores_are_inboxes(kind: type[Inbox]) -> None:
-    """What a receiver asks of an inbox, each of them answers; type checkers hold them to the rest."""
-    asked = {name for name in vars(Inbox) if not name.startswith("_")}
-
-    assert asked <= set(dir(kind))
-
-
 async def claimed(inbox: Inbox, **facts: Any) -> Claim:
     """Add an event, and return the lease on it."""
     await inbox.add(received(**facts))
@@ -89,6 +76,13 @@ async def only(inbox: Inbox) -> InboxEvent:
     """Return the inbox's only event."""
     (event,) = await inbox.events()
     return event
+
+
+async def test_closed_inbox_takes_nothing(inbox: Inbox) -> None:
+    """What cannot be kept any more is not acknowledged."""
+    await inbox.aclose()
+    with pytest.raises(StorageError, match="the inbox is closed"):
+        await inbox.add(received())
 
 
 async def test_event_is_kept_as_it_came(inbox: Inbox) -> None:
@@ -141,13 +135,6 @@ async def test_other_body_under_a_key_is_quarantined(inbox: Inbox) -> None:
     assert "event 1 came with the same key and another body" == kept.reason
     assert (2, None, 0) == (kept.id, kept.due, kept.attempts)
     assert [] == await inbox.claim(10, LEASE)
-
-
-async def test_same_body_under_two_keys_is_two_events(inbox: Inbox) -> None:
-    """Two renewals may read the same but for what their keys are made of."""
-    added = [await inbox.add(received(key)) for key in ("subscription:1", "subscription:2")]
-
-    assert [Added.NEW, Added.NEW] == added
 
 
 async def test_claims_come_in_the_order_in_which_they_are_due(inbox: Inbox, clock: Clock) -> None:

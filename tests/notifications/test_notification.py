@@ -9,8 +9,8 @@ import pytest
 from attrs import evolve, frozen
 from attrs.exceptions import FrozenInstanceError
 
-from payasync import OrderResponse, PaymentResponse, RefundResponse
-from payasync.errors import ConfigurationError, InvalidArgumentError, ServiceError
+from payasync import OrderResponse
+from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.notifications.notification import Notification
 from payasync.notifications.reading import parse
 from payasync.operations import QUERY_ORDER
@@ -133,36 +133,6 @@ async def test_payment_is_confirmed_by_its_order() -> None:
 
     assert ("pending", 450, "T1") == (answer.state, answer["totalAmt"], answer["outTradeNo"])
     assert (OrderResponse, answer["paymentId"]) == (type(answer), again["paymentId"])
-
-
-async def test_payment_without_an_order_number() -> None:
-    """Endpoint 6 is asked by the service's own number of the payment (spec: Endpoints, rule 6)."""
-    async with Sandbox() as sandbox, sandbox.session() as pay:
-        order = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
-        asked = told(out_trade_no=None, payment_id=str(order["outTradeNo"]))
-        answer = await asked.confirm(session=pay)
-
-    assert (PaymentResponse, "pending") == (type(answer), answer.state)
-
-
-async def test_refund_is_confirmed_by_its_number() -> None:
-    """Endpoint 7 is asked about a refund (spec: Endpoints, rule 6)."""
-    async with Sandbox(clock="frozen") as sandbox, sandbox.session() as pay:
-        await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
-        await sandbox.customer.authorize("T1")
-        await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
-        answer = await told(kind="refund", out_refund_no="R1").confirm(session=pay)
-
-    assert (RefundResponse, 200) == (type(answer), answer["refundAmt"])
-
-
-async def test_what_the_service_does_not_know() -> None:
-    """A forged number is the service's own refusal."""
-    async with Sandbox() as sandbox, sandbox.session() as pay:
-        with pytest.raises(ServiceError) as refused:
-            await told(out_trade_no="FORGED").confirm(session=pay)
-
-    assert "SBX_NOT_FOUND" == refused.value.code
 
 
 async def test_confirming_without_a_session() -> None:

@@ -27,7 +27,6 @@ from tests.notifications.databases import (
     IN_POSTGRES,
     Database,
     asyncpg_connection,
-    asyncpg_engine,
     by_psycopg,
     by_sqlite3,
     connected,
@@ -47,11 +46,6 @@ def async_sessions(path: Path) -> Begin:
 def sessions(path: Path) -> Begin:
     """Return the same of its plain sessions."""
     return sessionmaker(create_engine(f"sqlite:///{path}", poolclass=NullPool))
-
-
-def connections(path: Path) -> Begin:
-    """Return what gives a connection of SQLAlchemy's, and commits nothing."""
-    return create_async_engine(f"sqlite+aiosqlite:///{path}", poolclass=NullPool).connect
 
 
 def aiosqlite_connections(path: Path) -> Begin:
@@ -124,7 +118,6 @@ def marked(path: Path) -> int:
     [
         (async_sessions, LOST),
         (sessions, LOST),
-        (connections, LOST),
         (aiosqlite_connections, LOST),
         (autocommit, LEFT),
         (committing_always, LEFT),
@@ -154,17 +147,6 @@ async def test_one_connection_for_all_is_no_transaction(tmp_path: Path) -> None:
     assert 0 == marked(tmp_path / "shop.db")
 
 
-def autocommit_of_psycopg(dsn: str) -> Begin:
-    """Return what gives a connection of psycopg's that commits each statement."""
-
-    @asynccontextmanager
-    async def begin() -> AsyncGenerator[Any]:
-        async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
-            yield connection
-
-    return begin
-
-
 def autocommit_of_asyncpg(dsn: str) -> Begin:
     """Return what gives a connection of asyncpg's, as its pool does: outside of a transaction."""
 
@@ -179,37 +161,11 @@ def autocommit_of_asyncpg(dsn: str) -> Begin:
     return begin
 
 
-def autocommit_of_sqlalchemy(dsn: str) -> Begin:
-    """Return what begins nothing, although it is called so."""
-    return asyncpg_engine(dsn).execution_options(isolation_level="AUTOCOMMIT").begin
-
-
-def sessions_of_asyncpg(dsn: str) -> Begin:
-    """Return SQLAlchemy's factory itself."""
-    return async_sessionmaker(asyncpg_engine(dsn))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        (autocommit_of_psycopg, LEFT),
-        (autocommit_of_asyncpg, LEFT),
-        (autocommit_of_sqlalchemy, LEFT),
-        (sessions_of_asyncpg, LOST),
-    ],
-)
-@pytest.mark.parametrize("statement", [TABLE, ""], ids=["table is there", "table is missing"])
-async def test_server_is_asked_no_less(
-    wrong: Callable[[str], Begin], says: str, statement: str, postgres_dsn: str
-) -> None:
+async def test_server_is_asked_no_less(postgres_dsn: str) -> None:
     """The same of a PostgreSQL database."""
+    with pytest.raises(ConfigurationError, match=LEFT):
+        await prove(autocommit_of_asyncpg(postgres_dsn))
     with psycopg.connect(postgres_dsn) as connection:
-        connection.execute(statement.encode())
-    with pytest.raises(ConfigurationError, match=says):
-        await prove(wrong(postgres_dsn))
-    with psycopg.connect(postgres_dsn) as connection:
-        connection.execute(TABLE.replace("TABLE", "TABLE IF NOT EXISTS").encode())
-
         assert (0,) == connection.execute("SELECT count(*) FROM payasync_handled").fetchone()
 
 
@@ -330,19 +286,18 @@ class Books:
         return tried
 
 
-async def test_wrong_transaction_is_found_as_the_receiver_is_entered(tmp_path: Path) -> None:
+async def test_wrong_transaction_is_found_as_the_receiver_is_entered(shop: Shop, tmp_path: Path) -> None:
     """The server does not start, and acknowledges nothing: that is kinder than the first payment."""
-    async with opened(tmp_path) as shop:
 
-        @shop.receiver.on("payment", transaction=sessions(tmp_path / "shop.db"))
-        async def credited(_: Notification, __: Any) -> None: ...
+    @shop.receiver.on("payment", transaction=sessions(tmp_path / "shop.db"))
+    async def credited(_: Notification, __: Any) -> None: ...
 
-        with pytest.raises(ConfigurationError, match=LOST):
-            await shop.receiver.__aenter__()
-        signed = shop.sign()
-        answer = await shop.receiver.receive(signed.raw, signed.headers)
+    with pytest.raises(ConfigurationError, match=LOST):
+        await shop.receiver.__aenter__()
+    signed = shop.sign()
+    answer = await shop.receiver.receive(signed.raw, signed.headers)
 
-        assert 503 == answer.status
+    assert 503 == answer.status
 
 
 async def test_wrong_transaction_calls_no_handler(tmp_path: Path) -> None:

@@ -1,23 +1,28 @@
-"""When the service may be asked about a hint."""
+"""When the service may be asked about a hint; that its hints wait meanwhile is tested with a receiver."""
 
 import asyncio
-from typing import Any, cast
+import weakref
+from typing import Any
 
 import pytest
 
+from payasync import OrderResponse
 from payasync.notifications.endings import Ending
 from payasync.notifications.questions import MOST_WAITING, QUIET, Questions
 from payasync.notifications.trust import Confirmed
-from tests.notifications.merchant import NOW, Clock
+from payasync.sandbox import PROFILE
+from tests.building import reply
+from tests.journal.building import Clock
 
 ORDER = ("orders.query", "T1")
-PAID = Confirmed("confirmed:payment:T1", cast("Any", None))
 
 
-@pytest.fixture
-def clock() -> Clock:
-    """A clock that the test moves."""
-    return Clock()
+def paid() -> Confirmed:
+    """Return an end state."""
+    return Confirmed("confirmed:payment:T1", OrderResponse(reply(), PROFILE.answer, PROFILE.states))
+
+
+PAID = paid()
 
 
 @pytest.fixture
@@ -30,35 +35,6 @@ def asked(questions: Questions, event: int = 1, confirmed: Confirmed | None = PA
     """Ask, and have a response."""
     questions.begin(ORDER, event)
     questions.end(ORDER, confirmed)
-
-
-async def test_first_event_asks(questions: Questions) -> None:
-    """Nobody has asked; and who asks about another number, or by another operation, is not held up."""
-    questions.begin(ORDER, 1)
-
-    assert questions.known(("orders.query", "t1"), 2, 1) is None
-    assert questions.known(("refunds.status", "T1"), 2, 1) is None
-
-
-@pytest.mark.parametrize(("failures", "wait"), [(1, 1), (2, 4), (4, 60), (90, 60)])
-async def test_query_in_flight(questions: Questions, failures: int, wait: float) -> None:
-    """An event that meets one waits, longer each time, but never longer than after an end state."""
-    questions.begin(ORDER, 1)
-
-    assert Ending("pending", "a query about the same number is in flight", wait) == questions.known(ORDER, 2, failures)
-
-
-async def test_end_state_is_told_to_those_it_speaks_for(questions: Questions, clock: Clock) -> None:
-    """To the event that asked, which may be retried, and to none that was first seen after the query had begun."""
-    questions.begin(ORDER, 1)
-    questions.known(ORDER, 2, 1)
-    questions.end(ORDER, PAID)
-    clock.advance(10)
-
-    assert PAID == questions.known(ORDER, 1, 1)
-    assert Ending("pending", "the service was asked about the same number just now", QUIET - 10) == (
-        questions.known(ORDER, 2, 1)
-    )
 
 
 async def test_query_speaks_for_all_that_waited(questions: Questions, clock: Clock) -> None:
@@ -92,23 +68,29 @@ async def test_quiet_ends(questions: Questions, clock: Clock, jump: float) -> No
 
 
 async def test_memory_is_bounded(questions: Questions, clock: Clock) -> None:
-    """What is over is forgotten; what waits beyond the bound is asked about by a later query."""
+    """What is over is forgotten, its response included; what waits beyond the bound is asked about by a later query."""
     asked(questions)
     for event in range(2, MOST_WAITING + 3):
         questions.known(ORDER, event, 1)
     clock.advance(QUIET)
-    asked(questions, 2)
-    spoken_for = [questions.known(ORDER, event, 1) for event in (MOST_WAITING + 1, MOST_WAITING + 2)]
+    last = paid()
+    held = weakref.ref(last.response)
+    asked(questions, 2, last)
+    spoken_for = [questions.known(ORDER, event, 1) is last for event in (MOST_WAITING + 1, MOST_WAITING + 2)]
+    del last
     clock.advance(2 * QUIET)
+    before = held()
     questions.begin(("orders.query", "T2"), 1)
 
-    assert [True, False] == [each == PAID for each in spoken_for]
-    assert [("orders.query", "T2")] == list(cast("Any", questions)._asked)
+    assert [True, False] == spoken_for
+    assert before
+    del before
+    assert held() is None
 
 
 def test_query_of_a_loop_that_has_ended() -> None:
     """It is in flight no more: another loop, or a child process, asks again, and its end is nobody else's."""
-    questions = Questions(lambda: NOW)
+    questions = Questions(Clock())
     first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
 
     async def begin(event: int) -> Any:

@@ -85,19 +85,18 @@ async def test_hint_without_a_kind_is_still_a_hint(tmp_path: Path) -> None:
     )
 
 
-async def test_known_kind_may_be_said_and_no_other(tmp_path: Path) -> None:
+async def test_known_kind_may_be_said_and_no_other(shop: Shop) -> None:
     """A refund is never handled as a payment; there is no kind beside the three, and no event beside those kept."""
-    async with opened(tmp_path) as shop:
-        parked = await shop.handled(REFUNDED, "refund")
-        wrong: tuple[Any, ...] = ("payment", "Refund", "*", 1)
-        for kind in wrong:
-            with pytest.raises(InvalidArgumentError) as caught:
-                await shop.receiver.replay(parked.id, kind=kind)
-            assert "kind" == caught.value.field
-        unknown = [await shop.receiver.replay(number, kind="refund") for number in (0, parked.id + 1)]
+    parked = await shop.handled(REFUNDED, "refund")
+    wrong: tuple[Any, ...] = ("payment", "Refund", "*", 1)
+    for kind in wrong:
+        with pytest.raises(InvalidArgumentError) as caught:
+            await shop.receiver.replay(parked.id, kind=kind)
+        assert "kind" == caught.value.field
+    unknown = [await shop.receiver.replay(number, kind="refund") for number in (0, parked.id + 1)]
 
-        assert (["parked"], [False, False]) == (await shop.states(), unknown)
-        assert await shop.receiver.replay(parked.id, kind="refund")
+    assert (["parked"], [False, False]) == (await shop.states(), unknown)
+    assert await shop.receiver.replay(parked.id, kind="refund")
 
 
 @pytest.mark.parametrize("signed", [True, False], ids=["verified", "hint"])
@@ -176,8 +175,7 @@ async def test_many_events_are_replayed_once_each(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("state", ["done", "pending", "leased", "lost", None])
-async def test_only_what_ended_badly_is_replayed(state: Any, tmp_path: Path) -> None:
+async def test_only_what_ended_badly_is_replayed(state: Any, shop: Shop) -> None:
     """What is done is not done again by a slip of the pen."""
-    async with opened(tmp_path) as shop:
-        with pytest.raises(InvalidArgumentError, match="one of dead, parked, quarantined"):
-            await shop.receiver.replay_all(state)
+    with pytest.raises(InvalidArgumentError, match="one of dead, parked, quarantined"):
+        await shop.receiver.replay_all(state)

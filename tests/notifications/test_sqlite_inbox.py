@@ -1,3 +1,4 @@
+import asyncio
 import inspect
 import sqlite3
 import time
@@ -8,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from payasync.errors import ConfigurationError, StorageError
+from payasync.errors import StorageError
 from payasync.notifications.inbox import InboxEvent
 from payasync.notifications.sqlite_inbox import APPLICATION, SCHEMA, SqliteInbox
-from tests.notifications.inbox_building import Clock, received
+from tests.journal.building import Clock
+from tests.notifications.inbox_building import received
 
 
 @pytest.fixture
@@ -21,66 +23,22 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    """A clock that the test moves."""
-    return Clock()
-
-
-@pytest.fixture(params=[(99,), (3,)], ids=["journal", "log"])
-def _journal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Test with either way in which SQLite makes a commit durable."""
-    monkeypatch.setattr("payasync.sqlite_opening.WAL_SINCE", request.param)
-
-
-@pytest.fixture
-async def inbox(path: Path, clock: Clock, _journal: None) -> AsyncIterator[SqliteInbox]:
+async def inbox(path: Path, clock: Clock) -> AsyncIterator[SqliteInbox]:
     """An empty inbox."""
     inbox = SqliteInbox(path, clock=clock)
     yield inbox
     await inbox.aclose()
 
 
-async def test_another_programs_file_is_refused(path: Path, inbox: SqliteInbox) -> None:
-    """A wrong path is the configuration's fault, whatever is asked first."""
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("CREATE TABLE orders (a)")
-
-    with pytest.raises(
-        ConfigurationError, match=r"path: cannot use .* as the inbox: it is the file of another program"
-    ):
-        await inbox.next_due()
-
-
-def delete(path: Path) -> None:
-    """Let a file be no more."""
-    path.unlink()
-
-
-def is_there(path: Path) -> bool:
-    """Return whether there is a file."""
-    return path.exists()
-
-
 async def test_inbox_that_vanishes_takes_nothing(path: Path, inbox: SqliteInbox) -> None:
     """What was handled would be new to an empty one, and handled again: the service is told to come again instead."""
     await inbox.add(received())
-    delete(path)
+    await asyncio.to_thread(path.unlink)
     for _ in range(2):
         with pytest.raises(StorageError, match="its file has vanished"):
             await inbox.add(received())
 
-    assert not is_there(path)
-
-
-async def test_closed_inbox_takes_nothing(path: Path) -> None:
-    """What cannot be kept any more is not acknowledged."""
-    inbox = SqliteInbox(path)
-    await inbox.add(received())
-    await inbox.aclose()
-    with pytest.raises(StorageError, match="the inbox is closed"):
-        await inbox.add(received("b"))
-
-    assert ["payment:1"] == [event.key for event in await reopened(path)]
+    assert not await asyncio.to_thread(path.exists)
 
 
 def made_by_version_1(path: Path) -> None:

@@ -15,7 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from payasync.notifications.inbox import ENDS, REPLAYABLE, Added, Claim, InboxEvent, State
 from payasync.notifications.inbox_decisions import AHEAD
 from payasync.notifications.sqlite_inbox import SqliteInbox
-from tests.notifications.inbox_building import START, Clock, received
+from tests.journal.building import START, Clock
+from tests.notifications.inbox_building import received
 
 T = TypeVar("T")
 KEYS = st.sampled_from(["a", "b", "c"])
@@ -201,5 +202,7 @@ class InboxMachine(RuleBasedStateMachine):
 
 TestInbox = InboxMachine.TestCase
 TestInbox.settings = settings(
-    max_examples=100, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=settings().max_examples // 2,
+    stateful_step_count=30,
+    suppress_health_check=[HealthCheck.too_slow],
 )

@@ -27,7 +27,6 @@ LATER: Final = 20
 ORDERS: Final = ["ORDERA", "ORDERB", "ORDERC", "ORDERD", "ORDERE"]
 MOMENTS: Final = {
     "arrived": "verified, and not yet in the inbox",
-    "written": "in the inbox, and not yet committed there",
     "kept": "committed in the inbox, and not yet acknowledged",
     "claimed": "claimed from the inbox, and not yet handled",
     "crediting": "in the midst of the handler with a transaction",
@@ -81,7 +80,6 @@ async def settled(place: Place) -> None:
         answer.raise_for_status()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("fatal", MOMENTS)
 async def test_killed(fatal: str, profile: Profile, tmp_path: Path) -> None:
     """Each effect is had once where it shares a transaction with its mark, and else at least once."""

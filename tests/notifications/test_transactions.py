@@ -17,7 +17,7 @@ from payasync.notifications import Notification
 from payasync.notifications.marks import mark, marking
 from payasync.notifications.transactions import Transactions
 from tests.notifications.databases import IN_POSTGRES, Database, by_sqlite3
-from tests.notifications.merchant import PAID, opened
+from tests.notifications.merchant import PAID, Shop, opened
 
 AT: Final = datetime(2027, 1, 1, tzinfo=UTC)
 
@@ -29,14 +29,6 @@ async def test_effect_is_committed_once(database: Database) -> None:
     other = await transactions.once("cd", AT, database.effect)
 
     assert ([True, False], True, 2) == (done, other, database.count())
-
-
-async def test_mark_outlives_the_process(database: Database) -> None:
-    """Whoever dispatches it again finds the mark in the database, and the table as it is."""
-    for _ in range(2):
-        await Transactions(database.begin).once("ab", AT, database.effect)
-
-    assert 1 == database.count()
 
 
 async def test_failure_undoes_effect_and_mark(database: Database) -> None:
@@ -66,29 +58,28 @@ async def test_many_begin_at_once(driver: Callable[[str], Database], postgres_ds
     assert (3, 3) == (sum(done), database.count())
 
 
-async def test_receiver_has_the_effect_once(database: Database, tmp_path: Path) -> None:
+async def test_receiver_has_the_effect_once(database: Database, shop: Shop) -> None:
     """A handler whose end the inbox did not note is dispatched again, and its effect stays one."""
-    async with opened(tmp_path) as shop:
-        handled = list[int]()
+    handled = list[int]()
 
-        @shop.receiver.on("payment", transaction=database.begin)
-        async def paid(notification: Notification, connection: Any) -> None:
-            handled.append(notification.attempt)
-            await database.effect(connection)
+    @shop.receiver.on("payment", transaction=database.begin)
+    async def paid(notification: Notification, connection: Any) -> None:
+        handled.append(notification.attempt)
+        await database.effect(connection)
 
-        @shop.receiver.on("payment")
-        async def fail_once(notification: Notification) -> None:
-            if notification.attempt == 1:
-                with sqlite3.connect(shop.path, isolation_level=None) as inbox:
-                    inbox.execute("DELETE FROM handled")
-                inbox.close()
-                raise ValueError("the process ends before the inbox has noted what is done")
+    @shop.receiver.on("payment")
+    async def fail_once(notification: Notification) -> None:
+        if notification.attempt == 1:
+            with sqlite3.connect(shop.path, isolation_level=None) as inbox:
+                inbox.execute("DELETE FROM handled")
+            inbox.close()
+            raise ValueError("the process ends before the inbox has noted what is done")
 
-        first = await shop.handled()
-        shop.clock.advance(1)
-        second = await shop.last()
+    first = await shop.handled()
+    shop.clock.advance(1)
+    second = await shop.last()
 
-        assert ("pending", "done", [1], 1) == (first.state, second.state, handled, database.count())
+    assert ("pending", "done", [1], 1) == (first.state, second.state, handled, database.count())
 
 
 async def test_two_handlers_of_one_event_have_both_effects(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from typing import Any, Final
 
 import pytest
 from attrs import evolve
-from hypothesis import given
-from hypothesis import strategies as st
 
 from payasync import (
     AuthenticationError,
@@ -60,27 +58,6 @@ def state_of(ending: object) -> str:
     return ending.state
 
 
-def test_order_number_is_what_is_asked_about() -> None:
-    """A payment is confirmed by endpoint 3, whatever else the hint says."""
-    hint = notification(out_trade_no="T1", payment_id="P1", verified=False)
-
-    assert QueryOrder(out_trade_no="T1") == question(hint, PROFILE)
-
-
-def test_refund_number_is_what_is_asked_about() -> None:
-    """A refund is confirmed by endpoint 7."""
-    hint = notification(kind="refund", out_refund_no="R1", verified=False)
-
-    assert QueryRefund(identifier="R1") == question(hint, PROFILE)
-
-
-def test_payment_number_is_asked_about_where_orders_have_none() -> None:
-    """Endpoint 6 confirms where the profile knows no order number in notifications."""
-    hint = notification(payment_id="P1", verified=False)
-
-    assert QueryPayment(identifier="P1") == question(hint, BY_PAYMENT_ID)
-
-
 def test_one_payment_is_not_asked_about_under_two_names() -> None:
     """A hint that leaves the order number out is parked: it would be confirmed under another key, and handled twice."""
     hint = notification(payment_id="P1", verified=False)
@@ -94,28 +71,6 @@ def test_one_payment_is_not_asked_about_under_two_names() -> None:
 def test_hint_without_a_number_is_parked(kind: str | None) -> None:
     """Nobody can be asked about nothing."""
     assert "parked" == state_of(question(notification(kind=kind, verified=False), BY_PAYMENT_ID))
-
-
-@pytest.mark.parametrize(
-    ("asked", "kind", "answer", "key"),
-    [
-        (ORDER, "payment", OrderResponse, 'confirmed:payment:["T1","SBX_PAID"]'),
-        (QueryPayment(identifier="P1"), "payment", PaymentResponse, 'confirmed:payment:["P1","SBX_PAID"]'),
-    ],
-)
-def test_answer_confirms(asked: Request[Response], kind: str, answer: type[Response], key: str) -> None:
-    """What tells two events apart is the number that was asked about and the state that the service says."""
-    answered = response({"status": "SBX_PAID"}, answer)
-
-    assert Confirmed(key, answered) == after_answer(asked, kind, answered, PROFILE, 0)
-
-
-def test_refund_is_confirmed() -> None:
-    """A refund's key holds its own number and state."""
-    answered = response({"status": "SBX_REFUND_FAILED"}, RefundResponse)
-    found = after_answer(QueryRefund(identifier="R1"), "refund", answered, PROFILE, 0)
-
-    assert Confirmed('confirmed:refund:["R1","SBX_REFUND_FAILED"]', answered) == found
 
 
 @pytest.mark.parametrize(
@@ -140,14 +95,6 @@ def test_answer_about_another_confirms_nothing(asked: Request[Response], answere
 
     assert "quarantined" == state_of(ending)
     assert reason in str(ending)
-
-
-@pytest.mark.parametrize("told", ["T1", None])
-def test_answer_that_names_what_was_asked_confirms(told: str | None) -> None:
-    """So does one that does not name it."""
-    answered = response({"status": "SBX_PAID", "outTradeNo": told})
-
-    assert isinstance(after_answer(ORDER, "payment", answered, PROFILE, 0), Confirmed)
 
 
 @pytest.mark.parametrize(
@@ -237,10 +184,12 @@ def test_what_follows_where_nobody_confirms(error: Exception, state: str) -> Non
     assert f"{type(error).__name__}: {error}" == ending.reason
 
 
-@pytest.mark.parametrize("expected", [{"totalAmt": 450, "currency": "CAD"}, {"status": "SBX_PAID"}, {}])
+@pytest.mark.parametrize(
+    "expected", [{"totalAmt": 450, "currency": "CAD"}, {"status": "SBX_PAID"}, {"items": ({"no": 1},)}, {}]
+)
 def test_what_is_expected_passes(expected: dict[str, Any]) -> None:
     """What is as expected goes on; what nobody asked for is not looked at."""
-    assert difference(notification(), expected) is None
+    assert difference(notification({**PAID, "items": [{"no": 1}]}), expected) is None
 
 
 @pytest.mark.parametrize(
@@ -263,14 +212,6 @@ def test_what_differs_is_quarantined(expected: dict[str, Any] | None, reason: st
 def test_expectation_must_be_a_mapping(expected: object) -> None:
     """What an expect function returns by mistake is neither met nor missed: it is tried again."""
     assert "pending" == state_of(difference(notification(), expected))
-
-
-def test_confirmed_answer_is_what_is_compared() -> None:
-    """What a hint says is not looked at where the service has said something else."""
-    hint = notification(verified=False, confirmed=response({"totalAmt": 1}))
-
-    assert Ending("quarantined", "totalAmt is 1, expected 450") == difference(hint, {"totalAmt": 450})
-    assert difference(hint, {"totalAmt": 1}) is None
 
 
 @pytest.mark.parametrize("answered", [None, [], "paid"])
@@ -381,19 +322,6 @@ def test_hint_is_known_by_its_words_while_it_waits() -> None:
     assert "hint:payment:d1" == key
     assert "hint:payment:d1:5" == released(key, 5) == released(released(key, 5), 5)
     assert 'confirmed:payment:["T1","PAID"]' == released('confirmed:payment:["T1","PAID"]', 5)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@given(JSON)
-def test_value_is_the_same_as_itself(value: Any) -> None:
-    """Whatever JSON holds can be expected."""
-    assert same(value, value)
 
 
 @pytest.mark.parametrize(

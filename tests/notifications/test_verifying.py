@@ -185,11 +185,6 @@ def test_time_outside_the_window(at: Any) -> None:
     assert "data.at" == refusal(signed(at=at)).field
 
 
-def test_time_that_the_profile_does_not_know() -> None:
-    """Where the profile has no time, none is asked for."""
-    assert judged(signed(at="any"), profile=evolve(BODY, notification=evolve(SHAPE, time=""))).verified
-
-
 def test_merchants_own_key() -> None:
     """A symmetric scheme needs no key of the service's: it is the merchant's own, where no other is given."""
     own = Credentials("M1", signing_key="own signing key 1")
@@ -216,20 +211,6 @@ def test_signed_in_its_headers() -> None:
     told = verify(body, webhook(body), profile=PROFILE, credentials=CREDENTIALS, clock=lambda: NOW)
 
     assert (True, "payment", 'payment:["T1","SBX_PAID"]') == (told.verified, told.kind, told.dedup_key)
-
-
-def test_body_that_was_written_anew() -> None:
-    """Decoded and encoded again it is another body: only what was received is signed."""
-    body = b'{"a": 1}'
-    with pytest.raises(InvalidSignatureError):
-        verify(
-            json.dumps(json.loads(body), separators=(",", ":")).encode(),
-            webhook(body),
-            profile=PROFILE,
-            credentials=CREDENTIALS,
-        )
-    with pytest.raises(InvalidArgumentError, match="bytes, as they were received"):
-        verify(body.decode(), webhook(body), profile=PROFILE, credentials=CREDENTIALS)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # that is the test
 
 
 def test_clock_is_this_machines() -> None:
@@ -432,7 +413,7 @@ def test_what_is_looked_at_in_words() -> None:
     assert [True, True, False] == [verification_of(each, CREDENTIALS).proves for each in (PROFILE, BODY, unsigned)]
 
 
-@pytest.mark.parametrize("seed", [None, *range(8)])
+@pytest.mark.parametrize("seed", [None, 0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 8))])
 async def test_what_the_sandbox_sends(seed: int | None) -> None:
     """In any dialect, what the sandbox signs with its own code we verify; with one byte more we do not."""
     profile = PROFILE if seed is None else scrambled(seed)
