@@ -49,23 +49,6 @@ def waiting(pay: Any) -> int:
     return sum(len(line) for made in connectors(pay) for line in made._waiters.values())
 
 
-def flights_of(pay: Any) -> Any:
-    """Return the flights of a session and its copies."""
-    return pay._flights
-
-
-def pauses(flights: Any) -> set[Any]:
-    """Return the waits between two attempts that go on."""
-    found: set[Any] = flights._pauses
-    return found
-
-
-def shields(flights: Any) -> set[Any]:
-    """Return the tasks of the shielded calls that have not ended."""
-    found: set[Any] = flights._shielded
-    return found
-
-
 def all_http(pay: Any) -> list[Any]:
     """Return the aiohttp sessions of all pools of a session."""
     return [http for pool in pay._transport._pools._pools.values() for http in pool._own]
