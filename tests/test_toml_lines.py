@@ -76,7 +76,3 @@ def test_a_long_list_takes_no_long_time() -> None:
     entries = "".join(f"{number},\n" for number in range(20_000))
 
     assert {"a": 1, "b": 20_003} == lines_of(f"a = [\n{entries}]\nb = 1")
-
-
-
-
