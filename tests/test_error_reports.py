@@ -84,6 +84,7 @@ GATE: Final = Profile(
     states=States(order={"paid": ("PAID",)}),
 )
 FAST: Final = RetryPolicy(attempts=2, base_delay=0.001, max_delay=0.001)
+PATIENT: Final = RetryPolicy(base_delay=30, max_delay=30)
 
 
 class Recording:
@@ -385,10 +386,11 @@ async def test_cancelled(ask: Ask, scheme: Any) -> None:
 async def test_cancelled_on_its_way(ask: Ask) -> None:
     """A call that is cancelled in a TLS handshake, in the midst of an answer or before a retry holds it already."""
     waits = asyncio.Event()
-    patient = {
-        "retry": RetryPolicy(base_delay=30),
-        "on_event": lambda event: isinstance(event, Retrying) and waits.set(),
-    }
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, Retrying):
+            waits.set()
+
     with Recorder() as silent, Recorder([Answer(answer().raw[:-1])]) as halting, Recorder(listening=False) as refusing:
         secure = silent.url.replace("http:", "https:")
         errors = [
