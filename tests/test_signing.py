@@ -928,14 +928,6 @@ def test_open_scheme_shows_its_text() -> None:
     assert SIGNED_TEXT == SortedPairs().text(FIELDS, path=PATH)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_scheme_says_what_its_algorithm_says(algorithm: str) -> None:
-    """Which key verifies, and whether signing blocks, is the algorithm's."""
-    expected = (ALGORITHMS[algorithm].symmetric, ALGORITHMS[algorithm].blocking)
-
-    assert expected == (complete(algorithm).symmetric, complete(algorithm).blocking)
-
-
 def test_scheme_is_a_value() -> None:
     """A scheme can be compared, kept in a dict and sent to a worker, and nobody changes it in use."""
     signer = scheme(exclude=["sign"], allow_delimiters=["body"])

@@ -252,16 +252,6 @@ async def test_idle_connection_is_reused_for_a_while(
     assert [1, 1 if reused else 2] == [request.connection for request in service.requests]
 
 
-async def test_connections_are_bounded() -> None:
-    """At most `max_connections` are open for writes, however many calls there are at once."""
-    with Recorder() as service:
-        async with session(service, max_connections=3) as pay:
-            await asyncio.gather(*(create(pay) for _ in range(30)))
-
-    assert 30 == len(service.requests)
-    assert 3 >= len(service.connections)
-
-
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_who_is_trusted_is_read_for_https_only(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine's authorities take a while to be read: a session with plain http does not wait for them."""
