@@ -29,6 +29,9 @@ async def turns(count: int) -> None:
         await asyncio.sleep(0)
 
 
+# aiohttp says nowhere else whether it has read what a service sent, nor how many calls wait for a connection.
+
+
 def connectors(pay: Any) -> list[Any]:
     """Return the connectors of a session's pools, or of an aiohttp session."""
     return [pay.connector] if isinstance(pay, aiohttp.ClientSession) else [http.connector for http in all_http(pay)]

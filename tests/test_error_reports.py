@@ -84,7 +84,6 @@ GATE: Final = Profile(
     states=States(order={"paid": ("PAID",)}),
 )
 FAST: Final = RetryPolicy(attempts=2, base_delay=0.001, max_delay=0.001)
-PATIENT: Final = RetryPolicy(base_delay=30, max_delay=30)
 
 
 class Recording:
@@ -397,7 +396,9 @@ async def test_cancelled_on_its_way(ask: Ask) -> None:
             await cancelled(session(secure, tls=trusting_tls()), ask, asyncio.to_thread(silent.wait_for_connection)),
             await cancelled(session(halting.url), ask, asyncio.to_thread(halting.wait_for_request)),
             await cancelled(
-                session(refusing.url, retry=RetryPolicy(base_delay=30), on_event=on_event), ask, waits.wait()
+                session(refusing.url, retry=RetryPolicy(base_delay=30, max_delay=30), on_event=on_event),
+                ask,
+                waits.wait(),
             ),
         ]
 

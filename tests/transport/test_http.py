@@ -67,13 +67,15 @@ async def test_what_wakes_too_late_writes_nothing(monkeypatch: pytest.MonkeyPatc
 
     By then others may have asked, heard that it never came, and made it again. The turned clock stands for the stop.
     """
+    loop, ahead = asyncio.get_running_loop(), [0.0]
+    time = loop.time
+    monkeypatch.setattr(loop, "time", lambda: time() + sum(ahead))
     with Recorder([answer(200, b"{}")]) as service:
         async with transport(service.url) as way:
             late = call()
 
             def stopped(_: object) -> bool:
-                deadlines = way._pools.current().deadlines  # pyright: ignore[reportPrivateUsage]
-                monkeypatch.setattr(deadlines, "time", lambda: late.deadline)
+                ahead.append(30)
                 return False
 
             monkeypatch.setattr("payasync.transport.body.stray", stopped)
