@@ -1,7 +1,7 @@
 """What became of a write: the question within a call, and `Session.reconcile` after it."""
 
 import pickle
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from attrs import evolve
@@ -242,3 +242,15 @@ def test_merchant_counts_only_where_it_was_sent(merchant: tuple[str, ...], expec
     error = OutcomeUnknownError("lost", operation="refunds.create", asked=asked)
 
     assert expected == sent_by(error, evolve(PROFILE, merchant=merchant))
+
+
+@pytest.mark.parametrize("given", [None, "R1", ValueError("lost")], ids=repr)
+async def test_reconcile_takes_an_error_of_ours_alone(given: Any) -> None:
+    """Anything else is refused, by its name."""
+    with Recorder() as service:
+        async with pay_with(service) as pay:
+            with pytest.raises(InvalidArgumentError) as caught:
+                await pay.reconcile(given)
+
+    assert "error" == caught.value.field
+    assert [] == service.requests
