@@ -728,21 +728,6 @@ async def test_times_out(
     assert 1 == len(service.connections)
 
 
-@pytest.mark.long
-async def test_connecting_times_out() -> None:
-    """A handshake that does not end within `Timeouts.connect` was provably not sent, and is tried again."""
-    with recorder() as silent:
-        url = silent.url.replace("http:", "https:")
-        times = Timeouts(connect=SOON)
-        async with Session(url, credentials=KEYS, profile=PROFILE, timeouts=times, retry=FAST) as pay:
-            with pytest.raises(NotSentError) as caught:
-                await create(pay)
-
-    assert isinstance(caught.value, TimeoutError)
-    assert (False, 3, 3) == (caught.value.sent, caught.value.attempts, len(silent.connections))
-    assert b"payments" not in silent.received
-
-
 async def test_most_connections() -> None:
     """No more than `max_connections` carry writes at a time; further calls wait for their turn."""
     with recorder() as service:

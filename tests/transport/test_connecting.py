@@ -13,28 +13,11 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from payasync import Credentials, NotSentError, Profile, RetryPolicy, Session, Timeouts
 from payasync.errors import NotSentTimeoutError
 from tests.foreign.recorder import SILENT, Answer, Recorder, answer
-from tests.inside import turns, until, waiting
+from tests.inside import Time, turns, until, waiting
 
 KEYS: Final = Credentials("M1", secret_key="sk_test")
 ONE_TRY: Final = RetryPolicy(attempts=1)
 TIMES: Final = Timeouts(total=45, connect=5, read=20)
-LOOKED: Final = 100
-"""Turns of the loop after which everybody has seen what time it is."""
-
-
-class Time:
-    """The time of the running loop, which can be turned forward."""
-
-    def __init__(self) -> None:
-        loop: Any = asyncio.get_running_loop()
-        real = loop.time
-        self._ahead = 0.0
-        loop.time = lambda: real() + self._ahead
-
-    async def pass_by(self, seconds: float) -> None:
-        """Let so many seconds be over, and everybody notice it."""
-        self._ahead += seconds
-        await turns(LOOKED)
 
 
 @pytest.fixture

@@ -39,8 +39,7 @@ def amounts(service: Recorder) -> list[int]:
     return [json.loads(request.body)["amount"] for request in service.requests]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("scheme", ["http", pytest.param("https", marks=pytest.mark.long)])
 def test_one_session_serves_loops_and_a_fork(scheme: str, tmp_path: Path) -> None:
     """Each call of one session, over loops and a fork, is delivered exactly once; the parent's connection lives on."""
     trusted = tmp_path / "authority.pem"
