@@ -73,7 +73,7 @@ STATES: Final = {
 }
 
 
-def made(field: str, value: object) -> Any:
+def made(field: str, value: Any) -> Any:
     """Return what the part of a field holds there, when the field is given so."""
     section, _, name = field.partition(".")
     return getattr(SHAPES[section](**{name: value}), name)
@@ -169,7 +169,7 @@ QUARANTINE: Final = "recovery.quarantine"
 VERIFICATION: Final = "notification.verification"
 WRONG: Final[list[tuple[Callable[[], object], str, str]]] = [
     *(
-        (lambda field=field, wrong=wrong: made(field, wrong), field, f"{wanted}, not {wrong!r}")  # type: ignore[misc] # bound at once
+        (lambda field=field, wrong=wrong: made(field, wrong), field, f"{wanted}, not {wrong!r}")
         for field, wrong, wanted in (
             ("answer.total_amt", 5, "a text"),
             ("answer.merchant_id", ["a"], "a text"),
