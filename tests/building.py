@@ -237,25 +237,3 @@ class Heard:
     def of(self, *kinds: type[Event]) -> list[Event]:
         """Return the events of some kinds."""
         return [event for event in self.events if isinstance(event, kinds)]
-
-
-@frozen
-class Sent:
-    """A session's `send` that leads nowhere: it records the requests, and answers each with its own kind.
-
-    Args:
-        requests: Each with its `timeout`.
-        options: Of each, its `intent` and `shield`.
-    """
-
-    requests: list[tuple[Request[Response], float | None]] = field(factory=list)
-    options: list[tuple[str | None, bool]] = field(factory=list)
-
-    async def __call__(
-        self, request: Request[R], *, timeout: float | None = None, intent: str | None = None, shield: bool = False
-    ) -> R:
-        """Take a request."""
-        self.requests.append((request, timeout))
-        self.options.append((intent, shield))
-        answer: R = request.answer.of(bare_call(request.operation), reply({}))  # type: ignore[assignment] # its own
-        return answer

@@ -1,4 +1,4 @@
-"""Where the tests must look inside: whether something has come as far as the event loop of this process."""
+"""Where the tests must look inside: how far something has come in the loop of this process, and what its time is."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,6 +12,8 @@ from payasync.recovery import question
 
 PATIENT: Final = 1_000_000
 """Turns after which what should have happened will not: a mistake in the test."""
+LOOKED: Final = 100
+"""Turns of the loop after which everybody has seen what time it is."""
 
 
 async def until(there: Callable[[], object]) -> None:
@@ -27,6 +29,24 @@ async def turns(count: int) -> None:
     """Let the loop turn so many times."""
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+class Time:
+    """The time of the running loop, which can be turned forward."""
+
+    def __init__(self) -> None:
+        loop: Any = asyncio.get_running_loop()
+        real = loop.time
+        self._ahead = 0.0
+        loop.time = lambda: real() + self._ahead
+
+    async def pass_by(self, seconds: float) -> None:
+        """Let so many seconds be over, and everybody notice it."""
+        self._ahead += seconds
+        await turns(LOOKED)
+
+
+# aiohttp says nowhere else whether it has read what a service sent, nor how many calls wait for a connection.
 
 
 def connectors(pay: Any) -> list[Any]:
@@ -47,23 +67,6 @@ def busy(pay: Any) -> list[Any]:
 def waiting(pay: Any) -> int:
     """Return how many calls of a session wait for a connection."""
     return sum(len(line) for made in connectors(pay) for line in made._waiters.values())
-
-
-def flights_of(pay: Any) -> Any:
-    """Return the flights of a session and its copies."""
-    return pay._flights
-
-
-def pauses(flights: Any) -> set[Any]:
-    """Return the waits between two attempts that go on."""
-    found: set[Any] = flights._pauses
-    return found
-
-
-def shields(flights: Any) -> set[Any]:
-    """Return the tasks of the shielded calls that have not ended."""
-    found: set[Any] = flights._shielded
-    return found
 
 
 def all_http(pay: Any) -> list[Any]:

@@ -118,17 +118,12 @@ def in_core(source: Path) -> bool:
     return source.relative_to(ROOT / "payasync").with_suffix("").parts[0] not in ROOMS
 
 
-def shown(source: Path) -> str:
-    """Return the name of a source file in the ids of tests."""
-    return source.relative_to(ROOT).as_posix()
-
-
-@pytest.mark.parametrize("source", [source for source in SOURCES if in_core(source)], ids=shown)
-def test_core_leaves_aiohttp_to_the_transport(source: Path) -> None:
+def test_core_leaves_aiohttp_to_the_transport() -> None:
     """The core decides without I/O: only the transport, and rooms that speak HTTP themselves, use aiohttp."""
-    roots = {name.partition(".")[0] for name in imports(ast.parse(source.read_text(encoding="utf-8")))}
+    sources = [source for source in SOURCES if in_core(source)]
+    named = {source: {*imports(ast.parse(source.read_text(encoding="utf-8")))} for source in sources}
 
-    assert "aiohttp" not in roots
+    assert [] == [source for source, names in named.items() if any(re.match(r"aiohttp\b", name) for name in names)]
 
 
 def loaded(statement: str, modules: set[str]) -> list[str]:
@@ -174,16 +169,6 @@ def test_public_names_are_pinned() -> None:
     public: object = getattr(payasync, "__all__", None)
 
     assert PUBLIC == public
-
-
-def test_public_names_are_sorted() -> None:
-    """A list that is sorted has one place for a name: constants come first, as the linter has it."""
-    assert sorted(PUBLIC, key=lambda name: (not name.isupper(), name)) == PUBLIC
-
-
-def test_public_names_are_importable() -> None:
-    """Every public name is there, those of rooms that load lazily too."""
-    assert [] == [name for name in PUBLIC if not hasattr(payasync, name)]
 
 
 def test_modules_that_decide_without_io_exist() -> None:

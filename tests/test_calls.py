@@ -1,21 +1,18 @@
 import copy
 import pickle
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import pytest
-from attrs import evolve, fields
+from attrs import evolve
 from attrs.exceptions import FrozenInstanceError
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from payasync.absent import ABSENT
-from payasync.calls import Call, Entry, Expected, Lease, Progress, Reply
+from payasync.calls import Call, Lease, Reply
 from payasync.errors import InvalidArgumentError
-from payasync.operations import CREATE_REFUND, OPERATIONS, QUERY_ORDER, Kind, Operation
-from payasync.profile import Profile
+from payasync.operations import CREATE_REFUND
 from payasync.secret import Secret
-from payasync.settings import Timeouts
-from payasync.shapes import Parameter
 from tests.building import PROFILE, bare_call
 
 
@@ -29,14 +26,6 @@ def test_a_call_is_never_changed() -> None:
     assert ({"a": 1}, {"X-A": "1"}) == (call.fields, call.headers)
     assert {"a": 1, "b": 2, "self": "me"} == longer.fields
     assert {"X-A": "1", "X-B": "2"} == longer.headers
-
-
-def test_later_values_win() -> None:
-    """A field or header that is given again replaces the one before it."""
-    call = bare_call(CREATE_REFUND, fields={"a": 1}, headers={"X-A": "1"})
-
-    assert {"a": 2} == call.with_fields(a=2).fields
-    assert {"X-A": "2"} == call.with_headers({"X-A": "2"}).headers
 
 
 @pytest.mark.parametrize(("now", "over"), [(100.0, False), (159.9, False), (160.0, True), (161.0, True), (99.9, True)])
@@ -83,12 +72,6 @@ def test_header_does_not_frame_the_message(name: str, value: str | Secret) -> No
     assert (name, "not of the message itself", value) == (caught.value.field, caught.value.rule, caught.value.value)
 
 
-@pytest.mark.parametrize("name", ["Authorization", "Cookie", "Idempotency-Key", "Accept", "Proxy-Authorization"])
-def test_layers_may_say_who_sends_it(name: str) -> None:
-    """What a header means is its layer's to say, as Bearer is that of ours."""
-    assert {name: "1"} == bare_call(CREATE_REFUND).with_headers({name: "1"}).headers
-
-
 def test_refused_secret_is_not_shown() -> None:
     """A key with a line end in it is refused, and stays a secret in the error."""
     with pytest.raises(InvalidArgumentError) as caught:
@@ -107,104 +90,13 @@ def test_call_shows_no_field() -> None:
     assert "R1" in shown
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_read(operation: Operation) -> None:
-    """A read is what the table of operations says."""
-    assert (operation.kind is Kind.READ) == bare_call(operation).read
-
-
-def test_call_has_all_the_time_until_told() -> None:
-    """Who sends a call without the retry layer waits as long as it takes."""
-    call = bare_call(QUERY_ORDER)
-
-    assert (float("inf"), 1) == (call.deadline, call.attempt)
-
-
-@pytest.mark.parametrize(("body", "expected"), [(b'{"a":1}', {"a": 1}), (b"null", None), (b"", ABSENT), (b"{", ABSENT)])
-def test_reply_decodes_its_body(body: bytes, expected: object) -> None:
-    """The JSON of a reply is read once, where somebody asks for it."""
-    reply = Reply(status=200, headers={}, body=body)
-
-    assert expected == reply.document
-    assert reply.document is reply.document
-
-
 def test_reply_shows_no_body() -> None:
     """What a log shows of a reply is not what stands in it."""
     assert "canary" not in repr(Reply(status=200, headers={}, body=b"canary"))
 
 
-def test_reply_crosses_a_process_boundary() -> None:
-    """A reply is the same at the other end, its headers by names in any case."""
-    came = Reply(status=201, headers=CIMultiDict({"X-A": "1"}), body=b"{}", elapsed=0.5, attempts=2, recovered=True)
-    twin = pickle.loads(pickle.dumps(came))  # noqa: S301 - made in the same line
-
-    assert came == twin
-    assert "1" == twin.headers["x-a"]
-
-
 class OwnCall(Call):
     """A call of somebody's own."""
-
-
-async def note_used() -> bool:
-    """Keep nothing."""
-    return True
-
-
-FACTS: Final[dict[str, Any]] = {
-    "operation": QUERY_ORDER,
-    "profile": Profile(name="other"),
-    "fields": {"b": 2},
-    "reference": "R2",
-    "parameter": Parameter("x"),
-    "bearer": True,
-    "signed": True,
-    "headers": {"X-B": "2"},
-    "timeouts": Timeouts(total=7),
-    "deadline": 7.0,
-    "attempt": 7,
-    "intent": "i",
-    "entry": Entry(7, 2),
-    "lease": Lease(7.0, 7.0, lambda: 7.0),
-    "expected": Expected(proofs=("code",)),
-    "sent_before": True,
-    "note_used": note_used,
-    "progress": Progress(),
-}
-
-
-@pytest.mark.parametrize("name", FACTS)
-def test_derived_call_differs_in_what_was_said(name: str) -> None:
-    """Of a derived call everything else is as it was, and the original is left alone."""
-    call = bare_call(CREATE_REFUND, fields={"a": 1}, headers={"X-A": "1"}, reference="R1")
-    before = facts(call)
-    derived = call.derived(**{name: FACTS[name]})
-
-    assert before == facts(call)
-    assert {**before, name: FACTS[name]} == facts(derived)
-    assert FACTS[name] is getattr(derived, name)
-    assert name == "progress" or call != derived
-
-
-def facts(call: Call) -> dict[str, Any]:
-    """Return the attributes of a call."""
-    return {each.name: getattr(call, each.name) for each in fields(Call)}
-
-
-def test_each_attribute_can_be_derived() -> None:
-    """The table above names all of them."""
-    assert {each.name for each in fields(Call)} == set(FACTS)
-
-
-def test_derived_call_is_what_evolve_makes() -> None:
-    """The short way comes to the same as the long one."""
-    call = bare_call(CREATE_REFUND, fields={"a": 1}, reference="R1")
-    derived = call.derived(**FACTS)
-
-    assert evolve(call, **FACTS) == derived
-    assert call == call.derived()
-    assert call is not call.derived()
 
 
 @pytest.mark.parametrize(
@@ -225,14 +117,6 @@ def test_derived_call_keeps_its_kind(derive: Callable[[Call], Call]) -> None:
 
     assert (OwnCall, OwnCall) == (type(call), type(derived))
     assert ({}, {}, 1) == (call.fields, call.headers, call.attempt)
-
-
-def test_derived_call_shares_its_progress() -> None:
-    """What a layer adds makes no other attempt of it."""
-    call = bare_call(CREATE_REFUND)
-    call.with_fields(a=1).with_headers({"X-A": "1"}).progress.begun = True
-
-    assert call.progress.begun
 
 
 @pytest.mark.parametrize(
@@ -266,16 +150,6 @@ def test_reply_that_was_read_is_copied_as_it_came(twin: Callable[[Reply], Reply]
         other.verified,
     )
     assert Reply is type(other)
-
-
-def test_pickle_holds_the_body_once() -> None:
-    """What was read of a reply does not travel: it can be read again."""
-    came = Reply(status=200, headers={}, body=b'{"canary":1}')
-    before = len(pickle.dumps(came))
-    read = came.document
-
-    assert {"canary": 1} == read
-    assert before == len(pickle.dumps(came))
 
 
 def test_copy_with_another_body_has_its_own_document() -> None:

@@ -2,17 +2,16 @@
 
 The canaries are looked up by name in a module's dict and given to payasync within functions that have returned, or
 by expressions that no local variable holds: so the frames of the tests themselves hold none, and every frame of a
-traceback is searched, ours and aiohttp's, with all its local variables.
+traceback is searched, ours and aiohttp's, with all its local variables. `test_error_reports` searches the errors of
+calls in the same way, for keys and for more.
 """
 
 import asyncio
-import contextlib
 import gc
-import gzip
 import logging
 import pickle
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, Final
 
 import aiohttp
@@ -28,16 +27,13 @@ from payasync import (
     Profile,
     Reply,
     Response,
-    Retrying,
     RetryPolicy,
     Secret,
     Send,
     Session,
     SortedPairs,
-    Timeouts,
 )
-from tests.foreign.certificates import server_tls, trusting_tls
-from tests.foreign.recorder import GONE, RESET, SILENT, Answer, Recorder, answer
+from tests.foreign.recorder import RESET, Recorder, answer
 
 CANARIES: Final = {
     "secret_key": "sk_canaryTweetSecretKey01",
@@ -228,73 +224,6 @@ async def test_events_and_answers_pickle_without_a_key() -> None:
             pickle.dumps(kept)
 
 
-FAILING: Final = {
-    "reset": RESET,
-    "closed": GONE,
-    "not HTTP": Answer(b"SSH-2.0-OpenSSH_9.9\r\n", then="close"),
-    "bad header": Answer(b"HTTP/1.1 200 OK\r\nBad Header\r\n\r\n", then="close"),
-    "endless header": Answer(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n", then="close"),
-    "bad length": Answer(b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n", then="close"),
-    "cut": Answer(answer().raw[:-1], then="close"),
-    "bad chunk": Answer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", then="close"),
-    "too large": answer(200, b"x" * 2000),
-    "gzip": answer(200, gzip.compress(b"{}"), ("Content-Encoding", "gzip")),
-    "not JSON": answer(200, b"<html>"),
-    "redirect": answer(302, b"", ("Location", "https://elsewhere.example")),
-    "bad request": answer(400),
-    "unauthorised": answer(401, b"{}", ("WWW-Authenticate", "Bearer")),
-    "conflict": answer(409),
-    "too many": answer(429, b"{}", ("Retry-After", "9")),
-    "broken": answer(503),
-}
-
-
-@pytest.mark.parametrize("secure", [False, pytest.param(True, marks=pytest.mark.long)], ids=["http", "https"])
-@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
-@pytest.mark.parametrize("failing", FAILING.values(), ids=FAILING)
-async def test_failed_answers(
-    failing: Answer,
-    ask: Ask,
-    secure: bool,  # noqa: FBT001 - pytest gives it by name
-) -> None:
-    """No error about an answer, good or bad, shows a key in any form."""
-    with Recorder([failing], tls=server_tls() if secure else None) as service:
-        error = await failure(service, ask, max_response_bytes=1000, tls=trusting_tls() if secure else None)
-
-    assert [] == singing(written(error))
-    assert [] == singing({"again": traced(pickle.loads(pickle.dumps(error)))})  # noqa: S301 - made in the same line
-
-
-@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
-@pytest.mark.parametrize("times", [Timeouts(read=0.02), Timeouts(total=0.02)], ids=["read", "total"])
-async def test_time_outs(times: Timeouts, ask: Ask) -> None:
-    """Nor does one about time that ran out."""
-    with Recorder(otherwise=SILENT) as service:
-        error = await failure(service, ask, timeouts=times)
-
-    assert [] == singing(written(error))
-
-
-@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
-async def test_failed_connections(ask: Ask) -> None:
-    """Nor does one about a connection: refused, untrusted, silent, not TLS at all, or without a name."""
-    errors = []
-    with Recorder(listening=False) as closed, Recorder(tls=server_tls()) as untrusted, Recorder([GONE]) as plain:
-        silent = Timeouts(connect=0.02)
-        errors.append(await failure(closed, ask, retry=RetryPolicy(base_delay=0.001)))
-        errors.append(await failure(untrusted, ask))
-        for url in (plain.url.replace("http:", "https:"), "https://no-such-host.invalid:1"):
-            async with Session(url, credentials=keys(), profile=GATE, retry=ONE_TRY, timeouts=silent) as pay:
-                with pytest.raises(PayasyncError) as caught:
-                    await ask(pay)
-            errors.append(caught.value)
-
-    assert [False] * 4 == [error.sent for error in errors]
-    assert [] == singing(
-        {f"{at} {name}": text for at, error in enumerate(errors) for name, text in written(error).items()}
-    )
-
-
 async def test_injected_session_that_refuses() -> None:
     """An aiohttp session of the user's own may refuse in words of its own: they are not ours."""
     http = aiohttp.ClientSession()
@@ -387,45 +316,6 @@ async def test_bad_secret_keys(form: str) -> None:
     assert [] == service.connections
 
 
-REFUSED: Final[dict[str, Ask]] = {
-    "a wrong amount": lambda pay: pay.payments.create(amount=0, currency="USD"),
-    "a wrong time": lambda pay: pay.payments.create(amount=1, currency="USD", timeout=0),
-    "what cannot be signed": lambda pay: pay.orders.place(total_amt=1, currency="C&D"),
-    "an open point": lambda pay: pay.subscriptions.cancel("S1"),
-    "an open place": lambda pay: pay.refunds.status("R1"),
-    "no path": lambda pay: pay.request("POST", "nowhere"),
-}
-
-
-@pytest.mark.parametrize("ask", REFUSED.values(), ids=REFUSED)
-async def test_refused_calls(ask: Ask) -> None:
-    """What is refused before any I/O is refused without showing what the session knows."""
-    with Recorder() as service:
-        error = await failure(service, ask)
-
-    assert [] == singing(written(error))
-    assert [] == service.connections
-
-
-async def test_closed_sessions() -> None:
-    """A session that is closed, before a call or in the midst of one, keeps its keys to itself."""
-    loud()
-    errors = []
-    with Recorder([SILENT]) as service:
-        pay = session(service)
-        flying = asyncio.create_task(read(pay))
-        await asyncio.to_thread(service.wait_for_request)
-        await pay.aclose()
-        for each in (flying, read(pay)):
-            with pytest.raises(PayasyncError) as caught:
-                await each
-            errors.append(caught.value)
-
-    assert [] == singing(
-        {f"{at} {name}": text for at, error in enumerate(errors) for name, text in written(error).items()}
-    )
-
-
 REFUSED_TEXTS: Final[dict[str, Callable[[], object]]] = {
     "no merchant": lambda: Credentials("", **dict(CANARIES.items())),  # texts become secrets
     "merchant of another type": lambda: Credentials(1, **dict(CANARIES.items())),  # type: ignore[arg-type] # as above
@@ -489,124 +379,6 @@ def test_passwords_in_addresses(setting: dict[str, Any]) -> None:
         Session(settings.pop("base_url"), **settings)
 
     assert [] == singing({name: text for name, text in written(caught.value).items() if name != "traceback"})
-
-
-async def cancelled(pay: Session, ask: Ask, reached: Awaitable[object]) -> BaseException:
-    """Return the error of a call that is cancelled once it has reached a point."""
-    loud()
-    flying = asyncio.create_task(ask(pay))
-    await reached
-    flying.cancel()
-    with pytest.raises(asyncio.CancelledError) as caught:
-        await flying
-    return caught.value
-
-
-@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
-@pytest.mark.parametrize("sent", [b"", answer().raw[:30], answer().raw[:-1]], ids=["answer", "head", "body"])
-async def test_cancelled_waiting_for_an_answer(sent: bytes, ask: Ask) -> None:
-    """A call that is cancelled while it waits for its answer leaves a traceback without aiohttp's headers in it."""
-    with Recorder([Answer(sent)]) as service:
-        async with session(service) as pay:
-            error = await cancelled(pay, ask, asyncio.to_thread(service.wait_for_request))
-
-    assert [] == singing(written(error))
-
-
-@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
-async def test_cancelled_on_the_way_to_a_connection(ask: Ask) -> None:
-    """A call that is cancelled in a TLS handshake that does not come to an end holds its headers already."""
-    with Recorder() as silent:
-        url = silent.url.replace("http:", "https:")
-        async with Session(url, credentials=keys(), profile=GATE, tls=trusting_tls(), retry=ONE_TRY) as pay:
-            error = await cancelled(pay, ask, asyncio.to_thread(silent.wait_for_connection))
-
-    assert [] == singing(written(error))
-
-
-async def test_cancelled_waiting_for_a_place_in_the_pool() -> None:
-    """A call that waits for its turn holds its headers already."""
-    with Recorder([SILENT]) as service:
-        async with session(service, max_connections=1) as pay:
-            first = asyncio.create_task(write(pay))
-            await asyncio.to_thread(service.wait_for_request)
-            error = await cancelled(pay, write, asyncio.sleep(0))
-            first.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await first
-
-    assert [] == singing(written(error))
-
-
-async def test_cancelled_before_a_retry() -> None:
-    """A call that waits before its next attempt remembers the last one."""
-    waiting = asyncio.Event()
-
-    def on_event(event: Event) -> None:
-        if isinstance(event, Retrying):
-            waiting.set()
-
-    with Recorder(listening=False) as service:
-        patient = RetryPolicy(base_delay=30, max_delay=30)
-        async with session(service, retry=patient, on_event=on_event) as pay:
-            error = await cancelled(pay, read, waiting.wait())
-
-    assert [] == singing(written(error))
-
-
-class Slow(Telling):
-    """A scheme that takes for ever to sign, with the key at hand."""
-
-    def __init__(self) -> None:
-        super().__init__("never")
-        self.signing = asyncio.Event()
-
-    async def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:  # type: ignore[override] # it may be
-        """Wait."""
-        self.signing.set()
-        await asyncio.Event().wait()
-        return super().sign(fields, path=path, key=key)
-
-
-async def test_cancelled_while_signing() -> None:
-    """A call that is cancelled while it is signed shows the key masked."""
-    scheme = Slow()
-    with Recorder() as service:
-        async with session(service, profile=Profile(signature=scheme)) as pay:
-            error = await cancelled(pay, read, scheme.signing.wait())
-
-    assert [] == singing(written(error))
-
-
-@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
-async def test_time_out_of_the_callers_own(ask: Ask) -> None:
-    """A caller's own `asyncio.timeout` raises from the cancellation that it made: the whole chain is clean."""
-    loud()
-    with Recorder([SILENT]) as service:
-        async with session(service) as pay:
-            with pytest.raises(TimeoutError) as caught:
-                async with asyncio.timeout(0.05):
-                    await ask(pay)
-
-    assert [] == singing(written(caught.value))
-
-
-async def test_group_of_calls() -> None:
-    """One call of a group fails, the others are cancelled: the group holds no key either."""
-
-    async def both(pay: Session) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(read(pay))
-            await asyncio.to_thread(service.wait_for_request)
-            group.create_task(write(pay))
-
-    loud()
-    with Recorder([SILENT, RESET]) as service:
-        async with session(service) as pay:
-            with pytest.raises(ExceptionGroup) as caught:
-                await both(pay)
-
-    assert [] == singing(written(caught.value))
 
 
 async def test_session_that_is_forgotten(logs: pytest.LogCaptureFixture) -> None:

@@ -1,6 +1,7 @@
 """The end of a session: what waits between two attempts ends at once, and says what is known of it."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -32,7 +33,7 @@ from payasync import flights as flights_module
 from payasync.flights import Flights
 from payasync.sandbox_profile import PROFILE
 from tests.foreign.recorder import PATIENCE, RESET, SILENT, Answer, Recorder, answer
-from tests.inside import all_http, flights_of, pauses, shields, turns, until
+from tests.inside import turns, until
 
 KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="signing key of M1")
 FAST: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
@@ -302,7 +303,7 @@ async def test_shielded_call_that_is_stuck_is_cancelled(unknown: list[str], *, s
     assert "waited no longer for this call" in str(ended)
     assert unknown == told
     assert int(sends) == len(service.requests)
-    assert not shields(flights_of(pay))
+    assert {asyncio.current_task()} == asyncio.all_tasks()
 
 
 @pytest.mark.usefixtures("impatient")
@@ -344,41 +345,6 @@ async def test_callers_own_cancellation_stays_one() -> None:
     assert [] == heard.unknown
 
 
-async def test_callers_cancellation_as_the_call_is_cancelled() -> None:
-    """Where both are cancelled in one moment, the caller's own cancellation is what it hears."""
-    flights = Flights()
-
-    async def never() -> None:
-        await asyncio.Event().wait()
-
-    caller = asyncio.ensure_future(flights.shielded(never()))
-    await until(lambda: shields(flights))
-    (call,) = shields(flights)
-    call.cancel()
-    await until(call.done)
-    early = caller.done()
-    caller.cancel()
-    (ended,) = await asyncio.gather(caller, return_exceptions=True)
-
-    assert not early
-    assert isinstance(ended, asyncio.CancelledError)
-
-
-async def test_cancellation_that_was_taken_back() -> None:
-    """A caller is cancelled though whoever did it has counted it back: its call has not ended, so nobody cut it off."""
-    flights, go = Flights(), asyncio.Event()
-    caller = asyncio.ensure_future(flights.shielded(go.wait()))
-    await until(lambda: shields(flights))
-    caller.cancel()
-    caller.uncancel()
-    (ended,) = await asyncio.gather(caller, return_exceptions=True)
-    go.set()
-    await flights.land()
-
-    assert isinstance(ended, asyncio.CancelledError)
-    assert not shields(flights)
-
-
 async def test_call_that_cancels_itself() -> None:
     """A shielded call that ends by a cancellation of its own is no cancellation of its caller."""
 
@@ -407,7 +373,7 @@ async def test_shielded_call_that_closes_its_session() -> None:
     assert 200 == found.http_status
 
 
-@pytest.mark.parametrize("grace", ["x", None, True, False, -1, -0.1, float("nan"), [1], "1", b"1", 1j], ids=repr)
+@pytest.mark.parametrize("grace", ["1", None, True, -0.1, float("nan"), 1j], ids=repr)
 @pytest.mark.parametrize("copied", [lambda pay: pay, lambda pay: pay.with_options(retry=FAST)], ids=["it", "copy"])
 async def test_grace_that_is_none(copied: Callable[[Session], Session], grace: Any) -> None:
     """What is no number of seconds is refused by name, and the session is still open."""
@@ -425,24 +391,70 @@ async def test_grace_that_is_none(copied: Callable[[Session], Session], grace: A
     assert shown.endswith("open>")
 
 
-@pytest.mark.parametrize("grace", [30, 30.0, float("inf")], ids=repr)
-async def test_grace_that_is_one(grace: float) -> None:
-    """Any number of seconds will do, endless ones, too: it is over as soon as the calls are."""
-    go = threading.Event()
-    with Recorder([Answer(OK.raw, after=go)]) as service:
-        pay = session(service)
-        call = asyncio.ensure_future(refund(pay))
-        await asyncio.to_thread(service.wait_for_request)
-        closing = asyncio.ensure_future(pay.aclose(grace=grace))
-        await turns(TURNS)
-        early = closing.done()
-        go.set()
-        async with asyncio.timeout(AT_ONCE):
-            await closing
-            found = await call
+async def test_callers_cancellation_as_the_call_is_cancelled() -> None:
+    """Where both are cancelled in one moment, the caller's own cancellation is what it hears."""
+    begun = list[asyncio.Task[None] | None]()
+
+    async def never() -> None:
+        begun.append(asyncio.current_task())
+        await asyncio.Event().wait()
+
+    caller = asyncio.ensure_future(Flights().shielded(never()))
+    await until(lambda: begun)
+    (call,) = begun
+    assert call
+    call.cancel()
+    await until(call.done)
+    early = caller.done()
+    caller.cancel()
+    await asyncio.wait([caller])
 
     assert not early
-    assert 200 == found.http_status
+    assert caller.cancelled()
+
+
+async def test_cancellation_that_was_taken_back() -> None:
+    """A caller is cancelled though whoever did it has counted it back: its call has not ended, so nobody cut it off."""
+    flights, begun, go, landed = Flights(), asyncio.Event(), asyncio.Event(), list[bool]()
+
+    async def call() -> None:
+        begun.set()
+        landed.append(await go.wait())
+
+    caller = asyncio.ensure_future(flights.shielded(call()))
+    await begun.wait()
+    caller.cancel()
+    caller.uncancel()
+    await asyncio.wait([caller])
+    go.set()
+    await flights.land()
+
+    assert caller.cancelled()
+    assert landed
+
+
+@pytest.mark.parametrize("ends", [ZeroDivisionError(), asyncio.CancelledError()], ids=repr)
+async def test_shielded_call_that_ends_alone(ends: BaseException) -> None:
+    """What nobody waits for any more is no reason for asyncio to complain."""
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    flights, begun, go = Flights(), asyncio.Event(), asyncio.Event()
+
+    async def call() -> None:
+        begun.set()
+        await go.wait()
+        raise ends
+
+    caller = asyncio.ensure_future(flights.shielded(call()))
+    await begun.wait()
+    caller.cancel()
+    await asyncio.wait([caller])
+    go.set()
+    await flights.land()
+    del caller
+    gc.collect()
+
+    assert [] == complaints
 
 
 @pytest.mark.parametrize(
@@ -451,22 +463,27 @@ async def test_grace_that_is_one(grace: float) -> None:
 async def test_closing_wakes_the_waits_of_other_loops(ask: Ask, error: type[PayasyncError]) -> None:
     """A session that is used in two threads is closed in one: the call that waits in the other's loop ends at once."""
     ends: list[Any] = []
-    closed = threading.Event()
+    waits, ended, over = threading.Event(), threading.Event(), threading.Event()
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, Retrying):
+            waits.set()
 
     async def call() -> None:
-        ends.extend(await asyncio.gather(ask(pay), return_exceptions=True))
-        closed.set()
-        await until(lambda: all(http.closed for http in pools))
+        ends.append(await end(ask(pay)))
+        ended.set()
+        await asyncio.to_thread(over.wait, PATIENCE)
 
     with Recorder([BUSY], otherwise=OK) as service:
-        pay = session(service)
+        pay = session(service, on_event=on_event)
         thread = threading.Thread(target=lambda: asyncio.run(call()))
         thread.start()
-        await until(lambda: pauses(flights_of(pay)))
-        pools = all_http(pay)
+        await asyncio.to_thread(waits.wait, PATIENCE)
         here = await query(pay)
         await pay.aclose()
-        in_time = await asyncio.to_thread(closed.wait, AT_ONCE)
+        in_time = await asyncio.to_thread(ended.wait, AT_ONCE)
+        await asyncio.to_thread(service.wait_for_ends)
+        over.set()
         await asyncio.to_thread(thread.join, PATIENCE)
 
     assert in_time
@@ -475,59 +492,36 @@ async def test_closing_wakes_the_waits_of_other_loops(ask: Ask, error: type[Paya
     assert 2 == len(service.requests)
 
 
-async def test_cut_wakes_a_loop_that_sleeps() -> None:
-    """A pause of another thread's loop is cut though nothing else wakes that loop."""
-    flights, ends = Flights(), list[bool]()
+async def test_grace_is_not_for_calls_of_other_loops() -> None:
+    """A call of another loop cannot be awaited here: it is left to its own loop, and cut off."""
+    ends: list[Any] = []
 
-    async def pause() -> None:
-        ends.append(await flights.pause(float(LONG)))
+    async def call() -> None:
+        ends.append(await end(refund(pay)))
 
-    thread = threading.Thread(target=lambda: asyncio.run(pause()))
-    thread.start()
-    await until(lambda: pauses(flights))
-    flights.cut()
-    await asyncio.to_thread(thread.join, AT_ONCE)
+    with Recorder(otherwise=SILENT) as service:
+        pay = session(service, retry=RetryPolicy(attempts=1, quota=0))
+        thread = threading.Thread(target=lambda: asyncio.run(call()))
+        thread.start()
+        await asyncio.to_thread(service.wait_for_request)
+        async with asyncio.timeout(AT_ONCE):
+            await pay.aclose(grace=PATIENCE)
+        await asyncio.to_thread(thread.join, PATIENCE)
 
-    assert [False] == ends
+    assert [OutcomeUnknownError] == [type(each) for each in ends]
 
 
 def test_cutting_where_a_loop_has_died() -> None:
     """Of a loop that was closed in the midst of a wait nothing is woken, and nothing is raised."""
     flights, loop = Flights(), asyncio.new_event_loop()
-    pause: Any = loop.create_task(flights.pause(float(LONG)))
-    loop.run_until_complete(asyncio.sleep(0))
-    waited = len(pauses(flights))
+    pause = flights.pause(float(LONG))
+
+    async def begin() -> object:
+        return pause.send(None)
+
+    waited = loop.run_until_complete(begin())
     loop.close()
     flights.cut()
-    pause.get_coro().close()
-    pause._log_destroy_pending = False  # that it died with its loop is what this test is about
+    pause.close()
 
-    assert 1 == waited
-    assert not pause.done()
-
-
-async def test_cut_pause_is_no_whole_one() -> None:
-    """A pause says whether it was whole: one that was cut was not, and none is begun any more."""
-    flights = Flights()
-    whole = await flights.pause(0.001)
-    cut = asyncio.ensure_future(flights.pause(float(LONG)))
-    await turns(1)
-    flights.cut()
-    async with asyncio.timeout(AT_ONCE):
-        ends = [whole, await cut, await flights.pause(float(LONG))]
-
-    assert [True, False, False] == ends
-    assert not pauses(flights)
-
-
-async def test_pause_that_is_cancelled() -> None:
-    """A cancelled pause leaves nothing that a later cut could wake."""
-    flights = Flights()
-    pause = asyncio.ensure_future(flights.pause(float(LONG)))
-    await until(lambda: pauses(flights))
-    pause.cancel()
-    await asyncio.wait([pause])
-
-    assert pause.cancelled()
-    assert not pauses(flights)
-    flights.cut()
+    assert waited is not None

@@ -147,15 +147,6 @@ def test_message_begins_with_what_it_is_about(facts: dict[str, Any], expected: s
     assert expected == str(PayasyncError("why", **facts))
 
 
-def test_message_knows_what_was_learnt_later() -> None:
-    """What is added on the way up is in the message, too; the message itself stays as it was."""
-    error = NotSentError("refused")
-    error.add(operation="orders.query", reference="T1", attempts=3)
-
-    assert "orders.query T1: refused (after 3 attempts)" == str(error)
-    assert ("refused",) == error.args
-
-
 @pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
 def test_facts_are_none_until_known(kind: type[PayasyncError]) -> None:
     """Every fact can be read from every error, and says `None` (or nothing) where it is not known."""

@@ -1,14 +1,12 @@
 import pickle
 from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations
-from pathlib import Path
 from typing import Any, Final
 
 import attrs
 import pytest
 
 from payasync.errors import ConfigurationError, NotConfiguredError
-from payasync.headers import is_header
 from payasync.operations import OPERATIONS
 from payasync.profile import OPEN_FIELDS, RESERVED, Profile
 from payasync.sandbox_profile import PROFILE
@@ -38,49 +36,6 @@ class OwnScheme:
     def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
         """Return whether it is that."""
         return signature == self.sign(fields, path=path, key=key)
-
-
-def test_defaults_are_what_the_document_states() -> None:
-    """A bare profile knows what the document states (Authentication, 2 and 3; Endpoints), and no more."""
-    expected: dict[str, Any] = {
-        "name": "",
-        "bearer": ("payments.create",),
-        "signed": SIGNED,
-        "merchant": SIGNED,
-        "identifier": "[A-Za-z0-9_-]{1,64}",
-        "amount_unit": "",
-        "signature": None,
-        "fields": {},
-        "formats": {},
-        "constants": {},
-        "headers": {},
-        "accept": Accept(),
-        "payment_status": None,
-        "refund_status": None,
-        "answer": AnswerShape(),
-        "states": States(),
-        "codes": ResultCodes(),
-        "http": HttpCodes(),
-        "recovery": Recovery(),
-        "notification": NotificationShape(),
-    }
-
-    assert expected == attrs.asdict(Profile(), recurse=False)
-
-
-def test_takes_keywords_only() -> None:
-    """Twenty arguments in order would be anybody's guess."""
-    with pytest.raises(TypeError, match="positional"):
-        Profile("my-gateway")  # type: ignore[call-arg] # the mistake that is refused
-
-
-@pytest.mark.parametrize("key", ["bearer", "signed", "merchant"])
-def test_every_operation_can_be_listed(key: str) -> None:
-    """What the document leaves open of 6 to 10, and of Bearer on 2 to 5, the profile can say."""
-    names = [operation.name for operation in OPERATIONS]
-    listed: dict[str, Any] = {key: names}
-
-    assert tuple(names) == getattr(Profile(**listed), key)
 
 
 @pytest.mark.parametrize(
@@ -167,14 +122,6 @@ def test_an_entry_of_a_table_is_named(key: str, each: str) -> None:
     assert f"{key}.x" == caught.value.field
 
 
-def test_constants_without_an_operation_are_refused() -> None:
-    """Who forgets the `"*"` before the fields is told."""
-    with pytest.raises(ConfigurationError, match="each with a table, not 'signType' with a text") as caught:
-        Profile(constants={"signType": "RSA"})  # type: ignore[dict-item] # the mistake that is refused
-
-    assert "constants.signType" == caught.value.field
-
-
 @pytest.mark.parametrize(
     ("key", "wanted"),
     [
@@ -211,30 +158,6 @@ def test_a_scheme_has_both_methods(wrong: Any) -> None:
     assert "signature" == caught.value.field
 
 
-def test_tables_are_its_own() -> None:
-    """What becomes of a table afterwards changes no profile."""
-    fields, constants = {"customer": "buyer"}, {"*": {"signType": "RSA"}}
-    profile = Profile(fields=fields, constants=constants)
-    fields["customer"] = "x"
-    constants["*"]["signType"] = "x"
-
-    assert {"customer": "buyer"} == profile.fields
-    assert {"*": {"signType": "RSA"}} == profile.constants
-
-
-@pytest.mark.parametrize("operation", ["*", "orders.place", "subscriptions.cancel"])
-def test_constants_for_all_or_for_one(operation: str) -> None:
-    """Fields can be sent with every operation, or with one by its name; their values may be nested."""
-    constants = {operation: {"version": "1.0", "terminal": {"type": 7}}}
-
-    assert constants == Profile(constants=constants).constants
-
-
-def test_reserved_names() -> None:
-    """The nonce, the signature and the merchant are set by payasync alone (spec: Resources)."""
-    assert {"nonceStr", "sign", "merchantId"} == RESERVED
-
-
 @pytest.mark.parametrize("name", sorted(RESERVED))
 @pytest.mark.parametrize(
     ("key", "make"),
@@ -261,7 +184,6 @@ def test_reserved_name_is_refused(name: str, key: str, make: Any) -> None:
 )
 def test_headers_of_visible_ascii_are_taken(name: str, value: str) -> None:
     """A header is what RFC 9110 takes for one: a token, and visible ASCII with spaces between."""
-    assert is_header(name, value)
     assert {name: value} == Profile(headers={name: value}).headers
 
 
@@ -290,7 +212,6 @@ def test_header_that_breaks_the_request_apart_is_refused(name: Any, value: Any) 
     with pytest.raises(ConfigurationError, match="must be of visible ASCII") as caught:
         Profile(headers={"X-Fine": "1", name: value})
 
-    assert not is_header(name, value)
     assert f"headers: {name!r} must be of visible ASCII characters" == str(caught.value)
     assert f"headers.{name}" == caught.value.field
 
@@ -309,7 +230,6 @@ def test_header_is_of_two_texts(name: Any, value: Any, wrong: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Profile(headers={"X-Fine": "sk_fine", name: value})
 
-    assert not is_header(name, value)
     assert f"headers must be a table of names, each with a text, not {wrong}" == str(caught.value)
     assert ("headers" if name == 1 else "headers.X-A") == caught.value.field
 
@@ -355,21 +275,6 @@ def test_a_code_means_one_thing(one: str, other: str) -> None:
     assert other == caught.value.field
 
 
-def test_codes_of_another_type_are_others() -> None:
-    """`0` is not `"0"`: the one may be success, and the other a refusal."""
-    profile = profile_of_codes({"answer.ok": [0], "codes.not_executed": ["0"]})
-
-    assert ((0,), ("0",)) == (profile.answer.ok, profile.codes.not_executed)
-
-
-def test_parameters_are_taken_in_each_place() -> None:
-    """Endpoints 6 and 7 take their identifier in the query, the path or a header (spec: Endpoints, gaps)."""
-    in_header, in_query = Parameter("X-Order-No", "header"), Parameter("order no")
-    profile = Profile(payment_status=in_header, refund_status=in_query)
-
-    assert (in_header, in_query) == (profile.payment_status, profile.refund_status)
-
-
 @pytest.mark.parametrize("identifier", ["[", "(", "*", "a{99999999999999999999}", "(" * 5_000])
 def test_identifier_must_be_a_pattern(identifier: str) -> None:
     """A pattern that does not compile is found in the profile, and not in the first order."""
@@ -388,12 +293,6 @@ def test_unit_is_minor_or_major(unit: Any) -> None:
 
     assert f"amount_unit must be one of 'minor', 'major', not {unit!r}" == str(caught.value)
     assert "amount_unit" == caught.value.field
-
-
-@pytest.mark.parametrize("argument", OPEN_FIELDS)
-def test_wire_name_is_the_profiles(argument: str) -> None:
-    """An argument whose wire name the document does not show has the profile's."""
-    assert "wireName" == Profile(fields={argument: "wireName"}).wire_name(argument)
 
 
 @pytest.mark.parametrize("argument", OPEN_FIELDS)
@@ -433,27 +332,11 @@ def test_pickles(profile: Profile) -> None:
     assert profile == pickle.loads(pickle.dumps(profile))  # noqa: S301 - made in the same line
 
 
-def test_frozen() -> None:
-    """Nobody changes what the service does while calls are under way; a change makes another profile."""
-    with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        FULL.name = "x"  # type: ignore[misc] # the mistake that is refused
-
-    assert attrs.evolve(FULL, name="x") != FULL
-
-
 def test_own_scheme_is_taken() -> None:
     """A scheme outside the families is any object of the shape of `SignatureScheme`."""
     scheme = OwnScheme()
 
     assert Profile(signature=scheme).signature is scheme
-
-
-def test_toml_is_read_from_text_and_file(tmp_path: Path) -> None:
-    """The two forms of TOML give the profile that Python gives."""
-    (tmp_path / "service.toml").write_text('name = "my-gateway"\n', encoding="utf-8")
-
-    assert Profile(name="my-gateway") == Profile.from_toml('name = "my-gateway"')
-    assert Profile(name="my-gateway") == Profile.from_file(tmp_path / "service.toml")
 
 
 def test_sandbox_answers_every_open_point() -> None:

@@ -1,7 +1,9 @@
 import pickle
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,248 +11,31 @@ from hypothesis import strategies as st
 from payasync.errors import ConfigurationError
 from payasync.profile import Profile
 from payasync.shapes import (
-    Accept,
-    AnswerShape,
-    HttpCodes,
-    NotificationShape,
     Parameter,
     Recovery,
-    ResultCodes,
-    States,
 )
 from payasync.signing import SortedPairs
+from tests.whole_profile import PYTHON, WHOLE
 
 CODES: Final = "a list, each of it a text or an integer"
 TABLE: Final = "must be a table of names, each with"
 
-WHOLE: Final = """
-name = "my-gateway"
-bearer = ["payments.create"]
-signed = ["orders.place", "orders.query", "orders.close", "refunds.create"]
-merchant = ["orders.place", "orders.query", "orders.close", "refunds.create"]
-identifier = "[A-Za-z0-9_-]{1,32}"
-amount_unit = "minor"
-
-[signature]
-algorithm = "hmac-sha256"
-encoding = "hex"
-separator = "&"
-exclude = ["sign"]
-skip_empty = true
-key_param = "key"
-append_path = true
-prehash = "sha256"
-skip_null = false
-booleans = "json"
-numbers = "text"
-nested = "json"
-allow_delimiters = ["subject", "body"]
-
-[fields]
-return_url = "returnUrl"
-frequency = "billingFrequency"
-start_date = "startDate"
-subscription_amount = "amount"
-customer = "customer"
-subscription_id = "subscriptionId"
-[formats]
-start_date = "%Y-%m-%d"
-[constants."*"]
-signType = "RSA"
-[constants."orders.place"]
-v = 2
-[headers]
-X-Version = "2"
-[accept]
-currency = ["CAD"]
-scene_type = ["JSAPI"]
-amount = [1, 500]
-required = {"orders.place" = ["subject", "notify_url"]}
-length = {subject = 30}
-
-[status.payment]
-name = "outTradeNo"
-place = "path"
-[status.refund]
-name = "outRefundNo"
-
-[answer]
-data = "data"
-code = "code"
-ok = [0, "0", "SUCCESS"]
-message = "msg"
-request_id = "header:X-Request-Id"
-payment_id = "paymentId"
-payment_status = "status"
-redirect_url = "payUrl"
-order_status = "tradeStatus"
-refund_status = "refundStatus"
-subscription_id = "subscriptionId"
-subscription_status = "status"
-signature = "data.sign"
-refusals_signed = true
-out_trade_no = "no"
-out_refund_no = ""
-total_amt = "money.total"
-refund_amt = "refundAmt"
-currency = "currency"
-merchant_id = "shop"
-
-[states.order]
-pending = ["NOTPAY", "USERPAYING"]
-paid = ["SUCCESS"]
-closed = ["CLOSED", 3]
-[states.payment]
-paid = ["SUCCESS"]
-[states.refund]
-succeeded = ["SUCCESS"]
-[states.subscription]
-active = [1]
-
-[codes]
-not_executed = ["PARAM_ERROR"]
-retryable = ["BUSY"]
-duplicate = ["OUT_TRADE_NO_USED"]
-absent = ["ORDER_NOT_FOUND", "REFUND_NOT_FOUND"]
-[http]
-not_executed = [400, 401]
-duplicate = [409, 422]
-absent = [404]
-rate_limit_precedes_execution = true
-[recovery]
-quarantine = 60.0
-
-[notification]
-verification = "body"
-data = "data"
-signature = "data.sign"
-kind = "event"
-time = "at"
-tolerance = 120
-out_trade_no = "outTradeNo"
-out_refund_no = "outRefundNo"
-subscription_id = "subscriptionId"
-volatile = ["nonceStr", "sign"]
-ack_status = 200
-ack_body = '{"return_code":"SUCCESS"}'
-nack_status = 400
-nack_body = '{"return_code":"FAIL"}'
-[notification.kinds]
-payment = ["trade.paid"]
-[notification.id]
-payment = ["outTradeNo", "tradeStatus"]
-refund = ["outRefundNo", "refundStatus"]
-subscription = ["subscriptionId", "period", "status"]
-"""
-"""Every key that a profile has."""
-
-PYTHON: Final = Profile(
-    name="my-gateway",
-    bearer=("payments.create",),
-    signed=("orders.place", "orders.query", "orders.close", "refunds.create"),
-    merchant=("orders.place", "orders.query", "orders.close", "refunds.create"),
-    identifier="[A-Za-z0-9_-]{1,32}",
-    amount_unit="minor",
-    signature=SortedPairs(
-        algorithm="hmac-sha256",
-        encoding="hex",
-        separator="&",
-        exclude=("sign",),
-        skip_empty=True,
-        key_param="key",
-        append_path=True,
-        prehash="sha256",
-        skip_null=False,
-        booleans="json",
-        numbers="text",
-        nested="json",
-        allow_delimiters=("subject", "body"),
-    ),
-    fields={
-        "return_url": "returnUrl",
-        "frequency": "billingFrequency",
-        "start_date": "startDate",
-        "subscription_amount": "amount",
-        "customer": "customer",
-        "subscription_id": "subscriptionId",
-    },
-    formats={"start_date": "%Y-%m-%d"},
-    constants={"*": {"signType": "RSA"}, "orders.place": {"v": 2}},
-    headers={"X-Version": "2"},
-    accept=Accept(
-        currency=("CAD",),
-        scene_type=("JSAPI",),
-        amount=(1, 500),
-        required={"orders.place": ("subject", "notify_url")},
-        length={"subject": 30},
-    ),
-    payment_status=Parameter("outTradeNo", "path"),
-    refund_status=Parameter("outRefundNo"),
-    answer=AnswerShape(
-        data="data",
-        code="code",
-        ok=(0, "0", "SUCCESS"),
-        message="msg",
-        request_id="header:X-Request-Id",
-        payment_id="paymentId",
-        payment_status="status",
-        redirect_url="payUrl",
-        order_status="tradeStatus",
-        refund_status="refundStatus",
-        subscription_id="subscriptionId",
-        subscription_status="status",
-        signature="data.sign",
-        refusals_signed=True,
-        out_trade_no="no",
-        out_refund_no="",
-        total_amt="money.total",
-        refund_amt="refundAmt",
-        currency="currency",
-        merchant_id="shop",
-    ),
-    states=States(
-        order={"pending": ("NOTPAY", "USERPAYING"), "paid": ("SUCCESS",), "closed": ("CLOSED", 3)},
-        payment={"paid": ("SUCCESS",)},
-        refund={"succeeded": ("SUCCESS",)},
-        subscription={"active": (1,)},
-    ),
-    codes=ResultCodes(
-        not_executed=("PARAM_ERROR",),
-        retryable=("BUSY",),
-        duplicate=("OUT_TRADE_NO_USED",),
-        absent=("ORDER_NOT_FOUND", "REFUND_NOT_FOUND"),
-    ),
-    http=HttpCodes(not_executed=(400, 401), absent=(404,), duplicate=(409, 422), rate_limit_precedes_execution=True),
-    recovery=Recovery(quarantine=60.0),
-    notification=NotificationShape(
-        verification="body",
-        data="data",
-        signature="data.sign",
-        kind="event",
-        kinds={"payment": ("trade.paid",)},
-        time="at",
-        tolerance=120,
-        id={
-            "payment": ("outTradeNo", "tradeStatus"),
-            "refund": ("outRefundNo", "refundStatus"),
-            "subscription": ("subscriptionId", "period", "status"),
-        },
-        out_trade_no="outTradeNo",
-        out_refund_no="outRefundNo",
-        subscription_id="subscriptionId",
-        volatile=("nonceStr", "sign"),
-        ack_status=200,
-        ack_body='{"return_code":"SUCCESS"}',
-        nack_status=400,
-        nack_body='{"return_code":"FAIL"}',
-    ),
-)
-"""The same in Python."""
-
 
 def test_whole_form_equals_the_python_form() -> None:
     """Every key has its argument, and TOML says exactly what Python says."""
+    bare = Profile(signature=SortedPairs(), payment_status=Parameter("x"), refund_status=Parameter("x"))
+
     assert PYTHON == Profile.from_toml(WHOLE)
+    assert [] == list(same(attrs.asdict(bare), attrs.asdict(PYTHON)))
+
+
+def same(bare: Mapping[str, Any], whole: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the keys for which the whole form has the default."""
+    for name, default in bare.items():
+        if isinstance(default, dict) and default:
+            yield from same(default, whole[name])
+        elif default == whole[name]:
+            yield name
 
 
 def test_file_says_what_its_text_says(tmp_path: Path) -> None:
@@ -317,27 +102,27 @@ TOP: Final = (
 
 
 @pytest.mark.parametrize(
-    ("text", "key", "meant"),
+    ("text", "key", "meant", "allowed"),
     [
-        ('nam = "x"', "nam", "name"),
-        ("[signatures]", "signatures", "signature"),
-        ("[answer]\ncodes = []", "answer.codes", "code"),
-        ('[signature]\nencodng = "hex"', "signature.encodng", "encoding"),
-        ("[accept]\nlengths = {}", "accept.lengths", "length"),
-        ("[states.orders]", "states.orders", "order"),
-        ("[codes]\nretriable = []", "codes.retriable", "retryable"),
-        ("[http]\nabsnt = []", "http.absnt", "absent"),
-        ("[recovery]\nquarantin = 5", "recovery.quarantin", "quarantine"),
-        ('[status.payment]\nname = "x"\nplaces = "query"', "status.payment.places", "place"),
-        ('[status.refunds]\nname = "x"', "status.refunds", "refund"),
-        ("[notification]\nack = 1", "notification.ack", None),
-        ("[signature]\n9 = 1", "signature.9", None),
-        ("shop = 1", "shop", None),
-        ('[payment_status]\nname = "x"', "payment_status", "[status.payment]"),
-        ('[refund_status]\nname = "x"', "refund_status", "[status.refund]"),
+        ('nam = "x"', "nam", "name", TOP),
+        ("[signatures]", "signatures", "signature", ""),
+        ("[answer]\ncodes = []", "answer.codes", "code", ""),
+        ('[signature]\nencodng = "hex"', "signature.encodng", "encoding", ""),
+        ("[accept]\nlengths = {}", "accept.lengths", "length", ""),
+        ("[states.orders]", "states.orders", "order", "order, payment, refund, subscription"),
+        ("[codes]\nretriable = []", "codes.retriable", "retryable", ""),
+        ("[http]\nabsnt = []", "http.absnt", "absent", ""),
+        ("[recovery]\nquarantin = 5", "recovery.quarantin", "quarantine", "quarantine"),
+        ('[status.payment]\nname = "x"\nplaces = "query"', "status.payment.places", "place", "name, place"),
+        ('[status.refunds]\nname = "x"', "status.refunds", "refund", "payment, refund"),
+        ("[notification]\nack = 1", "notification.ack", None, ""),
+        ("[signature]\n9 = 1", "signature.9", None, ""),
+        ("shop = 1", "shop", None, ""),
+        ('[payment_status]\nname = "x"', "payment_status", "[status.payment]", TOP),
+        ('[refund_status]\nname = "x"', "refund_status", "[status.refund]", ""),
     ],
 )
-def test_unknown_key(text: str, key: str, meant: str | None) -> None:
+def test_unknown_key(text: str, key: str, meant: str | None, allowed: str) -> None:
     """A misspelt key would leave a point open in silence: it is refused, with what was meant and what is allowed."""
     with pytest.raises(ConfigurationError) as caught:
         Profile.from_toml(text)
@@ -346,50 +131,26 @@ def test_unknown_key(text: str, key: str, meant: str | None) -> None:
     assert str(caught.value).startswith(
         f"profile, line {caught.value.line}: {key} is unknown: {suggestion}allowed are "
     )
+    assert str(caught.value).endswith(f" {allowed}" if allowed else "")
     assert key == caught.value.field
     assert key.rpartition(".")[2] in line_of(text, caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "allowed"),
-    [
-        ("shop = 1", TOP),
-        ('[payment_status]\nname = "x"', TOP),
-        ("[status.order]", "payment, refund"),
-        ('[status.payment]\nwhere = "query"', "name, place"),
-        ("[recovery]\nafter = 1", "quarantine"),
-        ("[states.shop]", "order, payment, refund, subscription"),
-    ],
-)
-def test_allowed_keys_are_named(text: str, allowed: str) -> None:
-    """Who misspells a key reads the keys of that table, as TOML writes them."""
-    with pytest.raises(ConfigurationError) as caught:
-        Profile.from_toml(text)
-
-    assert str(caught.value).endswith(f" allowed are {allowed}")
 
 
 @pytest.mark.parametrize(
     ("text", "field", "why"),
     [
         ("name = 1", "name", "must be a text, not 1"),
-        ("name = 2027-01-31", "name", "must be a text, not datetime.date(2027, 1, 31)"),
         ('bearer = "payments.create"', "bearer", "must be a list, each of it a text, not 'payments.create'"),
-        ("signed = [1]", "signed", "must be a list, each of it a text, not [1]"),
         ('amount_unit = "cents"', "amount_unit", "must be one of 'minor', 'major', not 'cents'"),
         ("signature = 'md5'", "signature", "must be a table, not 'md5'"),
         ("[[signature]]", "signature", "must be a table, not [{}]"),
         ('[signature]\nencoding = "upper"', "signature.encoding", "must be one of 'hex', 'HEX', 'base64', not 'upper'"),
-        ('[signature]\nprehash = "md5"', "signature.prehash", "must be one of 'sha256', 'sha256-hex', not 'md5'"),
-        ("[signature]\nbooleans = true", "signature.booleans", "must be one of 'refuse', 'json', not True"),
         ('[signature]\nskip_empty = "false"', "signature.skip_empty", "must be true or false, not 'false'"),
-        ('[signature]\nexclude = "sign"', "signature.exclude", "must be a list, each of it a text, not 'sign'"),
         ("[fields]\nreturn_url = 5", "fields.return_url", f"fields {TABLE} a text, not 'return_url' with an integer"),
         ("constants = 1", "constants", f"{TABLE} a table, not an integer"),
         ('[constants]\nkey = "sk_live"', "constants.key", f"constants {TABLE} a table, not 'key' with a text"),
         ('[headers]\nX-A = "sk_live"\nX-B = 2', "headers.X-B", f"headers {TABLE} a text, not 'X-B' with an integer"),
         ("accept = 1", "accept", "must be a table, not 1"),
-        ('[accept]\ncurrency = "CAD"', "accept.currency", "must be a list, each of it a text, not 'CAD'"),
         ('[accept]\namount = ["1", "2"]', "accept.amount", "must be a list, each of it an integer, not ['1', '2']"),
         (
             '[accept]\nlength = {subject = "30"}',
@@ -410,11 +171,8 @@ def test_allowed_keys_are_named(text: str, allowed: str) -> None:
             "must be one of 'query', 'path', 'header', not 'body'",
         ),
         ('[answer]\nok = "SUCCESS"', "answer.ok", f"must be {CODES}, not 'SUCCESS'"),
-        ("[answer]\nok = [true]", "answer.ok", f"must be {CODES}, not [True]"),
-        ("[answer]\nok = [1.0]", "answer.ok", f"must be {CODES}, not [1.0]"),
         ('[answer]\nrefusals_signed = "no"', "answer.refusals_signed", "must be true or false, not 'no'"),
         ("[answer]\ntotal_amt = false", "answer.total_amt", "must be a text, not False"),
-        ("[http]\nduplicate = 409", "http.duplicate", "must be a list, each of it an integer, not 409"),
         (
             '[states.order]\npaid = "SUCCESS"',
             "states.order.paid",
@@ -422,11 +180,6 @@ def test_allowed_keys_are_named(text: str, allowed: str) -> None:
         ),
         ('[codes]\nabsent = "NONE"', "codes.absent", f"must be {CODES}, not 'NONE'"),
         ('[http]\nabsent = ["404"]', "http.absent", "must be a list, each of it an integer, not ['404']"),
-        (
-            "[http]\nrate_limit_precedes_execution = 1",
-            "http.rate_limit_precedes_execution",
-            "must be true or false, not 1",
-        ),
         ('[recovery]\nquarantine = "60"', "recovery.quarantine", "must be a number, not '60'"),
         ("[notification]\ntolerance = true", "notification.tolerance", "must be an integer, not True"),
     ],
@@ -451,12 +204,10 @@ def test_wrong_type(text: str, field: str, why: str) -> None:
         ('[formats]\nstart_date = "hello"', "formats.start_date", 2, "formats.start_date must write each date"),
         ('[answer]\ncurrency = "a..b"', "answer.currency", 2, "answer.currency must be a dotted path"),
         ("[http]\nduplicate = [409, 422]", "http.duplicate", 2, "http.duplicate and http.not_executed both hold 422"),
-        ('[answer]\nrequest_id = "headers:X-Id"', "answer.request_id", 2, "answer.request_id must be a dotted path"),
         ('\n[signature]\nalgorithm = "md5"', "signature.key_param", 2, "signature.key_param must be given with"),
         ('[signature]\nseparator = "="', "signature.separator", 2, "signature.separator must not be empty"),
         ('[fields]\nnotify_url = "x"', "fields.notify_url", 2, "fields knows no 'notify_url'"),
         ('[constants."*"]\nsign = "x"', "constants.*.sign", 2, "constants.*.sign must not set sign"),
-        ('[constants]\n"orders.place" = {sign = "x"}', "constants.orders.place.sign", 2, "constants.orders.place.sign"),
         ('[constants."*"]\nnow = 2027-01-31', "constants.*.now", 2, "constants.*.now must be JSON, without"),
         ('[headers]\n"X Y" = "x"', "headers.X Y", 2, "headers: 'X Y' must be of visible ASCII"),
         ("[accept]\namount = [5, 1]", "accept.amount", 2, "accept.amount must be [least, greatest]"),
@@ -491,15 +242,8 @@ def test_wrong_type(text: str, field: str, why: str) -> None:
         ),
         ("[answer]\nok = [0]\n[codes]\nabsent = [0]", "codes.absent", 4, "answer.ok and codes.absent both hold 0"),
         ("[recovery]\nquarantine = -1", "recovery.quarantine", 2, "recovery.quarantine must be a number of seconds, 0"),
-        (
-            "[recovery]\nquarantine = nan",
-            "recovery.quarantine",
-            2,
-            "recovery.quarantine must be a number of seconds, 0",
-        ),
         ("[notification.id]\norder = []", "notification.id.order", 2, "notification.id knows no 'order'"),
         ('[notification.id]\nrefund = ["a..b"]', "notification.id.refund", 2, "notification.id.refund must be a list"),
-        ("[notification.kinds]\npayment = []\nrefnd = []", "notification.kinds.refnd", 3, "notification.kinds knows"),
         ('name = "x"\n[headers]\nX-A = "1"\n\nX-B = "é"', "headers.X-B", 5, "headers: 'X-B' must be of visible ASCII"),
         ('[headers]\nX-A = "1"\nhost = "x"', "headers.host", 3, "headers must not set host: payasync does"),
         ('[headers]\nX-A = "1"\nx-a = "2"', "headers.x-a", 3, "headers: X-A and x-a are one header"),
@@ -532,7 +276,6 @@ def test_wrong_type(text: str, field: str, why: str) -> None:
             "accept.required.orders.place knows no 'subjct': did you mean subject?",
         ),
         ("[http]\nabsent = [404, 429]", "http.absent", 2, "http.absent must be a list of statuses from 400 to 499 wi"),
-        ('[answer]\ndata = ""\nmessage = "a..b"', "answer.message", 3, "answer.message must be a dotted path, such as"),
         (
             "[notification]\nack_status = 99",
             "notification.ack_status",

@@ -1,13 +1,16 @@
-"""The fixtures of the pytest plugin, in suites of every kind, each run by a pytest of its own."""
+"""The fixtures of the pytest plugin, in suites of every kind, run by a pytest of their own."""
 
+import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import pytest
+from attrs import frozen
 
 pytest_plugins = ["pytester"]
 
@@ -63,74 +66,17 @@ def test_running_a_loop(payasync_sandbox, payasync_session, payasync_customer, p
 """
 )
 
-
-ASYNCIO: Final = ("-p", "pytest_asyncio.plugin", "-o", "asyncio_default_fixture_loop_scope=function")
-ANYIO: Final = ("-p", "anyio.pytest_plugin")
-XDIST: Final = ("-p", "xdist.plugin", "-n", "2")
-AGAIN: Final = pytest.mark.long
-
-
-@pytest.fixture
-def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a suite of one file, with our plugin and those that are named alone; warnings are errors."""
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-
-    def run(tests: str, *options: str) -> pytest.RunResult:
-        pytester.makepyfile(tests)
-        return pytester.runpytest_subprocess("-p", "pytest_payasync", "-W", "error", *options)
-
-    return run
-
-
-@pytest.mark.parametrize(
-    ("mark", "options"),
-    [
-        pytest.param("", (*ASYNCIO, "-o", "asyncio_mode=auto"), id="asyncio auto"),
-        pytest.param(
-            "@pytest.mark.asyncio", (*ASYNCIO, "-o", "asyncio_mode=strict"), id="asyncio strict", marks=pytest.mark.long
-        ),
-        pytest.param("@pytest.mark.anyio", ANYIO, id="anyio", marks=pytest.mark.long),
-        pytest.param("@pytest.mark.asyncio", (*ASYNCIO, *XDIST), id="xdist", marks=AGAIN),
-    ],
-)
-def test_serves_asynchronous_suites(mark: str, options: tuple[str, ...], run: Run) -> None:
-    """Whatever runs the tests, the fixtures are awaited from the test's own loop, and are fresh for each test."""
-    result = run(AWAITING.replace("{mark}", mark), *options)
-
-    result.assert_outcomes(passed=3)
-
-
-def test_serves_synchronous_suites(run: Run) -> None:
-    """With no asyncio plugin, the same calls block, and a test may also run a loop of its own."""
-    result = run(BLOCKING)
-
-    result.assert_outcomes(passed=2)
-
-
 FAILING: Final = """
 def test_failing(payasync_sandbox, payasync_session):
     payasync_sandbox.call(payasync_session.orders.place, total_amt=450, currency="CAD", out_trade_no="T7")
     raise AssertionError
 
 def test_passing(payasync_sandbox, payasync_session):
-    payasync_sandbox.call(payasync_session.orders.place, total_amt=450, currency="CAD", out_trade_no="T8")
+    payasync_sandbox.call(payasync_session.orders.place, total_amt=450, currency="CAD", out_trade_no="PASSING")
 
 def test_without():
     raise AssertionError
 """
-
-
-@pytest.mark.parametrize("options", [pytest.param((), id="alone"), pytest.param(XDIST, id="xdist", marks=AGAIN)])
-def test_failure_shows_the_timeline(options: tuple[str, ...], run: Run) -> None:
-    """A test that fails shows what its sandbox saw; one that passes, or has none, does not."""
-    result = run(FAILING, *options)
-    shown = result.stdout.str()
-
-    result.assert_outcomes(passed=1, failed=2)
-    assert 1 == shown.count("payasync sandbox timeline")
-    assert "orders.place" in shown.partition("payasync sandbox timeline")[2]
-    assert "T8" not in shown
-
 
 FAILING_SETUP: Final = """
 import pytest
@@ -140,19 +86,9 @@ def order(payasync_sandbox, payasync_session):
     payasync_sandbox.call(payasync_session.orders.place, total_amt=450, currency="CAD")
     raise LookupError
 
-def test_failing(order):
+def test_failing_later(order):
     pass
 """
-
-
-@pytest.mark.long
-def test_failed_setup_shows_the_timeline(run: Run) -> None:
-    """Where a fixture on top of the sandbox fails, the timeline is there, too."""
-    result = run(FAILING_SETUP)
-
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*payasync sandbox timeline*", "*orders.place*"])
-
 
 OWN_PROFILE: Final = """
 import asyncio
@@ -170,15 +106,6 @@ def test_profile(payasync_sandbox, payasync_session):
     assert "http://127.0.0.1/back" == payasync_sandbox.customer.authorize(order)
 """
 
-
-@pytest.mark.long
-def test_speaks_the_profile_of_the_suite(run: Run) -> None:
-    """A suite that overrides `payasync_profile` has a sandbox, and a session, of its own service's dialect."""
-    result = run(OWN_PROFILE)
-
-    result.assert_outcomes(passed=1)
-
-
 FAULTS: Final = """
 def test_fires(payasync_sandbox, payasync_session):
     payasync_sandbox.faults.latency("orders.place", seconds=0.001)
@@ -187,15 +114,6 @@ def test_fires(payasync_sandbox, payasync_session):
 def test_never_fires(payasync_sandbox):
     payasync_sandbox.faults.latency("orders.close", seconds=0.001)
 """
-
-
-def test_fault_that_never_fired_fails_the_test(run: Run) -> None:
-    """A test that armed a fault, and did not provoke it, has not tested what it meant to."""
-    result = run(FAULTS)
-
-    result.assert_outcomes(passed=2, errors=1)
-    result.stdout.fnmatch_lines(["*ERROR at teardown of test_never_fires*", "*FaultNeverFiredError*"])
-
 
 NOT_PROVOKED: Final = """
 import pytest
@@ -226,16 +144,6 @@ def test_has_no_chance(broken):
     pass
 """
 
-
-@pytest.mark.long
-def test_fault_is_missed_where_the_test_passed_alone(run: Run) -> None:
-    """A test that came to no end of its own had no chance to provoke its fault: it is told once what it is."""
-    result = run(NOT_PROVOKED)
-
-    result.assert_outcomes(failed=1, skipped=1, xfailed=2, errors=1)
-    assert "FaultNeverFiredError" not in result.stdout.str()
-
-
 CLOSED: Final = """
 def test_closed(payasync_sandbox):
     payasync_sandbox.given.pending_order(out_trade_no="T7")
@@ -251,18 +159,6 @@ def test_broken(payasync_sandbox):
     raise AssertionError
 """
 
-
-@pytest.mark.long
-def test_closed_sandbox_shows_its_timeline(run: Run) -> None:
-    """A test may close its sandbox, and all that goes with it: a failure still shows what it saw, where it can."""
-    result = run(CLOSED)
-    shown = result.stdout.str()
-
-    result.assert_outcomes(passed=1, failed=2)
-    assert 2 == shown.count("payasync sandbox timeline")
-    result.stdout.fnmatch_lines(["*payasync sandbox timeline*", "*T7*", "*it cannot be told: *"])
-
-
 SHARED: Final = """
 import pytest
 from payasync.sandbox import ThreadedSandbox
@@ -277,15 +173,6 @@ def test_shares(shared, count):
     shared.given.paid_order()
     assert count == shared.ledger.orders()
 """
-
-
-@pytest.mark.long
-def test_sandbox_of_a_module(run: Run) -> None:
-    """What the fixture's docstring says: a module's own fixture makes a sandbox that its tests share."""
-    result = run(SHARED)
-
-    result.assert_outcomes(passed=2)
-
 
 RECEIVING: Final = """
 import pytest
@@ -318,13 +205,159 @@ def test_forged(payasync_receiver):
         payasync_receiver.next(timeout=0.01)
 """
 
+UNUSED: Final = """
+import sys
+
+def test_nothing():
+    assert [] == [name for name in sys.modules if name.partition(".")[0] in {"payasync", "aiohttp", "attrs", "cattrs"}]
+"""
+
+SUITES: Final = {
+    "awaiting": AWAITING.replace("{mark}", ""),
+    "blocking": BLOCKING,
+    "failing": FAILING,
+    "failing_setup": FAILING_SETUP,
+    "own_profile": OWN_PROFILE,
+    "faults": FAULTS,
+    "not_provoked": NOT_PROVOKED,
+    "closed": CLOSED,
+    "shared": SHARED,
+    "receiving": RECEIVING,
+}
+ASYNCIO: Final = ("-p", "pytest_asyncio.plugin", "-o", "asyncio_default_fixture_loop_scope=function")
+ANYIO: Final = ("-p", "anyio.pytest_plugin")
+XDIST: Final = ("-p", "xdist.plugin", "-n", "2")
+TIMELINE: Final = "payasync sandbox timeline"
+
+
+@frozen
+class Ran:
+    """What a run of all suites printed.
+
+    Attributes:
+        printed: The text.
+    """
+
+    printed: str
+
+    def ends(self, suite: str) -> Counter[str]:
+        """Return what the tests of a suite ended as; a test whose teardown failed has ended twice."""
+        return Counter(re.findall(rf"^test_{suite}\.py::\S+ ([A-Z]+)", self.printed, re.MULTILINE))
+
+    def shown(self, test: str) -> str:
+        """Return what is shown of a test that failed."""
+        _, header, below = re.split(rf"^(_+ (?:ERROR at \w+ of )?{test} _+)$", self.printed, flags=re.MULTILINE)
+        return header + re.split(r"^(?:_____|=====)", below, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """Run all suites at once, with our plugin and pytest-asyncio alone; warnings are errors."""
+    folder = tmp_path_factory.mktemp("suites")
+    for name, text in SUITES.items():
+        (folder / f"test_{name}.py").write_text(text, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        command = [sys.executable, "-W", "error", "-m", "pytest", "-v", "-p", "pytest_payasync", *ASYNCIO]
+        options = ["-W", "error", "-o", "asyncio_mode=auto", "--rootdir=.", "-p", "no:cacheprovider"]
+        done = subprocess.run(
+            [*command, *options], cwd=folder, capture_output=True, text=True, timeout=100, check=False
+        )
+    return Ran(done.stdout)
+
+
+def test_serves_asynchronous_suites(ran: Ran) -> None:
+    """The fixtures are awaited from the test's own loop, and are fresh for each test."""
+    assert {"PASSED": 3} == ran.ends("awaiting")
+
+
+def test_serves_synchronous_suites(ran: Ran) -> None:
+    """With no asyncio plugin, the same calls block, and a test may also run a loop of its own."""
+    assert {"PASSED": 2} == ran.ends("blocking")
+
+
+def test_failure_shows_the_timeline(ran: Ran) -> None:
+    """A test that fails shows what its sandbox saw; one that passes, or has none, does not."""
+    assert {"PASSED": 1, "FAILED": 2} == ran.ends("failing")
+    assert 1 == ran.shown("test_failing").count(TIMELINE)
+    assert "orders.place" in ran.shown("test_failing").partition(TIMELINE)[2]
+    assert TIMELINE not in ran.shown("test_without")
+    assert "PASSING" not in ran.printed
+
+
+def test_failed_setup_shows_the_timeline(ran: Ran) -> None:
+    """Where a fixture on top of the sandbox fails, the timeline is there, too."""
+    assert {"ERROR": 1} == ran.ends("failing_setup")
+    assert "orders.place" in ran.shown("test_failing_later").partition(TIMELINE)[2]
+
+
+def test_speaks_the_profile_of_the_suite(ran: Ran) -> None:
+    """A suite that overrides `payasync_profile` has a sandbox, and a session, of its own service's dialect."""
+    assert {"PASSED": 1} == ran.ends("own_profile")
+
+
+def test_fault_that_never_fired_fails_the_test(ran: Ran) -> None:
+    """A test that armed a fault, and did not provoke it, has not tested what it meant to."""
+    assert {"PASSED": 2, "ERROR": 1} == ran.ends("faults")
+    assert "FaultNeverFiredError" in ran.shown("test_never_fires")
+
+
+def test_fault_is_missed_where_the_test_passed_alone(ran: Ran) -> None:
+    """A test that came to no end of its own had no chance to provoke its fault: it is told once what it is."""
+    assert {"FAILED": 1, "SKIPPED": 1, "XFAIL": 2, "ERROR": 1} == ran.ends("not_provoked")
+    assert "FaultNeverFiredError" not in ran.shown("test_fails") + ran.shown("test_has_no_chance")
+
+
+def test_closed_sandbox_shows_its_timeline(ran: Ran) -> None:
+    """A test may close its sandbox, and all that goes with it: a failure still shows what it saw, where it can."""
+    assert {"PASSED": 1, "FAILED": 2} == ran.ends("closed")
+    assert "T7" in ran.shown("test_closed").partition(TIMELINE)[2]
+    assert "it cannot be told: " in ran.shown("test_broken").partition(TIMELINE)[2]
+
+
+def test_sandbox_of_a_module(ran: Ran) -> None:
+    """What the fixture's docstring says: a module's own fixture makes a sandbox that its tests share."""
+    assert {"PASSED": 2} == ran.ends("shared")
+
+
+def test_receiver(ran: Ran) -> None:
+    """The receiver takes what the account hears of, answers badly on demand, and believes nothing forged."""
+    assert {"PASSED": 4} == ran.ends("receiving")
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a suite of one file, with our plugin and those that are named alone; warnings are errors."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+    def run(tests: str, *options: str) -> pytest.RunResult:
+        pytester.makepyfile(tests)
+        return pytester.runpytest_subprocess("-p", "pytest_payasync", "-W", "error", *options)
+
+    return run
+
 
 @pytest.mark.long
-def test_receiver(run: Run) -> None:
-    """The receiver takes what the account hears of, answers badly on demand, and believes nothing forged."""
-    result = run(RECEIVING)
+@pytest.mark.parametrize(
+    ("mark", "options"),
+    [
+        pytest.param("@pytest.mark.asyncio", (*ASYNCIO, "-o", "asyncio_mode=strict"), id="asyncio strict"),
+        pytest.param("@pytest.mark.anyio", ANYIO, id="anyio"),
+        pytest.param("@pytest.mark.asyncio", (*ASYNCIO, *XDIST), id="xdist"),
+    ],
+)
+def test_serves_asynchronous_suites_of_other_plugins(mark: str, options: tuple[str, ...], run: Run) -> None:
+    """Whatever runs the tests, the fixtures are awaited from the test's own loop, and are fresh for each test."""
+    run(AWAITING.replace("{mark}", mark), *options).assert_outcomes(passed=3)
 
-    result.assert_outcomes(passed=4)
+
+@pytest.mark.long
+def test_failure_shows_the_timeline_behind_xdist(run: Run) -> None:
+    """What a worker's test shows travels to who started it."""
+    result = run(FAILING, *XDIST)
+
+    result.assert_outcomes(passed=1, failed=2)
+    assert 1 == result.stdout.str().count(TIMELINE)
 
 
 @pytest.mark.long
@@ -337,27 +370,13 @@ def test_fixtures_are_described(run: Run) -> None:
     assert "no docstring available" not in shown.partition("payasync_profile")[2]
 
 
-UNUSED: Final = """
-import sys
-
-def test_nothing():
-    assert [] == [name for name in sys.modules if name.partition(".")[0] in {"payasync", "aiohttp", "attrs", "cattrs"}]
-"""
-
-
 def test_costs_nothing_where_it_is_not_used(run: Run) -> None:
     """A run that asks for no fixture imports neither payasync nor what it builds on."""
-    result = run(UNUSED)
-
-    result.assert_outcomes(passed=1)
+    run(UNUSED).assert_outcomes(passed=1)
 
 
 def test_is_installed_with_the_package() -> None:
     """A run of pytest finds the plugin by itself, beside the package that it serves."""
     found = entry_points(group="pytest11")["pytest_payasync"].load()
 
-    program = "import sys, pytest_payasync; print('payasync' in sys.modules)"
-    alone = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
-
     assert "pytest_payasync.py" == Path(found.__file__).name
-    assert "False\n" == alone.stdout

@@ -39,11 +39,11 @@ def blocks(text: str, language: str) -> list[tuple[int, str]]:
 
 
 def snippets() -> list[Any]:
-    """Return the Python snippets of all pages, named by page and line."""
+    """Return the Python snippets of all pages, named by page and line; daily is the first."""
+    shown = [(page, *block) for page in PAGES for block in blocks(page.read_text(encoding="utf-8"), "python")]
     return [
-        pytest.param(page, line, code, id=f"{page.relative_to(ROOT).as_posix()}:{line}")
-        for page in PAGES
-        for line, code in blocks(page.read_text(encoding="utf-8"), "python")
+        pytest.param(*each, id=f"{each[0].relative_to(ROOT).as_posix()}:{each[1]}", marks=[pytest.mark.long] * (at > 0))
+        for at, each in enumerate(shown)
     ]
 
 
@@ -55,7 +55,6 @@ def section(title: str) -> str:
     return below.partition("\n## ")[0]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("page", "line", "code"), snippets())
 def test_snippet_runs(page: Path, line: int, code: str, tmp_path: Path) -> None:
     """Every Python snippet is a whole program, or a suite of tests, that runs, with warnings as errors.

@@ -1,7 +1,7 @@
 """What became of a write: the question within a call, and `Session.reconcile` after it."""
 
 import pickle
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from attrs import evolve
@@ -14,7 +14,6 @@ from payasync import (
     NotConfiguredError,
     OrderResponse,
     OutcomeUnknownError,
-    Parameter,
     PayasyncError,
     Profile,
     RefundResponse,
@@ -22,61 +21,13 @@ from payasync import (
     ServiceError,
     Session,
 )
-from payasync.operations import OPERATIONS, PLACE_ORDER, Operation
-from payasync.recovery import about, inquiry, question
-from payasync.requests import Request
-from payasync.resources.orders import PlaceOrder, QueryOrder
-from payasync.resources.refunds import QueryRefund
-from payasync.responses import Response
+from payasync.recovery import question
 from payasync.sandbox_profile import PROFILE as SANDBOX
-from payasync.settings import Timeouts
 from payasync.shapes import Accept, AnswerShape
 from tests.building import PROFILE, call_for, codec
 from tests.foreign import signatures
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
 from tests.wire.ten import CREDENTIALS
-
-ASKED: Final = {
-    "orders.place": ("orders.query", "T1"),
-    "orders.close": ("orders.query", "T1"),
-    "refunds.create": ("refunds.status", "R1"),
-}
-
-
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_question(operation: Operation) -> None:
-    """An order is asked about by endpoint 3, a refund by endpoint 7, by the number; of all else there is nothing."""
-    asked = question(codec(), call_for(operation.name))
-    found = asked and (asked.operation.name, asked.reference)
-
-    assert ASKED.get(operation.name) == found
-
-
-def test_question_is_a_read_of_the_same_profile() -> None:
-    """The question is a call as any other: its fields are those of the endpoint, and it carries what that carries."""
-    order, refund = question(codec(), call_for("orders.place")), question(codec(), call_for("refunds.create"))
-
-    assert order is not None
-    assert refund is not None
-    assert ({"merchantId": "M1", "outTradeNo": "T1"}, True, True) == (order.fields, order.signed, order.read)
-    assert ({"refundNo": "R1"}, PROFILE.refund_status) == (refund.fields, refund.parameter)
-
-
-def test_question_has_the_time_that_the_write_has_left() -> None:
-    """One deadline spans everything, questions included."""
-    call = call_for("refunds.create", timeouts=Timeouts(total=7.0), deadline=1007.0)
-    asked = question(codec(), call)
-
-    assert asked is not None
-    assert (Timeouts(total=7.0), 1007.0) == (asked.timeouts, asked.deadline)
-
-
-def test_nothing_names_an_order_without_a_number() -> None:
-    """Endpoint 2 without `out_trade_no` cannot be asked about."""
-    call = codec().call(PlaceOrder(total_amt=1, currency="CAD"))
-
-    assert PLACE_ORDER is call.operation
-    assert question(codec(), call) is None
 
 
 @pytest.mark.parametrize(
@@ -92,49 +43,9 @@ def test_where_the_profile_does_not_say_how_to_ask(profile: Profile) -> None:
     assert question(codec(profile), call_for("refunds.create", profile)) is None
 
 
-@pytest.mark.parametrize(
-    ("operation", "reference", "expected"),
-    [
-        ("orders.place", "T1", QueryOrder(out_trade_no="T1")),
-        ("orders.close", "T1", QueryOrder(out_trade_no="T1")),
-        ("orders.query", "T1", QueryOrder(out_trade_no="T1")),
-        ("refunds.create", "R1", QueryRefund(identifier="R1")),
-        ("refunds.status", "R1", QueryRefund(identifier="R1")),
-        ("orders.place", None, None),
-        ("refunds.create", None, None),
-        ("payments.create", None, None),
-        ("payments.status", "T1", None),
-        ("subscriptions.update", "S1", None),
-        ("POST /bill", None, None),
-        (None, "T1", None),
-    ],
-)
-def test_inquiry(operation: str | None, reference: str | None, expected: Request[Response] | None) -> None:
-    """Orders and refunds have numbers of the merchant's; a subscription's is the service's own."""
-    assert expected == inquiry(operation, reference)
-
-
 def unknown(operation: str | None, reference: str | None) -> OutcomeUnknownError:
     """Return the error of a call that nobody knows the end of."""
     return OutcomeUnknownError("lost", operation=operation, reference=reference)
-
-
-def test_what_nothing_names_is_raised_again() -> None:
-    """Where there is nothing to ask by, the error itself goes on."""
-    error = unknown("payments.create", None)
-    with pytest.raises(OutcomeUnknownError) as caught:
-        about(error)
-
-    assert error is caught.value
-
-
-@pytest.mark.parametrize("given", [None, "R1", ValueError("lost")], ids=repr)
-def test_only_an_error_of_ours_tells_what_it_was_about(given: object) -> None:
-    """Anything else is refused, by its name."""
-    with pytest.raises(InvalidArgumentError) as caught:
-        about(given)  # type: ignore[arg-type] # what callers without a type checker pass
-
-    assert "error" == caught.value.field
 
 
 def pay_with(service: Recorder, profile: Profile = SANDBOX) -> Session:
@@ -318,10 +229,13 @@ async def test_reconcile_within_a_time() -> None:
     assert "timeout" == caught.value.field
 
 
-def test_parameter_is_a_place() -> None:
-    """Where the identifier stands is the profile's to say; the question follows it."""
-    profile = evolve(PROFILE, refund_status=Parameter("X-Refund", "header"))
-    asked = question(codec(profile), call_for("refunds.create", profile))
+@pytest.mark.parametrize("given", [None, "R1", ValueError("lost")], ids=repr)
+async def test_reconcile_takes_an_error_of_ours_alone(given: Any) -> None:
+    """Anything else is refused, by its name."""
+    with Recorder() as service:
+        async with pay_with(service) as pay:
+            with pytest.raises(InvalidArgumentError) as caught:
+                await pay.reconcile(given)
 
-    assert asked is not None
-    assert Parameter("X-Refund", "header") == asked.parameter
+    assert "error" == caught.value.field
+    assert [] == service.requests

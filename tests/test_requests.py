@@ -7,13 +7,10 @@ from typing import Any, Final
 import attrs
 import pytest
 from attrs.exceptions import FrozenInstanceError
-from hypothesis import given
-from hypothesis import strategies as st
 
 from payasync.absent import ABSENT
 from payasync.documents import MAX_DEPTH
 from payasync.errors import InvalidArgumentError
-from payasync.operations import OPERATIONS, Operation
 from payasync.requests import MAX_AMOUNT, Request, invalid
 from payasync.resources.orders import PlaceOrder, QueryOrder
 from payasync.resources.payments import CreatePayment
@@ -67,15 +64,6 @@ def kind_of(value: object) -> str:
     return type(value).__name__
 
 
-def taken(make: Callable[[Any], Request[Response]], value: object) -> bool:
-    """Return whether an argument is taken."""
-    try:
-        make(value)
-    except InvalidArgumentError:
-        return False
-    return True
-
-
 def cyclic() -> dict[str, Any]:
     """Return a mapping that holds itself."""
     value: dict[str, Any] = {}
@@ -108,18 +96,6 @@ def test_no_amount_is_converted(name: str, value: object) -> None:
     assert {"update": "amount"}.get(name, name) == caught.value.field
     assert "an int from 1 to 9007199254740991, in the unit that the service counts in" == caught.value.rule
     assert value is caught.value.value
-
-
-@given(st.integers() | st.integers(-5, 5) | st.integers(MAX_AMOUNT - 5, MAX_AMOUNT + 5))
-def test_amounts_have_bounds(value: int) -> None:
-    """An amount is taken exactly where it is from 1 to 2**53-1."""
-    assert (1 <= value < 2**53) == taken(AMOUNTS["amount"], value)
-
-
-@given(st.none() | st.booleans() | st.floats() | st.text() | st.decimals() | st.fractions() | st.binary())
-def test_amounts_have_one_type(value: object) -> None:
-    """Whatever equals an integer is none."""
-    assert not taken(AMOUNTS["amount"], value)
 
 
 @pytest.mark.parametrize("value", ["", " ", "\n", None, 1, True, b"T1", "\ud800"])
@@ -242,32 +218,6 @@ def test_objects_are_copied(name: str) -> None:
     given["c"] = {}
 
     assert {"a": {"b": [1]}} == getattr(request, name)
-
-
-@pytest.mark.parametrize("name", FULL)
-def test_optional_arguments_are_absent_by_default(name: str) -> None:
-    """Absent is not null: an argument that was not given has no value at all."""
-    full = FULL[name]
-    required = {key: value for key, value in vars_of(full).items() if key not in optional_of(full)}
-    request = type(full)(**required)
-
-    assert dict.fromkeys(optional_of(full), ABSENT) == {key: getattr(request, key) for key in optional_of(full)}
-    assert {} == request.extra
-
-
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_each_operation_has_its_request(operation: Operation) -> None:
-    """The request of an operation names it, and its number where it has one."""
-    request = FULL[operation.name]
-    expected = operation.reference and getattr(request, operation.reference)
-
-    assert operation is request.operation
-    assert expected == request.reference
-
-
-def test_no_reference_without_a_number() -> None:
-    """An order that was not given a number cannot be asked about."""
-    assert PlaceOrder(total_amt=1, currency="CAD").reference is None
 
 
 def test_reference_is_the_number_as_it_is_sent() -> None:

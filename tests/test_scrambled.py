@@ -2,13 +2,9 @@
 
 import pytest
 
-from payasync import Profile, Session, SortedPairs
+from payasync import SortedPairs
 from payasync.coverage import COMPARED
 from payasync.sandbox import PROFILE
-from payasync.sandbox.dialect import Dialect
-from payasync.sandbox.keys import keys_of
-from payasync.sandbox.seal import Seal
-from payasync.secret import Secret
 from tests.scrambled import scrambled, words
 
 SEEDS = range(40)
@@ -32,34 +28,6 @@ def test_no_option_of_the_signature_is_shared(seed: int) -> None:
     options |= {"skip_null", "booleans", "numbers"}
 
     assert set() == {name for name in options if getattr(scheme, name) == getattr(own, name)}
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_can_be_written_as_toml(seed: int) -> None:
-    """A merchant could give the same profile in a file."""
-    profile = scrambled(seed)
-
-    assert profile == Profile.from_toml(profile.to_toml())
-    assert profile == scrambled(seed)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_can_be_spoken(seed: int) -> None:
-    """The sandbox has nothing against it."""
-    profile = scrambled(seed)
-    seal = Seal(Dialect(profile).words, Secret("never used, and long enough"))
-
-    assert seal.in_headers == (profile.notification.verification == "standard-webhooks")
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_session_takes_it(seed: int) -> None:
-    """What it signs proves that an answer is no request that was sent back, also where one key signs both."""
-    profile = scrambled(seed)
-    if getattr(profile.signature, "symmetric", False):  # else keys would be drawn for nothing
-        credentials = keys_of(profile).merchant
-
-        assert profile is Session("http://127.0.0.1:9", credentials=credentials, profile=profile).profile
 
 
 def test_structures_vary() -> None:

@@ -4,8 +4,6 @@ import gzip
 import inspect
 import os
 import ssl
-import subprocess
-import sys
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -154,22 +152,9 @@ async def listening(event: Event) -> None:
 
 WRONG: Final[list[Any]] = [
     ("base_url", ""),
-    ("base_url", None),
     ("base_url", "pay.example.com"),
-    ("base_url", "/gate"),
-    ("base_url", "ftp://pay.example.com"),
-    ("base_url", "https://"),
-    ("base_url", "https://pay.example.com:99999"),
     ("base_url", "https://user:password@pay.example.com"),
-    ("base_url", "https://pay.example.com?"),
-    ("base_url", "https://pay.example.com/?a=1"),
-    ("base_url", "https://pay.example.com/#a"),
     ("base_url", "http://pay.example.com"),
-    ("base_url", "http://127.0.0.1.pay.example.com"),
-    ("base_url", "http://localhost.example.com"),
-    ("base_url", "http://api.localhost"),
-    ("base_url", "http://10.0.0.1"),
-    ("base_url", "http://[::2]"),
     ("credentials", {"merchant_id": "M1"}),
     ("credentials", None),
     ("profile", "sandbox"),
@@ -225,26 +210,6 @@ def test_tls_below_1_2_is_refused() -> None:
         Session(REMOTE, credentials=KEYS, profile=BARE, tls=old())
 
     assert "tls" == caught.value.field
-
-
-@pytest.mark.parametrize(
-    ("name", "make"),
-    [
-        ("Timeouts.total", lambda: Timeouts(total=0)),
-        ("Timeouts.connect", lambda: Timeouts(connect=float("inf"))),
-        ("Timeouts.read", lambda: Timeouts(read=True)),
-        ("RetryPolicy.attempts", lambda: RetryPolicy(attempts=0)),
-        ("RetryPolicy.base_delay", lambda: RetryPolicy(base_delay=-1)),
-        ("RetryPolicy.max_delay", lambda: RetryPolicy(max_delay=float("nan"))),
-        ("RetryPolicy.quota", lambda: RetryPolicy(quota=-1)),
-    ],
-)
-def test_wrong_time_or_count_is_named(name: str, make: Callable[[], object]) -> None:
-    """A time or a count that makes no sense is refused where it is written."""
-    with pytest.raises(ConfigurationError) as caught:
-        make()
-
-    assert name == caught.value.field
 
 
 def test_sandbox_profile_elsewhere_is_refused() -> None:
@@ -312,17 +277,6 @@ async def test_calls_after_the_end_are_refused() -> None:
     assert "closed" in repr(pay)
 
 
-async def test_closed_session_names_the_call() -> None:
-    """The error of a closed session says which call it was about, as every error does."""
-    pay = Session(REMOTE, credentials=KEYS, profile=BARE)
-    await pay.aclose()
-
-    with pytest.raises(SessionClosedError) as caught:
-        await pay.orders.query("T1")
-
-    assert ("orders.query", "T1", 0) == (caught.value.operation, caught.value.reference, caught.value.attempts)
-
-
 @pytest.mark.parametrize(
     ("ask", "named"),
     [
@@ -384,17 +338,6 @@ async def test_session_closes_its_connections() -> None:
         service.wait_for_ends()
 
     assert 2 == len(service.connections)
-
-
-async def test_without_async_with() -> None:
-    """A session may be used plainly, with `aclose` at the end."""
-    with recorder() as service:
-        pay = pay_with(service)
-        await create(pay)
-        await create(pay)
-        await pay.aclose()
-
-    assert 1 == len(service.connections)
 
 
 async def test_copies_share_the_connections() -> None:
@@ -500,37 +443,26 @@ async def test_closing_the_owner_closes_all(copied: Callable[[Session], Session]
     assert "closed" in repr(copy)
 
 
-async def test_grace_lets_a_call_finish() -> None:
-    """`aclose(grace=...)` waits for what is in flight, which ends as if nothing were, and takes no new call."""
+@pytest.mark.parametrize("grace", [30, float("inf")])
+@pytest.mark.parametrize("copied", [lambda pay: pay, lambda pay: pay.with_options(retry=ONE_TRY)], ids=["it", "copy"])
+async def test_grace_lets_a_call_finish(copied: Callable[[Session], Session], grace: float) -> None:
+    """`aclose(grace=...)` waits for what is in flight, which ends as if nothing were; no copy starts a new call."""
     go = threading.Event()
     with recorder(answer(200, OK_BODY, after=go)) as service:
         pay = pay_with(service)
-        flying = asyncio.create_task(create(pay))
+        copy = copied(pay)
+        flying = asyncio.create_task(create(copy))
         await asyncio.to_thread(service.wait_for_request)
-        closing = asyncio.create_task(pay.aclose(grace=30))
+        closing = asyncio.create_task(pay.aclose(grace=grace))
         await asyncio.sleep(0)
         with pytest.raises(SessionClosedError):
-            await create(pay)
+            await create(copy)
         go.set()
         await closing
 
         assert flying.done()
         assert 200 == (await flying).http_status
-
-
-async def test_grace_covers_calls_of_copies() -> None:
-    """The owner's grace is for all who use its connections."""
-    go = threading.Event()
-    with recorder(answer(200, OK_BODY, after=go)) as service:
-        pay = pay_with(service)
-        flying = asyncio.create_task(create(pay.with_options(retry=ONE_TRY)))
-        await asyncio.to_thread(service.wait_for_request)
-        closing = asyncio.create_task(pay.aclose(grace=30))
-        await asyncio.sleep(0)
-        go.set()
-        await closing
-
-        assert 200 == (await flying).http_status
+    assert 1 == len(service.requests)
 
 
 async def test_grace_ends_with_the_calls() -> None:
@@ -575,25 +507,6 @@ async def test_grace_covers_a_call_that_made_another() -> None:
         await closing
 
         assert 200 == (await flying).http_status
-
-
-async def test_grace_starts_no_call_of_a_copy() -> None:
-    """While the owner waits for what is in flight, its copies start nothing that would be cut off."""
-    go = threading.Event()
-    with recorder(answer(200, OK_BODY, after=go)) as service:
-        pay = pay_with(service)
-        copy = pay.with_options(retry=ONE_TRY)
-        flying = asyncio.create_task(create(copy))
-        await asyncio.to_thread(service.wait_for_request)
-        closing = asyncio.create_task(pay.aclose(grace=30))
-        await asyncio.sleep(0)
-        with pytest.raises(SessionClosedError):
-            await create(copy)
-        go.set()
-        await closing
-        await flying
-
-    assert 1 == len(service.requests)
 
 
 async def test_call_that_closes_its_session_does_not_wait_for_itself() -> None:
@@ -708,18 +621,6 @@ async def test_send_takes_request_objects(request_: Request[Response], answers: 
     assert path == service.only.path
 
 
-async def test_send_takes_nothing_else() -> None:
-    """What is no request is refused before any I/O."""
-    nothing: Any = {"out_trade_no": "T1"}
-    with recorder() as service:
-        async with pay_with(service) as pay:
-            with pytest.raises(InvalidArgumentError) as caught:
-                await pay.send(nothing)
-
-    assert "request" == caught.value.field
-    assert [] == service.connections
-
-
 @pytest.mark.parametrize(
     ("wrong", "field"),
     [
@@ -765,18 +666,12 @@ async def test_request_reaches_what_we_do_not_know() -> None:
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
-        ({"method": "TRACE"}, "method"),
         ({"method": "get"}, "method"),
         ({"path": "payment/bill"}, "path"),
         ({"path": "/a/../b"}, "path"),
-        ({"path": "/a?b=1"}, "path"),
-        ({"path": "//elsewhere.example/a b"}, "path"),
         ({"fields": {"a": float("nan")}}, "fields"),
-        ({"fields": {"a": b"bytes"}}, "fields"),
-        ({"fields": ["a"]}, "fields"),
         ({"fields": {"sign": "forged"}, "signed": True}, "fields"),
         ({"timeout": 0}, "timeout"),
-        ({"timeout": True}, "timeout"),
         ({"bearer": 1}, "bearer"),
         ({"signed": "false"}, "signed"),
         ({"read": None}, "read"),
@@ -831,21 +726,6 @@ async def test_times_out(
     assert ("T1", 1) == (caught.value.reference, caught.value.attempts)
     assert caught.value.sent is not False
     assert 1 == len(service.connections)
-
-
-@pytest.mark.long
-async def test_connecting_times_out() -> None:
-    """A handshake that does not end within `Timeouts.connect` was provably not sent, and is tried again."""
-    with recorder() as silent:
-        url = silent.url.replace("http:", "https:")
-        times = Timeouts(connect=SOON)
-        async with Session(url, credentials=KEYS, profile=PROFILE, timeouts=times, retry=FAST) as pay:
-            with pytest.raises(NotSentError) as caught:
-                await create(pay)
-
-    assert isinstance(caught.value, TimeoutError)
-    assert (False, 3, 3) == (caught.value.sent, caught.value.attempts, len(silent.connections))
-    assert b"payments" not in silent.received
 
 
 async def test_most_connections() -> None:
@@ -1114,59 +994,49 @@ async def test_proxy_that_is_asked_for() -> None:
     assert ["Basic dTpw"] == proxy.only.header("Proxy-Authorization")
 
 
-SCRIPT: Final = """
-import asyncio, sys
-from payasync import Credentials, Profile, Session
-
-async def main(url, proxy=None):
-    async with Session(url, credentials=Credentials("M1", secret_key="sk_1"), profile=Profile(), proxy=proxy) as pay:
-        await pay.payments.create(amount=1, currency="USD")
+async def pay_twice(
+    service: Recorder, variables: dict[str, str], patch: pytest.MonkeyPatch, *, asked: bool = True
+) -> None:
+    """Pay, and make a call without a key, in an environment of these variables."""
+    for name in os.environ:
+        if name.lower().endswith("_proxy"):
+            patch.delenv(name)
+    for name, value in variables.items():
+        patch.setenv(name, value)
+    proxy = "environment" if asked else None
+    async with Session(service.url, credentials=KEYS, profile=BARE, proxy=proxy) as pay:
+        await create(pay)
         await pay.request("POST", "/payment/bill")
 
-asyncio.run(main(*sys.argv[1:]))
-"""
 
-
-def run_script(service: Recorder, *arguments: str, **variables: str) -> None:
-    """Run a program that pays and makes a call without a key, with variables of its own."""
-    environ = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-    subprocess.run(
-        [sys.executable, "-W", "error", "-c", SCRIPT, service.url, *arguments],
-        env=environ | variables,
-        check=True,
-        timeout=60,
-    )
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("asked", [False, True], ids=["not asked", "asked"])
-def test_proxy_of_the_environment_only_if_asked(*, asked: bool) -> None:
+async def test_proxy_of_the_environment_only_if_asked(monkeypatch: pytest.MonkeyPatch, *, asked: bool) -> None:
     """A variable that somebody set for another program does not see payments, unless the session asks for it."""
     with Recorder() as service, Recorder() as proxy:
-        run_script(service, *(["environment"] if asked else []), HTTP_PROXY=proxy.url, http_proxy=proxy.url)
+        variables = {"HTTP_PROXY": proxy.url, "http_proxy": proxy.url}
+        await pay_twice(service, variables, monkeypatch, asked=asked)
 
     assert ((0, 2) if asked else (2, 0)) == (len(service.requests), len(proxy.requests))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", ["NO_PROXY", "no_proxy"])
-def test_environment_may_exempt_the_service(name: str) -> None:
+async def test_environment_may_exempt_the_service(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A service that the environment exempts from its proxy is called as it is."""
     with Recorder() as service, Recorder() as proxy:
-        run_script(service, "environment", **{"http_proxy": proxy.url, name: "127.0.0.1"})
+        await pay_twice(service, {"http_proxy": proxy.url, name: "127.0.0.1"}, monkeypatch)
 
     assert (2, 0) == (len(service.requests), len(proxy.requests))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("asked", [False, True], ids=["not asked", "asked"])
-def test_netrc_is_not_read(tmp_path: Path, *, asked: bool) -> None:
+async def test_netrc_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, asked: bool) -> None:
     """A password for another program is not sent with a payment, not even where the environment gives the proxy."""
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login u password canary\ndefault login u password canary\n", encoding="utf-8")
     netrc.chmod(0o600)
     with Recorder() as service, Recorder() as proxy:
-        run_script(service, *(["environment"] if asked else []), NETRC=str(netrc), http_proxy=proxy.url)
+        variables = {"NETRC": str(netrc), "http_proxy": proxy.url}
+        await pay_twice(service, variables, monkeypatch, asked=asked)
     paid, other = [*service.requests, *proxy.requests]
 
     assert (["Bearer sk_1"], []) == (paid.header("Authorization"), other.header("Authorization"))

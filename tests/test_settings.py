@@ -9,12 +9,6 @@ TIMES: Final[list[tuple[type[Any], str]]] = [(Timeouts, "total"), (Timeouts, "co
 DELAYS: Final[list[tuple[type[Any], str]]] = [(RetryPolicy, "base_delay"), (RetryPolicy, "max_delay")]
 
 
-def test_defaults_are_the_documented_ones() -> None:
-    """A session without settings behaves as the documentation says."""
-    assert Timeouts(total=45.0, connect=5.0, read=20.0) == Timeouts()
-    assert RetryPolicy(attempts=3, base_delay=0.5, max_delay=8.0, quota=500) == RetryPolicy()
-
-
 NO_SECONDS: Final[list[object]] = [-1, -0.001, float("nan"), float("inf"), 10**400, True, False, "5", None]
 
 

@@ -771,20 +771,6 @@ def shown(error: BaseException) -> str:
     return "".join(traceback.TracebackException(type(error), error, below, capture_locals=True).format())
 
 
-@pytest.mark.parametrize("algorithm", ["rsa-sha256", "rsa-sha512", "ed25519"])
-@pytest.mark.parametrize("key", ["canary", "-----BEGIN PRIVATE KEY-----\ncanary\n-----END PRIVATE KEY-----"])
-def test_garbage_key_is_refused_unseen(algorithm: str, key: str) -> None:
-    """A key that is none is refused, on both sides; no message, cause or local variable shows it."""
-    signer = scheme(algorithm=algorithm)
-    with pytest.raises(ConfigurationError, match="signing_key is not a private key") as signing:
-        signer.sign(FIELDS, path=PATH, key=Secret(key))
-    with pytest.raises(ConfigurationError, match="service_keys is not a public key") as verifying:
-        signer.verify(FIELDS, "00", path=PATH, key=Secret(key))
-
-    assert "canary" not in shown(signing.value)
-    assert "canary" not in shown(verifying.value)
-
-
 @pytest.mark.parametrize("fields", [{"a": FLOAT}, {"a": "\ud800"}, {"a": "b=c"}])
 def test_refused_value_shows_no_key(fields: dict[str, Any]) -> None:
     """An error about a field is logged with its frames: the key is masked in all of them."""
@@ -808,28 +794,17 @@ WORDS: Final = {
     ("option", "value", "wanted"),
     [
         ("algorithm", "sha1", WORDS["algorithm"]),
-        ("algorithm", "HMAC-SHA256", WORDS["algorithm"]),
-        ("algorithm", None, WORDS["algorithm"]),
         ("encoding", "Hex", WORDS["encoding"]),
-        ("encoding", b"hex", WORDS["encoding"]),
         ("prehash", "md5", WORDS["prehash"]),
-        ("prehash", None, WORDS["prehash"]),
         ("skip_null", None, "true or false"),
         ("booleans", "text", WORDS["booleans"]),
-        ("booleans", True, WORDS["booleans"]),
         ("numbers", "json", WORDS["numbers"]),
         ("nested", "", WORDS["nested"]),
-        ("nested", ["json"], WORDS["nested"]),
-        ("separator", None, "a text"),
         ("separator", 5, "a text"),
         ("key_param", None, "a text"),
-        ("key_param", 5, "a text"),
-        ("skip_empty", 0, "true or false"),
         ("append_path", "false", "true or false"),
         ("exclude", "sign", "a list, each of it a text"),
-        ("exclude", ["sign", None], "a list, each of it a text"),
         ("allow_delimiters", "body", "a list, each of it a text"),
-        ("allow_delimiters", {"body": True}, "a list, each of it a text"),
     ],
 )
 def test_option_of_another_kind_is_refused(option: str, value: Any, wanted: str) -> None:
@@ -926,14 +901,6 @@ def test_open_algorithm_has_no_properties(use: Callable[[SortedPairs], bool]) ->
 def test_open_scheme_shows_its_text() -> None:
     """The text depends on neither algorithm nor encoding: it can be compared with the service's before."""
     assert SIGNED_TEXT == SortedPairs().text(FIELDS, path=PATH)
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_scheme_says_what_its_algorithm_says(algorithm: str) -> None:
-    """Which key verifies, and whether signing blocks, is the algorithm's."""
-    expected = (ALGORITHMS[algorithm].symmetric, ALGORITHMS[algorithm].blocking)
-
-    assert expected == (complete(algorithm).symmetric, complete(algorithm).blocking)
 
 
 def test_scheme_is_a_value() -> None:

@@ -1,4 +1,4 @@
-"""Skipped tests: told everywhere, and a failure where everything that tests need is there."""
+"""Skipped tests: a failure where everything that tests need is there."""
 
 from pathlib import Path
 from typing import Final
@@ -22,43 +22,17 @@ def test_three(): raise AssertionError
 def test_four(): pass
 """
 WHOLE: Final = 'import pytest\npytest.importorskip("no_such_package")\n'
-OPTIONS: Final = ("-p", "no:cacheprovider", "-ra")
 
 
-@pytest.fixture
-def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A suite with what all our tests share."""
-    monkeypatch.delenv("PAYASYNC_NO_SKIP", raising=False)
+def test_nothing_may_be_skipped(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all is there, a test or a module that is skipped has failed; one that is expected to fail has not."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))  # where `tests.` is found
-    pytester.makeconftest(CONFTEST)
-    return pytester
-
-
-def test_skips_are_told(folder: pytest.Pytester) -> None:
-    """A developer's machine may lack something: what is skipped says why."""
-    folder.makepyfile(SKIPPING)
-    ran = folder.runpytest_subprocess(*OPTIONS)
-
-    ran.assert_outcomes(passed=1, skipped=2, xfailed=1)
-    ran.stdout.fnmatch_lines(["*no browser", "*not today"])
-
-
-def test_no_test_may_be_skipped(folder: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where all is there, a test that is skipped has failed; one that is expected to fail has not."""
     monkeypatch.setenv("PAYASYNC_NO_SKIP", "1")
-    folder.makepyfile(SKIPPING)
-    ran = folder.runpytest_subprocess(*OPTIONS)
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(test_tests=SKIPPING, test_module=WHOLE)
+    ran = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--continue-on-collection-errors")
     counted = ran.parseoutcomes()
 
     assert (1, 1, 0) == (counted["passed"], counted["xfailed"], counted.get("skipped", 0))
-    assert 2 == counted.get("failed", 0) + counted.get("errors", 0)
-
-
-def test_no_module_may_be_skipped(folder: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor may a module that needs a package."""
-    monkeypatch.setenv("PAYASYNC_NO_SKIP", "1")
-    folder.makepyfile(WHOLE)
-    ran = folder.runpytest_subprocess(*OPTIONS)
-
-    assert 1 == ran.parseoutcomes()["errors"]
+    assert 3 == counted.get("failed", 0) + counted.get("errors", 0)

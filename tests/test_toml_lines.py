@@ -1,9 +1,6 @@
-import tomllib
 from typing import Final
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from payasync.toml_lines import lines_of
 
@@ -79,25 +76,3 @@ def test_a_long_list_takes_no_long_time() -> None:
     entries = "".join(f"{number},\n" for number in range(20_000))
 
     assert {"a": 1, "b": 20_003} == lines_of(f"a = [\n{entries}]\nb = 1")
-
-
-words: Final = st.from_regex(r"[a-z]{1,3}", fullmatch=True)
-values: Final = st.integers() | st.text("a =#[]{}.", max_size=5)
-
-
-@given(st.dictionaries(words, st.dictionaries(words, values, max_size=4), max_size=4))
-@example({"a": {"b": "]"}})
-def test_every_key_of_a_table_has_its_line(tables: dict[str, dict[str, object]]) -> None:
-    """However many tables there are, each key is on the line on which it was written."""
-    lines: list[str] = []
-    expected: dict[str, int] = {}
-    for table, entries in tables.items():
-        lines.append(f"[{table}]")
-        expected[table] = len(lines)
-        for name, value in entries.items():
-            lines.append(f"{name} = {value!r}")
-            expected[f"{table}.{name}"] = len(lines)
-    text = "\n".join(lines)
-
-    assert tables == tomllib.loads(text)
-    assert expected == lines_of(text)

@@ -53,7 +53,7 @@ class Keys:
 def keys(folder: Path) -> Keys:
     """Return a new pair of RSA keys in a folder of their own."""
     folder.mkdir()
-    return Keys(*signatures.rsa_keys(folder))
+    return Keys(*signatures.rsa_keys(folder, owner=folder.name))
 
 
 def digest(fields: Mapping[str, Any]) -> str:

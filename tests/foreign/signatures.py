@@ -7,6 +7,7 @@ joined by `&`, without `sign` and without empty values.
 import json
 import subprocess
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
@@ -59,24 +60,33 @@ def rsa_sha256(text: str, private_key: Path) -> bytes:
     return subprocess.run(command, input=text.encode(), capture_output=True, check=True).stdout
 
 
-def rsa_keys(folder: Path, bits: int = 2048) -> tuple[Path, Path]:
-    """Return PEM files of a new private key (PKCS #8) and its public one."""
-    return _pair(folder, "RSA", "-pkeyopt", f"rsa_keygen_bits:{bits}")
+def rsa_keys(folder: Path, bits: int = 2048, owner: str = "merchant") -> tuple[Path, Path]:
+    """Return PEM files of a private key (PKCS #8) and its public one: of an owner always the same, made once."""
+    return _pair(folder, "RSA", "-pkeyopt", f"rsa_keygen_bits:{bits}", owner=owner)
 
 
 def ed25519_keys(folder: Path) -> tuple[Path, Path]:
-    """Return PEM files of a new private key (PKCS #8) and its public one."""
+    """Return PEM files of a private key (PKCS #8) and its public one."""
     return _pair(folder, "ED25519")
 
 
-def _pair(folder: Path, *algorithm: str) -> tuple[Path, Path]:
+def _pair(folder: Path, *algorithm: str, owner: str = "") -> tuple[Path, Path]:
     private, public = folder / "private.pem", folder / "public.pem"
-    _run("genpkey", "-quiet", "-algorithm", *algorithm, "-out", str(private))
-    _run("pkey", "-in", str(private), "-pubout", "-out", str(public))
+    for file, text in zip((private, public), _texts(owner, *algorithm), strict=True):
+        file.write_bytes(text)
     return private, public
+
+
+@cache
+def _texts(_owner: str, *algorithm: str) -> tuple[bytes, bytes]:
+    private = _openssl("genpkey", "-quiet", "-algorithm", *algorithm)
+    return private, _openssl("pkey", "-pubout", of=private)
 
 
 def _run(*arguments: str, of: str = "") -> str:
     """Return the first word that the program prints."""
-    done = subprocess.run([OPENSSL, *arguments], input=of.encode(), capture_output=True, check=True)
-    return next(iter(done.stdout.decode().split()), "")
+    return next(iter(_openssl(*arguments, of=of.encode()).decode().split()), "")
+
+
+def _openssl(*arguments: str, of: bytes = b"") -> bytes:
+    return subprocess.run([OPENSSL, *arguments], input=of, capture_output=True, check=True).stdout

@@ -1,13 +1,12 @@
 import asyncio
-import inspect
 from collections.abc import Awaitable
 from typing import Any, Final
 
 import pytest
 
-from payasync.calls import Call, Layer, Progress, Reply, Send
+from payasync.calls import Call, Progress, Reply, Send
 from payasync.errors import ConfigurationError, NoAnswerError, NoAnswerTimeoutError, NotSentTimeoutError, PayasyncError
-from payasync.middleware.chain import chain, held, in_time, wired
+from payasync.middleware.chain import held, in_time
 from payasync.operations import CREATE_PAYMENT, QUERY_ORDER
 from tests.building import bare_call, reply, way
 
@@ -15,69 +14,11 @@ PATIENCE: Final = 30.0
 """Seconds after which what should have ended will not."""
 
 
-def marking(name: str, seen: list[str]) -> Layer:
-    """Return a layer that says when it is entered and left."""
-
-    async def layer(call: Call, send: Send) -> Reply:
-        seen.append(f"{name} in")
-        answer = await send(call.with_fields(**{name: True}))
-        seen.append(f"{name} out")
-        return answer
-
-    return layer
-
-
-async def test_the_first_layer_is_outermost() -> None:
-    """A call goes through the layers in order, and its reply back through them."""
-    seen: list[str] = []
-    end = way()
-    await chain([wired(marking("a", seen)), wired(marking("b", seen))], end.send)(bare_call(CREATE_PAYMENT))
-
-    assert ["a in", "b in", "b out", "a out"] == seen
-    assert {"a": True, "b": True} == end.calls[0].fields
-
-
-async def test_a_layer_may_send_again_or_not_at_all() -> None:
-    """Each layer has the whole rest of the way in its hands."""
-    end = way(reply({"n": 1}), reply({"n": 2}))
-
-    async def twice(call: Call, send: Send) -> Reply:
-        await send(call)
-        return await send(call)
-
-    async def never(call: Call, send: Send) -> Reply:  # noqa: ARG001 - the shape of a layer
-        return reply({"n": 0})
-
-    again = await chain([wired(twice)], end.send)(bare_call(CREATE_PAYMENT))
-    stopped = await chain([wired(never), wired(twice)], end.send)(bare_call(CREATE_PAYMENT))
-
-    assert {"n": 2} == again.document
-    assert {"n": 0} == stopped.document
-    assert 2 == len(end.calls)
-
-
-async def test_no_layer_is_the_way_itself() -> None:
-    """An empty chain adds nothing; any iterable will do."""
-    end = way(reply({"n": 1}))
-
-    assert end.send == chain(iter(()), end.send)
-    assert {"n": 1} == (await chain([], end.send)(bare_call(CREATE_PAYMENT))).document
-
-
 def on_time(*, begun: bool = False) -> Call:
     """Return a call whose deadline is now, and of which something may have left."""
     progress = Progress()
     progress.begun = begun
     return bare_call(CREATE_PAYMENT, deadline=asyncio.get_running_loop().time(), progress=progress)
-
-
-async def test_a_layer_that_keeps_its_promise_is_left_alone() -> None:
-    """A layer that returns what `send` returned is seen by nobody."""
-    end = way(reply({"n": 1}))
-    answer = await held(marking("a", []))(bare_call(CREATE_PAYMENT), end.send)
-
-    assert {"n": 1} == answer.document
-    assert {"a": True} == end.calls[0].fields
 
 
 async def test_a_layer_may_pass_on_what_can_be_awaited() -> None:
@@ -182,11 +123,3 @@ async def test_a_caller_who_cancels_is_not_late() -> None:
         await work
 
     assert work.cancelled()
-
-
-def test_the_chain_of_a_session_can_be_inspected() -> None:
-    """A layer that is held is a layer still: an `async def` of a call and the rest of the way."""
-    layer = held(marking("a", []))
-
-    assert inspect.iscoroutinefunction(layer)
-    assert ["call", "send"] == list(inspect.signature(layer).parameters)

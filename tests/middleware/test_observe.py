@@ -4,42 +4,11 @@ from typing import Final
 
 import pytest
 
-from payasync.errors import NoAnswerError
 from payasync.events import Attempted, Event, Retrying, Unknown
 from payasync.middleware.observe import Teller, observe
 from payasync.operations import CREATE_REFUND
 from payasync.secret import Secret
 from tests.building import Heard, bare_call, reply, way
-
-
-async def test_success_is_told() -> None:
-    """An attempt that got an answer, whatever it says, tells its status."""
-    heard, call = Heard(), bare_call(CREATE_REFUND, reference="R1", attempt=2)
-    answer = await observe(Teller(heard.tell), way(reply({}, 503)).send)(call)
-    (event,) = heard.events
-
-    assert isinstance(event, Attempted)
-    assert ("refunds.create", "R1", 2, 503, None) == (
-        event.operation,
-        event.reference,
-        event.attempt,
-        event.status,
-        event.error,
-    )
-    assert 0 <= event.elapsed
-    assert 503 == answer.status
-
-
-async def test_failure_is_told_and_goes_on() -> None:
-    """An attempt without an answer tells the error's name, and the error is the caller's."""
-    heard, lost = Heard(), NoAnswerError("cut")
-    with pytest.raises(NoAnswerError) as caught:
-        await observe(Teller(heard.tell), way(lost).send)(bare_call(CREATE_REFUND))
-    (event,) = heard.events
-
-    assert lost is caught.value
-    assert isinstance(event, Attempted)
-    assert (None, "NoAnswerError") == (event.status, event.error)
 
 
 async def test_foreign_errors_pass_untold() -> None:
@@ -67,22 +36,6 @@ async def test_log_shows_no_field_of_the_request(caplog: pytest.LogCaptureFixtur
     assert ("payasync", logging.DEBUG) == (record.name, record.levelno)
     assert record.getMessage().startswith("refunds.create R1: attempt 1: HTTP 200 after ")
     assert "canary" not in record.getMessage()
-
-
-async def test_on_event_that_raises_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """A payment does not fail because somebody's dashboard does; the log says that it did."""
-
-    def broken(event: Event) -> None:
-        raise ZeroDivisionError(event)
-
-    with caplog.at_level(logging.ERROR, "payasync"):
-        answer = await observe(Teller(broken), way(reply({"a": 1})).send)(bare_call(CREATE_REFUND))
-    (record,) = caplog.records
-
-    assert {"a": 1} == answer.document
-    assert "on_event raised; the call goes on" == record.getMessage()
-    assert record.exc_info is not None
-    assert ZeroDivisionError is record.exc_info[0]
 
 
 async def test_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:

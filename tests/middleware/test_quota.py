@@ -1,12 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payasync.middleware.quota import RETRY_COST, TIMEOUT_COST, Quota
-
-
-def test_costs_are_the_documented_ones() -> None:
-    """A retry takes 5 tokens, or 10 after a time-out."""
-    assert (5, 10) == (RETRY_COST, TIMEOUT_COST)
+from payasync.middleware.quota import RETRY_COST, Quota
 
 
 def test_empty_bucket_allows_no_retry() -> None:
@@ -24,16 +19,6 @@ def test_no_capacity_allows_no_retry() -> None:
     quota.pay_back(10)
 
     assert not quota.take(RETRY_COST)
-
-
-def test_success_pays_back() -> None:
-    """A call that succeeded gives back what its retries took; one that needed none gives one token."""
-    quota = Quota(100)
-    quota.take(50)
-    quota.pay_back(10)
-    quota.pay_back(0)
-
-    assert 61 == quota.tokens
 
 
 @given(st.integers(0, 1000), st.lists(st.integers(0, 20).map(lambda n: ("take", n)) | st.just(("pay_back", 5))))

@@ -1,17 +1,12 @@
 import asyncio
-import itertools
-from functools import partial
 from typing import Any, Final
 
 import pytest
 from attrs import evolve
-from hypothesis import given
-from hypothesis import strategies as st
 
-from payasync.calls import Call, Expected, Layer, Reply, Send
+from payasync.calls import Call, Layer, Reply, Send
 from payasync.errors import (
     ConfigurationError,
-    DuplicateError,
     InvalidArgumentError,
     InvalidSignatureError,
     NoAnswerError,
@@ -24,12 +19,9 @@ from payasync.errors import (
     ServiceError,
 )
 from payasync.events import Retrying, Unknown
-from payasync.match import compared
-from payasync.middleware.chain import chain, wired
 from payasync.middleware.observe import Teller
 from payasync.middleware.quota import Quota
 from payasync.middleware.retry import Ask, Pace, Rules, retry
-from payasync.middleware.sign import sign
 from payasync.operations import (
     CLOSE_ORDER,
     CREATE_REFUND,
@@ -41,10 +33,8 @@ from payasync.operations import (
     Operation,
 )
 from payasync.profile import Profile
-from payasync.secret import Secret
 from payasync.settings import RetryPolicy, Timeouts
-from payasync.shapes import AnswerShape, HttpCodes, Recovery, ResultCodes, States
-from payasync.signing import SortedPairs
+from payasync.shapes import AnswerShape, HttpCodes, Recovery, ResultCodes
 from tests.building import PROFILE, Heard, Hours, Way, bare_call, reply, way
 
 START: Final = 1000.0
@@ -92,17 +82,6 @@ def taking(hours: Hours, seconds: float, end: Way) -> Send:
     return send
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-async def test_what_never_left_is_sent_again(operation: Operation) -> None:
-    """An attempt that provably left nothing behind is harmless to repeat, for every operation."""
-    end = way(unsent(), NotSentTimeoutError("late"), reply({"a": 1}))
-    answer = await layer()(bare_call(operation), end.send)
-
-    assert [1, 2, 3] == [call.attempt for call in end.calls]
-    assert {"a": 1} == answer.document
-    assert 3 == answer.attempts
-
-
 async def test_waits_grow_up_to_a_bound() -> None:
     """The bound of the wait doubles with each attempt, up to the policy's greatest."""
     hours, end = Hours(now=START), way(*[unsent()] * 7, reply({}))
@@ -141,80 +120,6 @@ async def test_attempts_are_limited(attempts: int) -> None:
 
 
 UNNAMED: Final = [operation for operation in OPERATIONS if operation.kind is Kind.UNKEYED]
-WRITES: Final = [operation for operation in OPERATIONS if operation.kind is not Kind.READ]
-READS: Final = [operation for operation in OPERATIONS if operation.kind is Kind.READ]
-LOST: Final = (
-    NoAnswerError("cut", reason="cut"),
-    NoAnswerTimeoutError("late", reason="late"),
-    reply([]),
-    reply({}, 503),
-)
-
-
-@pytest.mark.parametrize("operation", UNNAMED, ids=lambda operation: operation.name)
-@pytest.mark.parametrize(
-    "end",
-    [
-        *LOST,
-        OutcomeUnknownError("?"),
-        ConfigurationError("no key"),
-        unsent(permanent=True),
-        reply({}, 302),
-        reply({}, 400),
-        reply({}, 409),
-        reply({}, 418),
-        reply({}, 429),
-    ],
-    ids=repr,
-)
-async def test_unnamed_write_is_sent_once(operation: Operation, end: Reply | PayasyncError) -> None:
-    """Whatever may have left is never repeated, and what repeating does not mend is not, either."""
-    hours, heard, lost = Hours(now=START), Heard(), way(end)
-    with pytest.raises(PayasyncError) as caught:
-        await layer(hours=hours, heard=heard)(bare_call(operation, reference="X1"), lost.send)
-
-    assert 1 == len(lost.calls)
-    assert ([], []) == (hours.waits, heard.of(Retrying))
-    assert (operation.name, "X1", 1) == (caught.value.operation, caught.value.reference, caught.value.attempts)
-
-
-@pytest.mark.parametrize("operation", [*READS, CLOSE_ORDER], ids=lambda operation: operation.name)
-@pytest.mark.parametrize("end", LOST, ids=repr)
-async def test_what_changes_nothing_is_repeated(operation: Operation, end: Reply | PayasyncError) -> None:
-    """Asking again, and closing again, moves no money: it is tried to the end, and then again succeeds."""
-    end_of_three, end_of_two = way(end), way(end, reply({}))
-    with pytest.raises(OutcomeUnknownError if operation is CLOSE_ORDER else NoAnswerError) as caught:
-        await layer()(bare_call(operation, reference="T1"), end_of_three.send)
-    answer = await layer()(bare_call(operation, reference="T1"), end_of_two.send)
-
-    assert (3, 3) == (len(end_of_three.calls), caught.value.attempts)
-    assert (2, False) == (answer.attempts, answer.recovered)
-
-
-async def test_ambiguity_after_a_retry_is_the_end_where_nothing_can_be_asked() -> None:
-    """A retry that may have left is as final as a first attempt that may have."""
-    end = way(unsent(), NoAnswerError("cut", reason="cut"))
-    with pytest.raises(OutcomeUnknownError) as caught:
-        await layer()(refund(), end.send)
-
-    assert (2, 2, "cut") == (len(end.calls), caught.value.attempts, caught.value.reason)
-
-
-@pytest.mark.parametrize(
-    ("call", "end", "expected"),
-    [
-        (refund(), NoAnswerTimeoutError("late"), OutcomeUnknownError),
-        (bare_call(QUERY_ORDER), NoAnswerTimeoutError("late"), NoAnswerTimeoutError),
-        (bare_call(QUERY_ORDER), reply({}, 429), RateLimitedError),
-        (refund(), reply({}, 400), ServiceError),
-    ],
-)
-async def test_last_word_is_that_of_the_verdict(call: Call, end: Reply | PayasyncError, expected: type) -> None:
-    """Which error a call ends with is decided without I/O, and raised here."""
-    with pytest.raises(PayasyncError) as caught:
-        await layer()(call, way(end).send)
-
-    assert expected is type(caught.value)
 
 
 async def test_one_deadline_for_all_attempts() -> None:
@@ -292,27 +197,6 @@ async def test_success_pays_back() -> None:
     assert (400, 401) == (after_retries, quota.tokens)
 
 
-async def test_amplification_is_bounded() -> None:
-    """A dead service sees at most a tenth more than what was asked of it, however many attempts are allowed."""
-    end, layer_ = way(unsent()), layer(quota=Quota(500), hours=Hours(now=START, share=0))
-    for _ in range(1000):
-        with pytest.raises(NotSentError):
-            await layer_(refund(), end.send)
-
-    assert 1100 == len(end.calls)
-
-
-async def test_retries_are_told() -> None:
-    """`on_event` learns of each retry before it is waited for: which call, when and why."""
-    heard, end = Heard(), way(unsent(), NotSentError("no such host"), reply({}))
-    await layer(heard=heard)(refund(), end.send)
-
-    assert [
-        Retrying(operation="refunds.create", reference="R1", attempt=2, delay=0.5, reason="refused"),
-        Retrying(operation="refunds.create", reference="R1", attempt=3, delay=1.0, reason="no such host"),
-    ] == heard.events
-
-
 @pytest.mark.parametrize(
     ("end", "reason"),
     [
@@ -329,13 +213,6 @@ async def test_unknown_outcome_is_told(end: Reply | PayasyncError, reason: str) 
         await layer(heard=heard)(refund(), way(end).send)
 
     assert [Unknown(operation="refunds.create", reference="R1", reason=reason)] == heard.events
-
-
-async def test_answer_says_what_the_call_took() -> None:
-    """Attempts are those of the whole call, also where a layer answers that does not count them."""
-    answer = await layer()(refund(), way(unsent(), reply({})).send)
-
-    assert 2 == answer.attempts
 
 
 async def test_refusal_says_how_many_attempts_it_took() -> None:
@@ -356,16 +233,6 @@ async def test_foreign_errors_pass_through(foreign: BaseException) -> None:
 
     assert foreign is caught.value
     assert (1, []) == (len(end.calls), heard.events)
-
-
-async def test_each_attempt_has_its_own_nonce() -> None:
-    """A signed call that is sent again is a new request to the service."""
-    end = way(unsent(), unsent(), reply({}))
-    scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex")
-    call = refund(signed=True, profile=Profile(signature=scheme))
-    await chain([wired(layer()), partial(sign, Secret("sign_canary"))], end.send)(call)
-
-    assert 3 == len({call.fields["nonceStr"] for call in end.calls})
 
 
 async def test_pace_is_the_loops_own_by_default() -> None:
@@ -393,43 +260,6 @@ async def test_jitter_is_full_by_default() -> None:
     assert 1.8 < max(hours.waits) <= 2.0
 
 
-ENDS: Final = st.lists(
-    st.sampled_from(
-        [
-            unsent(),
-            NotSentTimeoutError("late"),
-            unsent(permanent=True),
-            NoAnswerError("cut"),
-            reply({}),
-            reply({}, 400),
-            reply({}, 503),
-        ]
-    ),
-    min_size=1,
-    max_size=6,
-)
-
-
-@given(ENDS, st.integers(1, 5), st.sampled_from([*UNNAMED, CREATE_REFUND, PLACE_ORDER]))
-def test_at_most_one_attempt_may_have_left(
-    ends: list[Reply | PayasyncError], attempts: int, operation: Operation
-) -> None:
-    """In any order: where nothing can be asked, no attempt follows one that may have left this machine."""
-    end = way(*ends)
-
-    async def run() -> object:
-        try:
-            return await layer(RetryPolicy(attempts=attempts))(bare_call(operation), end.send)
-        except PayasyncError as error:
-            return error
-
-    asyncio.run(run())
-    given = [*ends, *itertools.repeat(ends[-1], attempts)][: len(end.calls)]
-
-    assert all(isinstance(each, NotSentError) and not each.permanent for each in given[:-1])
-    assert len(end.calls) <= attempts
-
-
 async def test_call_is_not_changed_by_its_retries() -> None:
     """The caller's call is a value: it can be sent again as it was."""
     call = refund()
@@ -446,26 +276,6 @@ def sent(end: Way) -> Send:
         return await end.send(call)
 
     return send
-
-
-@pytest.mark.parametrize("operation", WRITES, ids=lambda operation: operation.name)
-async def test_write_that_is_cancelled_after_it_was_sent(operation: Operation) -> None:
-    """Cancelling a write does not take it back: somebody must learn that it may have been done."""
-    heard = Heard()
-    with pytest.raises(asyncio.CancelledError):
-        await layer(heard=heard)(bare_call(operation, reference="X1"), sent(way(asyncio.CancelledError())))
-
-    assert [Unknown(operation=operation.name, reference="X1", reason="cancelled after it was sent")] == heard.events
-
-
-@pytest.mark.parametrize("operation", READS, ids=lambda operation: operation.name)
-async def test_read_that_is_cancelled(operation: Operation) -> None:
-    """Nothing is in doubt after a read, whenever it ends."""
-    heard = Heard()
-    with pytest.raises(asyncio.CancelledError):
-        await layer(heard=heard)(bare_call(operation), sent(way(asyncio.CancelledError())))
-
-    assert [] == heard.events
 
 
 @pytest.mark.parametrize("foreign", [ZeroDivisionError("mine"), TimeoutError(), ConnectionResetError()], ids=repr)
@@ -532,14 +342,6 @@ async def test_what_knows_of_the_sending_is_its_own_word(end: PayasyncError) -> 
     assert end is caught.value
 
 
-async def test_read_that_is_denied_may_be_repeated() -> None:
-    """Asking again changes nothing, whatever was sent before."""
-    end = way(unsent(), reply({}))
-    answer = await layer()(bare_call(QUERY_ORDER), sent(end))
-
-    assert 2 == answer.attempts
-
-
 QUARANTINED: Final = evolve(
     PROFILE,
     answer=AnswerShape(code="code", ok=("OK",)),
@@ -574,50 +376,6 @@ def names(end: Way) -> list[str]:
     return ["Q" if call.read else "W" for call in end.calls]
 
 
-@pytest.mark.parametrize("operation", [PLACE_ORDER, CREATE_REFUND], ids=lambda operation: operation.name)
-@pytest.mark.parametrize("lost", [*LOST, reply({}, 302), reply({}, 418)], ids=repr)
-async def test_lost_answer_is_asked_for(operation: Operation, lost: Reply | PayasyncError) -> None:
-    """A query that succeeds is the answer: the number names the thing; it says that it was recovered."""
-    heard, quota, end = Heard(), Quota(500), way(lost, OK)
-    answer = await layer(ask=asking, heard=heard, quota=quota)(questioned(operation=operation), end.send)
-
-    assert ["W", "Q"] == names(end)
-    assert [1, 2] == [call.attempt for call in end.calls]
-    assert (True, 2, {"code": "OK"}) == (answer.recovered, answer.attempts, answer.document)
-    assert ["ask what became of it"] == [event.reason for event in heard.of(Retrying) if isinstance(event, Retrying)]
-    assert [] == heard.of(Unknown)
-    assert 500 == quota.tokens
-
-
-def comparing(**fields: Any) -> Call:
-    """Return a refund of these fields, whose responses are compared with them."""
-    call = questioned().with_fields(**fields)
-    return call.derived(expected=Expected(compared(CREATE_REFUND, call.profile)))
-
-
-async def test_answer_about_another_refund_is_asked_for_again() -> None:
-    """A replayed response about another refund says nothing of this one; the next may be the right one."""
-    other = reply({"code": "OK", "outRefundNo": "R0"})
-    end = way(other, other, reply({"code": "OK", "outRefundNo": "R1"}))
-    answer = await layer(ask=asking)(comparing(outRefundNo="R1"), end.send)
-
-    assert ["W", "Q", "Q"] == names(end)
-    assert answer.recovered
-
-
-async def test_answer_about_another_amount_recovers_nothing() -> None:
-    """A number that was used for another refund says nothing of this one: nobody is told that it was made."""
-    heard, end = Heard(), way(CUT, reply({"code": "OK", "refundAmt": 201}))
-    with pytest.raises(
-        OutcomeUnknownError, match="cannot be believed: refundAmt is 201 in the response, and 200 in the request"
-    ) as caught:
-        await layer(ask=asking, heard=heard)(comparing(refundAmt=200), end.send)
-
-    assert ["W", "Q"] == names(end)
-    assert ("R1", 2, True) == (caught.value.reference, caught.value.attempts, caught.value.sent)
-    assert 1 == len(heard.of(Unknown))
-
-
 @pytest.mark.parametrize("data", [None, [], {}, ""])
 async def test_answer_that_holds_nothing_recovers_nothing(data: object) -> None:
     """A service may say OK, and nothing more, of a number that it does not know."""
@@ -627,44 +385,6 @@ async def test_answer_that_holds_nothing_recovers_nothing(data: object) -> None:
         await layer(ask=asking)(questioned(profile), end.send)
 
     assert ["W", "Q"] == names(end)
-
-
-async def test_question_is_for_other_columns_none() -> None:
-    """Nothing is asked about what nothing names, nor about a read or a close."""
-    for operation in (*UNNAMED, *READS, CLOSE_ORDER):
-        end = way(CUT)
-        with pytest.raises(PayasyncError):
-            await layer(ask=asking)(questioned(operation=operation), end.send)
-
-        assert not {*names(end)} - ({"Q"} if operation in READS else {"W"})
-
-
-async def test_place_without_a_number_is_not_asked_about() -> None:
-    """Endpoint 2 names its order only where `out_trade_no` is given."""
-    end = way(CUT)
-    with pytest.raises(OutcomeUnknownError):
-        await layer(ask=asking)(questioned(operation=PLACE_ORDER, reference=None), end.send)
-
-    assert ["W"] == names(end)
-
-
-async def test_without_a_question_it_stays_unknown() -> None:
-    """Where the profile does not map what is needed to ask, a lost answer is the end."""
-    end = way(CUT)
-    with pytest.raises(OutcomeUnknownError):
-        await layer()(questioned(), end.send)
-
-    assert ["W"] == names(end)
-
-
-async def test_absent_without_a_quarantine_is_not_final() -> None:
-    """Nobody says when an absent answer is final: it stays unknown, and nothing is sent again."""
-    hours, end = Hours(now=START), way(CUT, NONE)
-    with pytest.raises(OutcomeUnknownError) as caught:
-        await layer(ask=asking, hours=hours)(questioned(UNQUARANTINED), end.send)
-
-    assert ["W", "Q"] == names(end)
-    assert (2, [0.5]) == (caught.value.attempts, hours.waits)
 
 
 async def test_absent_before_the_quarantine_is_asked_about_once_more() -> None:
@@ -827,28 +547,6 @@ async def test_refusal_after_doubt_that_was_cleared(refusal: Reply) -> None:
     assert ["W", "Q", "W"] == names(end)
 
 
-async def test_used_before_after_an_earlier_send_is_asked_about() -> None:
-    """After a send that was lost, "used before" may mean our own, also where "absent" had cleared it."""
-    profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.0))
-    end = way(CUT, NONE, reply({}, 409), OK)
-    answer = await layer(ask=asking)(questioned(profile), end.send)
-
-    assert ["W", "Q", "W", "Q"] == names(end)
-    assert (True, 4) == (answer.recovered, answer.attempts)
-
-
-async def test_absent_after_used_before_proves_nothing() -> None:
-    """A service that says "used before" and then "absent" contradicts itself: the outcome stays unknown."""
-    profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.0))
-    end = way(CUT, NONE, reply({}, 409), NONE)
-    with pytest.raises(OutcomeUnknownError) as caught:
-        await layer(ask=asking)(questioned(profile), end.send)
-
-    assert caught.value.used_before
-    assert ["W", "Q", "W", "Q"] == names(end)[:4]
-    assert 2 == names(end).count("W")
-
-
 async def test_used_before_after_a_send_that_the_journal_knows_is_asked_about() -> None:
     """An earlier call may have made it: what that call's journal knows counts as an earlier send."""
     end = way(reply({}, 409), OK)
@@ -858,78 +556,7 @@ async def test_used_before_after_a_send_that_the_journal_knows_is_asked_about() 
     assert answer.recovered
 
 
-@pytest.mark.parametrize("refusal", [reply({}, 400), NONE, reply({}, 302), reply({}, 418), unsent(permanent=True)])
-async def test_close_in_doubt_stays_in_doubt(refusal: Reply | PayasyncError) -> None:
-    """A close that was lost, and then refused, may have been done."""
-    end = way(CUT, refusal)
-    with pytest.raises(OutcomeUnknownError):
-        await layer()(questioned(operation=CLOSE_ORDER), end.send)
-
-    assert 2 == len(end.calls)
-
-
-@pytest.mark.parametrize(
-    ("state", "expected"),
-    [
-        ("CLOSED", Reply),
-        ("EXPIRED", Reply),
-        ("FAILED", Reply),
-        ("PAID", ServiceError),
-        ("PENDING", OutcomeUnknownError),
-        ("WHAT", OutcomeUnknownError),
-    ],
-)
-async def test_close_in_doubt_that_is_a_duplicate_is_asked_about(state: str, expected: type[object]) -> None:
-    """After a lost close, "used before" may also mean "it is paid": the state of the order decides."""
-    profile = evolve(
-        QUARANTINED,
-        answer=evolve(QUARANTINED.answer, order_status="state"),
-        states=States(
-            order={name: (name.upper(),) for name in ("pending", "paid", "closed", "expired", "failed")},
-        ),
-    )
-    end = way(CUT, reply({}, 409), reply({"code": "OK", "state": state}))
-    result: object
-    try:
-        result = await layer(ask=asking)(questioned(profile, CLOSE_ORDER), end.send)
-    except PayasyncError as error:
-        result = error
-
-    assert expected is type(result)
-    assert ["W", "W", "Q"] == names(end)[:3]
-
-
-async def test_first_close_that_is_a_duplicate() -> None:
-    """Without an earlier send it is the error that says so."""
-    with pytest.raises(DuplicateError):
-        await layer(ask=asking)(questioned(operation=CLOSE_ORDER), way(reply({}, 409)).send)
-
-
 FIRST_429: Final = evolve(QUARANTINED, http=HttpCodes(rate_limit_precedes_execution=True))
-
-
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-async def test_429_that_precedes_execution_is_no_doubt(operation: Operation) -> None:
-    """It is repeated for every operation, a later refusal is definite, and the last one is a rate limit."""
-    refused, ended = way(reply({}, 429), reply({}, 400)), way(reply({}, 429))
-    with pytest.raises(ServiceError):
-        await layer(ask=asking)(questioned(FIRST_429, operation), refused.send)
-    with pytest.raises(RateLimitedError) as caught:
-        await layer(ask=asking)(questioned(FIRST_429, operation), ended.send)
-
-    assert (2, 3, 3) == (len(refused.calls), len(ended.calls), caught.value.attempts)
-
-
-async def test_429_leaves_doubt_where_the_profile_does_not_say() -> None:
-    """A refund that is told "too many" is asked about after the wait, and the error names the profile's key."""
-    hours, end = Hours(now=START, share=0.0), way(reply({}, 429, {"Retry-After": "3"}))
-    with pytest.raises(OutcomeUnknownError) as caught:
-        await layer(ask=asking, hours=hours)(questioned(), end.send)
-
-    assert ["W", "Q", "Q", "Q"] == names(end)
-    assert [3.0, 3.0, 3.0] == hours.waits
-    assert 3.0 == caught.value.retry_after
-    assert "http.rate_limit_precedes_execution" in str(caught.value)
 
 
 @pytest.mark.parametrize(

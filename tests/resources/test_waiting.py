@@ -29,7 +29,6 @@ from payasync.responses import OrderResponse, Response
 from payasync.sandbox_profile import PROFILE as SANDBOX
 from payasync.shapes import AnswerShape, States
 from tests.building import PROFILE, bare_call, reply
-from tests.foreign import signatures
 from tests.foreign.recorder import Recorder, answer
 from tests.wire.ten import CREDENTIALS
 
@@ -186,14 +185,6 @@ async def test_time_that_runs_out_before_any_answer() -> None:
 
     assert caught.value.response is None
     assert (9, 3) == (caught.value.attempts, len(query.times))
-
-
-async def test_function_that_never_is_true() -> None:
-    """What a function waits for has no name."""
-    with pytest.raises(WaitTimeoutError) as caught:
-        await Asked((PENDING,)).until(lambda _: False, timeout=1)
-
-    assert "what was waited for did not come within 1 s" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -405,19 +396,6 @@ WAITS_WITH_EXTRA: Final[dict[str, Callable[[Session, Any], Awaitable[Response]]]
     "payments": lambda pay, until: pay.payments.wait("T1", until=until, timeout=5, extra=EXTRA),
     "refunds": lambda pay, until: pay.refunds.wait("R1", until=until, timeout=5, extra=EXTRA),
 }
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", WAITS_WITH_EXTRA)
-async def test_wait_sends_what_the_document_does_not_show(name: str) -> None:
-    """`extra` is in each query of the waiting, and signed with it where the query is."""
-    with Recorder(otherwise=answer(200, b'{"code":"SBX_OK"}')) as service:
-        async with Session(service.url, credentials=CREDENTIALS, profile=SANDBOX) as pay:
-            await WAITS_WITH_EXTRA[name](pay, lambda _: len(service.requests) == 2)
-    sent = [signatures.fields(request) for request in service.requests]
-
-    assert [EXTRA, EXTRA] == [{name: each.get(name) for name in EXTRA} for each in sent]
-    assert name != "orders" or ["deviceNo=7&lang=de" in signatures.signed_text(each) for each in sent] == [True, True]
 
 
 @pytest.mark.parametrize("name", WAITS_WITH_EXTRA)

@@ -1,7 +1,6 @@
 """The one-shot body: the proof of what was not sent, and the end of aiohttp's own second sends."""
 
 import asyncio
-import ssl
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -14,18 +13,6 @@ from payasync.transport.body import OneShotBody
 from payasync.transport.request import OwnRequest
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import RESET, Recorder, answer
-
-
-def test_it_is_what_aiohttp_asks_of_a_payload() -> None:
-    """It has a size, its own headers only, decodes, needs no closing, and is never sent a second time."""
-    body = OneShotBody(b'{"a":1}')
-
-    assert 7 == body.size
-    assert {"Content-Type": "application/json"} == dict(body.headers)
-    assert '{"a":1}' == body.decode()
-    assert body.autoclose
-    assert body.consumed
-
 
 KINDS: Final = {"ours": OwnRequest, "aiohttp's": aiohttp.ClientRequest}
 """Who writes a request: short ones we do, long and traced ones aiohttp."""
@@ -96,8 +83,3 @@ async def cancelled_after(
         await asyncio.sleep(0)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-
-
-def test_tls_is_spoken_in_these_tests() -> None:
-    """The contexts of the tests verify, as a session demands."""
-    assert ssl.CERT_REQUIRED is trusting_tls().verify_mode

@@ -13,28 +13,11 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from payasync import Credentials, NotSentError, Profile, RetryPolicy, Session, Timeouts
 from payasync.errors import NotSentTimeoutError
 from tests.foreign.recorder import SILENT, Answer, Recorder, answer
-from tests.inside import turns, until, waiting
+from tests.inside import Time, turns, until, waiting
 
 KEYS: Final = Credentials("M1", secret_key="sk_test")
 ONE_TRY: Final = RetryPolicy(attempts=1)
 TIMES: Final = Timeouts(total=45, connect=5, read=20)
-LOOKED: Final = 100
-"""Turns of the loop after which everybody has seen what time it is."""
-
-
-class Time:
-    """The time of the running loop, which can be turned forward."""
-
-    def __init__(self) -> None:
-        loop: Any = asyncio.get_running_loop()
-        real = loop.time
-        self._ahead = 0.0
-        loop.time = lambda: real() + self._ahead
-
-    async def pass_by(self, seconds: float) -> None:
-        """Let so many seconds be over, and everybody notice it."""
-        self._ahead += seconds
-        await turns(LOOKED)
 
 
 @pytest.fixture
@@ -127,8 +110,12 @@ async def test_a_free_connection_is_not_forgotten(*, lent: bool) -> None:
 class NoNames(AbstractResolver):
     """A name server that never answers."""
 
-    async def resolve(self, *_: object, **__: object) -> list[ResolveResult]:
+    def __init__(self) -> None:
+        self.asked: list[object] = []
+
+    async def resolve(self, *given: object, **_: object) -> list[ResolveResult]:
         """Wait for ever."""
+        self.asked.append(given)
         return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return] # it never comes
 
     async def close(self) -> None:
@@ -165,9 +152,10 @@ async def test_a_name_server_that_is_silent(time: Time, monkeypatch: pytest.Monk
 
 async def test_a_lent_name_server_that_is_silent(time: Time) -> None:
     """So it is where an injected session lends its connector, and with it its resolver."""
-    connector = aiohttp.TCPConnector(resolver=NoNames())
+    names = NoNames()
+    connector = aiohttp.TCPConnector(resolver=names)
     async with aiohttp.ClientSession(connector=connector) as http, session("https://pay.example", http=http) as pay:
-        await connecting(pay, time, lambda: connector._throttle_dns_futures)  # pyright: ignore[reportPrivateUsage]
+        await connecting(pay, time, lambda: names.asked)
 
 
 @pytest.mark.parametrize("lent", [False, True], ids=["own pool", "lent connector"])

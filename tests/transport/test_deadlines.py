@@ -10,7 +10,6 @@ from payasync.calls import Call, Lease
 from payasync.operations import PLACE_ORDER
 from payasync.transport import deadlines as module
 from payasync.transport.deadlines import Deadline, Deadlines, running_task
-from payasync.transport.failures import NoFreeConnectionError
 from tests.inside import turns
 
 LONG: Final = 20
@@ -49,45 +48,6 @@ async def bounded(deadlines: Deadlines, deadline: float) -> None:
         await turns(LONG)
 
 
-async def test_time_that_is_over(clock: Time) -> None:
-    """What takes longer ends with `TimeoutError`, whoever else is watched."""
-    deadlines = made(clock)
-    short, long = (asyncio.ensure_future(bounded(deadlines, clock.now + seconds)) for seconds in (1, 3))
-    await turns(1)
-    clock.now += 2
-    ended = await asyncio.gather(short, long, return_exceptions=True)
-
-    assert [NoFreeConnectionError, type(None)] == [type(each) for each in ended]
-    assert 0 == short.cancelling()
-
-
-@pytest.mark.parametrize(
-    ("steps", "error"),
-    [
-        ([], NoFreeConnectionError),
-        (["connect"], TimeoutError),
-        (["begin"], TimeoutError),
-        (["connect", "begin"], TimeoutError),
-    ],
-)
-async def test_only_a_call_that_does_neither_connect_nor_send_waits_for_the_pool(
-    clock: Time, steps: list[str], error: type[TimeoutError]
-) -> None:
-    """A timeout tells whether the pool was too small, or the service too slow."""
-
-    async def waits() -> None:
-        with Deadline(made(clock), call(clock.now + 1)) as deadline:
-            for step in steps:
-                getattr(deadline, step)()
-            clock.now += 1
-            await turns(LONG)
-
-    with pytest.raises(TimeoutError) as caught:
-        await waits()
-
-    assert error is caught.type
-
-
 async def test_no_look_while_there_is_none(clock: Time) -> None:
     """The timer runs while there are deadlines, and again for a later one."""
     deadlines = made(clock)
@@ -100,15 +60,6 @@ async def test_no_look_while_there_is_none(clock: Time) -> None:
         seen.append(deadlines.timer is not None)
 
     assert [True, False, True, False] == seen
-
-
-async def test_deadline_that_is_over_already(clock: Time) -> None:
-    """Nothing is begun, and nothing watched."""
-    deadlines = made(clock)
-    with pytest.raises(TimeoutError), Deadline(deadlines, call(clock.now)):
-        raise AssertionError("it was begun")  # pragma: no cover - what the rule forbids
-
-    assert (set(), None) == (deadlines.running, deadlines.timer)
 
 
 async def test_cancelled_by_others(clock: Time) -> None:
@@ -135,41 +86,6 @@ async def test_done_as_the_time_was_over(clock: Time) -> None:
     await turns(1)
 
     assert 0 == running_task().cancelling()
-
-
-@pytest.mark.parametrize(("total", "read", "end"), [(10, 3, 105), (4, 3, 104)], ids=["the answer's", "the call's"])
-async def test_answer_is_bounded_from_the_begin_of_the_request(
-    clock: Time, total: float, read: float, end: float
-) -> None:
-    """From the first byte on the answer has `Timeouts.read`, and never more than the call."""
-    attempt = call(clock.now + total, read)
-    with Deadline(made(clock), attempt) as deadline:
-        clock.now += 2
-        deadline.begin()
-
-    assert (end, True) == (deadline.when, attempt.progress.begun)
-
-
-@pytest.mark.parametrize(("total", "connect", "end"), [(10, 3, 105), (4, 3, 104)], ids=["connecting's", "the call's"])
-async def test_connecting_is_bounded_from_its_begin(clock: Time, total: float, connect: float, end: float) -> None:
-    """Waiting for the pool takes nothing of `Timeouts.connect`; a second step of connecting adds nothing to it."""
-    with Deadline(made(clock), call(clock.now + total, connect=connect)) as deadline:
-        clock.now += 2
-        deadline.connect()
-        clock.now += 1
-        deadline.connect()
-
-    assert end == deadline.when
-
-
-async def test_answer_has_its_own_time_after_connecting(clock: Time) -> None:
-    """A connection that took nearly all of `Timeouts.connect` leaves the answer its whole `Timeouts.read`."""
-    with Deadline(made(clock), call(clock.now + 30, read=20, connect=5)) as deadline:
-        deadline.connect()
-        clock.now += 4
-        deadline.begin()
-
-    assert 124 == deadline.when
 
 
 @pytest.mark.parametrize("why", ["too late", "given up", "cancelled", "its lease is over"])

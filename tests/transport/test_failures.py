@@ -43,14 +43,6 @@ def test_a_bad_certificate_is_permanent(error: Exception) -> None:
     assert ended.permanent
 
 
-def test_other_failures_to_connect_are_not_permanent() -> None:
-    """A refused connection may be open again a moment later."""
-    ended = failure(ConnectionRefusedError(errno.ECONNREFUSED, "refused"), ADDRESS, begun=False)
-
-    assert isinstance(ended, NotSentError)
-    assert not ended.permanent
-
-
 @pytest.mark.parametrize(
     ("error", "words"),
     [
@@ -66,10 +58,3 @@ def test_other_failures_to_connect_are_not_permanent() -> None:
 def test_each_failure_is_said_in_a_few_words(error: Exception, words: str) -> None:
     """The reason names what happened, and repeats no word of a foreign error."""
     assert words == phrase(error)
-
-
-def test_a_foreign_error_is_not_quoted() -> None:
-    """What a foreign error says could show a header: none of it is in ours."""
-    ended = failure(aiohttp.ClientPayloadError("Bearer sk_live"), ADDRESS, begun=True)
-
-    assert "Bearer" not in f"{ended!r} {ended.reason}"

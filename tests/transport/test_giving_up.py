@@ -10,7 +10,7 @@ import pytest
 from payasync import Call, Credentials, NoAnswerError, OutcomeUnknownError, Reply, Response, RetryPolicy, Send, Session
 from payasync.sandbox_profile import PROFILE
 from tests.foreign.recorder import Answer, Recorder, answer
-from tests.inside import busy, until, waiting
+from tests.inside import busy, turns, until, waiting
 
 KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="signing key of M1")
 LIMIT: Final = 200
@@ -59,22 +59,27 @@ async def test_long_answer_that_came_whole(name: str) -> None:
 @pytest.mark.parametrize("name", CALLS)
 async def test_cancelled_as_the_answer_ended(name: str) -> None:
     """Nor is it cut where the caller gave up in the very moment in which the answer's last byte came."""
-    ask, second_may = CALLS[name], threading.Event()
-    half = len(OK) - 5
-    with Recorder([Answer(OK[:half]), Answer(OK, after=second_may)]) as service:
+    ask, first_may, second_may = CALLS[name], threading.Event(), threading.Event()
+    half, received = len(OK) - 5, bytearray()
+    with Recorder([Answer(OK[:half], after=first_may), Answer(OK, after=second_may)]) as service:
         async with session(service) as pay:
             first = asyncio.ensure_future(ask(pay, 1))
             await asyncio.to_thread(service.wait_for_request)
             second = asyncio.ensure_future(ask(pay, 2))
             (held,) = busy(pay)
-            await until(lambda: waiting(pay) == 1 and held._payload is not None and held._payload._waiter)
+            await until(lambda: waiting(pay) == 1)
             came = held.data_received
 
             def last_byte(data: bytes) -> None:
+                received.extend(data)
                 came(data)
-                first.cancel()
+                if bytes(received) == OK:
+                    first.cancel()
 
             held.data_received = last_byte
+            first_may.set()
+            await until(lambda: bytes(received) == OK[:half])
+            await turns(20)  # it has read the head, and waits for the rest
             service.connections[0].stream.sendall(OK[half:])
             (ended,) = await asyncio.gather(first, return_exceptions=True)
             await asyncio.to_thread(service.wait_for_request)

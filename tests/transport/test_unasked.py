@@ -37,6 +37,12 @@ def said(who: str, status: int = 200, *headers: tuple[str, str]) -> Answer:
 STALE: Final = said("nobody").raw
 CLOSING: Final = said("nobody", 408, ("Connection", "close")).raw
 
+WRITE_AND_READ: Final = [
+    pytest.param(ask, id=name, marks=[] if name in {"payment", "order query"} else pytest.mark.long)
+    for name, ask in CALLS.items()
+]
+LENT: Final = [True, pytest.param(False, marks=pytest.mark.long)]
+
 UNASKED: Final = {
     "a second answer": STALE,
     "two more answers": STALE * 2,
@@ -54,9 +60,9 @@ UNASKED: Final = {
 }
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["own pool", "injected"])
+@pytest.mark.parametrize("own", LENT, ids=["own pool", "injected"])
 @pytest.mark.parametrize("unasked", UNASKED.values(), ids=UNASKED)
-@pytest.mark.parametrize("ask", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("ask", WRITE_AND_READ)
 async def test_answer_that_nobody_asked_for(
     ask: Callable[[Session, str], Awaitable[Response]],
     unasked: bytes,
@@ -86,7 +92,7 @@ async def test_answer_that_nobody_asked_for(
 
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
 @pytest.mark.parametrize("unasked", [STALE, b""], ids=["an answer", "the end"])
-@pytest.mark.parametrize("ask", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("ask", WRITE_AND_READ)
 async def test_what_the_loop_has_not_read_yet(
     ask: Callable[[Session, str], Awaitable[Response]],
     unasked: bytes,
@@ -113,7 +119,7 @@ async def test_what_the_loop_has_not_read_yet(
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["own pool", "injected"])
-@pytest.mark.parametrize("ask", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("ask", WRITE_AND_READ)
 async def test_late_408_and_a_close(
     ask: Callable[[Session, str], Awaitable[Response]],
     own: bool,  # noqa: FBT001 - pytest gives it by name
@@ -135,7 +141,7 @@ async def test_late_408_and_a_close(
     assert [1, 2] == [request.connection for request in service.requests]
 
 
-@pytest.mark.parametrize("ask", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("ask", WRITE_AND_READ)
 async def test_answer_that_nobody_asked_for_over_tls(ask: Callable[[Session, str], Awaitable[Response]]) -> None:
     """Nor is it where the connection is encrypted."""
     with Recorder([said("first")], otherwise=said("second"), tls=server_tls()) as service:
@@ -151,7 +157,7 @@ async def test_answer_that_nobody_asked_for_over_tls(ask: Callable[[Session, str
     assert [1, 2] == [request.connection for request in service.requests]
 
 
-@pytest.mark.parametrize("ask", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("ask", WRITE_AND_READ)
 async def test_answer_twice_in_one_part(ask: Callable[[Session, str], Awaitable[Response]]) -> None:
     """Where the second stands right behind the first, it is left on its connection, too."""
     with Recorder([Answer(said("first").raw + STALE)], otherwise=said("second")) as service:

@@ -500,7 +500,6 @@ STATUS: Final = (
 )
 
 CODED: Final = f'{SIGNED}\nanswer.code = "code"\nanswer.ok = ["OK"]\nstatus.refund.name = "no"'
-UNKEYED: Final = f"{CODED}\n{NUMBER}"
 
 
 def located(name: str, ask: Ask, base: str = SIGNED, found: str = "found") -> Effect:

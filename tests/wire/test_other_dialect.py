@@ -12,7 +12,6 @@ from payasync import (
     Credentials,
     DuplicateError,
     InvalidSignatureError,
-    NotConfiguredError,
     OutcomeUnknownError,
     Profile,
     Response,
@@ -379,32 +378,3 @@ async def test_a_nonce_opens_nothing_twice(service: Dialect, credentials: Creden
             await pay.payments.status("P1")
 
     assert 3 == len({request.query for request in service.requests})
-
-
-WITHOUT: Final[tuple[tuple[str, str, Ask], ...]] = (
-    ('algorithm = "rsa-sha256"\n', "signature.algorithm", lambda pay: pay.orders.query("T1")),
-    ('encoding = "base64"\n', "signature.encoding", lambda pay: pay.orders.query("T1")),
-    ('return_url = "backTo"\n', "fields.return_url", place),
-    ('frequency = "cycle"\n', "fields.frequency", subscribe),
-    ('start_date = "beginOn"\n', "fields.start_date", subscribe),
-    ('subscription_amount = "fee"\n', "fields.subscription_amount", subscribe),
-    ('customer = "subscriber"\n', "fields.customer", subscribe),
-    ('subscription_id = "agreementNo"\n[', "fields.subscription_id", lambda pay: pay.subscriptions.cancel("A0")),
-    ('start_date = "%d/%m/%Y"\n', "formats.start_date", subscribe),
-    ('[status.payment]\nname = "orderNo"\nplace = "path"\n', "payment_status", lambda p: p.payments.status("P1")),
-    ('[status.refund]\nname = "X-Refund-No"\nplace = "header"\n', "refund_status", lambda p: p.refunds.status("R1")),
-)
-
-
-@pytest.mark.parametrize(("line", "point", "ask"), WITHOUT, ids=lambda part: part if isinstance(part, str) else "")
-async def test_without_a_line_the_point_is_open(
-    service: Dialect, credentials: Credentials, line: str, point: str, ask: Ask
-) -> None:
-    """Where a line of the text is left out, a call that needs it says so, and nothing is sent."""
-    before, found, after = TOML.partition(line)
-    async with session(service, credentials, f"{before}{'[' if found.endswith('[') else ''}{after}") as pay:
-        with pytest.raises(NotConfiguredError) as caught:
-            await ask(pay)
-
-    assert point == caught.value.field
-    assert [] == service.requests

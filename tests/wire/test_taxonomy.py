@@ -9,15 +9,12 @@ import pytest
 from attrs import evolve
 
 from payasync import (
-    AnswerShape,
     AuthenticationError,
     DuplicateError,
     HttpCodes,
     NoAnswerError,
-    NotSentError,
     OutcomeUnknownError,
     PayasyncError,
-    Profile,
     Response,
     RetryPolicy,
     ServiceError,
@@ -26,7 +23,7 @@ from payasync import (
 from payasync.sandbox_profile import PROFILE
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import GONE, RESET, Answer, Recorder, answer
-from tests.wire.ten import CREDENTIALS, DOCUMENTED, TEN, TenCall
+from tests.wire.ten import CREDENTIALS, DOCUMENTED, TEN
 
 Ask = Callable[[Session], Awaitable[Response]]
 
@@ -243,18 +240,6 @@ async def test_too_many_requests(name: str, given: str | None, seconds: float | 
     assert 2 == len(service.requests)
 
 
-@pytest.mark.parametrize("one", TEN, ids=lambda one: one.name)
-async def test_refused_connection_was_not_sent(one: TenCall) -> None:
-    """Nobody listens: provably nothing was sent, so every call is tried again, and then says so."""
-    with Recorder(listening=False) as service:
-        error = await ended(service, one.call, retry=RetryPolicy(base_delay=0.001))
-
-    assert NotSentError is type(error)
-    assert (one.name, 3, False) == (error.operation, error.attempts, error.sent)
-    assert "connection refused" == error.reason
-    assert error.response is None
-
-
 @pytest.mark.parametrize(
     "failing",
     [RESET, answer(400, BAD), answer(500, BAD), answer(401, b"{}"), answer(200, b"<html>")],
@@ -272,16 +257,3 @@ async def test_errors_cross_processes(name: str, failing: Answer) -> None:
     assert [getattr(error, fact) for fact in facts] == [getattr(twin, fact) for fact in facts]
     assert (error.response and error.response.body) == (twin.response and twin.response.body)
     assert (error.response and dict(error.response.headers)) == (twin.response and dict(twin.response.headers))
-
-
-async def test_profile_decides_what_success_is() -> None:
-    """Where the profile has no path to a result code, 2xx with a JSON object is success; where it has, the code is."""
-    body = b'{"result":{"code":0}}'
-    coded = Profile(answer=AnswerShape(code="result.code", ok=("0",)))
-    with Recorder(otherwise=answer(201, body)) as service:
-        async with Session(service.url, credentials=CREDENTIALS, profile=DOCUMENTED.profile) as pay:
-            response = await ASKS[WRITE](pay)
-        error = await ended(service, ASKS[WRITE], profile=coded)
-
-    assert 201 == response.http_status
-    assert isinstance(error, OutcomeUnknownError)

@@ -63,11 +63,26 @@ def unsigned(sent: dict[str, Any]) -> dict[str, Any]:
 
 @every_service
 @every_call
-async def test_exactly_the_documented_fields(service: Service, one: TenCall) -> None:
-    """A call carries the fields that the document and the profile list, with the values that were given: no other."""
-    request = await recorded(one.call, service.profile)
+async def test_exactly_what_is_documented(service: Service, one: TenCall) -> None:
+    """A call goes to its path below the base URL, with the fields that document and profile list, and no other.
 
-    assert service.fields(one) == unsigned(service.received(one, request))
+    A POST has a body and no query, a GET no body. Bearer, nonce and signature are where the profile says, and nowhere
+    else; what is signed is what is sent: openssl finds the same signature for the fields that were received.
+    """
+    place, _name = service.places.get(one.name, ("query", ""))
+    request = await recorded(one.call, service.profile)
+    sent = service.received(one, request)
+    bearer = [f"Bearer {SECRET_KEY}"] if one.name in service.bearer else []
+
+    assert (one.method, f"{BASE_PATH}{one.path}{'/T1' if place == 'path' else ''}") == (request.method, request.path)
+    assert service.fields(one) == unsigned(sent)
+    assert not request.query if one.method == "POST" else not request.body
+    assert bearer == request.header("Authorization")
+    assert len(bearer) == request.raw.count(SECRET_KEY.encode())
+    assert (one.name in service.signed) == ("nonceStr" in sent) == ("sign" in sent)
+    if one.name in service.signed:
+        assert NONCE.fullmatch(sent["nonceStr"])
+        assert signatures.hmac_sha256(signatures.signed_text(as_signed(sent)), SIGNING_KEY) == sent["sign"]
 
 
 @every_service
@@ -77,28 +92,6 @@ async def test_absent_is_not_null(service: Service, one: TenCall) -> None:
     request = await recorded(one.least, service.profile)
 
     assert service.fields(one, least=True) == unsigned(service.received(one, request))
-
-
-@every_service
-@every_call
-async def test_method_and_path(service: Service, one: TenCall) -> None:
-    """The method and the path are the document's, below the base URL, whose own path is kept."""
-    place, _name = service.places.get(one.name, ("query", ""))
-
-    request = await recorded(one.call, service.profile)
-
-    assert one.method == request.method
-    assert BASE_PATH + one.path + ("/T1" if place == "path" else "") == request.path
-
-
-@every_service
-@every_call
-async def test_body_or_query(service: Service, one: TenCall) -> None:
-    """Endpoints with POST have a JSON body and no query; those with GET have no body."""
-    request = await recorded(one.call, service.profile)
-
-    assert (one.method == "POST") == bool(request.body)
-    assert one.method == "GET" or not request.query
 
 
 @every_call
@@ -124,46 +117,6 @@ async def test_no_cookies() -> None:
                 await one.call(pay)
 
     assert [[]] * 10 == [request.header("Cookie") for request in service.requests]
-
-
-@every_service
-@every_call
-async def test_bearer_exactly_where_the_profile_says(service: Service, one: TenCall) -> None:
-    """`Authorization: Bearer` is on the operations of the profile's `bearer`; the secret key is nowhere else."""
-    request = await recorded(one.call, service.profile)
-    expected = [f"Bearer {SECRET_KEY}"] if one.name in service.bearer else []
-
-    assert expected == request.header("Authorization")
-    assert len(expected) == request.raw.count(SECRET_KEY.encode())
-
-
-@every_service
-@every_call
-async def test_nonce_and_sign_exactly_where_the_profile_says(service: Service, one: TenCall) -> None:
-    """`nonceStr` and `sign` are on the operations of the profile's `signed`, and on no other."""
-    request = await recorded(one.call, service.profile)
-    sent = service.received(one, request)
-
-    assert (one.name in service.signed) == ("nonceStr" in sent) == ("sign" in sent)
-    assert bool(NONCE.fullmatch(sent.get("nonceStr", ""))) == (one.name in service.signed)
-
-
-@pytest.mark.parametrize(
-    ("service", "one"),
-    [
-        pytest.param(service, one, id=f"{name}-{one.name}")
-        for name, service in {"documented": DOCUMENTED, "other": OTHER}.items()
-        for one in TEN
-        if one.name in service.signed
-    ],
-)
-async def test_signature_is_that_of_the_bytes_received(service: Service, one: TenCall) -> None:
-    """What is signed is what is sent: openssl finds the same signature for the fields that were received."""
-    request = await recorded(one.call, service.profile)
-    sent = service.received(one, request)
-    text = signatures.signed_text(as_signed(sent))
-
-    assert signatures.hmac_sha256(text, SIGNING_KEY) == sent["sign"]
 
 
 async def test_md5_with_the_key_in_the_text() -> None:
@@ -210,23 +163,6 @@ def test_rsa_signs_again_after_a_fork(tmp_path: Path) -> None:
         for each in sent
     ]
     assert 3 == len({each["nonceStr"] for each in sent})
-
-
-async def test_profile_headers() -> None:
-    """Headers of the profile, such as a version, are on every call."""
-    with Recorder() as service:
-        async with Session(service.url, credentials=CREDENTIALS, profile=OTHER.profile) as pay:
-            for one in TEN:
-                await one.call(pay)
-
-    assert [["2027-01"]] * 10 == [request.header("X-Api-Version") for request in service.requests]
-
-
-async def test_bare_profile_creates_a_payment() -> None:
-    """What the document itself states is enough for endpoint 1."""
-    request = await recorded(BY_NAME["payments.create"].call, Profile())
-
-    assert BY_NAME["payments.create"].fields == signatures.fields(request)
 
 
 @pytest.mark.parametrize("name", OPEN_WITH_BARE_PROFILE)
