@@ -12,7 +12,6 @@ PROPERTIES: Final = (
     "tests/test_signing.py",
     "tests/test_retry_after.py",
     "tests/test_documents.py",
-    "tests/test_toml_lines.py",
     "tests/test_profile_toml.py",
     "tests/notifications/test_reading.py",
     "tests/notifications/test_verifying.py",
