@@ -117,8 +117,8 @@ class Intent(Draft):
         updated: When its state was last set.
         sent_at: The latest moment at which something of it may have been sent without a recognised answer.
         tick: By a clock that nobody sets, where there is one: since when it is being sent, later the same as `sent_at`.
-        answered: The service said of the last attempt that its number was used before. Nothing of that attempt is on
-            its way any more, and no "not found" is believed.
+        answered: The service said of an attempt that its number was used before. Nothing of that attempt is on its way
+            any more, and no "not found" is believed.
         outcome: The last answer that counts, where there is one.
         reason: Why it is in that state, in one line, where there is something to say.
     """
