@@ -31,7 +31,7 @@ DEFAULTS: Final[dict[type, dict[str, Any]]] = {
         "redirect_url": "",
         "order_status": "",
         "refund_status": "",
-        "subscription_id": "",
+        "subscription_id": None,
         "subscription_status": "",
         "signature": "",
         "refusals_signed": None,
@@ -231,7 +231,7 @@ def test_a_path_or_a_text_is_one(shape: Callable[..., Any], field: str, wrong: A
     assert field == caught.value.field
 
 
-COMPARED: Final = [name for name, default in DEFAULTS[AnswerShape].items() if default is None][1:]
+COMPARED: Final = [name for name, default in DEFAULTS[AnswerShape].items() if default is None and "_signed" not in name]
 
 
 @pytest.mark.parametrize("name", COMPARED)
