@@ -55,7 +55,6 @@ _ANSWER: Final = {
     "redirect_url": (("orders.place",), "the path of the address that the customer goes to"),
     "order_status": (("orders.place", "orders.query", "orders.close"), "the path of an order's state"),
     "refund_status": (_REFUNDING, "the path of a refund's state"),
-    "subscription_id": (("subscriptions.create",), "the path of the service's number of a subscription"),
     "subscription_status": ((*_SUBSCRIBING, "subscriptions.cancel"), "the path of a subscription's state"),
     "signature": (_ALL, "the path of the signature of an answer; without it, answers are not verified"),
 }
@@ -187,9 +186,22 @@ def _answers(profile: Profile) -> Iterator[Point]:
     yield Point("answer.code", "answered" if code else "assumed", _ALL, code or None, means)
     for name, (needed_by, put) in _ANSWER.items():
         yield _answered(f"answer.{name}", getattr(profile.answer, name), needed_by, put)
+        if name == "refund_status":
+            yield _subscription(profile.answer.subscription_id)
     yield from _refusals_signed(profile.answer)
     for name, needed_by in _COMPARED.items():
         yield _compared(name, getattr(profile.answer, name), needed_by)
+
+
+def _subscription(path: str | None) -> Point:
+    """Return where a response names a subscription: 8 tells it from there, 9 and 10 are compared in it."""
+    means = "the path of the service's number of a subscription; in subscriptions.update and subscriptions.cancel "
+    if path:
+        means += "a success that lacks it, or names another number, is unrecognised"
+    else:
+        means += "it is not compared" if path == "" else "it is compared under its wire name, if it is there"
+    needed_by = (*_SUBSCRIBING, "subscriptions.cancel")
+    return Point("answer.subscription_id", "open" if path is None else "answered", needed_by, path, means)
 
 
 def _refusals_signed(answer: AnswerShape) -> Iterator[Point]:
@@ -207,12 +219,25 @@ def _refusals_signed(answer: AnswerShape) -> Iterator[Point]:
 
 def _compared(name: str, path: str | None, needed_by: tuple[str, ...]) -> Point:
     """Return where a response names what it is about: an empty path is an answer, too."""
-    wire = "totalAmt (payments.create: amount)" if name == "total_amt" else camel(name)
+    if name == "total_amt":
+        return _total(path, needed_by)
+    wire = camel(name)
     if path is None:
         means = f"a response that names another {wire} is refused"
         return Point(f"answer.{name}", "assumed", needed_by, camel(name), means)
     means = f"a success that lacks it, or names another {wire}, is refused" if path else f"{wire} is not compared"
     return Point(f"answer.{name}", "answered", needed_by, path, means)
+
+
+def _total(path: str | None, needed_by: tuple[str, ...]) -> Point:
+    """Return where a response names the total; payments.create and payments.status call it `amount`."""
+    if path == "":
+        return Point("answer.total_amt", "answered", needed_by, path, "totalAmt and amount are not compared")
+    means = "a response that names another totalAmt (payments.create: amount) is refused"
+    if path is None:
+        return Point("answer.total_amt", "assumed", needed_by, "totalAmt", means)
+    means = "a success that lacks it, or names another totalAmt, is refused; of payments.create, one that names another"
+    return Point("answer.total_amt", "answered", needed_by, path, f"{means} amount, here or as amount")
 
 
 def _states(profile: Profile) -> Iterator[Point]:

@@ -52,6 +52,9 @@ _AMOUNT: Final = "amount"
 _NAMED: Final = (*(name for name, _ in _WIRE.values()), _AMOUNT)
 """What a write may name that a response to it, or to a query about it, is compared with."""
 
+_OF_PAYMENT: Final = frozenset({CREATE_PAYMENT, QUERY_PAYMENT})
+"""The operations that call the total `amount`, and need not find it in a response."""
+
 PAYMENT: Final = "payment_id"
 """The service's own number of a payment, which only the write that is asked about can have named."""
 
@@ -84,17 +87,14 @@ _DONE: Final[Mapping[str, frozenset[str]]] = {
 
 def compared(operation: Operation, profile: Profile) -> Things:
     """Return what a response to an operation is compared in."""
-    found = [
-        Compared(name, path or name, kind, required=path is not None)
-        for key, name, kind in _wire_names(operation)
-        if (path := getattr(profile.answer, key)) != ""
-    ]
+    found = [each for key, name, kind in _wire_names(operation) for each in _places(profile.answer, key, name, kind)]
+    if operation in _OF_PAYMENT:
+        found = [evolve(each, required=False) if each.kind is Likeness.AMOUNT else each for each in found]
     if operation not in OPERATIONS:
         # Nobody knows what amounts mean at an endpoint that the document does not show.
         return Things(each for each in found if each.kind is Likeness.NUMBER)
     if operation in {UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION} and (name := profile.fields.get("subscription_id")):
-        path = profile.answer.subscription_id
-        found.append(Compared(name, path or name, Likeness.NUMBER, required=bool(path)))
+        found += _places(profile.answer, "subscription_id", name, Likeness.NUMBER)
     if operation is QUERY_REFUND:
         found += _identifier(profile.refund_status, "out_refund_no", profile.answer, ())
     if operation is QUERY_PAYMENT:
@@ -109,8 +109,18 @@ def compared(operation: Operation, profile: Profile) -> Things:
 def _wire_names(operation: Operation) -> Iterable[tuple[str, str, Likeness]]:
     """Yield the keys of `[answer]`, each with its wire name in requests, and how it is compared."""
     yield from ((key, name, kind) for key, (name, kind) in _WIRE.items())
-    if operation in {CREATE_PAYMENT, QUERY_PAYMENT}:
+    if operation in _OF_PAYMENT:
         yield "total_amt", _AMOUNT, Likeness.AMOUNT
+
+
+def _places(shape: AnswerShape, key: str, name: str, kind: Likeness) -> Iterable[Compared]:
+    """Yield where a response may name what a request names so; nothing if the profile switches that off."""
+    path: str | None = getattr(shape, key)
+    if path != "":
+        yield Compared(name, path or name, kind, required=path is not None)
+    if path and name == _AMOUNT != path:
+        # A service may have one path for the totals of orders, and answer payments in their own words.
+        yield Compared(name, name, kind)
 
 
 def _identifier(parameter: Parameter | None, key: str, shape: AnswerShape, own: tuple[str, ...]) -> Iterable[Compared]:

@@ -95,14 +95,15 @@ class AnswerShape:
         redirect_url: Where the customer goes (spec: Endpoints, rule 2).
         order_status: The state of an order.
         refund_status: The state of a refund.
-        subscription_id: The service's number of a subscription.
+        subscription_id: The service's number of a subscription; endpoints 9 and 10 compare it, as `out_trade_no` below.
         subscription_status: The state of a subscription.
         signature: Set, responses are verified over the object that holds it.
         refusals_signed: Whether a failure is signed, too; `None`: open, so that no unsigned "not found" is final.
         out_trade_no: Where a response names the order's number, relative to `data` as the next five. Each is compared
             with the request. `None`: read at its wire name. Empty: not compared. Given: a success must name it.
         out_refund_no: The refund's number.
-        total_amt: The total amount of the order; in endpoint 1 its wire name is `amount`.
+        total_amt: The total amount of the order. Endpoints 1 and 6 compare it here and under their own wire name
+            `amount`, and demand it at neither.
         refund_amt: The amount of the refund.
         currency: The currency's code; upper and lower case are equal.
         merchant_id: The merchant's number.
@@ -118,7 +119,7 @@ class AnswerShape:
     redirect_url: str = a_path("answer")
     order_status: str = a_path("answer")
     refund_status: str = a_path("answer")
-    subscription_id: str = a_path("answer")
+    subscription_id: str | None = a_compared_path("answer")
     subscription_status: str = a_path("answer")
     signature: str = a_path("answer")
     refusals_signed: bool | None = None

@@ -283,6 +283,29 @@ def test_what_a_given_path_means(path: str, means: str) -> None:
     assert means == audited(Profile(answer=AnswerShape(out_trade_no=path)))["answer.out_trade_no"].means
 
 
+@pytest.mark.parametrize(
+    ("path", "status", "means"),
+    [
+        (None, "open", "it is compared under its wire name, if it is there"),
+        ("", "answered", "it is not compared"),
+        ("no", "answered", "a success that lacks it, or names another number, is unrecognised"),
+    ],
+)
+def test_where_a_subscription_is_named(path: str | None, status: str, means: str) -> None:
+    """It says what that means for endpoints 9 and 10, too."""
+    point = audited(Profile(answer=AnswerShape(subscription_id=path)))["answer.subscription_id"]
+
+    assert (status, path) == (point.status, point.value)
+    assert point.means.endswith(f"in subscriptions.update and subscriptions.cancel {means}")
+    assert {"subscriptions.create", "subscriptions.update", "subscriptions.cancel"} == set(point.needed_by)
+
+
+@pytest.mark.parametrize(("path", "means"), [("", "totalAmt and amount are not compared"), ("t", "here or as amount")])
+def test_where_a_total_is_named(path: str, means: str) -> None:
+    """Endpoint 1 calls it `amount`, and need not name it."""
+    assert audited(Profile(answer=AnswerShape(total_amt=path)))["answer.total_amt"].means.endswith(means)
+
+
 REFUSALS: Final = "answer.refusals_signed"
 
 

@@ -225,10 +225,12 @@ def test_six_things_are_compared_under_their_wire_names(operation: Operation) ->
 
 @pytest.mark.parametrize("operation", [CREATE_PAYMENT, QUERY_PAYMENT], ids=["1", "6"])
 def test_total_of_a_payment_stands_where_the_profile_says(operation: Operation) -> None:
-    """One key places the total amount of all endpoints: a path, or an empty text, which switches it off."""
+    """It is compared at the path and as `amount`, and demanded at neither; an empty text switches both off."""
     placed, off = (Profile(answer=AnswerShape(total_amt=path)) for path in ("money.total", ""))
 
-    assert Compared("amount", "money.total", Likeness.AMOUNT, required=True) == found(operation, placed)["amount"]
+    places = [each for each in compared(operation, placed).several if each.name == "amount"]
+    assert [Compared("amount", path, Likeness.AMOUNT) for path in ("money.total", "amount")] == places
+    assert not found(operation, placed)["totalAmt"].required
     assert not {"amount", "totalAmt"} & found(operation, off).keys()
 
 
@@ -241,11 +243,11 @@ def test_endpoint_that_the_document_does_not_show() -> None:
 def test_subscription_is_compared_by_its_number(operation: Operation) -> None:
     """Where the profile says what it is called, and where responses have it; else under the same name."""
     called = Profile(fields={"subscription_id": "planNo"})
-    placed = evolve(called, answer=AnswerShape(subscription_id="plan.no"))
+    placed, off = (evolve(called, answer=AnswerShape(subscription_id=path)) for path in ("plan.no", ""))
 
     assert Compared("planNo", "planNo", Likeness.NUMBER) == found(operation, called)["planNo"]
     assert Compared("planNo", "plan.no", Likeness.NUMBER, required=True) == found(operation, placed)["planNo"]
-    assert SIX.keys() == found(CREATE_SUBSCRIPTION, called).keys()
+    assert SIX.keys() == found(operation, off).keys() == found(CREATE_SUBSCRIPTION, called).keys()
 
 
 @pytest.mark.parametrize("operation", [QUERY_PAYMENT, QUERY_REFUND], ids=["6", "7"])

@@ -117,8 +117,8 @@ class Intent(Draft):
         updated: When its state was last set.
         sent_at: The latest moment at which something of it may have been sent without a recognised answer.
         tick: By a clock that nobody sets, where there is one: since when it is being sent, later the same as `sent_at`.
-        answered: The service said of the last attempt that its number was used before. Nothing of that attempt is on
-            its way any more, and no "not found" is believed.
+        answered: The service said of an attempt that its number was used before. Nothing of that attempt is on its way
+            any more, and no "not found" is believed.
         outcome: The last answer that counts, where there is one.
         reason: Why it is in that state, in one line, where there is something to say.
     """
@@ -255,9 +255,32 @@ def matched(draft: Draft, kept: Sequence[Intent], now: datetime) -> Begun:
     There are two where its number and the caller's own key stand for different ones, and so for another request. So
     does a number that was used for another intent.
     """
-    other = next((each for each in kept if each.hash != draft.hash or _is_for_another(draft, each)), None)
+    other = next((each for each in kept if _is_another(draft, each)), None)
     return Begun(follows(kept[0], now), kept[0]) if other is None else Begun(Step.CONFLICT, other)
 
 
-def _is_for_another(draft: Draft, kept: Intent) -> bool:
-    return None not in {draft.intent, kept.intent} and draft.intent != kept.intent
+def _is_another(draft: Draft, kept: Intent) -> bool:
+    for_another = None not in {draft.intent, kept.intent} and draft.intent != kept.intent
+    return for_another or draft.hash != kept.hash or _names_another(draft, kept)
+
+
+def _names_another(draft: Draft, kept: Intent) -> bool:
+    """Return whether two requests name another currency, say, beyond their arguments.
+
+    Of one that was never sent, only `extra` is known: the constants come with the profile that sends it.
+    """
+    mine, theirs = _beyond(draft), _beyond(kept)
+    names = {*mine, *theirs}
+    if (draft.named is None) != (kept.named is None):
+        names = set(mine if draft.named is None else theirs)
+    return any(_differ(name, mine.get(name), theirs.get(name)) for name in names)
+
+
+def _differ(name: str, mine: object, theirs: object) -> bool:
+    if name == MERCHANT and (mine is None or theirs is None):
+        return False  # the key is one merchant's already, and a deployment may begin to send its number
+    return str(mine).casefold() != str(theirs).casefold() if name == "currency" else str(mine) != str(theirs)
+
+
+def _beyond(draft: Draft) -> Mapping[str, object]:
+    return named(draft.request.get("extra", {})) if draft.named is None else draft.named

@@ -93,9 +93,10 @@ class Journal(Recording, Protocol):
         ...
 
     async def note_used(self, intent: Intent) -> bool:
-        """Keep that the service said "used before" of what is being sent; `False` where the claim is lost.
+        """Keep that the service said "used before" of what was sent; `False` if its end is known by now.
 
         When this returns `True`, it is on the disk: whatever becomes of the sender, no later "not found" is believed.
+        It needs no claim, because it is true of the number. Who holds the write to ask about it loses that claim.
 
         Args:
             intent: As `begin` or `claim` gave it.

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from payasync.calls import Call, Layer, Lease, Reply, Send
-from payasync.errors import DuplicateError, InvalidArgumentError, OutcomeUnknownError, PayasyncError
+from payasync.errors import DuplicateError, InvalidArgumentError, OutcomeUnknownError, PayasyncError, StorageError
 from payasync.events import Event, Unknown
 from payasync.journal import drafting, endings, keeping, recorded
 from payasync.journal.drafting import Keep, request_of
@@ -26,6 +26,9 @@ logger = logging.getLogger("payasync")
 
 MARGIN: Final = 15.0
 """Seconds that a lease lasts beyond the call's own time, so that no busy machine loses one."""
+FIRST_PAUSE: Final = 0.1
+"""Seconds from a write that failed to the next try; they double with each further one."""
+LONGEST_PAUSE: Final = 10.0
 CANCELLED: Final = "cancelled before anything was sent"
 EARLIER: Final = "the service says that it was not done, perhaps of an earlier attempt, and this one may still arrive"
 USED: Final = "cancelled after the service said that the number was used before"
@@ -46,6 +49,7 @@ class Recorder:
         self._keep = keep
         self._clock = clock
         self._settling: set[asyncio.Task[Any]] = set()
+        self._noting: set[int] = set()
 
     def layer(self, merchant: str, service: str, tell: Callable[[Event], None] | None = None) -> Layer:
         """Return the layer that keeps one merchant's writes.
@@ -193,6 +197,13 @@ class Recorder:
         await self._settled(intent, endings.of_unsent(intent), reason=reason)
 
     async def _settled(self, intent: Intent, state: State, **facts: Any) -> bool | None:
+        held = await self._tried(intent, state, **facts)
+        # What is true of the number does not depend on the claim.
+        if not held and facts.get("answered") and await self._noted(intent) is None:
+            self._note_later(intent)
+        return held
+
+    async def _tried(self, intent: Intent, state: State, **facts: Any) -> bool | None:
         # What cannot be kept stays as it is, *sending*: nothing is lost, it will be asked about.
         try:
             held = await self._journal.settle(intent, state, **facts)
@@ -202,6 +213,31 @@ class Recorder:
         if not held:
             logger.warning("intention %d is %s, but its lease was over, and somebody took it", intent.id, state)
         return held
+
+    def _note_later(self, intent: Intent) -> None:
+        if intent.id not in self._noting:
+            self._noting.add(intent.id)
+            self._hold(asyncio.ensure_future(self._noted_at_last(intent)))
+
+    async def _noted_at_last(self, intent: Intent) -> None:
+        """Write down "used before" as soon as the storage is back, for as long as the journal is open."""
+        pause = FIRST_PAUSE
+        try:
+            while await self._fails(intent):
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+        except Exception:
+            logger.warning("the journal cannot keep that intention %d was used before", intent.id, exc_info=True)
+        finally:
+            self._noting.discard(intent.id)
+
+    async def _fails(self, intent: Intent) -> bool:
+        """Return whether the storage is still away, though the journal is open."""
+        try:
+            await self._journal.note_used(intent)
+        except StorageError as error:
+            return error.reason != "closed"
+        return False
 
 
 def _tell(tell: Callable[[Event], None] | None, call: Call, reason: str) -> None:

@@ -29,8 +29,8 @@ WHERE id = :id RETURNING id"""
 SEND: Final = """
 UPDATE payasync_intents SET
     state = 'sending', attempts = attempts + 1, asked = 0, denied = 0, silent_since = NULL, fence = fence + 1,
-    lease = :until, tick = :tick, due = NULL, updated = :now, named = :named, answered = FALSE, outcome = NULL,
-    reason = ''
+    lease = :until, tick = :tick, due = NULL, updated = :now, named = :named,
+    answered = answered AND state <> 'unknown', outcome = NULL, reason = ''
 WHERE id = :id RETURNING *"""
 SETTLE: Final = """
 UPDATE payasync_intents SET
@@ -38,11 +38,17 @@ UPDATE payasync_intents SET
     reason = CASE WHEN queued AND :again THEN '' ELSE :reason END, queued = queued AND :queued,
     lease = NULL, due = :due, updated = :now, sent_at = coalesce(:sent_at, sent_at),
     tick = CASE :state WHEN 'unknown' THEN :tick ELSE tick END,
-    answered = :answered, outcome = coalesce(:outcome, outcome), denied = 0, silent_since = NULL
+    answered = :answered OR (answered AND :state = 'unknown'), outcome = coalesce(:outcome, outcome), denied = 0,
+    silent_since = NULL
 WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING id"""
 NOTE_USED: Final = """
-UPDATE payasync_intents SET answered = TRUE
-WHERE id = :id AND fence = :fence AND lease IS NOT NULL AND state = 'sending' RETURNING id"""
+UPDATE payasync_intents SET
+    answered = TRUE, fence = CASE state WHEN 'unknown' THEN fence + 1 ELSE fence END,
+    lease = CASE state WHEN 'unknown' THEN NULL ELSE lease END,
+    due = CASE state WHEN 'unknown' THEN coalesce(due, :now) ELSE due END
+WHERE id = :id AND ((attempts = :attempts AND state IN ('new', 'rejected'))
+    OR (attempts >= :attempts AND state IN ('sending', 'unknown', 'manual'))) RETURNING id"""
+"""It is true of the number, whoever holds the claim by now. Who asks about it, and does not know, loses the claim."""
 POSTPONE: Final = """
 UPDATE payasync_intents SET lease = NULL, due = :due, denied = :denied, silent_since = :silent_since, reason = :reason
 WHERE id = :id AND fence = :fence AND lease IS NOT NULL AND state IN ('unknown', 'accepted') RETURNING id"""
@@ -72,7 +78,7 @@ UPDATE payasync_intents SET
     sent_at = CASE state WHEN 'sending' THEN :now ELSE sent_at END,
     outcome = CASE WHEN :state = 'succeeded' AND state <> 'accepted' THEN NULL ELSE outcome END,
     state = :state, lease = NULL, due = NULL, fence = fence + 1, updated = :now, reason = :reason,
-    silent_since = NULL, queued = queued AND :queued
+    silent_since = NULL, queued = queued AND :queued, answered = FALSE
 WHERE id = :id RETURNING *"""
 """An answer that said otherwise, or was another one's, is none to what was done after all."""
 PRUNE: Final = """

@@ -124,8 +124,8 @@ class StoredJournal(ABC):
         )
 
     async def note_used(self, intent: Intent) -> bool:
-        """Keep that the service said "used before" of what is being sent; `False` where the claim is lost."""
-        return await self._run(lambda _: transactions.note_used(intent))
+        """Keep that the service said "used before" of what was sent; `False` if its end is known by now."""
+        return await self._run(lambda now: transactions.note_used(intent, now))
 
     async def settle(
         self,

@@ -123,9 +123,10 @@ def _sent(
     return Begun(Step.SEND, sent)
 
 
-def note_used(held: Intent) -> Transaction[bool]:
-    """Keep that the service said "used before" of what is being sent, where the claim still counts."""
-    return bool((yield from numbers(statements.NOTE_USED, {"id": held.id, "fence": held.fence})))
+def note_used(held: Intent, now: datetime) -> Transaction[bool]:
+    """Keep that the service said "used before" of what was sent, unless its end is known."""
+    values = {"id": held.id, "attempts": held.attempts, "now": now}
+    return bool((yield from numbers(statements.NOTE_USED, values)))
 
 
 def settle(

@@ -171,7 +171,7 @@ def _about(words: Vocabulary, operation: Operation) -> dict[str, Schema]:
 
 def _subscription(words: Vocabulary) -> dict[str, Schema]:
     names = {"frequency": TEXT, "subscription_amount": NUMBER, "start_date": TEXT}
-    return {**{words.fields[name]: schema for name, schema in names.items()}, words.answer.subscription_id: TEXT}
+    return {**{words.fields[name]: schema for name, schema in names.items()}, words.answer.subscription_id or "": TEXT}
 
 
 def _document(paths: Mapping[str, Schema]) -> Schema:

@@ -63,7 +63,7 @@ class Payloads:
             words.fields["subscription_amount"]: subscription.amount,
             words.fields["start_date"]: subscription.start_date.strftime(words.date_format),
         }
-        put(payload, words.answer.subscription_id, subscription.subscription_id)
+        put(payload, words.answer.subscription_id or "", subscription.subscription_id)
         put(payload, words.answer.subscription_status, words.state("subscription", subscription.state))
         return self._named(payload, "subscription")
 
@@ -93,7 +93,7 @@ class Payloads:
 
     def number(self, payload: Mapping[str, Any]) -> str:
         """Return the number of what a payload tells: an order's, a payment's or a subscription's."""
-        paths = (self._words.about("out_trade_no"), self._words.answer.subscription_id)
+        paths = (self._words.about("out_trade_no"), self._words.answer.subscription_id or "")
         return next((str(number) for path in paths if (number := found(payload, path))), "")
 
     def notification(self, event: Event, now: datetime) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from payasync import OutcomeUnknownError, PayasyncError, Profile
+from payasync import IntentConflictError, OutcomeUnknownError, PayasyncError, Profile, RefundResponse
 from payasync.journal import Journal
 from tests.foreign.recorder import Answer
 from tests.journal.building import LEASE, MERCHANT, Clock, draft
@@ -98,23 +98,105 @@ async def test_constant_that_changes(store: Journal, clock: Clock, currency: str
     assert state == found.state
 
 
-@pytest.mark.parametrize("queued", [False, True])
 @pytest.mark.parametrize(("currency", "state"), [("USD", "succeeded"), ("CAD", "manual")])
-async def test_sent_again_in_another_currency(
-    store: Journal, clock: Clock, currency: str, state: str, *, queued: bool
-) -> None:
-    """Of what is sent again, the last request counts: the first provably never arrived."""
+async def test_sent_again_in_another_currency(store: Journal, clock: Clock, currency: str, state: str) -> None:
+    """Of what a worker sends again, the last request counts: the first provably never arrived."""
     async with sent_in_cad(store, clock, "constant") as service:
         service.say(query=ABSENT)
         before = [(await service.reconciled(after)).state for after in (0.0, QUARANTINE)]
         async with session(service.recorder, priced("USD"), journal=store, retry=QUICK) as service.pay:
             service.say(query=BROKEN)
-            await service.called(queued=queued)
+            await service.called(queued=True)
             service.say(query=said("SUCCEEDED", currency=currency))
             found = await service.reconciled(HOUR)
         sends = service.sends
 
     assert (["unknown", "rejected"], state, 2) == (before, found.state, sends)
+
+
+@WAYS
+@pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize(("currency", "kind"), [("USD", IntentConflictError), ("cad", RefundResponse)])
+async def test_called_again_in_another_currency(
+    store: Journal, clock: Clock, way: str, currency: str, kind: type[object], *, done: bool
+) -> None:
+    """It is another request, whether the first was done or not: it is neither answered nor sent."""
+    async with sent_in_cad(store, clock, way, said("PROCESSING") if done else LOST) as service:
+        if not done:
+            service.say(said("PROCESSING"), ABSENT)
+            assert "rejected" == (await service.reconciled(QUARANTINE)).state
+        says = priced(currency) if way == "constant" else SAYS
+        service.refund = REFUND if way == "constant" else evolve(REFUND, extra={"currency": currency})
+        async with session(service.recorder, says, journal=store, retry=QUICK) as service.pay:
+            told = await service.called()
+        sends = service.sends
+
+    assert (kind, 1 if done or kind is IntentConflictError else 2) == (type(told), sends)
+
+
+@pytest.mark.parametrize(("first", "then"), [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("currency", ["USD", "CAD"])
+async def test_queued_in_another_currency(
+    store: Journal, clock: Clock, currency: str, *, first: bool, then: bool
+) -> None:
+    """So it is where one of the two is queued: what `extra` names counts before anything is sent."""
+    taken = said("PROCESSING", currency="CAD")
+    async with serving(store, clock, taken, refund=evolve(REFUND, extra={"currency": "CAD"})) as service:
+        if first:
+            await store.add(service.refund, merchant=MERCHANT)
+        else:
+            await service.called()
+        service.refund = evolve(REFUND, extra={"currency": currency})
+        try:
+            told = await service.called(queued=then)
+        except PayasyncError as error:
+            told = error
+
+    assert isinstance(told, IntentConflictError if currency == "USD" else RefundResponse)
+
+
+@pytest.mark.parametrize("queued", [False, True])
+async def test_currency_of_constants_and_no_extra(store: Journal, clock: Clock, *, queued: bool) -> None:
+    """What is queued says nothing of the constants: it is the request that was sent with them."""
+    async with serving(store, clock, said("PROCESSING", currency="CAD"), says=priced("CAD")) as service:
+        told = [type(await service.called(queued=each)) for each in (queued, not queued)]
+        sends = service.sends
+
+    assert ([RefundResponse, RefundResponse], 1) == (told, sends)
+
+
+async def test_merchant_that_is_sent_from_now_on(store: Journal, clock: Clock) -> None:
+    """A deployment may begin to send the merchant's number; another number is another request."""
+    async with serving(store, clock, said("PROCESSING"), says=evolve(SAYS, merchant=())) as service:
+        await service.called()
+        async with session(service.recorder, SAYS, journal=store, retry=QUICK) as service.pay:
+            told = await service.called()
+
+    assert isinstance(told, RefundResponse)
+
+
+async def test_called_again_for_another_merchant(store: Journal, clock: Clock) -> None:
+    """Another merchant's number of `extra` under the same key is another request."""
+    sent = evolve(REFUND, extra={"merchantId": "M9"})
+    async with serving(
+        store, clock, said("PROCESSING", merchantId="M9"), says=evolve(SAYS, merchant=()), refund=sent
+    ) as service:
+        await service.called()
+        service.refund = evolve(REFUND, extra={"merchantId": "M8"})
+        told = await service.called()
+
+    assert isinstance(told, IntentConflictError)
+
+
+async def test_called_again_after_an_earlier_version(store: Journal, clock: Clock) -> None:
+    """It kept nothing beyond the arguments, so nothing of that can be in conflict."""
+    sent = evolve(REFUND, extra={"currency": "CAD"})
+    async with serving(store, clock, said("PROCESSING", currency="CAD"), refund=sent) as service:
+        begun = await store.begin(draft(REFUND), LEASE)
+        await store.settle(begun.intent, "rejected")
+        told = await service.called()
+
+    assert isinstance(told, RefundResponse)
 
 
 @pytest.mark.parametrize(("merchant", "expected"), [("M8", ("unknown", [])), ("M9", ("succeeded", ["succeeded"]))])

@@ -12,7 +12,7 @@ import pytest
 from attrs import evolve
 
 from payasync import DuplicateError, OutcomeUnknownError, Recovery, RefundResponse, bulk
-from payasync.journal import Intent, Journal, SqliteJournal
+from payasync.journal import Intent, Journal, SqliteJournal, State
 from tests.foreign.recorder import SILENT, Answer, answer
 from tests.inside import until
 from tests.journal.building import LEASE, Clock, draft
@@ -22,6 +22,9 @@ HOUR: Final = 3600.0
 USED_BODY: Final = b'{"code":"SBX_DUPLICATE"}'
 FAILS: Final = """
 CREATE TRIGGER fails BEFORE UPDATE OF answered ON payasync_intents WHEN NEW.state = 'sending' AND NEW.answered
+BEGIN SELECT RAISE(ABORT, 'disk I/O error'); END"""
+FAILS_AT_ANY_END: Final = """
+CREATE TRIGGER fails BEFORE UPDATE ON payasync_intents WHEN NEW.state <> 'sending' OR NEW.answered
 BEGIN SELECT RAISE(ABORT, 'disk I/O error'); END"""
 INVALID: Final = answer(400, b'{"code":"SBX_INVALID"}')
 
@@ -238,23 +241,146 @@ async def test_disk_that_fails_as_the_number_is_called_used(
     assert "the journal could not keep that intention 1 was used before" in caplog.text
 
 
+@pytest.mark.parametrize("first", [True, False])
+async def test_disk_that_fails_for_a_while(journal: SqliteJournal, clock: Clock, path: Path, *, first: bool) -> None:
+    """If neither the note nor the end can be written, the process goes on trying, and "absent" rejects nothing."""
+    async with serving(journal, clock, LOST) as service:
+        if not first:
+            await never_arrived(service)
+        await journal.list()
+        with closing(sqlite3.connect(path, timeout=5)) as db:
+            db.execute(FAILS_AT_ANY_END)
+            service.say(USED)
+            await service.called()
+            before = await service.kept()
+            db.execute("DROP TRIGGER fails")
+        async with asyncio.timeout(30):
+            while not (await service.kept()).answered:
+                pass
+        found = await asked_in_vain(service)
+        sends = service.sends
+
+    assert ("sending", False) == (before.state, before.answered)
+    assert "rejected" not in {each.state for each in found}
+    assert ("manual", 1 if first else 2) == (found[-1].state, sends)
+
+
+async def test_journal_that_is_closed_meanwhile(
+    journal: SqliteJournal, clock: Clock, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever could not be written then ends with the journal, and leaves no task behind."""
+    async with serving(journal, clock, USED) as service:
+        await journal.list()
+        with closing(sqlite3.connect(path, timeout=5)) as db:
+            db.execute(FAILS_AT_ANY_END)
+        await service.called()
+    await journal.aclose()
+    await until(lambda: len(asyncio.all_tasks()) == 1)
+
+    assert "the journal could not keep that intention 1 was used before" in caplog.text
+
+
+async def overtaken(service: Service, sending: asyncio.Task[object], used: Event, sends: int) -> object:
+    """Let another process take the write before the service says "used before"; return what the sender gets."""
+    await until(lambda: service.sends == sends)
+    assert "unknown" == (await service.reconciled(HOUR)).state
+    used.set()
+    return await sending
+
+
 async def test_used_by_who_was_too_late(store: Journal, clock: Clock) -> None:
-    """Who hears it after another process has taken the write asks nothing more, and changes nothing."""
+    """It is true of the number, whoever holds the claim: a later "absent" rejects nothing, and nothing is sent."""
     used = Event()
     async with serving(store, clock, LOST) as service:
         await never_arrived(service)
-        began, before = service.sends, service.questions
-        service.say(answer(409, USED_BODY, after=used), said("SUCCEEDED"))
-        sending = asyncio.create_task(service.called())
-        await until(lambda: service.sends > began)
-        clock.advance(HOUR)
-        (held,) = await store.ask(1, LEASE)
-        used.set()
-        told = await sending
-        found, questions = await service.kept(), service.questions - before
+        service.say(answer(409, USED_BODY, after=used))
+        told = await overtaken(service, asyncio.create_task(service.called()), used, 2)
+        found = await asked_in_vain(service)
+        sends = service.sends
 
+    check_never_believed(found)
     assert isinstance(told, OutcomeUnknownError)
-    assert (held, 0) == (found, questions)
+    assert (True, 2) == (told.used_before, sends)
+
+
+async def test_queued_send_that_is_too_late(store: Journal, clock: Clock) -> None:
+    """A reconciler that hears it after another has taken the write keeps it, too: there is no third send."""
+    used = Event()
+    async with serving(store, clock, LOST) as service:
+        await service.called(queued=True)
+        service.say(answer(409, USED_BODY, after=used))
+        await overtaken(service, asyncio.create_task(service.reconciled(QUARANTINE)), used, 2)
+        found = await asked_in_vain(service)
+        sends = service.sends
+
+    check_never_believed(found)
+    assert 2 == sends
+
+
+@pytest.mark.parametrize("queued", [False, True])
+async def test_first_send_that_is_too_late(store: Journal, clock: Clock, *, queued: bool) -> None:
+    """So it is where the first send is called a duplicate after its claim was lost."""
+    used = Event()
+    async with serving(store, clock, answer(409, USED_BODY, after=used)) as service:
+        told = await overtaken(service, asyncio.create_task(service.called(queued=queued)), used, 1)
+        found = await asked_in_vain(service)
+        sends = service.sends
+
+    check_never_believed(found)
+    assert (DuplicateError, 1) == (type(told), sends)
+
+
+@pytest.mark.parametrize("queued", [False, True])
+async def test_who_asked_before_the_number_was_called_used(store: Journal, clock: Clock, *, queued: bool) -> None:
+    """Who has asked meanwhile, and heard "absent", loses the claim: it neither rejects the write nor sends it again."""
+    used, absent = Event(), Event()
+    async with serving(store, clock, answer(409, USED_BODY, after=used)) as service:
+        sending = asyncio.create_task(service.called(queued=queued))
+        await until(lambda: service.sends == 1)
+        clock.advance(HOUR)
+        await service.reconciled()
+        service.say(query=answer(404, b'{"code":"SBX_NOT_FOUND"}', after=absent))
+        asking = asyncio.create_task(service.reconciled(HOUR))
+        await until(lambda: service.questions == 2)
+        used.set()
+        await sending
+        absent.set()
+        before = await asking
+        found, sends = await asked_in_vain(service), service.sends
+
+    assert ("unknown", True, 1) == (before.state, before.answered, sends)
+    assert {"unknown", "manual"} == {each.state for each in found}
+
+
+@pytest.mark.parametrize(("end", "kept"), [("accepted", False), ("succeeded", False), ("rejected", True)])
+async def test_used_after_the_end_is_known(store: Journal, clock: Clock, end: State, *, kept: bool) -> None:
+    """What was done stays done; what was rejected by "absent" is remembered, also by who sends it again."""
+    begun = await store.begin(draft(REFUND), LEASE)
+    clock.advance(LEASE)
+    (held,) = await store.ask(1, LEASE)
+    await store.settle(held, end)
+
+    noted = await store.note_used(begun.intent)
+    (found,) = await store.list()
+    again = await store.begin(draft(REFUND), LEASE)
+
+    assert (kept, end, kept) == (noted, found.state, found.answered)
+    assert kept == again.intent.answered
+
+
+@pytest.mark.parametrize("state", ["unknown", "rejected"])
+async def test_used_while_it_is_sent_again(store: Journal, state: State) -> None:
+    """What was said of the earlier send stays, if the later one is in doubt; a definite refusal of that one counts."""
+    begun = await store.begin(draft(REFUND), LEASE)
+    await store.settle(begun.intent, "rejected")
+    again = await store.begin(draft(REFUND), LEASE)
+
+    noted = await store.note_used(begun.intent)
+    held = await store.settle(again.intent, state)
+    (found,) = await store.list()
+
+    assert (True, True) == (noted, held)
+    assert (state, state == "unknown") == (found.state, found.answered)
 
 
 async def test_second_send_of_another_amount(store: Journal, clock: Clock) -> None:

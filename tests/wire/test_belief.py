@@ -173,16 +173,20 @@ def placing(**paths: Any) -> Profile:
 @pytest.mark.parametrize(
     ("path", "data", "believed"),
     [
-        ("money.total", {"money": {"total": 1000}, "amount": 1}, True),
+        ("money.total", {"money": {"total": 1000}, "amount": 1}, False),
+        ("money.total", {"money": {"total": 1000}, "amount": 1000}, True),
         ("money.total", {"money": {"total": "1000"}}, True),
         ("money.total", {"money": {"total": 1}, "amount": 1000}, False),
-        ("money.total", {"money": {"total": None}, "amount": 1000}, False),
-        ("money.total", {"amount": 1000}, False),
+        ("money.total", {"money": {"total": None}, "amount": 1000}, True),
+        ("money.total", {"amount": 1000}, True),
+        ("money.total", {"amount": 1}, False),
+        ("money.total", {}, True),
         ("", {"amount": 1}, True),
+        ("", {"totalAmt": 1}, True),
     ],
 )
 async def test_payment_of_another_amount(path: str, data: dict[str, Any], *, believed: bool) -> None:
-    """The `amount` of endpoint 1 is its total: if the profile gives a path to that, a success must hold it there."""
+    """The total of endpoint 1 is compared at the profile's path and as `amount`; a success need hold it at neither."""
     service = Recorder(otherwise=response(data, status=201))
     found = await ended(CALLS["payments.create"], service, placing(total_amt=path))
 
@@ -221,6 +225,16 @@ async def test_subscription_must_stand_where_the_profile_says(data: dict[str, An
     }
 
     assert {"SubscriptionResponse" if believed else "OutcomeUnknownError"} == ended_as
+
+
+@pytest.mark.parametrize(("path", "believed"), [("", True), (None, False)])
+async def test_subscription_that_is_not_compared(path: str | None, *, believed: bool) -> None:
+    """An empty path switches the comparison off; none at all has the number compared under its wire name."""
+    profile = evolve(placing(subscription_id=path), fields={"subscription_id": "subscriptionId"})
+    service = Recorder(otherwise=response({"subscriptionId": "S2"}))
+    found = await ended(lambda pay: pay.subscriptions.cancel("S1"), service, profile)
+
+    assert ("SubscriptionResponse" if believed else "OutcomeUnknownError") == type(found).__name__
 
 
 @pytest.mark.parametrize(("name", "key"), [("payments.status", "out_trade_no"), ("refunds.status", "out_refund_no")])
