@@ -107,7 +107,8 @@ def deaths(strategy: Strategy, kills: int, pace: int, chance: Random) -> list[di
             at its step, lives until then.
         chance: Draws when.
     """
-    first = chance.sample(moments(strategy), len(moments(strategy)))
+    # What is rare comes last: waiting for it may use up the operations that the other steps need.
+    first = sorted(chance.sample(moments(strategy), len(moments(strategy))), key=RARE.__contains__)
     turns = chain(first, cycle([each for moment in first for each in ("any", moment)]))
     latest = 2 * pace + AT_ONCE
     return [

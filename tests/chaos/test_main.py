@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import settings
 from rich.console import Console
 
-from chaos.__main__ import end, main
-from chaos.properties import LONG, MODELS, PROPERTIES, tried
+from chaos.__main__ import main
+from chaos.properties import LONG, PROPERTIES, tried
+
+pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
 CONFTEST = (ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")
@@ -53,45 +54,12 @@ def test_no_name_is_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.output.endswith("FAILED soak: it grew\n")
 
 
-def test_help_names_the_parts() -> None:
-    """Whoever asks for help is told of all parts."""
-    result = CliRunner().invoke(main, ["--help"])
-
-    assert 0 == result.exit_code
-    assert ["kills", "models", "properties", "soak"] == [
-        line.split()[0] for line in result.output.partition("Commands:")[2].splitlines() if line
-    ]
-
-
-@pytest.mark.parametrize(("flaws", "code", "said"), [([], 0, ""), (["it grew"], 1, "FAILED it grew\n")])
-def test_end(flaws: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever is wrong is told, and the exit code says so."""
-    with pytest.raises(SystemExit) as caught:
-        end(flaws)
-
-    assert (code, said) == (caught.value.code, capsys.readouterr().out)
-
-
 @pytest.mark.parametrize("path", PROPERTIES)
 def test_properties_are_there(path: str) -> None:
     """What is tried at length is there, and is a property."""
     assert "\n@given(" in (ROOT / path).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("path", MODELS)
-def test_models_are_there(path: str) -> None:
-    """What is tried at length is there."""
-    assert (ROOT / path).is_file()
-
-
-def test_profiles() -> None:
-    """A property is tried a hundred thousand times, a state machine less often: each of its runs works on files."""
-    assert 100_000 == settings.get_profile(LONG).max_examples
-    assert 6_000 == settings.get_profile("models").max_examples
-    assert {None} == {settings.get_profile(name).deadline for name in (LONG, "models")}
-
-
-@pytest.mark.long
 @pytest.mark.parametrize(("examples", "flaws"), [(6_000, []), (6_001, ["pytest ended with 1"])])
 def test_tried(examples: int, flaws: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says with which seed it runs, tests run with the profile, and what does not pass is a flaw."""

@@ -1,15 +1,13 @@
 from datetime import timedelta
-from math import prod
 
 import pytest
 
-from chaos.run import Scale, arm, run
-from payasync.sandbox import Sandbox, rules
+from chaos.lives import MOMENTS
+from chaos.run import Scale, run
+from payasync.sandbox import rules
 
-pytestmark = pytest.mark.long
-
-SHORT = Scale(operations=240, kills=13, seconds=60)
-"""A kill for each step, and some more."""
+SHORT = Scale(operations=240, kills=len(MOMENTS), seconds=120)
+"""A kill for each step."""
 
 
 async def test_new_numbers() -> None:
@@ -20,6 +18,7 @@ async def test_new_numbers() -> None:
     assert result.duplicates > 0
 
 
+@pytest.mark.long
 async def test_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a journal in a file, whatever fails and wherever processes are killed: nothing twice, nothing lost.
 
@@ -32,19 +31,10 @@ async def test_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
     assert SHORT.kills == result.kills
 
 
+@pytest.mark.long
 async def test_postgres(postgres_dsn: str) -> None:
     """With a journal in PostgreSQL likewise."""
     result = await run("postgres", SHORT, postgres_dsn)
 
     assert [] == result.flaws()
     assert SHORT.kills == result.kills
-
-
-async def test_arm() -> None:
-    """So many calls meet a fault as the scale says, however many kinds of faults share them."""
-    async with Sandbox() as sandbox:
-        armed = arm(sandbox, SHORT)
-        sandbox.faults.clear()
-
-    assert 0.2 == pytest.approx(1 - prod(1 - (each.aim.probability or 0) for each in armed))
-    assert len(armed) == len({each.aim.seed for each in armed})

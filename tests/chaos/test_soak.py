@@ -1,16 +1,12 @@
 import sys
 from collections.abc import Callable
-from math import prod
 from pathlib import Path
 
 import pytest
 from attrs import evolve
 
 from chaos import soak
-from chaos.soak import SHORT, arm, overlooked, run
-from chaos.steady import Soak
-from payasync.sandbox import Sandbox
-from payasync.sandbox.faults.effects import KINDS
+from chaos.soak import SHORT, overlooked, run
 
 pytestmark = [
     pytest.mark.long,
@@ -53,30 +49,3 @@ async def test_server_that_fails(serve: Callable[[str], None]) -> None:
 
     with pytest.raises(RuntimeError, match=r"ended with 1: a task was never awaited"):
         await run(SHORT)
-
-
-async def test_server_that_hangs(serve: Callable[[str], None]) -> None:
-    """A server that goes on for too long is killed."""
-    serve("import time; time.sleep(600)")
-
-    with pytest.raises(TimeoutError):
-        await run(evolve(SHORT, seconds=0.5))
-
-
-async def test_arm() -> None:
-    """All kinds of faults are armed, and so many calls meet one as is said, and so many notifications."""
-    async with Sandbox() as sandbox:
-        armed = arm(sandbox, Soak(operations=1, faults=0.2))
-        sandbox.faults.clear()
-    of_notifications = [each.kind.startswith("notification.") and each.aim.phase is None for each in armed]
-    shares = [
-        1
-        - prod(
-            1 - (each.aim.probability or 0) for each, told in zip(armed, of_notifications, strict=True) if told is of
-        )
-        for of in (False, True)
-    ]
-
-    assert sorted(KINDS) == sorted(each.kind for each in armed)
-    assert [0.2, 0.2] == pytest.approx(shares)
-    assert len(KINDS) == len({each.seed for each in armed})

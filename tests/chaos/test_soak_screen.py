@@ -3,10 +3,11 @@ import io
 import pytest
 from rich.console import Console
 
-from chaos.errands import ERRANDS
 from chaos.soak import WANTED
-from chaos.soak_screen import COLUMNS, quarters, show
-from chaos.steady import BOUNDS, Sample, Soaked
+from chaos.soak_screen import show
+from chaos.steady import Sample, Soaked
+
+pytestmark = pytest.mark.long
 
 WIDTH = 80
 
@@ -45,32 +46,6 @@ def test_it_fits() -> None:
     assert [] == [line for line in lines if len(line.rstrip()) > WIDTH]
     assert [] == [line for line in lines if "…" in line]
     assert [] != [line for line in lines if line.split()[:3] == ["1,000,000", "123.5", "12,345,678"]]
-
-
-def test_quarters() -> None:
-    """What is shown is the beginning, and what was held at each quarter."""
-    assert [1, 10, 20, 30, 40] == [each.operations // 100_000 for each in quarters(soaked())]
-
-
-@pytest.mark.parametrize("count", [2, 3, 10])
-def test_quarters_of_few(count: int) -> None:
-    """Of few samples the first and the last one are shown, each once."""
-    found = [each.operations // 100_000 for each in quarters(soaked(count))]
-
-    assert [1, count] == [found[0], found[-1]]
-    assert sorted(set(found)) == found
-
-
-def test_what_was_done() -> None:
-    """It says how much was done, so that a run in which nothing happened is seen."""
-    said = " ".join(shown(soaked()).split())
-
-    assert f"{len(ERRANDS) * 1_000_000:,} errands met 1,000,000 faults of 1 kinds" in said
-
-
-def test_every_gauge_is_shown() -> None:
-    """What is judged is shown."""
-    assert [*BOUNDS] == [*COLUMNS]
 
 
 def test_leak_is_red() -> None:

@@ -7,20 +7,13 @@ from chaos.clock import BACK, Clock
 from chaos.lives import Life
 from chaos.tracing import Trace, lines
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def life(tmp_path: Path) -> Life:
     """A process that dies nowhere."""
     return Life(strategy="sqlite", journal="", traces=str(tmp_path), worker=0, first=0, last=9)
-
-
-def test_lines(life: Life) -> None:
-    """A trace is read as it was written."""
-    with Trace(life) as trace:
-        trace.mark("kept", "R3")
-        trace.mark("ended", "R3")
-
-    assert [("kept", "R3"), ("ended", "R3")] == lines(Path(life.trace))
 
 
 def test_cut_off(life: Life) -> None:
@@ -40,17 +33,3 @@ def test_jump(life: Life, tmp_path: Path) -> None:
             seen.append(Clock(file).jumps)
 
     assert ["", "", BACK, BACK] == seen
-
-
-def test_no_jump(life: Life, tmp_path: Path) -> None:
-    """A life in which the clock does not jump leaves it alone."""
-    file = str(tmp_path / "clock")
-    with Trace(evolve(life, clock=file)) as trace:
-        trace.mark("ended", "R3")
-
-    assert "" == Clock(file).jumps
-
-
-def test_no_trace(life: Life) -> None:
-    """A process that was killed before it wrote anything has done nothing."""
-    assert [] == lines(Path(life.trace))

@@ -3,7 +3,9 @@ from typing import Any
 import pytest
 
 from chaos.lives import MOMENTS, Strategy
-from chaos.truth import Evidence, Result, hit, judged, name_of, operation_of
+from chaos.truth import Evidence, Result, hit, judged
+
+pytestmark = pytest.mark.long
 
 
 def evidence(**facts: Any) -> Evidence:
@@ -88,11 +90,6 @@ def test_control() -> None:
 
     assert (1, []) == (twice.duplicates, twice.flaws())
     assert ["it shows no duplicate, so that the harness proves nothing"] == once.flaws()
-
-
-def test_numbers() -> None:
-    """Any number of an operation names it."""
-    assert [7, 7] == [operation_of(name_of(7)), operation_of(f"{name_of(7)}-0a1b")]
 
 
 def test_hit() -> None:

@@ -15,7 +15,7 @@ from payasync.sandbox.pace import Pace
 from payasync.sandbox.store import Store
 from payasync.sandbox.timepiece import Timepiece
 from payasync.sandbox.timers import Alarm, Timers
-from tests.inside import set_writable, store_of
+from tests.inside import set_writable, store_of, until
 from tests.sandbox.foreign import Receiver, acknowledged, as_coroutine
 
 NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
@@ -82,7 +82,7 @@ async def test_database_that_can_be_written_again(store: Store) -> None:
 
 
 async def test_what_was_sent_is_not_sent_again_for_a_full_disk(receiver: Receiver) -> None:
-    """An attempt that cannot be recorded is recorded later, and not made again; who waits meanwhile is told."""
+    """An attempt that cannot be recorded is recorded by itself later, and not made again; who waits is told."""
     async with Sandbox(webhook_url=receiver.url) as sandbox:
         kept_in = store_of(sandbox)
 
@@ -96,7 +96,7 @@ async def test_what_was_sent_is_not_sent_again_for_a_full_disk(receiver: Receive
             await sandbox.settle()
         set_writable(kept_in, writable=True)
         receiver.answer = as_coroutine(acknowledged)
-        await sandbox.settle()
+        await until(lambda: "delivered" == sandbox.ledger.notifications()[0].state)
         await sandbox.given.paid_order()
         await sandbox.settle()
 

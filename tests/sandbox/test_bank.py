@@ -121,5 +121,7 @@ async def test_cancelled_subscription_has_no_charges_to_fail() -> None:
         number = await sandbox.given.subscription("daily")
         await sandbox.bank.fail_renewals(number, 3)
         await sandbox.clock.advance(days=3)
-        with pytest.raises(InvalidArgumentError, match="the subscription is cancelled"):
+        with pytest.raises(InvalidArgumentError, match="the subscription is cancelled") as refused:
             await sandbox.bank.fail_renewals(number)
+
+    assert "subscription_id" == refused.value.field

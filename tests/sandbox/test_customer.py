@@ -4,7 +4,7 @@ import pytest
 
 from payasync.errors import InvalidArgumentError, NoAnswerError
 from payasync.sandbox import Sandbox
-from tests.sandbox.foreign import CLOSE, Foreign
+from tests.sandbox.foreign import Foreign
 
 THANKS = "https://shop.example/thanks"
 
@@ -23,37 +23,12 @@ async def test_three_ways_to_name_an_order(foreign: Foreign, sandbox: Sandbox) -
     assert [f"{THANKS}?cancelled=1"] * 3 == [await sandbox.customer.cancel(way) for way in (Placed(url), url, "T1")]
 
 
-async def test_authorize_leads_back(sandbox: Sandbox) -> None:
-    """Who pays is sent back to the return URL; who looks again stays."""
-    number = await sandbox.given.pending_order(return_url=THANKS)
-
-    assert [THANKS, None] == [await sandbox.customer.authorize(number) for _ in range(2)]
-    assert "paid" == sandbox.ledger.order_state(number)
-
-
 async def test_decline_stays_until_it_fails(sandbox: Sandbox) -> None:
     """Two declines keep the customer at the gateway; the third sends them back."""
     number = await sandbox.given.pending_order(return_url=THANKS)
 
     assert [None, None, THANKS] == [await sandbox.customer.decline(number) for _ in range(3)]
     assert "failed" == sandbox.ledger.order_state(number)
-
-
-async def test_without_return_url_nobody_is_sent_back(sandbox: Sandbox) -> None:
-    """Without a return URL the customer reads the outcome at the gateway."""
-    number = await sandbox.given.pending_order()
-
-    assert await sandbox.customer.authorize(number) is None
-    assert "paid" == sandbox.ledger.order_state(number)
-
-
-async def test_closed_order_is_not_paid(foreign: Foreign, sandbox: Sandbox) -> None:
-    """The page of a closed order offers nothing to press."""
-    number = await sandbox.given.pending_order(return_url=THANKS)
-    await foreign.post(CLOSE, outTradeNo=number)
-
-    assert await sandbox.customer.authorize(number) is None
-    assert "closed" == sandbox.ledger.order_state(number)
 
 
 @pytest.mark.parametrize(

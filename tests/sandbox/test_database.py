@@ -108,7 +108,6 @@ def test_file_is_its_owners(path: Path) -> None:
     assert 0 == path.stat().st_mode & 0o077
 
 
-@pytest.mark.long
 def test_one_sandbox_to_a_file(path: Path) -> None:
     """A second one is refused as often as it tries, in this process and in others, until the first has closed."""
     first, fields = Database(str(path)), list[str | None]()

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -34,48 +35,33 @@ def refusing() -> web.Response:
     return web.Response(status=503, text="try later")
 
 
-async def test_redelivered_until_it_is_taken(frozen: Sandbox, receiver: Receiver) -> None:
-    """A notification comes again, with the same number and a signature of its own, until it is acknowledged."""
-    receiver.answer = as_coroutine(refusing)
-    await frozen.given.paid_order()
-    await frozen.clock.advance(minutes=1)
-    receiver.answer = as_coroutine(acknowledged)
-    await frozen.clock.advance(LIFE)
-
-    assert 3 == len(receiver.received)
-    assert 1 == len({one.headers["webhook-id"] for one in receiver.received})
-    assert [("delivered", 3)] == [(one.state, one.tries) for one in frozen.ledger.notifications()]
-    assert [("12:00:00", 503), ("12:00:05", 503), ("12:05:05", 200)] == [
-        (one.at.strftime("%H:%M:%S"), one.status) for one in frozen.ledger.deliveries()
-    ]
-
-
 async def test_dead_letter(frozen: Sandbox, receiver: Receiver) -> None:
-    """After seven attempts it is given up, with all attempts and what they were answered kept."""
+    """Again after 5 seconds, 5 and 30 minutes, 2, 5 and 10 hours; then it is given up. Sent again, all that again."""
     receiver.answer = as_coroutine(refusing)
     await frozen.given.paid_order()
     await frozen.clock.advance(LIFE)
     given_up = len(receiver.received)
     await frozen.clock.advance(days=365)
 
+    at = [one.at for one in frozen.ledger.deliveries()]
+    assert [5, 300, 1800, 7200, 18_000, 36_000] == [(then - before).total_seconds() for before, then in pairwise(at)]
     assert (7, 7) == (given_up, len(receiver.received))
     assert ["dead"] == [one.state for one in frozen.ledger.notifications()]
     assert ["try later"] * 7 == [one.answer for one in frozen.ledger.deliveries()]
-
-
-@pytest.mark.parametrize("answer", [acknowledged, refusing])
-async def test_resend(frozen: Sandbox, receiver: Receiver, answer: object) -> None:
-    """By hand any notification is sent again, a dead letter and one that was delivered alike."""
-    receiver.answer = as_coroutine(answer)  # type: ignore[arg-type] # one of two functions
-    await frozen.given.paid_order()
+    await frozen.resend(frozen.ledger.notifications()[0].notification_id)
     await frozen.clock.advance(LIFE)
-    before = len(receiver.received)
-    receiver.answer = as_coroutine(acknowledged)
+    assert 14 == len(receiver.received)
+
+
+async def test_resend(frozen: Sandbox, receiver: Receiver) -> None:
+    """By hand a notification is sent again that was delivered."""
+    await frozen.given.paid_order()
+    await frozen.settle()
     (notification,) = frozen.ledger.notifications()
     await frozen.resend(notification.notification_id)
     await frozen.settle()
 
-    assert before + 1 == len(receiver.received)
+    assert [notification.notification_id] * 2 == [one.headers["webhook-id"] for one in receiver.received]
     assert ["delivered"] == [one.state for one in frozen.ledger.notifications()]
 
 

@@ -106,7 +106,6 @@ async def test_no_secret_is_told(caplog: pytest.LogCaptureFixture, receiver: Rec
     assert not [each for each in ("canary", "SBX_PAID", came.headers["webhook-signature"][3:]) if each in text]
 
 
-@pytest.mark.long
 def test_library_prints_nothing() -> None:
     """In somebody's program, which has not asked for logs, it is silent whatever becomes of notifications."""
     done = subprocess.run([sys.executable, "-W", "error", "-c", PROGRAM], capture_output=True, timeout=30, check=False)

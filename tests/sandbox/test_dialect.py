@@ -2,14 +2,11 @@
 
 import hashlib
 import itertools
-import json
 from collections.abc import AsyncIterator, Mapping
-from datetime import UTC, date, datetime
 from typing import Any, Final
 
 import aiohttp
 import pytest
-from attrs import evolve
 
 from payasync import (
     AnswerShape,
@@ -22,8 +19,6 @@ from payasync import (
 )
 from payasync.operations import OPERATIONS
 from payasync.sandbox import Sandbox
-from payasync.sandbox.dialect import Dialect
-from payasync.sandbox.values import Event, Order, RefusedError, Subscription
 from tests.sandbox.foreign import Answer, Foreign, Receiver
 
 ORDER_STATES: Final = {"pending": (0,), "paid": ("TRADE_SUCCESS", "TRADE_FINISHED"), "closed": (9,)}
@@ -203,47 +198,3 @@ async def test_end_of_an_order_that_has_no_name(other: Other, receiver: Receiver
     assert [({"name": "trade.paid"}, {"no": "T2"})] == [
         (told.document["event"], told.document["order"]) for told in receiver.received
     ]
-
-
-def test_points_left_open_are_the_sandboxs_own() -> None:
-    """Where a profile says nothing, the sandbox answers as its own profile does."""
-    answer = Dialect(Profile()).answer({"a": 1}, "r")
-    refused = Dialect(Profile()).refusal(RefusedError("busy", "later"), None, "r")
-
-    assert {"a": 1, "code": "SBX_OK", "message": "done", "requestId": "r"} == answer.document
-    assert (503, "SBX_BUSY") == (refused.status, refused.code)
-
-
-def test_code_stands_before_a_payload_of_the_same_name() -> None:
-    """Where an open point would fall onto an answered one, the answered one stays."""
-    profile = Profile(answer=AnswerShape(code="status", ok=["OK"]))
-    order = Order(out_trade_no="T1", payment_id="P", token="t", origin="order", total_amt=1, currency="CAD")
-    dialect = Dialect(profile)
-
-    assert "OK" == dialect.answer(dialect.payloads.order(order), "r").document["status"]
-
-
-def test_time_of_an_event_is_written_in_utc() -> None:
-    """A notification says when the event was, by the sandbox's clock, in UTC."""
-    subscription = Subscription(
-        subscription_id="S1", frequency="m", amount=1, start_date=date(2027, 1, 31), customer="{}", state="cancelled"
-    )
-    event = Event(kind="subscription", name="cancelled", subject=subscription, url=None)
-    body = Dialect(Profile()).payloads.notification(event, datetime(2027, 2, 3, 4, 5, 6, tzinfo=UTC))
-    told = json.loads(body or "")
-
-    assert ("2027-02-03T04:05:06.000Z", "subscription.cancelled", "S1") == (
-        told["timestamp"],
-        told["type"],
-        told["data"]["subscriptionId"],
-    )
-
-
-@pytest.mark.parametrize("name", ["rsa-sha256", "ed25519"])
-async def test_asymmetric_profiles(name: Any) -> None:
-    """The merchant's key is of the profile's kind: payasync's own client works with it as it is."""
-    profile = evolve(OTHER, signature=SortedPairs(algorithm=name, encoding="base64"))
-    async with Sandbox(profile) as sandbox, sandbox.session() as pay:
-        order = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
-
-        assert ("pending", 1) == (order.state, sandbox.ledger.orders())

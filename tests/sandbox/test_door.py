@@ -3,7 +3,7 @@
 import asyncio
 import errno
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import aiohttp
@@ -63,18 +63,6 @@ async def ask(door: Opened, http: aiohttp.ClientSession) -> str:
         return await answer.text()
 
 
-async def test_shut_and_open(door: Opened, http: aiohttp.ClientSession) -> None:
-    """Both happen at once, as often as one likes, and doing one twice is doing it once."""
-    door.let.set()
-    seen = []
-    for change in (door.reopen, door.shut, door.shut, door.reopen, door.reopen, door.shut, door.reopen):
-        change()
-        seen.append(refused(door))
-
-    assert [False, True, True, False, False, True, False] == seen
-    assert "here" == await ask(door, http)
-
-
 async def test_request_under_way_is_answered(door: Opened, http: aiohttp.ClientSession) -> None:
     """Who has asked before the door is shut gets the answer, and then the connection ends."""
     asking = asyncio.create_task(ask(door, http))
@@ -85,31 +73,6 @@ async def test_request_under_way_is_answered(door: Opened, http: aiohttp.ClientS
     door.reopen()
 
     assert "here" == answer
-    assert "here" == await ask(door, http)
-
-
-async def test_idle_connection_is_closed(door: Opened) -> None:
-    """Nobody goes on over a connection that was kept, or that has never asked."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
-    await turns(10)
-    door.shut()
-    async with asyncio.timeout(10):
-        rest = await reader.read()
-    writer.close()
-
-    assert b"" == rest
-
-
-@pytest.mark.parametrize("change", [lambda door: None, lambda door: door.shut(0.01)], ids=["once", "again"])  # noqa: ARG005 - as the other
-async def test_opens_by_itself(door: Opened, http: aiohttp.ClientSession, change: Callable[[Opened], None]) -> None:
-    """After its time it opens; a new time goes before the one that was said first."""
-    door.let.set()
-    door.shut(0.01)
-    change(door)
-    during = refused(door)
-    await until(lambda: not refused(door))
-
-    assert during
     assert "here" == await ask(door, http)
 
 
@@ -126,18 +89,6 @@ async def test_opening_by_hand_ends_the_wait(door: Opened) -> None:
     assert [None, "later"] == door.let_go
 
 
-async def test_opens_when_all_have_let_go(door: Opened) -> None:
-    """Who shuts it holds it: it opens as the last one lets go, and letting go without holding does nothing."""
-    seen = []
-    door.shut(by="one")
-    door.shut(3000, by="two")
-    for by in ("other", "one", "one", "two"):
-        door.reopen(by)
-        seen.append(refused(door))
-
-    assert [True, True, True, False] == seen
-
-
 async def test_time_of_one_does_not_open_it_for_another(door: Opened) -> None:
     """Where the time of one has passed, the other still holds it."""
     door.shut(0.01, by="one")
@@ -147,21 +98,6 @@ async def test_time_of_one_does_not_open_it_for_another(door: Opened) -> None:
     door.reopen("two")
 
     assert (True, False) == (during, refused(door))
-
-
-async def test_opens_from_any_thread(door: Opened, http: aiohttp.ClientSession) -> None:
-    """It is opened in its own loop, whoever asks for it, with or without a loop of their own."""
-
-    async def reopen() -> None:
-        door.reopen()
-
-    door.let.set()
-    for ask_for_it in (door.reopen, lambda: asyncio.run(reopen())):
-        door.shut()
-        await asyncio.to_thread(ask_for_it)
-        await until(lambda: not refused(door))
-
-        assert "here" == await ask(door, http)
 
 
 @pytest.mark.parametrize("count", range(5))
@@ -174,14 +110,3 @@ async def test_connection_that_is_just_accepted_is_closed(door: Opened, count: i
         with suppress(ConnectionResetError):
             async with asyncio.timeout(10):
                 assert b"" == await asyncio.get_running_loop().sock_recv(one, 1)
-
-
-async def test_before_it_is_opened() -> None:
-    """A door that serves nobody yet can be shut and closed, and does not open by itself."""
-    made = Opened(socket.create_server(("127.0.0.1", 0)))
-    made.shut()
-    made.reopen()
-    shut = refused(made)
-    made.close()
-
-    assert (True, True) == (shut, refused(made))

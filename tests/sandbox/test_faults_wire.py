@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from attrs import evolve, frozen
 
-from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox import PROFILE, Sandbox, wiring
 from payasync.sandbox.faults.bomb import packed
 from payasync.shapes import HttpCodes
 from tests.inside import turns, until
@@ -57,10 +57,10 @@ class Plain:
         self._netloc = self.sandbox.url.removeprefix("http://")
         self.streams: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
-    async def connect(self) -> None:
-        """Open one more connection, which the next requests use."""
+    async def connect(self, limit: int = 1 << 16) -> None:
+        """Open one more connection, which the next requests use; so many bytes wait in it at most."""
         host, port = self._netloc.split(":")
-        self.streams.append(await asyncio.open_connection(host, int(port)))
+        self.streams.append(await asyncio.open_connection(host, int(port), limit=limit))
 
     async def send(self, out_refund_no: str = "R1", *, last: bool = True) -> None:
         """Ask for a refund of 100."""
@@ -286,10 +286,9 @@ def test_bomb_is_one_gzip_stream() -> None:
 async def test_slow_drip(plain: Plain) -> None:
     """The answer comes byte by byte, whole and right."""
     plain.sandbox.faults.slow_drip(seconds=0.0001)
-    await plain.connect()
-    reader, writer = plain.streams[-1]
     # So small that no two bytes can be read at once where they were not sent at once.
-    reader._limit = 1  # type: ignore[attr-defined] # no public way
+    await plain.connect(limit=1)
+    reader, writer = plain.streams[-1]
     await plain.send()
     parts = []
     async with asyncio.timeout(PATIENCE):
@@ -318,7 +317,7 @@ async def test_stale_keep_alive(plain: Plain) -> None:
 @BOTH
 async def test_latency(plain: Plain, phase: str, done: tuple[int, int]) -> None:
     """The answer comes late; what is asked was done before the wait, or is after it."""
-    fault = plain.sandbox.faults.latency("refunds.create", seconds=0.2, phase=phase)  # type: ignore[arg-type] # one of the two
+    fault = plain.sandbox.faults.latency("refunds.create", seconds=0.05, phase=phase)  # type: ignore[arg-type] # one of the two
     loop = asyncio.get_running_loop()
     started = loop.time()
     await plain.send()
@@ -328,29 +327,35 @@ async def test_latency(plain: Plain, phase: str, done: tuple[int, int]) -> None:
     seen = await plain.end()
 
     assert (200, done, ALL) == (seen.status, meanwhile, plain.done())
-    assert loop.time() - started >= 0.2
+    assert loop.time() - started >= 0.05
 
 
+@pytest.fixture
+def patient_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a server that waits, as it closes, for the end of its requests: what does not end by itself hangs."""
+    monkeypatch.setattr(wiring, "SHUTDOWN_SECONDS", 3000)
+
+
+@pytest.mark.usefixtures("patient_server")
 @BOTH
 async def test_hang(plain: Plain, phase: str, done: tuple[int, int]) -> None:
     """Nothing comes, and the connection stays; as the sandbox closes, it is reset at once, and no task is left."""
     before = asyncio.all_tasks()
-    async with Sandbox() as sandbox:
+    async with asyncio.timeout(PATIENCE), Sandbox() as sandbox:
         client = Plain(sandbox, Foreign(sandbox, plain.foreign.http), await sandbox.given.paid_order())
         fault = sandbox.faults.hang(phase=phase)  # type: ignore[arg-type] # one of the two
         await client.send()
         await until(lambda: fault.fired)
         await turns(1)
         meanwhile = client.done()
-        started = asyncio.get_running_loop().time()
     seen = await client.end()
 
     assert (b"", True, done) == (seen.head, seen.reset, meanwhile)
-    assert asyncio.get_running_loop().time() - started < 0.9
     assert set() == asyncio.all_tasks() - before
     client.close()
 
 
+@pytest.mark.usefixtures("patient_server")
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
@@ -365,16 +370,13 @@ async def test_hang(plain: Plain, phase: str, done: tuple[int, int]) -> None:
 async def test_closing_ends_what_goes_on(plain: Plain, kind: str, options: dict[str, str]) -> None:
     """The sandbox does not wait for a drip, nor for a client that does not read, and leaves no task behind."""
     before = asyncio.all_tasks()
-    async with Sandbox() as sandbox:
+    async with asyncio.timeout(PATIENCE), Sandbox() as sandbox:
         client = Plain(sandbox, Foreign(sandbox, plain.foreign.http), await sandbox.given.paid_order())
         fault = sandbox.faults.arm(kind, options)
         await client.send()
         await until(lambda: fault.fired)
-        started = asyncio.get_running_loop().time()
-    took = asyncio.get_running_loop().time() - started
     client.close()
 
-    assert took < 0.9
     assert set() == asyncio.all_tasks() - before
 
 
@@ -416,15 +418,16 @@ async def test_refuse_until_disarmed(plain: Plain) -> None:
 
 
 async def test_refuse_until_both_have_ended(plain: Plain) -> None:
-    """Two that overlap, one of them from a call on: it listens again when neither goes on."""
+    """Two that overlap, one of them from a call on: it listens again when neither goes on, in any thread."""
     later = plain.sandbox.faults.refuse("refunds.create")
     await plain.refund()
     now = plain.sandbox.faults.refuse(seconds=3000)
     later.disarm()
     during = refused(plain.sandbox.url)
-    now.disarm()
+    await asyncio.to_thread(now.disarm)
+    await until(lambda: not refused(plain.sandbox.url))
 
-    assert (True, False) == (during, refused(plain.sandbox.url))
+    assert during
 
 
 async def test_refuse_for_a_time(plain: Plain) -> None:
@@ -495,13 +498,3 @@ async def test_faults_come_before_the_checks(foreign: Foreign, sandbox: Sandbox,
 
     assert first.status in {400, 422}
     assert 503 == second.status
-
-
-async def test_timeline_names_the_fault(plain: Plain) -> None:
-    """The timeline says which fault a request met, and that no answer was given."""
-    plain.sandbox.faults.reset_after_commit("refunds.create")
-    await plain.refund()
-    (line,) = (str(line) for line in plain.sandbox.timeline() if "fault" in str(line))
-
-    assert "refunds.create R1 -> " in line
-    assert "[fault: reset_after_commit on refunds.create]" in line

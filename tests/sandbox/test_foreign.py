@@ -6,12 +6,12 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from payasync import Profile, SortedPairs
@@ -19,7 +19,6 @@ from payasync.operations import OPERATIONS, Operation
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.threaded import ThreadedSandbox
 
-Test = TypeVar("Test", bound=Callable[..., None])
 TOOLS: Final = ("bash", "curl", "openssl")
 SCRIPT: Final = r"""
 set -euo pipefail
@@ -81,13 +80,10 @@ async def test_shell_places_an_order(sandbox: Sandbox) -> None:
     [
         ({"KEY": "wrong"}, (401, "SBX_BAD_SIGNATURE")),
         ({"AMOUNT": "451"}, (401, "SBX_BAD_SIGNATURE")),
-        ({"AMOUNT": '"450"'}, (422, "SBX_INVALID")),
-        ({"MERCHANT": "M2"}, (403, "SBX_UNAUTHENTICATED")),
-        ({"NUMBER": "T 1"}, (422, "SBX_INVALID")),
     ],
 )
 async def test_shell_is_refused(sandbox: Sandbox, given: dict[str, str], refusal: tuple[int, str]) -> None:
-    """Another key, another amount than was signed, another merchant: each has its documented refusal."""
+    """Another key, and another amount than was signed, are refused."""
     status, document = await shelled(sandbox, HMAC, **{"KEY": key_of(sandbox), **given})
 
     assert (refusal, 0) == ((status, document["code"]), sandbox.ledger.orders())
@@ -126,21 +122,7 @@ def sent(url: str, method: str, target: str, body: bytes = b"", **headers: str) 
         connection.close()
 
 
-def fuzz(examples: int) -> Callable[[Test], Test]:
-    """Return what makes a test of made-up input repeatable, and bounds it."""
-
-    def decorated(test: Test) -> Test:
-        limits = settings(
-            max_examples=examples,
-            database=None,
-            deadline=None,
-            suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-        )
-        return seed(20)(limits(test))
-
-    return decorated
-
-
+BOUNDED: Final = settings(suppress_health_check=[HealthCheck.too_slow])
 TEXTS: Final = st.text(max_size=40)
 VALUES: Final = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.just("\ud800") | st.just(10**400),
@@ -172,7 +154,7 @@ POSTS: Final = st.sampled_from([operation for operation in OPERATIONS if operati
 HEADER: Final = st.text(st.characters(min_codepoint=32, max_codepoint=255, exclude_characters="\x7f"), max_size=60)
 
 
-@fuzz(150)
+@BOUNDED
 @given(operation=POSTS, body=BODIES)
 def test_any_body(served: Any, operation: Operation, body: bytes) -> None:
     """Whatever the body of a request with the right token is: the answer is documented JSON, and no 500."""
@@ -183,7 +165,7 @@ def test_any_body(served: Any, operation: Operation, body: bytes) -> None:
     assert json.loads(document)["code"]
 
 
-@fuzz(100)
+@BOUNDED
 @given(operation=st.sampled_from(OPERATIONS), token=HEADER, content_type=HEADER, encoding=HEADER)
 def test_any_header(served: Any, operation: Operation, token: str, content_type: str, encoding: str) -> None:
     """Whatever the headers are: a documented 4xx."""
@@ -200,7 +182,7 @@ def test_any_header(served: Any, operation: Operation, token: str, content_type:
     assert status in DOCUMENTED - {200}
 
 
-@fuzz(150)
+@BOUNDED
 @given(
     path=st.sampled_from(["/payment/status", "/payment/refund/status", "/payment/status/", "/gateway/", "/", "/v1/"]),
     rest=st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="#"), max_size=40),
@@ -211,48 +193,6 @@ def test_any_target(served: Any, path: str, rest: str) -> None:
     status, _ = sent(served.url, "GET", path + rest, Authorization=token)
 
     assert status in DOCUMENTED | {303}
-
-
-async def exchanged(url: str, chunks: AsyncIterator[bytes]) -> bytes:
-    """Send a payment's body piece by piece, and return the first line that comes back."""
-    host, _, port = url.removeprefix("http://").partition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(f"POST /v1/payments HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n".encode())
-    try:
-        async for chunk in chunks:
-            writer.write(chunk)
-            await writer.drain()
-    except OSError:
-        pass  # the answer came first, and it is there to be read
-    line = await reader.readline()
-    writer.close()
-    return line
-
-
-async def test_endless_chunks_are_cut_off(sandbox: Sandbox) -> None:
-    """A chunked body that never ends is refused at the limit: 413, and nobody hangs."""
-
-    async def chunks() -> AsyncIterator[bytes]:
-        yield b"Transfer-Encoding: chunked\r\n\r\n"
-        for _ in range(40):
-            yield b"1000\r\n" + b" " * 4096 + b"\r\n"
-
-    async with asyncio.timeout(20):
-        line = await exchanged(sandbox.url, chunks())
-
-    assert b" 413 " in line
-
-
-async def test_announced_size_is_refused_unread(sandbox: Sandbox) -> None:
-    """A length beyond the limit is refused without waiting for the body."""
-
-    async def chunks() -> AsyncIterator[bytes]:
-        yield b"Content-Length: 99999999999\r\n\r\n"
-
-    async with asyncio.timeout(20):
-        line = await exchanged(sandbox.url, chunks())
-
-    assert b" 413 " in line
 
 
 async def test_client_that_says_nothing_disturbs_nobody(sandbox: Sandbox) -> None:

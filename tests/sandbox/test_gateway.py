@@ -153,6 +153,16 @@ async def test_closed_order(foreign: Foreign, sandbox: Sandbox, decision: str) -
     assert 'href="https://shop.example/thanks?a=1#top"' in page.document
 
 
+@pytest.mark.parametrize("decision", ["decline", "cancel"])
+async def test_paid_order_stays_paid(foreign: Foreign, sandbox: Sandbox, decision: str) -> None:
+    """What is paid is not undone from a page that was open before."""
+    path = await opened(foreign)
+    await press(foreign, path, "authorize")
+    answer = await press(foreign, path, decision)
+
+    assert (409, "paid") == (answer.status, sandbox.ledger.order_state("T1"))
+
+
 @pytest.mark.parametrize(
     ("content_type", "body", "status"),
     [

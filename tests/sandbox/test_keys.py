@@ -8,29 +8,10 @@ import pytest
 from payasync import Profile, SortedPairs
 from payasync.errors import ConfigurationError
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.keys import Keys, keys_of
+from payasync.sandbox.keys import keys_of
 from payasync.sandbox.store import Store
 
 PRIVATE: Final = Profile(signature=SortedPairs(algorithm="ed25519", encoding="base64"))
-
-
-def told(keys: Keys) -> list[str]:
-    """Return all keys as they are."""
-    merchant = keys.merchant
-    found = [merchant.secret_key, merchant.public_key, merchant.signing_key, keys.service]
-    return [key.reveal() for key in (*found, *merchant.service_keys, *merchant.notification_keys) if key]
-
-
-@pytest.mark.parametrize("profile", [PROFILE, PRIVATE], ids=["shared", "private"])
-def test_keys_are_kept(profile: Profile) -> None:
-    """Those of a database are drawn once; another database has others."""
-    stores = [Store(":memory:") for _ in range(2)]
-    first, again, other = (told(keys_of(profile, store.kept)) for store in (stores[0], *stores))
-    for store in stores:
-        store.close()
-
-    assert first == again
-    assert not set(first) & set(other)
 
 
 def test_each_algorithm_has_a_key_of_its_kind() -> None:
@@ -56,18 +37,6 @@ async def test_file_keeps_the_credentials(tmp_path: Path) -> None:
 
         assert credentials == closed == second.credentials
     assert "pending" == order.state
-
-
-def test_nonces_are_kept(tmp_path: Path) -> None:
-    """A nonce that was used before the restart is not taken after it."""
-    path = str(tmp_path / "sandbox.db")
-    for expected in (True, False):
-        store = Store(path)
-        with store.transaction():
-            burned = store.burn("SANDBOX", "n1")
-        store.close()
-
-        assert expected == burned
 
 
 def test_keys_in_a_file_are_not_known_before() -> None:

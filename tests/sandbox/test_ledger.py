@@ -80,14 +80,14 @@ ASKED: Final[list[tuple[str, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("method", "field"), ASKED)
 @pytest.mark.parametrize("value", [None, 5, b"T1", "", "\ud800", ["T1"], {"outTradeNo": "T1"}], ids=repr)
-async def test_what_names_nothing(sandbox: Sandbox, method: str, field: str, value: object) -> None:
+async def test_what_names_nothing(sandbox: Sandbox, value: object) -> None:
     """Anything else is refused by name and rule, and reaches no database."""
-    with pytest.raises(InvalidArgumentError, match="a number as a text, or an answer") as caught:
-        getattr(sandbox.ledger, method)(value)
+    for method, field in ASKED:
+        with pytest.raises(InvalidArgumentError, match="a number as a text, or an answer") as caught:
+            getattr(sandbox.ledger, method)(value)
 
-    assert (field, value) == (caught.value.field, caught.value.value)
+        assert (field, value) == (caught.value.field, caught.value.value)
 
 
 async def test_answer_about_something_else(sandbox: Sandbox) -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payasync.sandbox import periods
+from payasync.sandbox import periods, rules
+from payasync.sandbox.values import Subscription
 
 
 def walked(start: date, frequency: str, count: int) -> list[date]:
@@ -86,6 +87,20 @@ def test_no_month_is_left_out(start: date, frequency: str) -> None:
 
     assert {periods.step(frequency).months} == {after - before for before, after in pairwise(months)}
     assert [min(start.day, monthrange(day.year, day.month)[1]) for day in days] == [day.day for day in days]
+
+
+def test_what_is_cancelled_is_not_renewed() -> None:
+    """A timer that is late changes nothing."""
+    cancelled = Subscription(
+        subscription_id="S1",
+        frequency="daily",
+        amount=9,
+        start_date=date(2027, 1, 31),
+        customer="{}",
+        state="cancelled",
+    )
+
+    assert cancelled is rules.renew(cancelled)
 
 
 def test_midnight() -> None:

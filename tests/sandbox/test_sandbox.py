@@ -3,15 +3,14 @@
 import asyncio
 import re
 import socket
-from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from payasync import Credentials, Session
+from payasync import Credentials
 from payasync.errors import ConfigurationError, InvalidArgumentError
-from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox import Sandbox
 from tests.sandbox.foreign import Foreign
 
 PARTS: Final = ("url", "customer", "ledger", "given")
@@ -122,15 +121,6 @@ def test_profile_that_is_none(profile: Any) -> None:
         Sandbox(profile)
 
 
-async def test_file_keeps_orders(tmp_path: Path) -> None:
-    """With a file, the next sandbox knows what the last one did."""
-    path = str(tmp_path / "sandbox.db")
-    async with Sandbox(db=path) as first:
-        number = await first.given.paid_order()
-    async with Sandbox(db=path) as second:
-        assert 450 == second.ledger.paid(number)
-
-
 def test_credentials_are_drawn_afresh() -> None:
     """No two sandboxes share a key; the number of the merchant is the same."""
     first, second = Sandbox().credentials, Sandbox().credentials
@@ -143,17 +133,6 @@ def test_credentials_are_drawn_afresh() -> None:
     assert "SANDBOX" == first.merchant_id == second.merchant_id
     assert 8 == len(set(keys))
     assert re.fullmatch(r"whsec_[A-Za-z0-9+/]{32}", first.notification_keys[0].reveal())
-
-
-async def test_session_is_configured(sandbox: Sandbox) -> None:
-    """The session that a sandbox hands out works as it is."""
-    async with sandbox.session() as pay:
-        order = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
-        await sandbox.customer.authorize(order)
-        status = await pay.payments.status("T1")
-
-    assert isinstance(pay, Session)
-    assert ("pending", "paid") == (order.state, status.state)
 
 
 async def test_session_takes_overrides(sandbox: Sandbox) -> None:
@@ -240,24 +219,3 @@ async def test_ledger_of_what_is_not_there(sandbox: Sandbox) -> None:
         sandbox.ledger.order_state("T1")
     with pytest.raises(InvalidArgumentError, match="subscription_id"):
         sandbox.ledger.subscription_state("S1")
-
-
-def test_profile_is_the_one_given() -> None:
-    """Without a profile the sandbox speaks its own."""
-    assert Sandbox().profile is PROFILE
-
-
-async def test_ledger_knows_what_a_subscription_bills() -> None:
-    """The amount is that of the last change; a number that names none is refused."""
-    async with Sandbox() as sandbox, sandbox.session() as pay:
-        made = await pay.subscriptions.create(
-            frequency="monthly", amount=900, start_date=date(2999, 1, 31), customer={"email": "a@example.com"}
-        )
-        number = str(made.subscription_id)
-        first = sandbox.ledger.subscription_amount(number)
-        await pay.subscriptions.update(number, amount=1000)
-        with pytest.raises(InvalidArgumentError, match="subscription_id must be") as caught:
-            sandbox.ledger.subscription_amount("S9")
-
-        assert (900, 1000) == (first, sandbox.ledger.subscription_amount(number))
-    assert "subscription_id" == caught.value.field

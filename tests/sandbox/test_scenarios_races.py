@@ -2,19 +2,21 @@
 
 import asyncio
 
+import pytest
+
 from payasync.resources.orders import CloseOrder
 from tests.sandbox.test_scenarios_orders import order
 from tests.sandbox.test_scenarios_refunds import refund
 from tests.sandbox.world import SAMPLES, World
 
-ROUNDS = 200
 PARTS = 100
 
 
-async def test_authorise_against_close_has_one_winner(world: World) -> None:
-    """Of 200 orders each is paid or closed, never both, and both sides are told the truth."""
+@pytest.mark.parametrize("rounds", [10, pytest.param(200, marks=pytest.mark.long)])
+async def test_authorise_against_close_has_one_winner(world: World, rounds: int) -> None:
+    """Of many orders each is paid or closed, never both, and both sides are told the truth."""
     outcomes = list[tuple[object, object, str, int]]()
-    for count in range(ROUNDS):
+    for count in range(rounds):
         placed = await world.pay.send(order(out_trade_no=f"T{count}", return_url="https://shop.example/thanks"))
         # Whose task starts first alternates, so that both sides win.
         sides = {"authorise": _authorised(world, str(placed.redirect_url)), "close": _closed(world, f"T{count}")}
@@ -57,6 +59,13 @@ async def test_same_refund_at_once_is_one(world: World) -> None:
         world.sandbox.ledger.refunded("T1"),
         world.sandbox.ledger.refunds(),
     )
+
+
+async def test_same_order_at_once_is_one(world: World) -> None:
+    """Of 20 orders with one number, one is placed."""
+    told = await asyncio.gather(*(world.tell(order(out_trade_no="T1")) for _ in range(20)))
+
+    assert (["done"] + ["duplicate"] * 19, 1) == (sorted(each.why for each in told), world.sandbox.ledger.orders())
 
 
 async def test_same_nonce_at_once_is_taken_once(world: World) -> None:

@@ -4,7 +4,6 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -15,14 +14,12 @@ from attrs import evolve
 from payasync.sandbox import statements
 from payasync.sandbox.outbox import Notification, Outbox
 from payasync.sandbox.store import Store
-from payasync.sandbox.values import Answered, Charge, Order, OrderState, Refund, RefundState, Subscription
-from tests.inside import set_writable
+from payasync.sandbox.values import Order, OrderState, Refund, Subscription
 
 ORDER: Final = Order(out_trade_no="T1", payment_id="P1", token="t", origin="order", total_amt=450, currency="CAD")
 SUBSCRIPTION: Final = Subscription(
     subscription_id="S1", frequency="monthly", amount=9, start_date="2027-01-31", customer="{}"
 )
-ENDS: Final[tuple[RefundState, ...]] = ("succeeded", "failed")
 STATEMENTS: Final = {name: text for name, text in vars(statements).items() if name.isupper()}
 LOOKUPS: Final = {name for name in STATEMENTS if not name.startswith("ALL_")}
 
@@ -91,30 +88,24 @@ def test_what_waits_behind_a_delivery_costs_nothing(tmp_path: Path) -> None:
     assert steps[0] == steps[1] > 0
 
 
-def test_order_has_one_next_state(store: Store) -> None:
-    """Of two who saw the same order, the first changes it; the second is told that it has changed."""
+def test_each_thing_has_one_next_state(store: Store) -> None:
+    """Of two who saw the same order, refund or subscription, the first changes it; the other is told that it has."""
+    refund = Refund(out_refund_no="R1", out_trade_no="T1", total_amt=450, refund_amt=200, fingerprint="f")
     store.add_order(ORDER)
-    won = store.move_order(ORDER, evolve(ORDER, state="paid"))
-    lost = store.move_order(ORDER, evolve(ORDER, state="closed"))
-
-    assert (True, False) == (won, lost)
-    assert evolve(ORDER, state="paid") == store.order("T1")
-
-
-def test_declines_are_counted_one_by_one(store: Store) -> None:
-    """Of two declines at once, one counts: the other saw an order that has changed."""
-    store.add_order(ORDER)
+    store.add_refund(refund)
+    store.add_subscription(SUBSCRIPTION)
     declined = evolve(ORDER, declines=1)
+    begun = evolve(SUBSCRIPTION, state="active")
+    moved = [
+        *(store.move_order(ORDER, each) for each in (declined, declined)),
+        *(store.move_order(declined, evolve(declined, state=state)) for state in ("paid", "closed")),
+        *(store.move_refund("R1", "processing", state) for state in ("succeeded", "failed")),
+        *(store.move_subscription(SUBSCRIPTION, each) for each in (begun, begun)),
+        *(store.move_subscription(begun, evolve(begun, period=1)) for _ in range(2)),
+    ]
 
-    assert (True, False) == (store.move_order(ORDER, declined), store.move_order(ORDER, declined))
-
-
-def test_number_names_one_order(store: Store) -> None:
-    """A second order with the same number is not kept."""
-    store.add_order(ORDER)
-    taken = store.add_order(evolve(ORDER, payment_id="P2", token="u", total_amt=1))
-
-    assert (False, ORDER) == (taken, store.order("T1"))
+    assert [True, False] * 5 == moved
+    assert (evolve(declined, state="paid"), 200) == (store.order("T1"), store.refunded("T1"))
 
 
 @pytest.mark.parametrize(
@@ -127,82 +118,3 @@ def test_reserve(store: Store, state: OrderState, amount: int, *, fits: bool) ->
 
     assert fits == store.reserve("T1", amount)
     assert evolve(order, reserved=amount if fits else 0) == store.order("T1")
-
-
-def test_released_reservation_is_free_again(store: Store) -> None:
-    """What a failed refund had set aside can be refunded."""
-    store.add_order(evolve(ORDER, state="paid"))
-    store.reserve("T1", 450)
-    store.release("T1", 450)
-
-    assert store.reserve("T1", 450)
-
-
-def test_refund_ends_once(store: Store) -> None:
-    """Of two ends of one refund, the first counts; only what succeeded was given back."""
-    store.add_order(evolve(ORDER, state="paid"))
-    store.add_refund(Refund(out_refund_no="R1", out_trade_no="T1", total_amt=450, refund_amt=200, fingerprint="f"))
-    ended = [store.move_refund("R1", "processing", state) for state in ENDS]
-
-    assert ([True, False], 200) == (ended, store.refunded("T1"))
-
-
-def test_nonces_are_unique_per_merchant(store: Store) -> None:
-    """Another merchant may use the same nonce."""
-    assert [True, False, True] == [store.burn(merchant, "n1") for merchant in ("M1", "M1", "M2")]
-
-
-def test_subscription_has_one_next_state(store: Store) -> None:
-    """Of two who saw the same subscription, the first changes it."""
-    planned = SUBSCRIPTION
-    store.add_subscription(planned)
-    cancelled = evolve(planned, state="cancelled")
-
-    assert planned == store.subscription("S1")
-    assert (True, False) == (
-        store.move_subscription(planned, cancelled),
-        store.move_subscription(planned, evolve(planned, state="active")),
-    )
-
-
-def test_file_keeps_everything(tmp_path: Path) -> None:
-    """A store that is opened again holds what it held."""
-    path = str(tmp_path / "sandbox.db")
-    first = Store(path)
-    first.add_order(ORDER)
-    first.close()
-    second = Store(path)
-    found = second.order("T1")
-    second.close()
-
-    assert ORDER == found
-
-
-def test_keys_are_drawn_once(store: Store) -> None:
-    """A key that is kept is not drawn again; each name has its own."""
-    drawn = iter("abc")
-
-    assert ["a", "a", "b", "a"] == [store.kept(name, lambda: next(drawn)) for name in ("x", "x", "y", "x")]
-
-
-def test_call_that_cannot_be_recorded(store: Store) -> None:
-    """On a full disk the record of a call is lost, and no more than that: what it reports was done."""
-    call = Answered(operation="orders.place", status=200, code="OK")
-    set_writable(store, writable=False)
-    store.add_call(call)
-    set_writable(store, writable=True)
-    lost = store.calls(None)
-    store.add_call(call)
-
-    assert ([], [call]) == (lost, store.calls(None))
-
-
-def test_one_charge_to_a_period(store: Store) -> None:
-    """A period is billed once, whoever tries."""
-    store.add_subscription(SUBSCRIPTION)
-    charge = Charge(subscription_id="S1", period=1, at=datetime(2027, 1, 31, tzinfo=UTC), amount=9, paid=True)
-    store.add_charge(charge)
-    with pytest.raises(sqlite3.IntegrityError):
-        store.add_charge(charge)
-
-    assert [charge] == store.charges("S1")

@@ -7,7 +7,6 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
-from payasync.errors import InvalidArgumentError
 from payasync.sandbox import Sandbox
 from tests.sandbox.foreign import Foreign, Receiver
 
@@ -85,17 +84,15 @@ async def test_update_counts_from_the_next_period_on(sandbox: Sandbox, foreign: 
     ]
 
 
-async def test_failed_renewal_is_past_due_until_the_next_succeeds(sandbox: Sandbox, receiver: Receiver) -> None:
-    """A charge that fails makes it past due; the next period's succeeds, and it is active again."""
-    number = await sandbox.given.subscription()
-    await sandbox.bank.fail_renewals(number)
-    await sandbox.clock.advance(days=28)
-    between = sandbox.ledger.subscription_state(number)
-    await sandbox.clock.advance(days=31)
+async def test_start_that_is_brought_forward_begins_it(sandbox: Sandbox, foreign: Foreign, receiver: Receiver) -> None:
+    """Updated to a start date of today, a scheduled subscription is active and billed."""
+    number = await created(foreign, startDate="2027-03-01")
+    changes = {"subscriptionId": number, "startDate": "2027-01-31"}
+    updated = await foreign.send("POST", UPDATE, json=changes, headers=foreign.bearer)
+    await sandbox.settle()
 
-    assert ("past_due", "active") == (between, sandbox.ledger.subscription_state(number))
-    assert [True, False, True] == [charge.paid for charge in sandbox.ledger.charges(number)]
-    assert [("past_due", 2), ("renewed", 3)] == told(receiver)
+    assert (200, "SBX_ACTIVE") == (updated.status, updated.document["status"])
+    assert ([("started", 1)], 1) == (told(receiver), len(sandbox.ledger.charges(number)))
 
 
 async def test_third_failure_in_a_row_cancels(sandbox: Sandbox, receiver: Receiver) -> None:
@@ -140,6 +137,15 @@ async def test_cancel_at_period_end(sandbox: Sandbox, foreign: Foreign, receiver
     assert ([("cancelled", 1)], 1) == (told(receiver), len(sandbox.ledger.charges(number)))
 
 
+async def test_cancel_at_period_end_before_the_first(sandbox: Sandbox, foreign: Foreign) -> None:
+    """What has not begun has no period to end: it is cancelled at once."""
+    number = await created(foreign, startDate="2027-03-01")
+    fields = {"subscriptionId": number, "atPeriodEnd": True}
+    answer = await foreign.send("POST", CANCEL, json=fields, headers=foreign.bearer)
+
+    assert (200, "cancelled") == (answer.status, sandbox.ledger.subscription_state(number))
+
+
 @pytest.mark.parametrize("flag", [False, "false", None])
 async def test_cancel_at_once(sandbox: Sandbox, foreign: Foreign, receiver: Receiver, flag: object) -> None:
     """Else it is cancelled at once, and never billed again."""
@@ -182,20 +188,3 @@ async def test_subscriptions_go_on_after_a_restart(tmp_path: Any) -> None:
         await second.clock.advance(days=31)
 
         assert [1, 2, 3] == [charge.period for charge in second.ledger.charges(number)]
-
-
-@pytest.mark.parametrize(
-    ("given", "field"),
-    [
-        ({"frequency": "hourly"}, "frequency"),
-        ({"amount": 0}, "amount"),
-        ({"amount": True}, "amount"),
-        ({"customer": {}, "frequency": 5}, "frequency"),
-    ],
-)
-async def test_given_subscription_follows_the_rules(sandbox: Sandbox, given: dict[str, Any], field: str) -> None:
-    """What would be refused over the wire is refused here."""
-    with pytest.raises(InvalidArgumentError, match=f"{field} must be") as refused:
-        await sandbox.given.subscription(**given)
-
-    assert field == refused.value.field

@@ -7,26 +7,6 @@ import pytest
 
 from payasync.errors import ConfigurationError
 from payasync.sandbox import Sandbox
-from payasync.sandbox.terms import RefundTerms, refund_terms
-
-
-@pytest.mark.parametrize(
-    ("refunds", "expected"),
-    [
-        ("succeed", RefundTerms(outcome="succeeded")),
-        ("fail", RefundTerms(outcome="failed")),
-        ("by hand", RefundTerms(outcome=None)),
-        (timedelta(days=2), RefundTerms(outcome=None, after=timedelta(days=2))),
-    ],
-)
-def test_refunds(refunds: Any, expected: RefundTerms) -> None:
-    """Refunds end at once, by hand, or after a time."""
-    assert expected == refund_terms(refunds)
-
-
-def test_repeated_refunds() -> None:
-    """A number may be taken once only."""
-    assert (False, True) == (refund_terms().once, refund_terms(repeated="refused").once)
 
 
 @pytest.mark.parametrize("refunds", ["", "succeeded", "hand", None, 5, timedelta(), timedelta(days=-1), []])

@@ -88,12 +88,6 @@ def test_errors_cross_as_they_are() -> None:
     assert "T404" == refused.value.value
 
 
-async def test_awaited_errors_cross_as_they_are() -> None:
-    """The same where it is awaited."""
-    with ThreadedSandbox() as sandbox, pytest.raises(InvalidArgumentError, match="order must be"):
-        await sandbox.customer.authorize("T404")
-
-
 def test_start_that_fails_says_why() -> None:
     """A port that is taken is told by `start`, and leaves no thread behind."""
     before = threads()
@@ -192,14 +186,6 @@ def test_fault_is_ended_in_the_thread(end: Callable[[ThreadedSandbox, Fault], No
 
         assert (True, False) == (before, refused(sandbox))
         assert "pending" == sandbox.ledger.order_state(sandbox.given.pending_order())
-
-
-async def test_fault_is_ended_from_a_loop() -> None:
-    """The same from any loop that runs."""
-    with ThreadedSandbox() as sandbox:
-        sandbox.faults.refuse().disarm()
-
-        assert not refused(sandbox)
 
 
 def test_faults_of_notifications_are_armed_in_the_thread() -> None:
