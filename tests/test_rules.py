@@ -12,7 +12,7 @@ from payasync.shapes import AnswerShape, HttpCodes, NotificationShape
 
 STEPS: Final = "a dotted path, such as data.sign, without an empty step"
 A_PATH: Final = f"{STEPS}; a header cannot stand here"
-NO_SUCH_PATHS: Final = {"ok", "request_id", "refusals_signed", *COMPARED}
+NO_SUCH_PATHS: Final = {"ok", "request_id", "refusals_signed", "subscription_id", *COMPARED}
 ANSWER_PATHS: Final = [each.name for each in fields(AnswerShape) if each.name not in NO_SUCH_PATHS]
 REQUEST_ID: Final = f"{STEPS} and without a colon, or header: and the name of a header"
 NOTIFICATION_PATHS: Final = ["data", "signature", "kind", "time", "out_trade_no", "out_refund_no", "subscription_id"]
@@ -57,7 +57,7 @@ def test_a_path_is_no_header(shape: Callable[..., Any], field: str, path: str) -
     assert expected == refusal(shape, **{field.rpartition(".")[2]: path})
 
 
-@pytest.mark.parametrize("name", COMPARED)
+@pytest.mark.parametrize("name", [*COMPARED, "subscription_id"])
 @pytest.mark.parametrize("path", ["a..b", "data.", ".", "header:X-No"])
 def test_a_compared_path_has_no_empty_step(name: str, path: str) -> None:
     """It is told that an empty one means something."""

@@ -78,7 +78,7 @@ async def answers(world: World) -> list[tuple[str, Told]]:
         told.append((name, answer))
     await world.sandbox.customer.authorize("T1")
     subscription = numbers[CREATE]
-    for step in world.profile.answer.subscription_id.split("."):
+    for step in (world.profile.answer.subscription_id or "").split("."):
         subscription = subscription[step]
     for name, sample in SAMPLES.items():
         known = name.startswith("subscriptions.") and name != CREATE

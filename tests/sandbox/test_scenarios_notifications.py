@@ -48,7 +48,7 @@ async def test_refund_is_told(world: World) -> None:
 async def test_subscription_is_told(world: World) -> None:
     """Cancelling is told to the account's address, with the subscription's number (spec: Events, 3)."""
     made = await world.tell(SAMPLES["subscriptions.create"])
-    number = at(made.data, world.profile.answer.subscription_id)
+    number = at(made.data, (world.profile.answer.subscription_id or ""))
     await world.pay.subscriptions.cancel(number)
     await world.sandbox.settle()
     told = world.notified()[-1]
