@@ -1,27 +1,16 @@
-import io
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from rich.console import Console
 
 from chaos.__main__ import main
-from chaos.properties import LONG, PROPERTIES, tried
+from chaos.properties import LONG, PROPERTIES
 
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
-CONFTEST = (ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")
-PLUGINS = "-p hypothesispytest -p randomly -p xdist"
-"""Those whose options the command has: to import all that are installed takes seconds."""
-SUITE = """
-from hypothesis import settings
-
-def test_profile():
-    assert {} == settings().max_examples
-"""
 
 
 @pytest.mark.parametrize(
@@ -58,18 +47,3 @@ def test_no_name_is_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_properties_are_there(path: str) -> None:
     """What is tried at length is there, and is a property."""
     assert "\n@given(" in (ROOT / path).read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(("examples", "flaws"), [(6_000, []), (6_001, ["pytest ended with 1"])])
-def test_tried(examples: int, flaws: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says with which seed it runs, tests run with the profile, and what does not pass is a flaw."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # where `tests.` is found
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    monkeypatch.setenv("PYTEST_ADDOPTS", PLUGINS)
-    (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
-    (tmp_path / "test_suite.py").write_text(SUITE.format(examples), encoding="utf-8")
-    said = io.StringIO()
-
-    assert flaws == tried("models", ["test_suite.py"], 7, Console(file=said))
-    assert "--hypothesis-seed=7" in said.getvalue()

@@ -97,21 +97,6 @@ async def test_customer_pays_by_keyboard(visiting: Visitor, sandbox: Sandbox, re
     assert ("Authorise 4.50 CAD", "3px", "paid") == (on, outline, sandbox.ledger.order_state("T1"))
 
 
-@pytest.mark.long
-async def test_customer_cancels_and_goes_back(visiting: Visitor, sandbox: Sandbox, receiver: Receiver) -> None:
-    """Who cancels is back at the merchant, who sees it in the address; the order is still to be paid."""
-    page = visiting.page
-    address = await pay_page(sandbox, return_url=receiver.url)
-    await page.goto(address)
-    await page.get_by_role("button", name="Cancel and go back").click()
-    await page.wait_for_url(f"{receiver.url}?cancelled=1")
-    await page.go_back()
-    await page.get_by_role("button", name="Authorise").click()
-    await page.wait_for_url(receiver.url)
-
-    assert "paid" == sandbox.ledger.order_state("T1")
-
-
 async def test_dashboard_shows_and_works(visiting: Visitor, sandbox: Sandbox, receiver: Receiver) -> None:
     """An order appears by itself, is paid by a button, its notification is sent again, and the clock goes on."""
     page = visiting.page
@@ -173,21 +158,6 @@ async def test_form_that_is_filled_in_survives(visiting: Visitor, sandbox: Sandb
     await expect(field).to_have_value("T77")
     await expect(field).to_be_focused()
     await expect(page.get_by_label("Location")).to_be_visible()
-    visiting.check()
-
-
-@pytest.mark.long
-async def test_form_that_was_left_survives(visiting: Visitor, sandbox: Sandbox) -> None:
-    """What was filled in stays, too, while nobody is in the form and the list beside it changes."""
-    page = visiting.page
-    await page.goto(link(sandbox))
-    await page.get_by_label("Only this number").fill("T77")
-    await page.locator("h1").click()
-    sandbox.faults.hang("orders.query")
-    await expect(page.get_by_role("list", name="Armed faults").get_by_role("listitem")).to_have_count(1)
-    sandbox.faults.clear()
-
-    await expect(page.get_by_label("Only this number")).to_have_value("T77")
     visiting.check()
 
 

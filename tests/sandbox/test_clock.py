@@ -65,17 +65,6 @@ async def test_order_expires_by_itself_in_scaled_time(receiver: Receiver) -> Non
         assert "expired" == sandbox.ledger.order_state(number)
 
 
-@pytest.mark.parametrize(("minutes", "state"), [(29, "pending"), (30, "expired")])
-async def test_order_expires(receiver: Receiver, minutes: int, state: str) -> None:
-    """After 30 minutes an order that nobody paid has expired, and not before (the sandbox's own choice)."""
-    async with Sandbox(clock=NOON) as sandbox:
-        await sandbox.given.pending_order(notify_url=receiver.url, out_trade_no="T1")
-        await sandbox.clock.advance(minutes=minutes)
-
-        assert state == sandbox.ledger.order_state("T1")
-    assert (["payment.expired"] if state == "expired" else []) == [one.document["type"] for one in receiver.received]
-
-
 async def test_event_has_the_time_at_which_it_fell_due(receiver: Receiver) -> None:
     """An expiry is told with its own moment, however far the time is advanced beyond it."""
     async with Sandbox(clock=NOON) as sandbox:

@@ -62,14 +62,6 @@ async def test_keys_stand_nowhere(operator: Operator) -> None:
     assert [] == [key for key in keys if key and key.reveal() in page]
 
 
-async def test_says_whose_answers_these_are(operator: Operator) -> None:
-    """Nobody may take these names for those of a service."""
-    page = (await operator.get("/")).document
-
-    assert "All answers are the sandbox's own choice" in page
-    assert "payasync-sandbox" in page
-
-
 async def test_policy_allows_its_own_style_and_script_alone(operator: Operator) -> None:
     """One style and one script, each by its hash; forms and requests to the sandbox alone; nothing inline besides."""
     answer = await operator.get("/")

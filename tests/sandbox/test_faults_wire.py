@@ -125,30 +125,14 @@ def is_answer(body: bytes) -> bool:
     return bool(json.loads(body)["outRefundNo"] == "R1")
 
 
-async def test_without_faults(plain: Plain) -> None:
-    """The control: with no fault armed, the same request is answered and done."""
-    seen = await plain.refund()
-
-    assert (200, False, True) == (seen.status, seen.reset, is_answer(seen.body))
-    assert ALL == plain.done()
-
-
-async def test_reset_before(plain: Plain) -> None:
-    """ECONNRESET without a byte of an answer, and nothing was done, nor recorded as answered."""
-    plain.sandbox.faults.reset_before("refunds.create")
+@pytest.mark.parametrize(("kind", "done"), [("reset_before", NOTHING), ("reset_after_commit", ALL)])
+async def test_reset(plain: Plain, kind: str, done: tuple[int, int]) -> None:
+    """ECONNRESET without a byte of an answer, and nothing was done, or all; what was not done has no record."""
+    plain.sandbox.faults.arm(kind, {"on": "refunds.create"})
     seen = await plain.refund()
 
     assert (b"", b"", True) == (seen.head, seen.body, seen.reset)
-    assert (NOTHING, []) == (plain.done(), plain.sandbox.ledger.calls("refunds.create"))
-
-
-async def test_reset_after_commit(plain: Plain) -> None:
-    """ECONNRESET without a byte of an answer, and all was done."""
-    plain.sandbox.faults.reset_after_commit("refunds.create")
-    seen = await plain.refund()
-
-    assert (b"", b"", True) == (seen.head, seen.body, seen.reset)
-    assert ALL == plain.done()
+    assert (done, done[1]) == (plain.done(), len(plain.sandbox.ledger.calls("refunds.create")))
 
 
 @BOTH
@@ -177,14 +161,6 @@ async def test_rate_limited_after_the_commit(http: aiohttp.ClientSession) -> Non
         client.close()
 
         assert (429, ALL) == (seen.status, client.done())
-
-
-async def test_rate_limited_without_a_word(plain: Plain) -> None:
-    """429 without Retry-After has none."""
-    plain.sandbox.faults.rate_limited()
-    seen = await plain.refund()
-
-    assert (429, None) == (seen.status, seen.header("retry-after"))
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

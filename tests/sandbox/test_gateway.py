@@ -84,13 +84,6 @@ async def test_return_url_cannot_widen_the_policy(foreign: Foreign, return_url: 
     assert f"form-action {sources};" in page.headers["Content-Security-Policy"]
 
 
-async def test_authorising_leads_back(foreign: Foreign, sandbox: Sandbox) -> None:
-    """After authorising, the customer is redirected to the return URL as it was given (spec: rule 2)."""
-    answer = await press(foreign, await opened(foreign, returnUrl=THANKS), "authorize")
-
-    assert (303, THANKS, "paid") == (answer.status, answer.headers["Location"], sandbox.ledger.order_state("T1"))
-
-
 async def test_pressing_twice_pays_once(foreign: Foreign, sandbox: Sandbox) -> None:
     """The second press leads back too, and changes nothing."""
     path = await opened(foreign, returnUrl=THANKS)

@@ -59,16 +59,6 @@ async def test_bad_fields(foreign: Foreign, sandbox: Sandbox, name: str, value: 
     assert 0 == sandbox.ledger.orders()
 
 
-@pytest.mark.parametrize("name", ["totalAmt", "currency", "merchantId", "nonceStr", "sign"])
-async def test_missing_fields(foreign: Foreign, name: str) -> None:
-    """What the document demands must be there."""
-    fields = foreign.signed(GOOD)
-    del fields[name]
-    answer = await foreign.send("POST", PLACE, json=fields)
-
-    assert ((422, "SBX_INVALID"), name) == (answer.told, answer.document["field"])
-
-
 @pytest.mark.parametrize("value", [1.5, True, [], {"a": 1}])
 async def test_unsignable_fields(foreign: Foreign, value: object) -> None:
     """An unknown field without one text that could be signed is refused by name."""

@@ -87,17 +87,6 @@ async def test_notification_is_genuine(world: World) -> None:
     assert not scheme.verify({**fields, "more": "x"}, signature, path="", key=credentials.service_keys[0])
 
 
-async def test_acknowledged_by_status_and_body(world: World) -> None:
-    """The profile's status and body acknowledge: it is delivered once."""
-    await paid(world)
-    await world.sandbox.clock.advance(days=2)
-
-    assert ([True], ["delivered"]) == (
-        [each.acknowledged for each in world.sandbox.ledger.deliveries()],
-        [each.state for each in world.sandbox.ledger.notifications()],
-    )
-
-
 async def test_right_status_with_another_body_does_not_acknowledge(world: World) -> None:
     """A receiver that only says 200 has not understood: it is told again."""
     world.refuse()
@@ -144,21 +133,6 @@ def leaves(document: Any, above: str = "") -> Iterator[tuple[str, object]]:
             yield from leaves(value, f"{above}{name}.")
         else:
             yield f"{above}{name}", value
-
-
-async def test_dead_letter_and_resend(world: World) -> None:
-    """Never acknowledged, it is given up after its schedule; sent again by hand, it arrives."""
-    world.refuse()
-    await paid(world)
-    await world.sandbox.clock.advance(days=3)
-    (dead,) = world.sandbox.ledger.notifications()
-    world.acknowledge()
-    await world.sandbox.resend(dead.notification_id)
-    await world.sandbox.settle()
-    (again,) = world.sandbox.ledger.notifications()
-
-    assert ("dead", "delivered") == (dead.state, again.state)
-    assert len(REDELIVERIES) + 2 == len(world.sandbox.ledger.deliveries())
 
 
 async def test_nothing_is_told_of_what_was_refused(world: World) -> None:

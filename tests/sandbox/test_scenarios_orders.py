@@ -36,31 +36,6 @@ async def test_authorised_order_is_paid(world: World) -> None:
     assert ("paid", "paid", 450) == (found.state, status.state, world.sandbox.ledger.paid("T1"))
 
 
-async def test_authorising_twice_pays_once(world: World) -> None:
-    """Who presses twice has paid once."""
-    placed = await world.pay.send(order(out_trade_no="T1"))
-    for _ in range(2):
-        await world.sandbox.customer.authorize(placed)
-
-    assert ("paid", 450) == (world.sandbox.ledger.order_state("T1"), world.sandbox.ledger.paid("T1"))
-
-
-async def test_redirect_leads_back_to_the_merchant(world: World) -> None:
-    """After authorising, the customer is sent to the return URL, with what was in it (spec: rule 2)."""
-    placed = await world.pay.send(order(out_trade_no="T1", return_url=RETURN_URL))
-    back = await world.sandbox.customer.authorize(placed)
-
-    assert back is not None
-    assert back.startswith(RETURN_URL)
-
-
-async def test_redirect_proves_nothing(world: World) -> None:
-    """Who opens the return URL without paying has not paid: only a query tells."""
-    await world.pay.send(order(out_trade_no="T1", return_url=RETURN_URL))
-
-    assert ("pending", 0) == ((await world.pay.orders.query("T1")).state, world.sandbox.ledger.paid("T1"))
-
-
 async def test_third_decline_fails_the_order(world: World) -> None:
     """Declined once and twice an order stays pending; the third time it has failed."""
     await world.pay.send(order(out_trade_no="T1"))
@@ -121,15 +96,6 @@ async def test_paid_order_does_not_close(world: World) -> None:
         (told.status, told.why),
         world.sandbox.ledger.order_state("T1"),
     )
-
-
-async def test_closed_order_cannot_be_paid(world: World) -> None:
-    """The page of a closed order offers nothing to press."""
-    await world.pay.send(order(out_trade_no="T1"))
-    await world.pay.orders.close("T1")
-    await world.sandbox.customer.authorize("T1")
-
-    assert ("closed", 0) == (world.sandbox.ledger.order_state("T1"), world.sandbox.ledger.paid("T1"))
 
 
 async def test_order_without_a_number_gets_one(world: World) -> None:

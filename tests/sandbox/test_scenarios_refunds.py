@@ -33,14 +33,6 @@ async def test_refund_of_a_part(world: World) -> None:
     assert ("succeeded", 200, 1) == (found.state, world.sandbox.ledger.refunded("T1"), world.sandbox.ledger.refunds())
 
 
-async def test_order_stays_paid_after_a_refund(world: World) -> None:
-    """What was paid was paid: the refund has a state of its own."""
-    await world.sandbox.given.paid_order(out_trade_no="T1")
-    await given_back(world)
-
-    assert "paid" == (await world.pay.orders.query("T1")).state
-
-
 async def test_total_must_be_the_orders(world: World) -> None:
     """`totalAmt` is that of the original order (spec: Refund request): 422, and the field is named."""
     await world.sandbox.given.paid_order(out_trade_no="T1")

@@ -87,12 +87,12 @@ async def test_update_counts_from_the_next_period_on(sandbox: Sandbox, foreign: 
 async def test_start_that_is_brought_forward_begins_it(sandbox: Sandbox, foreign: Foreign, receiver: Receiver) -> None:
     """Updated to a start date of today, a scheduled subscription is active and billed."""
     number = await created(foreign, startDate="2027-03-01")
-    changes = {"subscriptionId": number, "startDate": "2027-01-31"}
+    changes = {"subscriptionId": number, "startDate": "2027-01-31", "amount": 1000}
     updated = await foreign.send("POST", UPDATE, json=changes, headers=foreign.bearer)
     await sandbox.settle()
 
     assert (200, "SBX_ACTIVE") == (updated.status, updated.document["status"])
-    assert ([("started", 1)], 1) == (told(receiver), len(sandbox.ledger.charges(number)))
+    assert ([("started", 1)], [1000]) == (told(receiver), [one.amount for one in sandbox.ledger.charges(number)])
 
 
 async def test_third_failure_in_a_row_cancels(sandbox: Sandbox, receiver: Receiver) -> None:

@@ -46,16 +46,6 @@ async def test_is_awaited_in_a_loop() -> None:
     assert went_on.is_set()
 
 
-async def test_session_is_used_in_the_loop_of_the_test() -> None:
-    """The session is an ordinary one: it binds to the loop that it is used in."""
-    with ThreadedSandbox() as sandbox:
-        async with sandbox.session() as pay:
-            order = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
-            await sandbox.customer.authorize(order)
-
-            assert "paid" == (await pay.orders.query("T1")).state
-
-
 def test_session_is_used_from_a_test_that_blocks() -> None:
     """`call` waits for any coroutine function in the sandbox's own loop."""
     with ThreadedSandbox() as sandbox:

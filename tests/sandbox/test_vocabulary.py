@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from payasync import AnswerShape, NotificationShape, Profile, ResultCodes, SortedPairs
-from payasync.sandbox import PROFILE
 from payasync.sandbox.values import RefusedError
 from payasync.sandbox.vocabulary import Vocabulary, place
 
@@ -13,11 +12,6 @@ from payasync.sandbox.vocabulary import Vocabulary, place
 def words(**parts: Any) -> Vocabulary:
     """Return the words of a profile with these parts."""
     return Vocabulary(Profile(**parts))
-
-
-def test_open_points_are_the_sandboxs_own() -> None:
-    """A bare profile is spoken as the sandbox's own, point by point."""
-    assert (PROFILE.answer, PROFILE.notification) == (words().answer, words().notification)
 
 
 @pytest.mark.parametrize(
