@@ -3,6 +3,7 @@
 import gc
 import itertools
 import os
+import shutil
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -19,6 +20,11 @@ os.environ |= {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
 
 # A machine whose users share groups makes files that others can write; profiles and keys like that are refused.
 os.umask(0o022)
+
+# Tests on files waited mostly for the disk. In a container this folder may be too small.
+MEMORY: Final = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
+if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 2**30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 # What collecting makes lasts as long as the run: `gc.collect` need not walk through thousands of tests each time.
 gc.disable()

@@ -196,8 +196,9 @@ async def discarded(awaitable: Awaitable[object]) -> None:
     await awaitable
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("what", ["both", "closed", "inherited"])
+@pytest.mark.parametrize(
+    "what", ["both", *(pytest.param(each, marks=pytest.mark.long) for each in ("closed", "inherited"))]
+)
 def test_fork_leaves_the_parents_connections_alone(postgres_dsn: str, what: str) -> None:
     """A child makes its own connections, whatever it does; the parent's work on."""
     command = [sys.executable, "-W", "error", str(PROGRAM), what, postgres_dsn]

@@ -361,7 +361,7 @@ async def test_closing_finishes_what_waits(path: Path) -> None:
     """Who came before the end is served; whoever comes after it is told that it is closed."""
     file = SqliteFile(path, SCHEMA)
     waiting = [asyncio.ensure_future(file.run(note(text))) for text in "ab"]
-    await begun(*waiting)
+    await asyncio.sleep(0)
     await file.aclose()
     await file.aclose()
     with pytest.raises(StorageError, match="the inbox is closed"):
@@ -452,7 +452,6 @@ if "close" in sys.argv:
 """
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("how", "expected"), [("close", ["early", "late"]), ("forget", ["early"])])
 def test_program_ends_by_itself(path: Path, how: str, expected: list[str]) -> None:
     """The thread keeps no program alive, and who closes at the very end, when no thread starts, closes well."""

@@ -12,11 +12,9 @@ import pytest
 PROGRAM: Final = Path(__file__).with_name("sqlite_forking.py")
 SECONDS: Final = 60
 
-pytestmark = pytest.mark.long
 
-
-@pytest.mark.parametrize("journal", ["journal", "log"])
-@pytest.mark.parametrize("what", ["both", "closed", "load"])
+@pytest.mark.parametrize("journal", ["journal", pytest.param("log", marks=pytest.mark.long)])
+@pytest.mark.parametrize("what", ["both", *(pytest.param(each, marks=pytest.mark.long) for each in ("closed", "load"))])
 def test_nothing_is_lost_by_a_fork(tmp_path: Path, what: str, journal: str) -> None:
     """What parent or child was told of stands in the file, once, and the child inherits no handle of the file.
 

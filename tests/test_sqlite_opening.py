@@ -105,32 +105,12 @@ def test_connection_is_durable(
     assert [mode, synchronous, 1, 1] == found
 
 
-@pytest.mark.parametrize("wrong", ["", ":memory:", "a\0b", b"inbox.db", 7, None])
-def test_path_must_be_a_files(wrong: object) -> None:
-    """A database in memory would lose what was promised; it is refused like what is no path at all."""
-    with pytest.raises(ConfigurationError, match="path must be that of the inbox's file") as caught:
-        checked_path(wrong, "inbox")
-
-    assert "path" == caught.value.field
-
-
 @pytest.mark.parametrize("given", ["inbox.db", Path("inbox.db")])
 def test_path_is_of_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: object) -> None:
     """A relative path means the folder in which it was given, whatever the program's folder is later."""
     monkeypatch.chdir(tmp_path)
 
     assert str(tmp_path / "inbox.db") == checked_path(given, "inbox")
-
-
-def test_file_is_its_owners_alone(path: Path, open_: Callable[[Schema], sqlite3.Connection]) -> None:
-    """Payloads stand in the file: nobody else reads it, whatever the umask."""
-    former = os.umask(0)
-    try:
-        open_(SCHEMA)
-    finally:
-        os.umask(former)
-
-    assert 0o600 == stat.S_IMODE(path.stat().st_mode)
 
 
 def test_nothing_else_is_left_beside_a_new_file(path: Path, open_: Callable[[Schema], sqlite3.Connection]) -> None:
@@ -340,17 +320,6 @@ def test_what_a_crash_left_midway_is_undone(
     assert 100_000 < sum(len(each) for each in left.values())
     assert [("committed",)] == db.execute("SELECT text FROM notes").fetchall()
     assert "ok" == asked(db, "integrity_check")
-
-
-def test_transaction_is_all_or_nothing(open_: Callable[[Schema], sqlite3.Connection]) -> None:
-    """What an exception leaves behind is nothing, and the next transaction begins as if it had not been."""
-    db = open_(SCHEMA)
-    with pytest.raises(sqlite3.IntegrityError), transaction(db):
-        db.executemany("INSERT INTO notes VALUES (?, NULL)", [("a",), (None,)])
-    with transaction(db):
-        db.execute("INSERT INTO notes VALUES ('b', NULL)")
-
-    assert [("b",)] == db.execute("SELECT text FROM notes").fetchall()
 
 
 def test_transaction_holds_the_file_from_its_beginning(open_: Callable[[Schema], sqlite3.Connection]) -> None:

@@ -9,7 +9,6 @@ from payasync.journal.intents import Draft, Intent
 from payasync.requests import Request
 from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
-from payasync.sqlite import SqliteFile
 
 START: Final = datetime(2027, 1, 1, tzinfo=UTC)
 LEASE: Final = 60.0
@@ -68,12 +67,6 @@ def kept(**facts: Any) -> Intent:
 def unknown(**facts: Any) -> Intent:
     """Return a refund that may have been done at the start, and was asked about once."""
     return kept(**{"state": "unknown", "attempts": 1, "asked": 1, "sent_at": START, **facts})
-
-
-def file_of(journal: Any) -> SqliteFile:
-    """Return the file that a journal stands on."""
-    found: SqliteFile = journal._file
-    return found
 
 
 def content(path: Path) -> bytes | None:

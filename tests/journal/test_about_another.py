@@ -30,6 +30,10 @@ ANOTHER: Final[dict[str, Any]] = {
 NUMBERS: Final = [name for name in ANOTHER if name not in {"amount", "amount as text", "total"}]
 """Of these the next response may be the right one; another amount stands there for good."""
 
+pytestmark = pytest.mark.parametrize(
+    "store", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True
+)
+
 
 def both_values(name: str) -> str:
     """Return what a person reads of it."""

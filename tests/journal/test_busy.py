@@ -1,10 +1,9 @@
-"""A journal in SQLite whose file another process holds for longer than anybody waits."""
+"""A journal in SQLite whose file somebody else holds for longer than anybody waits."""
 
 import logging
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Callable, Generator
-from contextlib import ExitStack
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,56 +15,16 @@ from payasync.middleware.retry import Pace
 from payasync.sandbox import Sandbox
 from tests.journal.building import Clock, refund
 
-REFUND: Final[dict[str, Any]] = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 200}
-HOLDING: Final = """
-import sqlite3, sys
-db = sqlite3.connect(sys.argv[1], isolation_level=None)
-db.execute("BEGIN EXCLUSIVE")
-print("held", flush=True)
-sys.stdin.readline()
-db.execute("ROLLBACK")
-db.close()
-"""
 LATER: Final = 3600.0
 """Seconds, after which any lease is over."""
 
-pytestmark = pytest.mark.long
-
-
-class Holder:
-    """Another process, which holds the journal's file.
-
-    Args:
-        path: The file's.
-        stack: Ends it with the test.
-    """
-
-    def __init__(self, path: Path, stack: ExitStack) -> None:
-        self._path = path
-        self._stack = stack
-        self._process: subprocess.Popen[str] | None = None
-
-    def hold(self) -> None:
-        """Hold it, until it is let go of."""
-        command = [sys.executable, "-W", "error", "-c", HOLDING, str(self._path)]
-        started = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._process = self._stack.enter_context(started)
-        self._stack.callback(started.kill)
-        assert started.stdout is not None
-        assert "held\n" == started.stdout.readline()
-
-    def let_go(self) -> None:
-        """Let go of it."""
-        assert self._process is not None
-        self._process.communicate("\n")
-        assert 0 == self._process.returncode
-
 
 @pytest.fixture
-def holder(path: Path) -> Generator[Holder]:
-    """What holds the file when it is told to."""
-    with ExitStack() as stack:
-        yield Holder(path, stack)
+async def holder(path: Path, journal: SqliteJournal) -> AsyncIterator[sqlite3.Connection]:
+    """Another connection to the file: it holds the file from `BEGIN EXCLUSIVE` to `ROLLBACK`."""
+    await journal.list()
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        yield db
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +48,7 @@ def once(sandbox: Sandbox, journal: SqliteJournal, *around: Any) -> Session:
 
 async def refunded(pay: Session, _: SqliteJournal) -> None:
     """Make a refund."""
-    await pay.refunds.create(**REFUND)
+    await pay.send(refund("R2"))
 
 
 async def executed(pay: Session, _: SqliteJournal) -> None:
@@ -109,20 +68,15 @@ async def only(journal: SqliteJournal) -> Intent:
 
 
 @pytest.mark.parametrize("opened", [True, False], ids=["open", "not open yet"])
-@pytest.mark.parametrize(
-    ("work", "queued", "done"),
-    [(refunded, False, 1), (executed, True, 1), (added, False, 0)],
-    ids=["call", "queued", "queueing"],
-)
+@pytest.mark.parametrize(("work", "done"), [(refunded, 1), (executed, 1), (added, 0)])
 async def test_nothing_is_sent_while_the_file_is_held(
     sandbox: Sandbox,
     journal: SqliteJournal,
     path: Path,
     clock: Clock,
     *,
-    holder: Holder,
+    holder: sqlite3.Connection,
     work: Callable[[Session, SqliteJournal], Any],
-    queued: bool,
     done: int,
     opened: bool,
 ) -> None:
@@ -130,14 +84,13 @@ async def test_nothing_is_sent_while_the_file_is_held(
     async with SqliteJournal(path, clock=clock) as another:
         used = journal if opened else another
         async with once(sandbox, used) as pay:
-            if queued:
-                await journal.add(refund(), merchant=pay.merchant_id)
+            await journal.add(refund(), merchant=pay.merchant_id)
             before = await journal.list()
-            holder.hold()
+            holder.execute("BEGIN EXCLUSIVE")
             with pytest.raises(StorageError, match="database is locked") as caught:
                 await work(pay, used)
             told = len(sandbox.ledger.calls("refunds.create"))
-            holder.let_go()
+            holder.execute("ROLLBACK")
             during = await journal.list()
             await work(pay, used)
 
@@ -146,24 +99,29 @@ async def test_nothing_is_sent_while_the_file_is_held(
 
 
 async def test_verdict_is_not_lost_while_the_file_is_held(
-    sandbox: Sandbox, journal: SqliteJournal, clock: Clock, holder: Holder, caplog: pytest.LogCaptureFixture
+    sandbox: Sandbox,
+    journal: SqliteJournal,
+    clock: Clock,
+    *,
+    holder: sqlite3.Connection,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The caller hears what the service said; the journal says *sending*, and learns it later without a second send."""
 
     async def hold(call: Call, send: Send) -> Reply:
         reply = await send(call)
-        holder.hold()
+        holder.execute("BEGIN EXCLUSIVE")
         return reply
 
     async with once(sandbox, journal, hold) as pay:
         with caplog.at_level(logging.WARNING, "payasync"):
-            answer = await pay.refunds.create(**REFUND)
-    holder.let_go()
+            answer = await pay.send(refund())
+    holder.execute("ROLLBACK")
     between = (await only(journal)).state
     clock.advance(LATER)
     async with once(sandbox, journal) as pay:
         report = await Reconciler(pay, journal, pace=Pace(clock=clock)).run_once()
-        again = await pay.refunds.create(**REFUND)
+        again = await pay.send(refund())
 
     assert ("succeeded", "sending", "succeeded") == (answer.state, between, again.state)
     assert (Report(resolved=1), 0) == (report, again.attempts)
@@ -174,14 +132,14 @@ async def test_verdict_is_not_lost_while_the_file_is_held(
 
 
 async def test_reconciler_comes_back_after_the_file_was_held(
-    sandbox: Sandbox, journal: SqliteJournal, clock: Clock, holder: Holder
+    sandbox: Sandbox, journal: SqliteJournal, clock: Clock, holder: sqlite3.Connection
 ) -> None:
     """A word of the service that cannot be kept ends the run by an error of ours, and is asked for again later."""
 
     async def hold(call: Call, send: Send) -> Reply:
         reply = await send(call)
         if call.read:
-            holder.hold()
+            holder.execute("BEGIN EXCLUSIVE")
         return reply
 
     sandbox.faults.reset_after_commit("refunds.create")
@@ -191,7 +149,7 @@ async def test_reconciler_comes_back_after_the_file_was_held(
             await pay.execute(queued)
         with pytest.raises(StorageError, match="database is locked"):
             await Reconciler(held, journal, pace=Pace(clock=clock)).run_once()
-        holder.let_go()
+        holder.execute("ROLLBACK")
         between = (await only(journal)).state
         clock.advance(LATER)
         report = await Reconciler(pay, journal, pace=Pace(clock=clock)).run_once()

@@ -34,12 +34,6 @@ def written(folder: Path) -> bytes:
     return b"".join(file.read_bytes() for file in folder.iterdir())
 
 
-def credentials_of(pay: Any) -> Credentials:
-    """Return whose session it is."""
-    found: Credentials = pay._setup.credentials
-    return found
-
-
 def secrets_of(credentials: Credentials) -> list[str]:
     """Return the texts of a merchant's keys."""
     given = (credentials.secret_key, credentials.public_key, credentials.signing_key)
@@ -91,7 +85,7 @@ async def test_file_holds_no_secret(journal: SqliteJournal, path: Path, monkeypa
         sandbox.faults.reset_after_commit("subscriptions.cancel")
         async with sandbox.session(journal=journal, retry=RetryPolicy(attempts=1)) as pay:
             await all_writes(pay)
-            keys = secrets_of(credentials_of(pay))
+            keys = secrets_of(sandbox.credentials)
     found = written(path.parent)
 
     assert 8 == len(await journal.list())

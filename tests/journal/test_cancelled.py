@@ -38,7 +38,7 @@ Open = Callable[[], StoredJournal]
 Work = Callable[..., Coroutine[Any, Any, object]]
 """Takes a session, its journal and the number of a refund."""
 
-pytestmark = pytest.mark.long
+long = pytest.mark.long
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ async def sandbox() -> AsyncIterator[Sandbox]:
         yield sandbox
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=long)])
 def another(request: pytest.FixtureRequest, path: Path, clock: Clock) -> Open:
     """Open the journal, once more."""
     if request.param == "sqlite":
@@ -162,8 +162,10 @@ async def cancelled_everywhere(
     return ends
 
 
-@pytest.mark.parametrize("fails", [nothing_fails, answer_is_lost, never_arrives])
-@pytest.mark.parametrize("work", [called, queued])
+@pytest.mark.parametrize(
+    "fails", [answer_is_lost, *(pytest.param(each, marks=long) for each in (nothing_fails, never_arrives))]
+)
+@pytest.mark.parametrize("work", [called, pytest.param(queued, marks=long)])
 async def test_cancelled_at_each_await(
     sandbox: Sandbox, another: Open, clock: Clock, *, work: Work, fails: Callable[[Sandbox], None]
 ) -> None:
@@ -228,7 +230,7 @@ class Cut:
         return reached
 
 
-each_method = pytest.mark.parametrize("method", ["_work", "_through"])
+each_method = pytest.mark.parametrize("method", [pytest.param("_work", marks=long), "_through"])
 
 
 @each_method

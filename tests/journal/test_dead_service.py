@@ -20,7 +20,7 @@ from tests.foreign.recorder import RESET, Answer, Recorder, answer
 from tests.journal.building import LEASE, Clock, draft, refund
 from tests.matrix.cells import REFUND_QUERY, SURE, session
 
-pytestmark = pytest.mark.long
+long = pytest.mark.long
 
 MANY: Final = 1000
 IMPATIENT: Final = RetryPolicy(base_delay=0, max_delay=0)
@@ -59,8 +59,8 @@ async def in_bulk(pay: Session, requests: list[CreateRefund]) -> int:
     return sum([isinstance(result, Unknown) async for result in pay.bulk(requests, limit=AT_ONCE)])
 
 
-@pytest.mark.parametrize("dead", [FAILING, RESET], ids=["failing", "silent"])
-@pytest.mark.parametrize("way", [all_at_once, in_bulk])
+@pytest.mark.parametrize("dead", [FAILING, pytest.param(RESET, marks=long)], ids=["failing", "silent"])
+@pytest.mark.parametrize("way", [all_at_once, pytest.param(in_bulk, marks=long)])
 async def test_writes(journal: SqliteJournal, way: Way, dead: Answer) -> None:
     """A tenth more than was asked is the most, questions about lost answers included; each is sent once, and kept."""
     requests = [refund(f"R{number}") for number in range(MANY)]
@@ -104,6 +104,7 @@ async def watching(journal: SqliteJournal, clock: Clock, service: Recorder, span
     return reports
 
 
+@long
 async def test_reconciler(journal: SqliteJournal, clock: Clock) -> None:
     """No run asks more than a few times in vain, and about each write it asks after growing pauses."""
     await unknown(journal, OPEN)
@@ -116,6 +117,7 @@ async def test_reconciler(journal: SqliteJournal, clock: Clock) -> None:
     assert {"unknown": OPEN} == Counter(each.state for each in await journal.list(limit=OPEN))
 
 
+@long
 async def test_reconciler_with_much_to_ask(journal: SqliteJournal, clock: Clock) -> None:
     """However many are due, a dead service gets a few questions in ten seconds: fewer than there are writes."""
     await unknown(journal, MANY)

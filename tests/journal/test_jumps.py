@@ -1,7 +1,9 @@
 """A clock that is set while something is in doubt: the quarantine is as long as it was."""
 
+import sqlite3
 import time
 from collections.abc import AsyncIterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -15,7 +17,7 @@ from payasync.journal import Reconciler, Report, SqliteJournal
 from payasync.journal.ticks import between, boot_time, tick
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.shapes import Recovery
-from tests.journal.building import LEASE, draft, file_of, refund
+from tests.journal.building import LEASE, draft, refund
 
 QUARANTINE: Final = 60.0
 HOUR: Final = 3600.0
@@ -102,10 +104,11 @@ async def test_another_machine(ticks: Ticks, pay: Session, journal: SqliteJourna
     assert Report(resolved=1, rejected=1) == await later(pay, journal, QUARANTINE)
 
 
-async def test_stale_tick(ticks: Ticks, pay: Session, journal: SqliteJournal) -> None:
+async def test_stale_tick(ticks: Ticks, pay: Session, journal: SqliteJournal, path: Path) -> None:
     """Where the last attempt left no tick, that of one before ends no quarantine early."""
     ticks.seconds -= QUARANTINE
-    await file_of(journal).run(lambda db: db.execute("UPDATE payasync_intents SET tick = ?", (ticks(),)).rowcount)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE payasync_intents SET tick = ?", (ticks(),))
     ticks.seconds += QUARANTINE
 
     assert Report(waiting=1) == await later(pay, journal, 1.0)

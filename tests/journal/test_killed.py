@@ -49,7 +49,7 @@ MOMENTS: Final = {
 }
 """By moment of death, what the journal says of the refund then, and how often the service has done it."""
 
-pytestmark = pytest.mark.long
+long = pytest.mark.long
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ async def sandbox() -> AsyncIterator[Sandbox]:
         yield sandbox
 
 
-@pytest.fixture(params=["rollback", "wal", "postgres"])
+@pytest.fixture(params=["rollback", pytest.param("wal", marks=long), "postgres"])
 def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Test with either way in which SQLite makes a commit durable, and with PostgreSQL."""
     monkeypatch.setattr("payasync.sqlite_opening.WAL_SINCE", (3,) if request.param == "wal" else (99,))
@@ -138,7 +138,7 @@ def done(sandbox: Sandbox, number: str) -> int:
     return 1
 
 
-@pytest.mark.parametrize("fatal", MOMENTS)
+@pytest.mark.parametrize("fatal", [each if each == "answered" else pytest.param(each, marks=long) for each in MOMENTS])
 async def test_killed(sandbox: Sandbox, path: Place, start: Start, fatal: str) -> None:
     """Whenever it dies, what may have been done is known, and nothing is done a second time by itself."""
     expected, effects = MOMENTS[fatal]
@@ -181,6 +181,7 @@ async def test_two_processes_send_once(sandbox: Sandbox, start: Start) -> None:
     assert 2 * MANY == len(ends)
 
 
+@long
 @pytest.mark.parametrize("how", ["stopped", "suspended"])
 async def test_stopped_past_its_lease(sandbox: Sandbox, mode: str, path: Place, tmp_path: Path, how: str) -> None:
     """Who slept past the end of its call sends nothing when it wakes, nor touches what another has done since.
@@ -209,6 +210,7 @@ async def test_stopped_past_its_lease(sandbox: Sandbox, mode: str, path: Place, 
     assert ("accepted", before) == (before.state, after)
 
 
+@long
 @pytest.mark.parametrize("stop", ["fast", "immediate"])
 async def test_postgres_is_restarted(sandbox: Sandbox, tmp_path: Path, stop: str) -> None:
     """While PostgreSQL is away nothing is sent; what was under way is known, and nothing is done a second time."""

@@ -50,17 +50,6 @@ def test_journal_says_where_it_is_without_the_password() -> None:
     assert [shown, shown] == [repr(PostgresJournal(dsn)), repr(PostgresJournal(Secret(dsn)))]
 
 
-async def test_same_at_once_is_sent_once(postgres_dsn: str, clock: Clock) -> None:
-    """Of workers that want to send one refund at the same moment, one does; the others wait for its outcome."""
-    async with several(postgres_dsn, clock) as journals:
-        begun = await asyncio.gather(*(each.begin(draft(), LEASE) for each in journals * AT_ONCE))
-        kept = await references(journals[0])
-
-    steps = [each.step for each in begun]
-    assert (1, 4 * AT_ONCE - 1) == (steps.count(Step.SEND), steps.count(Step.WAIT))
-    assert ["R1"] == kept
-
-
 async def test_keys_that_cross_at_once_are_one_intention(postgres_dsn: str, clock: Clock) -> None:
     """By its number, by the caller's key, or by both: whichever comes first, it is sent once."""
     async with several(postgres_dsn, clock) as journals:
@@ -87,18 +76,6 @@ async def test_claimed_at_once_is_one_workers(postgres_dsn: str, clock: Clock) -
 
     steps = [each.step for each in begun]
     assert (1, 4 * AT_ONCE - 1) == (steps.count(Step.SEND), steps.count(Step.WAIT))
-
-
-async def test_asked_at_once_is_asked_by_one(postgres_dsn: str, clock: Clock) -> None:
-    """Reconcilers that begin at once share what is due, without waiting for each other."""
-    async with several(postgres_dsn, clock) as journals:
-        for number in range(AT_ONCE):
-            begun = await journals[0].begin(draft(refund(f"R{number}")), LEASE)
-            await journals[0].settle(begun.intent, "unknown")
-        shares = await asyncio.gather(*(each.ask(3, LEASE) for each in journals * AT_ONCE))
-
-    asked = [each.reference for share in shares for each in share]
-    assert sorted(f"R{number}" for number in range(AT_ONCE)) == sorted(map(str, asked))
 
 
 async def test_asking_does_not_wait_for_who_is_at_it(journal: PostgresJournal, postgres_dsn: str) -> None:

@@ -1,4 +1,4 @@
-"""The reconciler when its process is killed by SIGKILL, at each of its steps: the next one goes on."""
+"""The reconciler, on each journal, when its process is killed by SIGKILL at each of its steps: the next one goes on."""
 
 import asyncio
 import signal
@@ -8,47 +8,41 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from attrs import evolve
 
 from chaos.forked import Forked, started
-from payasync import OutcomeUnknownError, RetryPolicy, Session
-from payasync.journal import Reconciler, SqliteJournal
+from chaos.lives import Life, Strategy
+from chaos.tracing import lines
+from payasync import OutcomeUnknownError, RetryPolicy
+from payasync.journal import PostgresJournal, Reconciler, SqliteJournal
+from payasync.journal.stored import StoredJournal
 from payasync.middleware.retry import Pace
-from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import Sandbox
 from tests.cli.sandbox_process import environment
+from tests.journal.building import refund
 
-PROGRAM: Final = Path(__file__).with_name("reconciling_process.py")
+PROGRAM: Final = Path(__file__).with_name("dying_reconciler.py")
 LATER: Final = 3600.0
 """Seconds, after which any lease, pause and quarantine is over."""
 RUNS: Final = 3
-NUMBERS: Final = ("R1", "R2", "R3")
-"""The first was done, and its answer was lost; the others never arrived."""
-FOUND: Final = ("claimed R1", "asking R1", "told R1", "judged R1", "settled R1")
-SENT: Final = (
-    "claimed R2",
-    "asking R2",
-    "told R2",
-    "sending R2",
-    "leaving R2",
-    "answered R2",
-    "judged R2",
-    "settled R2",
+ONCE: Final = RetryPolicy(attempts=1, quota=0)
+FIRST: Final = tuple((step, 1) for step in ("claimed", "inquiring", "judged", "settling", "settled"))
+"""Where it dies at the first refund, which was done, in the order of what it does."""
+SECOND: Final = (
+    ("claimed", 2),
+    ("inquiring", 2),
+    ("kept", 1),
+    ("leaving", 1),
+    ("answered", 1),
+    ("judged", 2),
+    ("settling", 2),
+    ("settled", 2),
 )
-"""Where it dies, in the order of what it does."""
-DONE_BY_THEN: Final = {"answered R2", "judged R2", "settled R2"}
-
-pytestmark = pytest.mark.long
-
-
-class Ahead:
-    """A clock that is ahead of the machine's."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def __call__(self) -> float:
-        """Return seconds since 1970."""
-        return time.time() + self.seconds
+"""Where it dies at the second one, which it sends again."""
+SENT: Final = SECOND[4:]
+DAILY: Final = ("answered", 1)
+"""What was sent again is done, and the journal does not say so."""
+FATAL: Final = [each if each == DAILY else pytest.param(*each, marks=pytest.mark.long) for each in (*FIRST, *SECOND)]
 
 
 @pytest.fixture
@@ -59,63 +53,72 @@ async def sandbox() -> AsyncIterator[Sandbox]:
         yield sandbox
 
 
-async def unknown_ones(sandbox: Sandbox, journal: SqliteJournal) -> None:
-    """Queue three refunds, and have a worker lose each answer."""
-    async with sandbox.session(journal=journal, retry=RetryPolicy(attempts=1, quota=0)) as pay:
-        for number in NUMBERS:
-            request = CreateRefund(out_trade_no="T1", out_refund_no=number, total_amt=450, refund_amt=100)
-            queued = await journal.add(request, merchant=pay.merchant_id)
-            arrives = number == NUMBERS[0]
-            arm = sandbox.faults.reset_after_commit if arrives else sandbox.faults.reset_before
+@pytest.fixture(params=["sqlite", "postgres"])
+def life(request: pytest.FixtureRequest, path: Path, tmp_path: Path) -> Life:
+    """A process that dies nowhere, by a clock by which all that is open is due."""
+    strategy: Strategy = request.param
+    place = str(path if strategy == "sqlite" else request.getfixturevalue("postgres_dsn"))
+    return Life(strategy=strategy, journal=place, traces=str(tmp_path), worker=0, first=0, last=0, ahead=LATER)
+
+
+def opened(life: Life, ahead: float = 0.0) -> StoredJournal:
+    """Return the journal, so many seconds later."""
+    kind = SqliteJournal if life.strategy == "sqlite" else PostgresJournal
+    return kind(life.journal, clock=lambda: time.time() + ahead)
+
+
+async def unknown_ones(sandbox: Sandbox, life: Life) -> None:
+    """Queue two refunds, and have a worker lose the answer to the first, and the second one itself."""
+    async with opened(life) as journal, sandbox.session(journal=journal, retry=ONCE) as pay:
+        for number, arm in (("R1", sandbox.faults.reset_after_commit), ("R2", sandbox.faults.reset_before)):
+            queued = await journal.add(refund(number), merchant=pay.merchant_id)
             arm("refunds.create")
             with pytest.raises(OutcomeUnknownError):
                 await pay.execute(queued)
 
 
-async def killed(sandbox: Sandbox, path: Path, ahead: float, fatal: str) -> int:
-    """Run a reconciler that dies, and return how it ended."""
-    with Forked(PROGRAM, str(path), str(ahead), fatal, environment=environment(sandbox)) as process:
+async def lived(sandbox: Sandbox, life: Life) -> int:
+    """Run a reconciler in a process, and return how that ended."""
+    with Forked(PROGRAM, life.json(), environment=environment(sandbox)) as process:
         _, errors = await asyncio.to_thread(process.communicate)
         assert not errors, errors
         return process.wait()
 
 
-async def settled(pay: Session, journal: SqliteJournal, clock: Ahead) -> None:
-    """Reconcile often enough that nothing is open any more."""
-    reconciler = Reconciler(pay, journal, pace=Pace(clock=clock))
-    for _ in range(RUNS):
-        clock.seconds += LATER
-        await reconciler.run_once()
+async def reconciled(sandbox: Sandbox, life: Life, ahead: float) -> None:
+    """Run a reconciler here, so many seconds later."""
+    async with opened(life, ahead) as journal, sandbox.session(journal=journal) as pay:
+        await Reconciler(pay, journal, pace=Pace(clock=lambda: time.time() + ahead)).run_once()
 
 
-@pytest.mark.parametrize("fatal", [*FOUND, *SENT])
-async def test_killed(sandbox: Sandbox, path: Path, fatal: str) -> None:
+async def states(life: Life) -> list[str]:
+    """Return the states of all that is in the journal."""
+    async with opened(life) as journal:
+        return [each.state for each in await journal.list()]
+
+
+@pytest.mark.parametrize(("fatal", "nth"), FATAL)
+async def test_killed(sandbox: Sandbox, life: Life, fatal: str, nth: int) -> None:
     """Wherever it dies, the next one ends what it had begun: nothing is lost, and nothing is done twice."""
-    clock = Ahead()
-    async with SqliteJournal(path, clock=clock) as journal:
-        await unknown_ones(sandbox, journal)
-        code = await killed(sandbox, path, LATER, fatal)
-        by_then = sandbox.ledger.refunds()
-        clock.seconds = LATER
-        async with sandbox.session(journal=journal) as pay:
-            await settled(pay, journal, clock)
-        states = [each.state for each in await journal.list()]
-    codes = [each.code for each in sandbox.ledger.calls("refunds.create")]
+    await unknown_ones(sandbox, life)
+    code = await lived(sandbox, evolve(life, fatal=fatal, nth=nth))
+    by_then = sandbox.ledger.refunds()
+    for run in range(RUNS):
+        await reconciled(sandbox, life, (2 + run) * LATER)
 
-    assert -signal.SIGKILL == code
-    assert (2 if fatal in DONE_BY_THEN else 1) == by_then
-    assert ["succeeded"] * 3 == states
-    assert ["SBX_OK"] * len(codes) == codes
-    assert 300 == sandbox.ledger.refunded("T1")
+    assert (-signal.SIGKILL, fatal) == (code, lines(Path(life.trace))[-1][0])
+    assert (2 if (fatal, nth) in SENT else 1) == by_then
+    assert (["succeeded"] * 2, 2) == (await states(life), sandbox.ledger.refunds())
+    assert {"SBX_OK"} == {each.code for each in sandbox.ledger.calls("refunds.create")}
 
 
-async def test_not_killed(sandbox: Sandbox, path: Path) -> None:
-    """The same process ends well where nothing kills it: so the deaths above are those that were meant."""
-    async with SqliteJournal(path) as journal:
-        await unknown_ones(sandbox, journal)
-        arguments = (str(path), str(LATER), "never")
-        ended = await asyncio.to_thread(started, PROGRAM, *arguments, environment=environment(sandbox))
-        states = [each.state for each in await journal.list()]
+@pytest.mark.long
+async def test_not_killed(sandbox: Sandbox, life: Life) -> None:
+    """The same process ends well where nothing kills it, and comes to the steps above, in their order."""
+    await unknown_ones(sandbox, life)
+    ended = await asyncio.to_thread(started, PROGRAM, life.json(), environment=environment(sandbox))
+    steps = [(moment, number) for moment, number in lines(Path(life.trace)) if moment not in {"flying", "resting"}]
 
+    assert [*((step, "R1") for step, _ in FIRST), *((step, "R2") for step, _ in SECOND)] == steps
     assert (0, "") == (ended.returncode, ended.stderr)
-    assert (["succeeded"] * 3, 3) == (states, sandbox.ledger.refunds())
+    assert (["succeeded"] * 2, 2) == (await states(life), sandbox.ledger.refunds())

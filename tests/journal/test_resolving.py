@@ -1,17 +1,16 @@
 """What follows from what is known of a write that nobody knows the end of."""
 
 from datetime import datetime, timedelta
+from itertools import product
 from typing import Any, Final
 
 import pytest
 from attrs import evolve
 
-from payasync.errors import (
-    ConfigurationError,
-)
+from payasync.errors import ConfigurationError
 from payasync.journal import Intent, Patience, State
 from payasync.journal.findings import Evidence, Finding
-from payasync.journal.intents import TRANSITIONS
+from payasync.journal.intents import ENDS, TRANSITIONS
 from payasync.journal.resolving import LONGEST_RETRY_AFTER, Decision, Move, decide, is_shown
 from tests.building import ENVELOPE, STATES
 from tests.building import PROFILE as REQUESTS
@@ -159,12 +158,6 @@ def test_accepted_that_a_person_is_shown(facts: dict[str, Any], *, expected: boo
     assert expected is is_shown(unknown(state="accepted", **facts), START, PATIENCE)
 
 
-@pytest.mark.parametrize("state", ["succeeded", "rejected"])
-def test_accepted_ends(state: State) -> None:
-    """By the service's word."""
-    assert (Move.SETTLE, state) == moved(decided(unknown(state="accepted"), said(state)))
-
-
 @pytest.mark.parametrize(
     ("after", "pause"),
     [(0.0, 2.0), (57.9, 2.0), (58.5, 1.5), (59.999, 0.001)],
@@ -286,27 +279,20 @@ def test_retry_after_is_a_floor(asked_for: float, pause: float) -> None:
     assert pause == decided(unknown(), evolve(SILENT, retry_after=asked_for)).pause
 
 
-@pytest.mark.parametrize(
-    "evidence",
-    [
-        *(said("accepted"), said("succeeded"), said("rejected")),
-        *(SILENT, UNCLEAR, NOT_DONE, UNMATCHED, UNMATCHED_FOR_GOOD),
-    ],
-)
-@pytest.mark.parametrize("state", ["unknown", "accepted"])
-@pytest.mark.parametrize("queued", [False, True])
-@pytest.mark.parametrize("asked", [1, 9])
-@pytest.mark.parametrize("after", [0.0, 10.0**6])
-def test_only_transitions_of_the_table(
-    evidence: Evidence, state: State, *, queued: bool, asked: int, after: float
-) -> None:
-    """Whatever is said, nothing follows that the design does not have; and what waits keeps its state."""
-    decision = decided(unknown(state=state, queued=queued, asked=asked), evidence, after)
+EVIDENCE: Final = [*map(said, ENDS), said("accepted"), SILENT, UNCLEAR, NOT_DONE, UNMATCHED, UNMATCHED_FOR_GOOD]
 
-    if decision.move is Move.POSTPONE:
-        assert (state, True) == (decision.state, (decision.pause or 0) > 0)
-    else:
-        assert decision.state in TRANSITIONS[state]
+
+@pytest.mark.parametrize("evidence", EVIDENCE)
+@pytest.mark.parametrize("state", ["unknown", "accepted"])
+def test_only_transitions_of_the_table(evidence: Evidence, state: State) -> None:
+    """Whatever is said, nothing follows that the design does not have; and what waits keeps its state."""
+    for queued, asked, after in product((False, True), (1, 9), (0.0, 10.0**6)):
+        decision = decided(unknown(state=state, queued=queued, asked=asked), evidence, after)
+
+        if decision.move is Move.POSTPONE:
+            assert (state, True) == (decision.state, (decision.pause or 0) > 0)
+        else:
+            assert decision.state in TRANSITIONS[state]
 
 
 @pytest.mark.parametrize(

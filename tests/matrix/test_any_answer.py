@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 from attrs import evolve
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from payasync import CreateRefund, PayasyncError, Response, RetryPolicy, Session, Timeouts
@@ -21,9 +21,6 @@ from tests.foreign.recorder import Answer, Recorder
 from tests.matrix.cells import session
 from tests.wire.ten import TEN, TenCall
 
-EXAMPLES: Final = 200
-FEW: Final = 100
-"""Each waits for the disk: one that fails is shown as it was drawn, and not made shorter first."""
 NUMBERS: Final = itertools.count()
 CODES: Final = ("SBX_OK", "SBX_NOT_FOUND", "SBX_DUPLICATE", "SBX_BUSY", "SBX_INVALID")
 BARE: Final = evolve(PROFILE, answer=AnswerShape())
@@ -115,9 +112,8 @@ async def ended(call: Awaitable[Response]) -> Response | None:
         raise
 
 
-@pytest.mark.long
 @given(one=st.sampled_from(TEN), raw=answers(), bare=st.booleans())
-@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_answer(service: Recorder, one: TenCall, raw: bytes, bare: bool) -> None:  # noqa: FBT001 - drawn
     """Whatever comes, nothing foreign is raised, and what the profile does not recognise is no success."""
 
@@ -133,9 +129,8 @@ def test_any_answer(service: Recorder, one: TenCall, raw: bytes, bare: bool) -> 
     assert response is None or bare or at(response.document, "code") == "SBX_OK"
 
 
-@pytest.mark.long
 @given(raw=answers(), whole=st.booleans())
-@settings(max_examples=FEW, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_answer_is_kept(
     service: Recorder,
     kept: Callable[[bool], SqliteJournal],

@@ -1,4 +1,4 @@
-"""A thousand cancellations, in every phase of a call: nothing is left of it but the word of what is in doubt."""
+"""Cancellations, in every phase of a call: nothing is left of it but the word of what is in doubt."""
 
 import asyncio
 import gc
@@ -20,7 +20,6 @@ from payasync import (
     Event,
     Layer,
     OutcomeUnknownError,
-    PaymentResponse,
     Reply,
     Response,
     Retrying,
@@ -33,10 +32,11 @@ from payasync import (
 from tests.foreign import signatures
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import PATIENCE, RESET, SILENT, Answer, Connection, Recorder, answer
-from tests.inside import busy, turns, until
+from tests.inside import turns, until
 from tests.matrix.cells import KEYS, OK_BODY, REFUND_QUERY, UNSURE, session
 
-MANY: Final = 1000
+NOBODY: Final = 10**6
+"""The number of a call that none that is cancelled has."""
 TURNS: Final = 40
 """Of the loop: more than a call takes that nothing holds up."""
 SLOW: Final = RetryPolicy(base_delay=30, max_delay=30, quota=10**6)
@@ -214,7 +214,7 @@ async def staged(phase: Phase) -> AsyncGenerator[Stage]:
         url = service.url.replace("http:", phase.scheme)
         async with Session(url, credentials=KEYS, profile=UNSURE, **settings) as pay:
             stage = Stage(service, pay, told, calls)
-            held = [asyncio.ensure_future(call(pay, MANY + 1)) for call in phase.hold]
+            held = [asyncio.ensure_future(call(pay, NOBODY)) for call in phase.hold]
             await until(lambda: stage.asked() == len(held))
             yield stage
             for task in held:
@@ -269,12 +269,18 @@ def sockets() -> set[str]:
     return {name for name in found if name.startswith("socket:")}
 
 
+def accepted_by(service: Recorder) -> set[str]:
+    """Return the service's ends of its connections."""
+    return {str(Path(f"/proc/self/fd/{each.stream.fileno()}").readlink()) for each in service.connections}
+
+
 def numbers(stage: Stage, path: str, name: str) -> list[object]:
     """Return what a field was in each request of an endpoint."""
     return [signatures.fields(request)[name] for request in stage.service.requests if request.path == path]
 
 
-async def test_cancelling_at_any_point() -> None:
+@pytest.mark.parametrize("many", [100, pytest.param(1000, marks=pytest.mark.long)])
+async def test_cancelling_at_any_point(many: int) -> None:
     """Cancelling is never swallowed; it leaves no task and no connection, and tells of each write that had begun.
 
     Nor does it make anybody pay twice.
@@ -287,7 +293,7 @@ async def test_cancelling_at_any_point() -> None:
     tasks_before, sockets_before = asyncio.all_tasks(), sockets()
     async with AsyncExitStack() as stack:
         stages = [(phase, await stack.enter_async_context(staged(phase))) for phase in PHASES]
-        chosen = chance.choices(stages, [phase.weight for phase in PHASES], k=MANY)
+        chosen = [*stages, *chance.choices(stages, [phase.weight for phase in PHASES], k=many)]
         trials = [await cancelled(*where, number, chance) for number, where in enumerate(chosen, start=1)]
     gc.collect()
     await turns(TURNS)
@@ -304,11 +310,6 @@ async def test_cancelling_at_any_point() -> None:
     assert [] == complaints
 
 
-def sockets_of(pay: Any) -> list[socket.socket]:
-    """Return the sockets of all pools of a session, where the tests must look inside."""
-    return [each for pool in pay._transport._pools._pools.values() for each in pool._sockets]
-
-
 async def test_session_that_closes_under_a_request_that_is_being_written() -> None:
     """The connection is gone before the call is given up: the call ends as one without an answer, by our own error."""
     calls: list[Call] = []
@@ -323,59 +324,48 @@ async def test_session_that_closes_under_a_request_that_is_being_written() -> No
     assert "the connection was closed before the answer" == caught.value.reason
 
 
-Meanwhile = Callable[[Deaf, Session, "asyncio.Task[PaymentResponse]"], Awaitable[None]]
-
-
 async def given_up(
-    service: Deaf, ends: str, extra: Mapping[str, str], meanwhile: Meanwhile | None = None
-) -> list[socket.socket]:
-    """Begin a payment, give it up, close its session, and return the sockets that this had."""
+    service: Deaf, ends: str, extra: Mapping[str, str], meanwhile: Callable[[Deaf], None] | None = None
+) -> set[str]:
+    """Begin a payment, give it up, close its session, and return the sockets that are left of that."""
     calls: list[Call] = []
+    before = sockets()
     times = Timeouts(read=0.05 if ends == "too late" else 20)
     async with session(service, timeouts=times, middleware=[noting(calls)]) as pay:
         task = asyncio.ensure_future(pay.payments.create(amount=1, currency="USD", extra=extra))
-        await until(lambda: bool(calls) and calls[0].progress.begun)
+        await until(lambda: bool(calls) and calls[0].progress.begun and bool(service.connections))
         if meanwhile:
-            await meanwhile(service, pay, task)
+            meanwhile(service)
         await turns(TURNS)
         if ends == "cancelled":
             task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        ours = sockets_of(pay)
     await turns(TURNS)
-    return ours
+    return sockets() - before - accepted_by(service)
 
 
-async def half_an_answer(service: Deaf, pay: Session, task: "asyncio.Task[PaymentResponse]") -> None:
-    """Answer, though the request was not read, until the client has seen it."""
-    await until(lambda: service.connections)
-    (held,) = busy(pay)
+def half_an_answer(service: Deaf) -> None:
+    """Answer, though the request was not read."""
     service.connections[0].stream.sendall(HALF.raw)
-    await until(lambda: task.done() or held._payload is not None)
-
-
-@pytest.mark.parametrize("ends", ["cancelled", "too late"])
-async def test_attempt_that_is_given_up_within_its_answer(ends: str) -> None:
-    """Though the service has begun to answer before it read the request, the rest of that never leaves."""
-    with Deaf() as service:
-        ours = await given_up(service, ends, LARGE, half_an_answer)
-        still_open = [each.fileno() >= 0 for each in ours]
-        await asyncio.to_thread(service.wait_for_ends)
-
-    assert [False] == still_open
-    assert len(service.received) < LENGTH
 
 
 @pytest.mark.parametrize("ends", ["cancelled", "too late"])
 @pytest.mark.parametrize(
-    ("secure", "extra"), [(False, LARGE), (True, LARGE), (True, {})], ids=["http", "https", "https, written whole"]
+    ("secure", "extra", "meanwhile"),
+    [
+        pytest.param(False, LARGE, None, id="http"),
+        pytest.param(True, LARGE, None, id="https"),
+        pytest.param(True, {}, None, id="https, written whole"),
+        pytest.param(False, LARGE, half_an_answer, id="within its answer"),
+    ],
 )
-async def test_attempt_that_is_given_up(ends: str, secure: bool, extra: dict[str, str]) -> None:  # noqa: FBT001 - pytest gives it by name
+async def test_attempt_that_is_given_up(
+    ends: str, *, secure: bool, extra: dict[str, str], meanwhile: Callable[[Deaf], None] | None
+) -> None:
     """What has not left this machine by then never does, and no socket waits for a service that does not read."""
     with Deaf(tls=server_tls() if secure else None) as service:
-        ours = await given_up(service, ends, extra)
-        still_open = [each.fileno() >= 0 for each in ours]
+        left = await given_up(service, ends, extra, meanwhile)
         await asyncio.to_thread(service.wait_for_ends)
 
-    assert [False] == still_open
+    assert set() == left
     assert not extra or len(service.received) < LENGTH

@@ -1,9 +1,9 @@
 """Every cell of the failure matrix over real HTTP, with a server that counts what it received."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, UserDict
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from attrs import evolve, frozen
@@ -46,11 +46,12 @@ from tests.matrix.cells import (
     Column,
     session,
 )
-from tests.matrix.scripted import Script, Step
 
 OK: Final = answer(200, OK_BODY)
 ABSENT: Final = answer(200, ABSENT_BODY)
 QUERIES: Final = {ORDER_QUERY: OK, REFUND_QUERY: OK}
+DAILY: Final = ("1", "3", "5")
+"""A write that nothing names, a read, and a write that can be asked about."""
 
 
 @frozen
@@ -107,8 +108,10 @@ TABLE: Final = {
     "unknown":          Line("O O Q F O Q F F O O O", ServiceError, UNKNOWN, code("SBX_WHO_KNOWS")),
 }  # fmt: skip
 
+LONG: Final = pytest.mark.long
+"""Each cell is shown once daily; what else is of the same row, that of the pure function has daily."""
 CELLS: Final = [
-    pytest.param(line, end, column, letter, id=f"{name}-{index}-{column.number}")
+    pytest.param(line, end, column, letter, id=f"{name}-{index}-{column.number}", marks=[LONG] if index else [])
     for name, line in TABLE.items()
     for index, end in enumerate(line.ends)
     for column, letter in zip(COLUMNS, line.cells.split(), strict=True)
@@ -172,7 +175,7 @@ async def test_refused(column: Column) -> None:
     assert (3, False) == (result.attempts, result.sent)
 
 
-@pytest.mark.parametrize("cut", [0, 1, 100])
+@pytest.mark.parametrize("cut", [100, *(pytest.param(cut, marks=LONG) for cut in (0, 1))])
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.number)
 async def test_handshake_cut(column: Column, cut: int) -> None:
     """A TLS handshake that is cut: no byte of the request left, and every call is tried again."""
@@ -198,7 +201,6 @@ async def test_bad_certificate(column: Column) -> None:
     assert b"" == service.received
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.number)
 async def test_no_connection_in_time(column: Column) -> None:
     """A handshake that never ends is provably nothing sent; the error is a time-out, which is harmless to repeat."""
@@ -213,10 +215,12 @@ async def test_no_connection_in_time(column: Column) -> None:
     assert 3 == result.attempts
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.number)
-async def test_no_answer_in_time(column: Column) -> None:
+@pytest.mark.parametrize(
+    "number", [*DAILY, *(pytest.param(each, marks=LONG) for each in BY_NUMBER if each not in DAILY)]
+)
+async def test_no_answer_in_time(number: str) -> None:
     """A service that is silent: a write is unknown or asked about, and its error is never a time-out."""
+    column = BY_NUMBER[number]
     queries = {path: said for path, said in QUERIES.items() if path == column.query}
     with Recorder(otherwise=SILENT, by_path=queries) as service:
         async with session(service, timeouts=Timeouts(read=0.2)) as pay:
@@ -251,7 +255,6 @@ TOO_LARGE: Final[dict[str, Callable[[Session], Awaitable[Response]]]] = {
 }
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("number", TOO_LARGE)
 async def test_write_that_failed_midway(number: str) -> None:
     """A request that breaks off in the middle was begun: a write is never begun again, but asked about or unknown.
@@ -382,11 +385,17 @@ async def test_duplicate_after_a_lost_close_is_asked_about(
     assert ServiceError is not type(result) or "the order's state is paid" in str(result)
 
 
-def sent_again(column: Column, *queries: Answer) -> Script:
+class Answers(UserDict[str, Any]):
+    """By path, what a service answers: the next each time, and the last for ever."""
+
+    def __getitem__(self, path: str) -> Any:
+        left = self.data[path]
+        return left.pop(0) if len(left) > 1 else left[0]
+
+
+def sent_again(column: Column, *queries: Answer) -> Answers:
     """Return a service that loses a write, is asked about it, and says of the second send that it was used before."""
-    says = Step("refused", statuses(409)[0])
-    writes, asked = [Step("nothing", RESET), says], [Step("done", each) for each in queries]
-    return Script({column.path: writes, column.query: asked}, says, Hours())
+    return Answers({column.path: [RESET, *statuses(409)], column.query: list(queries)})
 
 
 @pytest.mark.parametrize("number", ["2n", "5"])
@@ -405,7 +414,7 @@ async def test_duplicate_after_an_absent_answer_is_asked_about(number: str) -> N
 async def test_duplicate_that_is_absent_is_unknown(number: str) -> None:
     """Who says "used before", and then "not found", is believed in neither: nothing is sent a third time."""
     column = BY_NUMBER[number]
-    with Recorder(by_path=sent_again(column, *[ABSENT] * 9)) as service:
+    with Recorder(by_path=sent_again(column, ABSENT)) as service:
         async with session(service, SURE) as pay:
             result = await ended(column.call(pay))
 

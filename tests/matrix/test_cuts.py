@@ -5,12 +5,20 @@ from typing import Final
 import pytest
 
 from payasync import OutcomeUnknownError, PayasyncError, Response
-from tests.foreign.recorder import RESET, Answer, Recorder, answer
-from tests.matrix.cells import COLUMNS, OK_BODY, Column, session
+from tests.foreign.recorder import Answer, Recorder, answer
+from tests.matrix.cells import BY_NUMBER, COLUMNS, OK_BODY, Column, session
 
 LAST: Final = answer(200, OK_BODY, ("Connection", "close"))
 """A success, after which the connection is not used again."""
 OK: Final = answer(200, OK_BODY)
+
+
+DAILY: Final = ("1", "5")
+"""A write that nothing names, and one that can be asked about."""
+each_column = pytest.mark.parametrize(
+    "column",
+    [pytest.param(each, marks=[] if each.number in DAILY else [pytest.mark.long], id=each.number) for each in COLUMNS],
+)
 
 
 async def size_of(column: Column) -> int:
@@ -36,7 +44,7 @@ async def ended(column: Column, pay: object) -> Response | PayasyncError:
         return error
 
 
-@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.number)
+@each_column
 async def test_request_that_is_cut(column: Column) -> None:
     """After the first byte a write without a number is unknown, and no other begins; others are repeated or asked."""
     offsets = range(1, await size_of(column))
@@ -64,19 +72,8 @@ async def test_connection_that_is_cut_before_the_first_byte(column: Column) -> N
     assert len(service.requests) <= 1
 
 
-@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.number)
-async def test_request_that_was_read_and_reset(column: Column) -> None:
-    """After the last byte it may have been done."""
-    queries = {column.query: LAST} if column.query else {}
-    with Recorder([RESET], otherwise=LAST, by_path=queries) as service:
-        async with session(service) as pay:
-            result = await ended(column, pay)
-
-    assert judged(column, result)
-
-
-@pytest.mark.parametrize("then", ["close", "reset"])
-@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.number)
+@pytest.mark.parametrize("then", ["close", pytest.param("reset", marks=pytest.mark.long)])
+@each_column
 async def test_answer_that_is_cut(column: Column, then: str) -> None:
     """Up to the last byte of it, an answer is none: nothing is taken for a success that is not whole."""
     offsets = range(len(LAST.raw))
@@ -93,12 +90,11 @@ async def test_answer_that_is_cut(column: Column, then: str) -> None:
     assert len(offsets) * (2 if repeated else 1) == len(writes)
 
 
-@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.number)
-async def test_answer_that_is_whole(column: Column) -> None:
+async def test_answer_that_is_whole() -> None:
     """The cut behind the last byte is none."""
     with Recorder([Answer(OK.raw, then="close")]) as service:
         async with session(service) as pay:
-            result = await ended(column, pay)
+            result = await ended(BY_NUMBER["1"], pay)
 
     assert isinstance(result, Response)
     assert (1, False) == (result.attempts, result.recovered)

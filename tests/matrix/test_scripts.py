@@ -247,6 +247,7 @@ def test_named_write(count: int) -> None:
     settings(max_examples=count)(checked)()
 
 
+@pytest.mark.long
 def test_without_a_quarantine_a_late_service_would_do_it_twice() -> None:
     """The harness can show what the quarantine prevents: one that is shorter than the service's delay pays twice."""
     late = Fate(NoAnswerError("cut"), executes=True, late=LATEST)
