@@ -150,6 +150,6 @@ def _located(shape: AnswerShape, document: Any) -> tuple[str | int, ...]:
     found = [
         at(document, shape.code),
         at(document, shape.request_id),
-        *(at(data, getattr(shape, each)) for each in OWN),
+        *(at(data, path) for each in OWN if (path := getattr(shape, each))),
     ]
     return tuple(each for each in found if isinstance(each, str) or type(each) is int)
