@@ -49,7 +49,7 @@ _WIRE: Final[Mapping[str, tuple[str, Likeness]]] = {
 _AMOUNT: Final = "amount"
 """The wire name of the total amount in endpoint 1, and in a response about its payment."""
 
-_NAMED: Final = (*(name for name, _ in _WIRE.values()), _AMOUNT)
+NAMED: Final = (*(name for name, _ in _WIRE.values()), _AMOUNT)
 """What a write may name that a response to it, or to a query about it, is compared with."""
 
 _OF_PAYMENT: Final = frozenset({CREATE_PAYMENT, QUERY_PAYMENT})
@@ -139,7 +139,7 @@ def _identifier(parameter: Parameter | None, key: str, shape: AnswerShape, own: 
 
 def named(fields: Mapping[str, object]) -> dict[str, object]:
     """Return the fields of a write that a response to it, or to a query about it, is compared with."""
-    return {name: fields[name] for name in _NAMED if name in fields}
+    return {name: fields[name] for name in NAMED if name in fields}
 
 
 def mismatch(fields: Mapping[str, object], things: Things, told: object, *, success: bool = True) -> Objection | None:

@@ -6,6 +6,7 @@ Arguments are kept by their names in Python: no profile is needed to read them, 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import date, datetime
+from functools import lru_cache
 from typing import Any, Final, TypeAlias, cast
 
 from attrs import fields
@@ -17,7 +18,7 @@ from payasync.documents import flaw, plain
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.journal.hashing import COUNTED, digest
 from payasync.journal.intents import Draft, Intent, check_queued
-from payasync.match import named
+from payasync.match import NAMED
 from payasync.operations import Kind, Operation
 from payasync.profile import Profile
 from payasync.requests import NOTHING, Request, invalid, word
@@ -32,6 +33,12 @@ Keep: TypeAlias = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 
 CUSTOMER: Final = "customer"
 START: Final = "start_date"
+
+_POINTS: Final = {
+    operation: tuple(each.point for each in arguments if each.point and not each.wire)
+    for operation, arguments in ARGUMENTS.items()
+}
+"""By operation, the keys of the profile's `fields` that name its arguments."""
 
 WRITES: Final[Mapping[str, type[Request[Any]]]] = {
     kind.operation.name: kind
@@ -91,15 +98,32 @@ def beyond_arguments(call: Call) -> dict[str, object]:
     name = call.operation.name
     if name not in ARGUMENTS:  # no response is about an endpoint that the document does not show
         return {}
-    arguments = wire_names(name, call.profile).values()
-    found = {each: value for each, value in named(call.fields).items() if each not in arguments}
-    return {each: value for each, value in found.items() if isinstance(value, str | int)}
+    found = ((each, call.fields.get(each)) for each in _names(name, call.profile)[1])
+    return {each: value for each, value in found if isinstance(value, str | int)}
 
 
-def wire_names(operation: str, profile: Profile) -> dict[str, str]:
+def wire_names(operation: str, profile: Profile) -> Mapping[str, str]:
     """Return by argument its wire name, for those that have one."""
-    found = {each.name: each.wire or profile.fields.get(each.point, "") for each in ARGUMENTS.get(operation, ())}
-    return {argument: wire for argument, wire in found.items() if wire}
+    return _names(operation, profile)[0]
+
+
+def _names(operation: str, profile: Profile) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    called = [profile.fields.get(point, "") for point in _POINTS.get(operation, ())]
+    return _names_of(operation, *called)
+
+
+@lru_cache
+def _names_of(operation: str, *called: str) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """Return the wire names of arguments, and the names that are compared and are none of these.
+
+    Args:
+        operation: Its name.
+        called: What the profile calls the arguments that the document does not show.
+    """
+    points = dict(zip(_POINTS.get(operation, ()), called, strict=True))
+    found = {each.name: each.wire or points.get(each.point, "") for each in ARGUMENTS.get(operation, ())}
+    wire = {argument: name for argument, name in found.items() if name}
+    return wire, tuple(name for name in NAMED if name not in wire.values())
 
 
 def of_request(request: Request[Response], merchant: str, intent: str | None, keep: Keep) -> Draft:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+import orjson
 from attrs import fields
 
 from payasync.journal.asking import Asked
@@ -25,7 +26,7 @@ def _written(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.timestamp()
     if isinstance(value, Mapping):
-        return json.dumps(dict(value))
+        return orjson.dumps(dict(value)).decode()
     return text(value) if isinstance(value, str) else value
 
 

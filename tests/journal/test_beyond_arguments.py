@@ -9,12 +9,15 @@ from attrs import evolve
 
 from payasync import IntentConflictError, OutcomeUnknownError, PayasyncError, Profile, RefundResponse
 from payasync.journal import Journal
+from payasync.journal.drafting import wire_names
 from tests.foreign.recorder import Answer
 from tests.journal.building import LEASE, MERCHANT, Clock, draft
 from tests.journal.service import ABSENT, BROKEN, DAY, LOST, QUARANTINE, QUICK, REFUND, SAYS, Service, said, serving
 from tests.matrix.cells import session
 
 HOUR: Final = 3600.0
+A: Final = {"subscription_id": "planNo"}
+B: Final = {"subscription_id": "no"}
 DIFFERS: Final = "currency is USD in the response, and CAD in the request"
 
 
@@ -246,3 +249,21 @@ async def test_nothing_else_is_kept(store: Journal, clock: Clock) -> None:
 
     assert {"merchantId": MERCHANT, "currency": "CAD"} == found.named
     assert "canary" not in repr((found.request, found.named, found.reason))
+
+
+def test_names_are_worked_out_once() -> None:
+    """Each call needs them three times: they follow from the operation, and what the profile calls its arguments."""
+    first, other, called = (wire_names("subscriptions.update", evolve(SAYS, fields=each)) for each in (A, {**A}, B))
+
+    assert first is other
+    assert ("planNo", "no") == (first["subscription_id"], called["subscription_id"])
+
+
+@pytest.mark.parametrize("value", [2**64 - 1, -(2**63), "é\u2028\U0001f600", "\x01", {"a": [None, True, {}]}])
+async def test_what_is_kept_comes_back(store: Journal, value: object) -> None:
+    """Long numbers, other letters and nested values of a request are kept as they were given."""
+    intent_id = await store.add(evolve(REFUND, extra={"note": value}), merchant=MERCHANT)
+    intent = await store.get(intent_id)
+
+    assert intent is not None
+    assert {"note": value} == intent.request["extra"]
