@@ -127,14 +127,17 @@ class Draw:
         head = self._one("", self._name())
         data = self._one("", self._name(), f"{self._name()}.{self._name()}")
         signature = self._one("", self._name(), self._inside(data), self._inside(data))
+        code = self._inside(head)
+        # A signed object without the code could be a request sent back: of the service's word it says nothing.
+        tells = self._coin() and code.startswith(signature.rpartition(".")[0])
         return AnswerShape(
             data=data,
-            code=self._inside(head),
+            code=code,
             ok=self._codes(2),
             message=self._inside(head),
             request_id=self._one(f"header:X-{self._name()}", self._inside(head)),
             signature=signature,
-            refusals_signed=self._coin() if signature else None,
+            refusals_signed=tells if signature else None,
             **{point: self._inside(self._one("", self._name())) for point in _TOLD},
             **{point: self._one(None, "", self._inside(self._one("", self._name()))) for point in COMPARED},
         )

@@ -42,7 +42,8 @@ async def test_bearer_is_the_secret_key(world: World, authorization: str | None)
     header = authorization and authorization.format(key.reveal())
     told = await world.tell(SAMPLES["payments.create"], headers={"Authorization": header})
 
-    assert (world.refused(401, "unauthenticated"), "Bearer") == (met(told), told.headers["WWW-Authenticate"])
+    assert world.refused(401, "unauthenticated") == met(told)
+    assert ("Bearer" if told.status == 401 else None) == told.headers.get("WWW-Authenticate")
     assert 0 == world.sandbox.ledger.payments()
 
 
