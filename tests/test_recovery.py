@@ -43,6 +43,12 @@ def test_where_the_profile_does_not_say_how_to_ask(profile: Profile) -> None:
     assert question(codec(profile), call_for("refunds.create", profile)) is None
 
 
+@pytest.mark.parametrize("operation", ["payments.create", "subscriptions.cancel"])
+def test_what_nothing_names_is_not_asked_about(operation: str) -> None:
+    """A write without a number of the merchant's has no query that could tell what became of it."""
+    assert question(codec(PROFILE), call_for(operation, PROFILE)) is None
+
+
 def unknown(operation: str | None, reference: str | None) -> OutcomeUnknownError:
     """Return the error of a call that nobody knows the end of."""
     return OutcomeUnknownError("lost", operation=operation, reference=reference)

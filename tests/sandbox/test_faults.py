@@ -98,6 +98,13 @@ def test_stale_connections_are_reused_ones() -> None:
     assert fault is armoury.for_call("orders.query", NONE, reused=True)
 
 
+def test_fault_shows_itself() -> None:
+    """A failing test shows what a fault is, and how often it has fired."""
+    fault = Armoury().arm(Latency(), "refunds.create", {})
+
+    assert "<Fault latency on refunds.create, fired 0, seen 0>" == repr(fault)
+
+
 def test_calls_and_notifications_are_counted_apart() -> None:
     """A fault of notifications leaves calls alone, and one of calls notifications."""
     armoury = Armoury()
