@@ -651,6 +651,18 @@ def test_request_objects(make: Callable[[], object]) -> None:
     assert [] == leaks(repr(CreateSubscription(**SUBSCRIPTION)))
 
 
+async def test_type_of_a_refused_customer() -> None:
+    """`.value` names the type: a person sees what was wrong, and nobody who it was about."""
+    async with session("https://pay.example.com") as pay:
+        with pytest.raises(InvalidArgumentError) as refused:
+            await unsendable(pay)
+        with pytest.raises(InvalidArgumentError) as unsigned:
+            await unsignable(pay)
+
+    assert ("customer", dict) == (refused.value.field, refused.value.value)
+    assert ("payer", dict) == (unsigned.value.field, unsigned.value.value)
+
+
 @pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
     """Return a journal."""
