@@ -49,7 +49,7 @@ class Recorder:
         self._keep = keep
         self._clock = clock
         self._settling: set[asyncio.Task[Any]] = set()
-        self._noting: set[int] = set()
+        self._noting: dict[int, Intent] = {}
 
     def layer(self, merchant: str, service: str, tell: Callable[[Event], None] | None = None) -> Layer:
         """Return the layer that keeps one merchant's writes.
@@ -80,6 +80,16 @@ class Recorder:
             why = f"intent_id must be {rule}; {intent_id} is of {intent.merchant!r}"
             raise InvalidArgumentError(why, field="intent_id", rule=rule, value=intent_id)
         return request_of(intent)
+
+    async def catch_up(self) -> None:
+        """Write down what the storage could not take before, so that nobody asks without knowing it.
+
+        Raises:
+            StorageError: It still cannot.
+        """
+        for intent in tuple(self._noting.values()):
+            await self._journal.note_used(intent)
+            self._noting.pop(intent.id, None)
 
     async def _recorded(
         self, call: Call, send: Send, whose: tuple[str, str], tell: Callable[[Event], None] | None
@@ -216,20 +226,20 @@ class Recorder:
 
     def _note_later(self, intent: Intent) -> None:
         if intent.id not in self._noting:
-            self._noting.add(intent.id)
+            self._noting[intent.id] = intent
             self._hold(asyncio.ensure_future(self._noted_at_last(intent)))
 
     async def _noted_at_last(self, intent: Intent) -> None:
         """Write down "used before" as soon as the storage is back, for as long as the journal is open."""
         pause = FIRST_PAUSE
         try:
-            while await self._fails(intent):
+            while intent.id in self._noting and await self._fails(intent):
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
         except Exception:
             logger.warning("the journal cannot keep that intention %d was used before", intent.id, exc_info=True)
         finally:
-            self._noting.discard(intent.id)
+            self._noting.pop(intent.id, None)
 
     async def _fails(self, intent: Intent) -> bool:
         """Return whether the storage is still away, though the journal is open."""

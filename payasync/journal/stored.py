@@ -158,6 +158,7 @@ class StoredJournal(ABC):
         most, by = number("limit", limit), None if before is None else aware("before", before)
         lasts, ticked, where = seconds("lease", lease), self._tick(), self._where(service)
         whose = transactions.Whose(merchant, where)
+        await self.recorder.catch_up()
         return await self._run(lambda now: transactions.ask(most, whose, by, now, lasts, tick=ticked))
 
     async def postpone(
