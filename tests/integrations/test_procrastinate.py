@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,6 +50,7 @@ MANY: Final = 30
 LATER: Final = 3600
 """Seconds, after which any lease is over, and any quarantine."""
 
+ONCE: Final = RetryPolicy(attempts=1, base_delay=0, max_delay=0)
 YEARLY: Final = "0 0 1 1 *"
 NOT_DONE: Final = """
 import asyncio, payments
@@ -89,6 +89,7 @@ class Shop:
         journal: In the queue's database.
         pay: The session.
         dsn: Of the database.
+        namespace: The tasks'.
     """
 
     app: procrastinate.App
@@ -96,6 +97,31 @@ class Shop:
     journal: PostgresJournal
     pay: Session
     dsn: str
+    namespace: str = "payasync"
+
+    def having(self, tasks: PaymentTasks) -> "Shop":
+        """Return the shop with other tasks in its queue."""
+        self.app.add_tasks_from(tasks.blueprint, namespace="other")
+        return evolve(self, tasks=tasks, namespace="other")
+
+    def through(self, pay: Session) -> "Shop":
+        """Return the shop with tasks that send by another session."""
+        return self.having(PaymentTasks(pay, self.journal, cron=YEARLY))
+
+    async def reconcile(self) -> None:
+        """Reconcile as the clock would have it."""
+        context: Any = type("Context", (), {"app": self.app})()
+        await self.app.tasks[f"{self.namespace}:reconcile"](context, 0)
+
+    async def execute(self, statement: str, *values: object) -> list[Any]:
+        """Do something in the database, as somebody else would, and return what that gives."""
+        async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True) as connection:
+            found = await connection.execute(statement.encode(), values)
+            return await found.fetchall() if found.description else []
+
+    async def wait(self, minutes: int) -> None:
+        """Let all that is in the journal be so much older."""
+        await self.execute("UPDATE payasync_intents SET updated = updated - interval '1 min' * %s", minutes)
 
     async def work(self) -> None:
         """Have a worker do what is in the queue."""
@@ -117,7 +143,7 @@ async def opened(dsn: str, sandbox: Sandbox) -> AsyncGenerator[Shop]:
     app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=dsn, min_size=1))
     async with AsyncExitStack() as stack:
         journal = await stack.enter_async_context(PostgresJournal(dsn))
-        pay = await stack.enter_async_context(sandbox.session(retry=RetryPolicy(attempts=1)))
+        pay = await stack.enter_async_context(sandbox.session(retry=ONCE))
         await stack.enter_async_context(app.open_async())
         await app.schema_manager.apply_schema_async()
         tasks = PaymentTasks(pay, journal, reconciler=Reconciler(pay, journal), cron=YEARLY)
@@ -169,7 +195,7 @@ async def test_unknown_is_asked_about_and_not_repeated(shop: Shop, sandbox: Sand
     await shop.work()
     before = await shop.states(), await shop.jobs()
     sandbox.faults.clear()
-    await reconcile(shop)
+    await shop.reconcile()
 
     assert ([("R1", "unknown")], [("execute_intent", "succeeded", 1)]) == before
     assert [("R1", "accepted")] == await shop.states()
@@ -192,8 +218,7 @@ async def test_what_was_not_done_is_told(shop: Shop, sandbox: Sandbox, caplog: p
     async with PostgresJournal(shop.dsn, clock=tomorrow) as journal:
         reconciler = Reconciler(shop.pay, journal, pace=Pace(clock=tomorrow))
         tasks = PaymentTasks(shop.pay, journal, reconciler=reconciler, on_result=on_result, cron=YEARLY)
-        shop.app.add_tasks_from(tasks.blueprint, namespace="late")
-        await reconcile(evolve(shop, tasks=tasks))
+        await shop.having(tasks).reconcile()
 
     assert [("R1", "rejected"), ("R2", "succeeded")] == await shop.states()
     assert [("R1", "the refund's state is failed")] == [(it.intent.reference, it.reason) for it in heard if it.rejected]
@@ -231,13 +256,10 @@ async def test_service_that_asks_for_time_gets_it(shop: Shop, sandbox: Sandbox) 
     sandbox.faults.rate_limited("refunds.create", retry_after=3600)
     await shop.tasks.add(refund("R1"))
     await shop.work()
-    tasks: Any = shop.tasks
-    tasks._age = tasks._rest = timedelta(0)
-    await reconcile(shop)
+    await shop.wait(minutes=31)
+    await shop.reconcile()
     await shop.work()
-    async with await psycopg.AsyncConnection.connect(shop.dsn) as connection:
-        found = await connection.execute("SELECT scheduled_at > now() + '59 min' FROM procrastinate_jobs")
-        later = await found.fetchall()
+    later = await shop.execute("SELECT scheduled_at > now() + '59 min' FROM procrastinate_jobs")
 
     assert ([("execute_intent", "todo", 1)], [(True,)]) == (await shop.jobs(), later)
     assert [1] == [each.attempts for each in await shop.journal.list()]
@@ -252,9 +274,7 @@ async def test_what_repeating_cannot_mend_is_not_repeated(shop: Shop, sandbox: S
         error.add(permanent=True)
         raise error
 
-    tasks: Any = shop.tasks
-    tasks._session = sandbox.session(journal=shop.journal, middleware=[untrusted], retry=RetryPolicy(attempts=1))
-    await shop.tasks.add(refund("R1"))
+    await shop.through(sandbox.session(middleware=[untrusted], retry=ONCE)).tasks.add(refund("R1"))
     await shop.work()
 
     assert ([("R1", "new")], [("execute_intent", "failed", 1)]) == (await shop.states(), await shop.jobs())
@@ -295,14 +315,12 @@ async def test_what_the_queue_has_given_up_is_enqueued_again(shop: Shop, sandbox
     await shop.tasks.add(refund("R1"))
     await shop.work()
     fault.disarm()
-    async with await psycopg.AsyncConnection.connect(shop.dsn, autocommit=True) as connection:
-        await connection.execute("UPDATE procrastinate_jobs SET status = 'failed'")
-    tasks: Any = shop.tasks
-    tasks._age = timedelta(0)
-    await reconcile(shop)
+    await shop.execute("UPDATE procrastinate_jobs SET status = 'failed'")
+    await shop.wait(minutes=29)
+    await shop.reconcile()
     young = await shop.jobs()
-    tasks._rest = timedelta(0)
-    await reconcile(shop)
+    await shop.wait(minutes=2)
+    await shop.reconcile()
     await shop.work()
 
     assert [("execute_intent", "failed", 1)] == young
@@ -312,11 +330,8 @@ async def test_what_the_queue_has_given_up_is_enqueued_again(shop: Shop, sandbox
 
 async def test_wrong_key_is_tried_again(shop: Shop, sandbox: Sandbox) -> None:
     """While a key is being changed, nothing is refused for good: the queue tries again later, once each time."""
-    tasks: Any = shop.tasks
-    merchant = str(sandbox.credentials.merchant_id)
-    wrong = sandbox.session(credentials=Credentials(merchant, secret_key="wrong", signing_key="another signing key"))
-    tasks._session = wrong.with_options(journal=shop.journal)
-    await shop.tasks.add(refund("R1"))
+    wrong = Credentials(shop.pay.merchant_id, secret_key="wrong", signing_key="another signing key")
+    await shop.through(sandbox.session(credentials=wrong)).tasks.add(refund("R1"))
     await shop.work()
 
     assert ([("R1", "new")], [("execute_intent", "todo", 1)]) == (await shop.states(), await shop.jobs())
@@ -383,8 +398,7 @@ async def test_what_is_declined_as_the_journal_fails_is_not_sent_again(
         patch.setattr(shop.journal, "get", failing)
         await shop.work()
     waiting = await shop.jobs()
-    async with await psycopg.AsyncConnection.connect(shop.dsn, autocommit=True) as connection:
-        await connection.execute("UPDATE procrastinate_jobs SET scheduled_at = NULL")
+    await shop.execute("UPDATE procrastinate_jobs SET scheduled_at = NULL")
     await shop.work()
 
     assert [("execute_intent", "todo", 1)] == waiting
@@ -427,12 +441,11 @@ async def test_forgotten_is_enqueued(shop: Shop) -> None:
     """What was kept and is in no queue is sent all the same, and enqueued once, however often it is looked for."""
     await shop.journal.add(refund("R1"), merchant=shop.pay.merchant_id)
     await shop.journal.add(refund("R2"), merchant="another")
-    await reconcile(shop)
+    await shop.reconcile()
     young = await shop.jobs()
-    tasks: Any = shop.tasks
-    tasks._age = timedelta(0)
-    await reconcile(shop)
-    await reconcile(shop)
+    await shop.wait(minutes=2)
+    await shop.reconcile()
+    await shop.reconcile()
     enqueued = await shop.jobs()
     await shop.work()
 
@@ -442,20 +455,19 @@ async def test_forgotten_is_enqueued(shop: Shop) -> None:
 
 async def test_what_the_service_does_not_take_is_not_added(shop: Shop, sandbox: Sandbox) -> None:
     """It is refused as sending it would be, before anything is kept: the caller's transaction is as it was."""
-    tasks: Any = shop.tasks
-    tasks._session = strict(shop, sandbox)
+    tasks = shop.through(strict(sandbox)).tasks
     async with await psycopg.AsyncConnection.connect(shop.dsn) as connection:
         with pytest.raises(InvalidArgumentError, match="refund_desc"):
-            await shop.tasks.add(evolve(refund("R1"), refund_desc="too long"), connection=connection)
+            await tasks.add(evolve(refund("R1"), refund_desc="too long"), connection=connection)
         assert TransactionStatus.IDLE == connection.info.transaction_status
 
     assert ([], []) == (await shop.states(), await shop.jobs())
 
 
-def strict(shop: Shop, sandbox: Sandbox) -> Session:
+def strict(sandbox: Sandbox) -> Session:
     """Return a session of a service that takes short descriptions alone."""
     profile = evolve(PROFILE, accept=evolve(PROFILE.accept, length={"refund_desc": 5}))
-    return sandbox.session(profile=profile, journal=shop.journal)
+    return sandbox.session(profile=profile)
 
 
 async def test_what_cannot_be_sent_is_left_to_a_person(
@@ -465,15 +477,13 @@ async def test_what_cannot_be_sent_is_left_to_a_person(
     merchant = shop.pay.merchant_id
     for number, text in (("R1", "too long"), ("R2", "short"), ("R3", "newer")):
         await shop.journal.add(evolve(refund(number), refund_desc=text), merchant=merchant)
-    async with await psycopg.AsyncConnection.connect(shop.dsn, autocommit=True) as connection:
-        await connection.execute("UPDATE payasync_intents SET operation = 'refunds.newer' WHERE reference = 'R3'")
-    tasks: Any = shop.tasks
-    usual, tasks._session, tasks._age = tasks._session, strict(shop, sandbox), timedelta(0)
-    await reconcile(shop)
-    await reconcile(shop)
+    await shop.execute("UPDATE payasync_intents SET operation = 'refunds.newer' WHERE reference = 'R3'")
+    await shop.wait(minutes=2)
+    other = shop.through(strict(sandbox))
+    await other.reconcile()
+    await other.reconcile()
     jobs, kept = await shop.jobs(), await shop.journal.list("new")
-    tasks._session = usual
-    await reconcile(shop)
+    await shop.reconcile()
 
     assert [("execute_intent", "todo", 0)] == jobs
     assert ["refund_desc", "", "this"] == [each.reason.partition(" ")[0] for each in kept]
@@ -488,9 +498,8 @@ async def test_rejected_that_is_kept_again_is_enqueued(shop: Shop, sandbox: Sand
         await shop.pay.with_options(journal=shop.journal).send(refund("R1"))
     refused = await shop.states()
     await shop.journal.add(refund("R1"), merchant=shop.pay.merchant_id)
-    tasks: Any = shop.tasks
-    tasks._rest = timedelta(0)
-    await reconcile(shop)
+    await shop.wait(minutes=31)
+    await shop.reconcile()
     await shop.work()
 
     assert [("R1", "rejected")] == refused
@@ -520,14 +529,13 @@ async def test_each_merchant_is_reconciled(shop: Shop, sandbox: Sandbox) -> None
 async def test_job_of_a_dead_worker_is_delivered_again(shop: Shop) -> None:
     """What a worker had taken when it died is back in the queue with the next reconciliation, and not before."""
     await shop.tasks.add(refund("R1"))
-    async with await psycopg.AsyncConnection.connect(shop.dsn, autocommit=True) as connection:
-        worker = "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '%s s') RETURNING id"
-        ids = [await (await connection.execute(worker.replace("%s", age).encode())).fetchone() for age in ("0", "60")]
-        taken = list[list[tuple[str, str, int]]]()
-        for number in ids:
-            await connection.execute("UPDATE procrastinate_jobs SET status = 'doing', worker_id = %s", number)
-            await reconcile(shop)
-            taken.append(await shop.jobs())
+    taken = list[list[tuple[str, str, int]]]()
+    for age in (0, 60):
+        beat = "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 s' * %s) RETURNING id"
+        ((worker,),) = await shop.execute(beat, age)
+        await shop.execute("UPDATE procrastinate_jobs SET status = 'doing', worker_id = %s", worker)
+        await shop.reconcile()
+        taken.append(await shop.jobs())
 
     assert [[("execute_intent", "doing", 0)], [("execute_intent", "todo", 1)]] == taken
 
@@ -544,13 +552,6 @@ async def test_blueprint_must_be_in_an_application(postgres_dsn: str, sandbox: S
             await tasks.add(refund("R1"))
 
     assert ("blueprint", None) == (caught.value.field, caught.value.__context__)
-
-
-async def reconcile(shop: Shop) -> None:
-    """Reconcile as the clock would have it."""
-    context: Any = type("Context", (), {"app": shop.app})()
-    tasks: Any = shop.tasks
-    await tasks._reconcile(context, 0)
 
 
 @pytest.fixture
@@ -593,9 +594,9 @@ async def test_worker_is_killed(postgres_dsn: str, sandbox: Sandbox, start: Star
 
 async def all_accepted(shop: Shop) -> None:
     """Wait until nothing is left to do."""
-    async with asyncio.timeout(SECONDS), await psycopg.AsyncConnection.connect(shop.dsn, autocommit=True) as connection:
+    async with asyncio.timeout(SECONDS):
         while {"accepted"} != {state for _, state in await shop.states()}:
-            await connection.execute("SELECT pg_sleep(0.1)")
+            await shop.execute("SELECT pg_sleep(0.1)")
 
 
 async def test_recipe_of_the_page(postgres_dsn: str, tmp_path: Path) -> None:

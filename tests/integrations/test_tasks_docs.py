@@ -264,7 +264,6 @@ async def test_what_was_not_done_is_taken_back(shop: Shop) -> None:
     assert [("I1", 1), ("I2", 0), ("I3", 0)] == rows(shop, "SELECT number, refunded FROM invoices")
 
 
-@pytest.mark.long
 @declining
 async def test_what_is_declined_at_once_is_not_sent_again(shop: Shop) -> None:
     """Its task fails, and so does one that is delivered again, without a second send."""

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from payasync.journal import STATES
 from tests.journal.model_checks import LAWFUL
 from tests.journal.model_machine import JournalMachine
-from tests.journal.model_programs import PROGRAMS, SAFEGUARDS, Program
+from tests.journal.model_programs import PROGRAMS, Program
 
 
 @pytest.fixture(autouse=True)
@@ -58,15 +57,3 @@ def test_each_change_of_a_state_is_seen(machine: JournalMachine, change: tuple[s
     play(PROGRAMS[change], machine)
 
     assert change in machine.seen
-
-
-def test_each_state_is_seen() -> None:
-    """An intention can be each of them."""
-    assert set(STATES) == {after for _, after in PROGRAMS if after}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("program", SAFEGUARDS)
-def test_safeguard_holds(machine: JournalMachine, program: Program) -> None:
-    """What is rare in the search goes well every time."""
-    play(program, machine)
