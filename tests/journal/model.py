@@ -129,7 +129,7 @@ class Book:
         row.lease, row.updated, row.denied, row.silent_since = None, self.now, 0, None
         row.due = (due or self.now) if state in OPEN else None
         row.doubted = self.now if state == "unknown" else row.doubted
-        row.answered = answered
+        row.answered = answered or (row.answered and state == "unknown")
         self.move(row, state)
 
     def postpone(self, row: Row, due: datetime, denied: int, *, silent: bool = False) -> None:
@@ -167,7 +167,7 @@ class Book:
         if self.standing(row) not in OPEN | {"manual", "new"}:
             return False
         self._end(row, state)
-        row.by_person = True
+        row.by_person, row.answered = True, False
         return True
 
     def told(self, kind: Kind, thing: Thing) -> list[int]:
@@ -225,7 +225,7 @@ class Book:
         row.attempts += 1
         row.fence += 1
         row.asked = row.denied = 0
-        row.silent_since, row.answered = None, False
+        row.silent_since, row.answered = None, row.answered and row.state != "unknown"
         row.told, row.thing, row.by_person = None, "", False
         row.lease, row.due, row.updated = self.now + timedelta(seconds=LEASE), None, self.now
         self.move(row, "sending")

@@ -248,7 +248,8 @@ class Sides:
         if write.says == "answer":
             return Ended(state=write.row.told)
         if write.says != "send":
-            return Ended(REFUSED.get(write.says, UNKNOWN))
+            error = REFUSED.get(write.says, UNKNOWN)
+            return Ended(error, used=write.row.answered and error == UNKNOWN)
         row = write.row
         ended = heard(row, course.run(row.wanted, row.id, again=row.doubted is not None))
         self.book.judge(write.row, ended)

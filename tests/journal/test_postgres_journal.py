@@ -247,6 +247,7 @@ VALUES: Final[dict[str, Any]] = {
     "fence": 0,
     "denied": 0,
     "queued": False,
+    "attempts": 1,
     "again": False,
     "answered": False,
     "silent_since": None,
