@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from tests.journal.building import START
 from tests.journal.model_calls import UNKNOWN, Ended
@@ -167,7 +167,7 @@ class Book:
         if self.standing(row) not in OPEN | {"manual", "new"}:
             return False
         self._end(row, state)
-        row.by_person, row.answered = True, False
+        row.by_person = True
         return True
 
     def told(self, kind: Kind, thing: Thing) -> list[int]:
@@ -211,6 +211,7 @@ class Book:
         if state == "succeeded" and row.state != "accepted":
             row.told = None
         row.lease = row.due = row.silent_since = None
+        row.answered = False
         row.fence += 1
         row.updated = self.now
         row.queued = row.queued and state != "rejected"
@@ -258,7 +259,11 @@ def of_another_attempt(row: Row, end: str | None) -> bool:
 def heard(row: Row, ended: Ended) -> Ended:
     """Return what a caller is told of how a call ended, where it had to ask for that."""
     doubtful = ended.recovered and of_another_attempt(row, MEANS[row.wanted.kind].get(ended.state or ""))
-    return Ended(UNKNOWN, sends=ended.sends) if doubtful else ended
+    return (
+        Ended(UNKNOWN, sends=ended.sends, used=ended.used)
+        if doubtful
+        else evolve(ended, used=ended.used and bool(ended.error))
+    )
 
 
 def verdict(row: Row, ended: Ended) -> str:

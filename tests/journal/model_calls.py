@@ -141,7 +141,7 @@ class Course:
         thing = self.service.about(wanted) if asks else None
         if thing is None or thing.wanted != wanted:
             return Ended(UNKNOWN, sends=sends, used=used)
-        return Ended(state=thing.state, sends=sends, thing=wanted.number or "", recovered=True)
+        return Ended(state=thing.state, sends=sends, thing=wanted.number or "", used=used, recovered=True)
 
     def _closed_again(self, wanted: Wanted, by: int) -> Ended:
         if self.always:
