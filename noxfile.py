@@ -14,7 +14,7 @@ nox.options.error_on_missing_interpreters = True
 PYPROJECT: Final[dict[str, Any]] = nox.project.load_toml("pyproject.toml")
 DECIDES_WITHOUT_IO: Final = ",".join(PYPROJECT["tool"]["payasync"]["decides-without-io"])
 PARALLEL: Final = ("--numprocesses=auto", "--maxprocesses=4")
-CHECKED: Final = ("payasync", "pytest_payasync.py", "tests", "benchmarks", "chaos", "noxfile.py")
+CHECKED: Final = ("payasync", "tests", "benchmarks", "noxfile.py")
 
 
 @nox.session
@@ -92,7 +92,7 @@ def bench(session: nox.Session) -> None:
 def chaos(session: nox.Session) -> None:
     """Check at length; `-- soak` is one part of it, and `-- --operations 5000 --kills 40` are fewer kills."""
     session.install(".[cli,postgres,rsa]", *_group("test"))
-    session.run("python", "-m", "chaos", *session.posargs)
+    session.run("python", "-m", "tests.chaos", *session.posargs)
 
 
 def _install(session: nox.Session) -> None:

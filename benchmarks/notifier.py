@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from benchmarks.receiver import CREDENTIALS
-from payasync.sandbox_profile import PROFILE
+from payasync.profile.sandbox_profile import PROFILE
 from payasync.testing import sign_notification
 
 CONNECTIONS: Final = 64

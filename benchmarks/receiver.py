@@ -9,7 +9,7 @@ from aiohttp import web
 
 from payasync import Credentials
 from payasync.notifications import Notification, Receiver, SqliteInbox
-from payasync.sandbox_profile import PROFILE
+from payasync.profile.sandbox_profile import PROFILE
 
 CREDENTIALS: Final = Credentials(merchant_id="M1", notification_keys=["whsec_QSBrZXkgZm9yIG91ciBiZW5jaG1hcmtz"])
 ALONE: Final = "/alone"

@@ -6,13 +6,10 @@ A `Profile` says what the service does, `Credentials` who the merchant is, and a
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from payasync.version import VERSION as __version__
-
 if TYPE_CHECKING:
-    from payasync.absent import ABSENT
-    from payasync.bulk import Done, Refused
-    from payasync.calls import Call, Layer, Reply, Send
-    from payasync.credentials import Credentials
+    from payasync.credentials import Credentials, Secret
+    from payasync.documents import ABSENT
+    from payasync.endpoints import OPERATIONS, Operation
     from payasync.errors import (
         AuthenticationError,
         ConfigurationError,
@@ -33,19 +30,9 @@ if TYPE_CHECKING:
         StorageError,
         WaitTimeoutError,
     )
-    from payasync.events import Attempted, Event, Retrying, Unknown
-    from payasync.operations import OPERATIONS, Operation
-    from payasync.profile import Profile
-    from payasync.requests import Request
-    from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
-    from payasync.resources.payments import CreatePayment, QueryPayment
-    from payasync.resources.refunds import CreateRefund, QueryRefund
-    from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
-    from payasync.responses import OrderResponse, PaymentResponse, RefundResponse, Response, SubscriptionResponse
-    from payasync.secret import Secret
-    from payasync.session import Session
-    from payasync.settings import RetryPolicy, Timeouts
-    from payasync.shapes import (
+    from payasync.middleware.observe import Attempted, Event, Retrying, Unknown
+    from payasync.profile.profile import Profile
+    from payasync.profile.schema import (
         Accept,
         AnswerShape,
         HttpCodes,
@@ -55,7 +42,18 @@ if TYPE_CHECKING:
         ResultCodes,
         States,
     )
-    from payasync.signing import SignatureScheme, SortedPairs
+    from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
+    from payasync.resources.payments import CreatePayment, QueryPayment
+    from payasync.resources.refunds import CreateRefund, QueryRefund
+    from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
+    from payasync.session import Done, Refused, Session
+    from payasync.settings import RetryPolicy, Timeouts
+    from payasync.signing.schemes import SignatureScheme, SortedPairs
+    from payasync.wire.call import Call, Layer, Reply, Send
+    from payasync.wire.request import Request
+    from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response, SubscriptionResponse
+
+__version__ = "0.1.0"
 
 __all__ = [
     "ABSENT",
@@ -125,30 +123,28 @@ __all__ = [
 ]
 
 _NAMES: Final = {
-    "absent": "ABSENT",
-    "bulk": "Done Refused",
-    "calls": "Call Layer Reply Send",
-    "credentials": "Credentials",
+    "credentials": "Credentials Secret",
+    "documents": "ABSENT",
+    "endpoints": "OPERATIONS Operation",
     "errors": (
         "AuthenticationError ConfigurationError DuplicateError IntentConflictError InvalidArgumentError "
         "InvalidSignatureError NoAnswerError NoAnswerTimeoutError NotConfiguredError NotSentError "
         "NotSentTimeoutError OutcomeUnknownError PayasyncError RateLimitedError ServiceError "
         "SessionClosedError StorageError WaitTimeoutError"
     ),
-    "events": "Attempted Event Retrying Unknown",
-    "operations": "OPERATIONS Operation",
+    "middleware.observe": "Attempted Event Retrying Unknown",
     "profile": "Profile",
-    "requests": "Request",
+    "profile.schema": "Accept AnswerShape HttpCodes NotificationShape Parameter Recovery ResultCodes States",
     "resources.orders": "CloseOrder PlaceOrder QueryOrder",
     "resources.payments": "CreatePayment QueryPayment",
     "resources.refunds": "CreateRefund QueryRefund",
     "resources.subscriptions": "CancelSubscription CreateSubscription UpdateSubscription",
-    "responses": "OrderResponse PaymentResponse RefundResponse Response SubscriptionResponse",
-    "secret": "Secret",
-    "session": "Session",
+    "session": "Done Refused Session",
     "settings": "RetryPolicy Timeouts",
-    "shapes": "Accept AnswerShape HttpCodes NotificationShape Parameter Recovery ResultCodes States",
     "signing": "SignatureScheme SortedPairs",
+    "wire.call": "Call Layer Reply Send",
+    "wire.request": "Request",
+    "wire.response": "OrderResponse PaymentResponse RefundResponse Response SubscriptionResponse",
 }
 """Which module each public name is in."""
 

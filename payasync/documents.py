@@ -1,15 +1,31 @@
-"""JSON in and out, and paths into it: strict where money could be misread."""
+"""JSON in and out, and dotted paths into it: strict where money could be misread."""
 
+import enum
 import json
 import math
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self, TypeAlias
 
 import orjson
 
-from payasync.absent import ABSENT
+
+class _Absent(enum.Enum):
+    """The type of `ABSENT`: the default of arguments that can be left out, and no value to send."""
+
+    ABSENT = "ABSENT"
+
+    def __repr__(self) -> str:
+        return self.value
+
+    def __bool__(self) -> bool:
+        return False
+
+
+Absent: TypeAlias = Literal[_Absent.ABSENT]
+ABSENT: Final = _Absent.ABSENT
+
 
 MAX_DEPTH: Final = 32
 

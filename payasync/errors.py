@@ -1,35 +1,18 @@
-"""What can go wrong, named for what the caller may do next.
-
-PayasyncError                 the one root; every class pickles, none carries a secret
-├── ConfigurationError        mend the profile, the credentials or the session's settings
-│   └── NotConfiguredError    an open point that the profile does not answer
-├── InvalidArgumentError      refused before any I/O
-├── NotSentError              provably nothing left this machine: repeating is harmless
-├── OutcomeUnknownError       a write may have been done: query, never repeat
-├── NoAnswerError             a read got no usable answer: repeating is harmless
-│   └── WaitTimeoutError      the awaited state did not come in time
-├── ServiceError              the service answered, and it was not done
-│   ├── AuthenticationError
-│   ├── DuplicateError        this number was used before: ask for its state
-│   └── RateLimitedError
-├── InvalidSignatureError     an answer or a notification is not from the service
-├── IntentConflictError       the same key was used before for a different request
-├── StorageError              the inbox or journal cannot be read or written now: repeat it later
-└── SessionClosedError
-
-`OutcomeUnknownError` is never a `TimeoutError`, nor an `OSError`: what retries on those must not
-pay twice.
-"""
+"""What can go wrong, named for what the caller may do next; and tracebacks that hold no frame of ours."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sys
+from contextlib import aclosing, suppress
+from functools import wraps
+from types import CoroutineType, TracebackType
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
-    from payasync.calls import Objection
-    from payasync.responses import Response
+    from payasync.wire.call import Objection
+    from payasync.wire.response import Response
 
 
 class PayasyncError(Exception):
@@ -221,3 +204,128 @@ class StorageError(PayasyncError):
 
 class SessionClosedError(PayasyncError):
     """The session was closed; make another."""
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
+
+LIBRARIES: Final = frozenset(
+    {
+        *sys.stdlib_module_names,
+        "payasync",
+        "aiohappyeyeballs",
+        "aiohttp",
+        "aiosignal",
+        "attr",
+        "attrs",
+        "backoff",
+        "cattr",
+        "cattrs",
+        "cryptography",
+        "frozenlist",
+        "multidict",
+        "orjson",
+        "procrastinate",
+        "propcache",
+        "psycopg",
+        "yarl",
+    }
+)
+"""The packages whose frames are removed."""
+
+
+def drop_frames(error: E, handled: BaseException | None = None) -> E:
+    """Remove the frames of payasync and its libraries from an error, its causes, its contexts and its group.
+
+    Args:
+        error: Is about to leave payasync.
+        handled: The error that the caller was handling before the call; it stays as it is.
+    """
+    seen, waiting = {id(error), id(handled), id(None)}, [error]
+    while waiting:
+        each: Any = waiting.pop()
+        _drop(each)
+        for behind in (each.__cause__, each.__context__, *getattr(each, "exceptions", ())):
+            if id(behind) not in seen:
+                seen.add(id(behind))
+                waiting.append(behind)
+    return error
+
+
+def _drop(error: BaseException) -> None:
+    kept: list[TracebackType] = []
+    last, trace = None, error.__traceback__
+    while trace is not None:
+        # Code that attrs generates has no module.
+        if trace.tb_frame.f_globals.get("__name__", "payasync").partition(".")[0] not in LIBRARIES:
+            kept.append(trace)
+        last, trace = trace, trace.tb_next
+    error.__traceback__ = None
+    for each in reversed(kept):
+        error.__traceback__ = TracebackType(error.__traceback__, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    if last is not None and not kept:
+        _note_origin(error, last)
+
+
+def _note_origin(error: BaseException, last: TracebackType) -> None:
+    """Say where an error was raised that only a bug of ours explains."""
+    expected = isinstance(error, PayasyncError) or not isinstance(error, Exception)
+    if not expected and not hasattr(error, "__notes__"):
+        where = f"{last.tb_frame.f_code.co_filename}:{last.tb_lineno}"
+        error.add_note(f"Raised at {where}; payasync removed its own frames.")
+
+
+def frameless(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a function whose errors must not show its arguments."""
+
+    @wraps(function)
+    def call(*arguments: P.args, **named: P.kwargs) -> T:
+        try:
+            return function(*arguments, **named)
+        except BaseException as error:  # noqa: BLE001 - it is raised below
+            ended = [error]  # a plain variable would keep it in this frame
+        del arguments, named
+        raise drop_frames(ended.pop(), sys.exception())
+
+    return call
+
+
+def frameless_async(function: Callable[P, Awaitable[T]]) -> Callable[P, CoroutineType[Any, Any, T]]:
+    """Decorate a coroutine function whose errors must not show its arguments.
+
+    Its arguments stand in no frame that an error can show, even if its task is cancelled before it starts.
+    """
+    name = getattr(function, "__qualname__", "call")
+
+    @wraps(function)
+    def call(*arguments: P.args, **named: P.kwargs) -> CoroutineType[Any, Any, T]:
+        coroutine: Any = _awaited(lambda: function(*arguments, **named))
+        coroutine.__qualname__ = name  # a warning shows it if it is never awaited
+        return coroutine  # type: ignore[no-any-return] # mypy sees no CoroutineType in it
+
+    return call
+
+
+async def _awaited(call: Callable[[], Awaitable[T]]) -> T:
+    try:
+        return await call()
+    except BaseException as error:  # noqa: BLE001 - it is raised below
+        ended = [error]
+    del call
+    raise drop_frames(ended.pop(), sys.exception())
+
+
+async def frameless_results(results: AsyncGenerator[T]) -> AsyncGenerator[T]:
+    """Yield what a generator yields; its errors show none of its variables."""
+    try:
+        async with aclosing(results):
+            with suppress(StopAsyncIteration):
+                while True:
+                    yield await anext(results)  # without a variable, in which it would stay
+    except BaseException as error:  # noqa: BLE001 - it is raised below
+        ended = [error]
+    else:
+        return
+    del results
+    raise drop_frames(ended.pop(), sys.exception())

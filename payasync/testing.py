@@ -9,19 +9,16 @@ from typing import Any, Final
 
 from attrs import field, frozen
 
-from payasync.absent import ABSENT
-from payasync.answer_signature import as_signed, service_keys
-from payasync.credentials import Credentials, Key, taken
-from payasync.documents import at, flaw, plain
+from payasync.credentials import Credentials, Hidden, Key, Secret, taken
+from payasync.documents import ABSENT, at, flaw, plain
 from payasync.errors import ConfigurationError, InvalidArgumentError
-from payasync.notifications import standard_webhooks
-from payasync.notifications.identity import WEBHOOK_ID
-from payasync.notifications.timestamps import MILLISECONDS_FROM
-from payasync.profile import Profile, not_configured
-from payasync.requests import invalid
-from payasync.secret import Hidden, Secret
-from payasync.shapes import KINDS
-from payasync.signing import SignatureScheme, SortedPairs
+from payasync.middleware.verify import as_signed, service_keys
+from payasync.notifications.reading import MILLISECONDS_FROM, WEBHOOK_ID
+from payasync.notifications.verification import A_WORD, SIGNATURE, TIMESTAMP, check_secrets, is_word, sign_webhook
+from payasync.profile.profile import Profile, not_configured
+from payasync.profile.schema import KINDS
+from payasync.signing.schemes import SignatureScheme, SortedPairs
+from payasync.wire.request import invalid
 
 _JSON: Final = {"Content-Type": "application/json"}
 
@@ -186,9 +183,9 @@ def _webhook_headers(
     raw: bytes, credentials: Credentials, key: Secret | None, number: str | None, sent: int
 ) -> dict[str, str]:
     keys = credentials.notification_keys if key is None else (key,)
-    standard_webhooks.check_keys(keys)
+    check_secrets(keys)
     number = f"msg_{token_hex(12)}" if number is None else number
-    if not standard_webhooks.is_word(number):
-        raise invalid("id", standard_webhooks.A_WORD, number)
-    signature = standard_webhooks.sign(raw, number=number, sent=sent, key=keys[0])
-    return {WEBHOOK_ID: number, standard_webhooks.TIMESTAMP: str(sent), standard_webhooks.SIGNATURE: signature}
+    if not is_word(number):
+        raise invalid("id", A_WORD, number)
+    signature = sign_webhook(raw, number=number, sent=sent, key=keys[0])
+    return {WEBHOOK_ID: number, TIMESTAMP: str(sent), SIGNATURE: signature}

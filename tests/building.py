@@ -8,20 +8,20 @@ import orjson
 from attrs import evolve, field, frozen, mutable
 from multidict import CIMultiDict
 
-from payasync.calls import Call, Reply
-from payasync.codec import Codec
 from payasync.credentials import Credentials
-from payasync.events import Event
+from payasync.endpoints import Operation
+from payasync.middleware.observe import Event
 from payasync.middleware.retry import Pace
-from payasync.operations import Operation
-from payasync.profile import Profile
-from payasync.requests import Request
+from payasync.profile.profile import Profile
+from payasync.profile.schema import AnswerShape, Parameter, States
 from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
 from payasync.resources.payments import CreatePayment, QueryPayment
 from payasync.resources.refunds import CreateRefund, QueryRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
-from payasync.responses import Response
-from payasync.shapes import AnswerShape, Parameter, States
+from payasync.wire.call import Call, Reply
+from payasync.wire.encode import Codec
+from payasync.wire.request import Request
+from payasync.wire.response import Response
 
 R = TypeVar("R", bound=Response)
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import aiohttp
 
+from payasync.middleware.recovery import question
 from payasync.middleware.retry import Pace
-from payasync.recovery import question
 
 PATIENT: Final = 1_000_000
 """Turns after which what should have happened will not: a mistake in the test."""

@@ -5,9 +5,9 @@ import os
 import sys
 from typing import Final
 
-from payasync.postgres import Database, Transaction
-from payasync.postgres_opening import Schema
-from payasync.secret import Hidden
+from payasync.credentials import Hidden
+from payasync.storage.postgres import Database, Transaction
+from payasync.storage.postgres_opening import Schema
 
 SCHEMA: Final = Schema(name="notebook", steps=("CREATE TABLE notes (text text);",))
 

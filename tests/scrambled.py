@@ -24,11 +24,11 @@ from payasync import (
     SortedPairs,
     States,
 )
-from payasync.coverage import COMPARED
-from payasync.operations import OPERATIONS
+from payasync.endpoints import OPERATIONS
+from payasync.profile.schema import Code
+from payasync.profile.signed_fields import COMPARED
 from payasync.sandbox import PROFILE
-from payasync.shapes import Code
-from payasync.signing import FREE_TEXT
+from payasync.signing.schemes import FREE_TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from payasync import sqlite_opening
-from payasync.sqlite import SqliteFile
-from payasync.sqlite_opening import Schema
+from payasync.storage import sqlite_opening
+from payasync.storage.sqlite import SqliteFile
+from payasync.storage.sqlite_opening import Schema
 
 SCHEMA: Final = Schema(name="inbox", application=0x1234, steps=("CREATE TABLE notes (text TEXT NOT NULL);\n",))
 WRITERS: Final = 16

@@ -1,7 +1,7 @@
 import copy
 import pickle
 
-from payasync.absent import ABSENT
+from payasync.documents import ABSENT
 
 
 def test_absent_is_falsy_and_no_none() -> None:

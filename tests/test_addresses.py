@@ -4,8 +4,8 @@ from typing import Final
 import pytest
 from yarl import URL
 
-from payasync.addresses import base_url, environment_proxy, is_loopback, proxy_url, verifying
 from payasync.errors import ConfigurationError
+from payasync.settings import base_url, environment_proxy, is_loopback, proxy_url, verifying
 
 LOOPBACK: Final = ["localhost", "LOCALHOST", "127.0.0.1", "127.9.8.7", "[::1]"]
 ELSEWHERE: Final = [

@@ -3,11 +3,10 @@ from typing import Any
 import pytest
 from attrs import NOTHING, Attribute, fields
 
-from payasync.absent import Absent
-from payasync.arguments import ARGUMENTS, TEXTS, Argument
-from payasync.operations import OPERATIONS
-from payasync.profile import OPEN_FIELDS
-from payasync.writers import OPEN, camel
+from payasync.documents import Absent
+from payasync.endpoints import ARGUMENTS, OPERATIONS, TEXTS, Argument, camel
+from payasync.profile.profile import OPEN_FIELDS
+from payasync.wire.names import OPEN
 from tests.building import FULL
 
 

@@ -34,10 +34,10 @@ from payasync import (
     Session,
     SessionClosedError,
     SortedPairs,
-    bulk,
 )
 from payasync.journal import SqliteJournal
 from payasync.sandbox import PROFILE, Sandbox
+from payasync.session import Result, Unknown
 from tests.foreign.recorder import Recorder, answer
 from tests.inside import Time, until
 from tests.wire.ten import CREDENTIALS
@@ -133,7 +133,7 @@ async def test_unknown_is_told_with_its_error(sandbox: Sandbox, pay: Session) ->
     async with sandbox.session(retry=ONE_TRY, middleware=[forgetful]) as forgetting:
         (result,) = [result async for result in forgetting.bulk([refund()])]
 
-    assert isinstance(result, bulk.Unknown)
+    assert isinstance(result, Unknown)
     assert isinstance(result.error, OutcomeUnknownError)
     assert "succeeded" == (await pay.reconcile(result.error)).state
 
@@ -141,11 +141,11 @@ async def test_unknown_is_told_with_its_error(sandbox: Sandbox, pay: Session) ->
 def test_unknown_is_the_event_of_that_name() -> None:
     """`payasync.Unknown` stands for both: what `on_event` hears, and the result with its request."""
     error = OutcomeUnknownError("it may have been done", reason="no answer")
-    result = bulk.Unknown(refund(), error)
+    result = Unknown(refund(), error)
 
     assert isinstance(result, payasync.Unknown)
     assert ("refunds.create", "R1", "no answer") == (result.operation, result.reference, result.reason)
-    assert "it may have been done" == bulk.Unknown(refund(), OutcomeUnknownError("it may have been done")).reason
+    assert "it may have been done" == Unknown(refund(), OutcomeUnknownError("it may have been done")).reason
 
 
 async def test_not_sent_is_refused(sandbox: Sandbox) -> None:
@@ -395,7 +395,7 @@ async def test_error_that_is_not_ours_begins_nothing_further(sandbox: Sandbox) -
             raise ZeroDivisionError
         return await send(call)
 
-    found: list[bulk.Result[Any]] = []
+    found: list[Result[Any]] = []
 
     async def gather(pay: Session) -> None:
         async for result in pay.bulk(refunds(10), limit=3):

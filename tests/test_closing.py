@@ -29,9 +29,9 @@ from payasync import (
     SessionClosedError,
     Unknown,
 )
-from payasync import flights as flights_module
-from payasync.flights import Flights
-from payasync.sandbox_profile import PROFILE
+from payasync import session as flights_module
+from payasync.profile.sandbox_profile import PROFILE
+from payasync.session import Flights
 from tests.foreign.recorder import PATIENCE, RESET, SILENT, Answer, Recorder, answer
 from tests.inside import turns, until
 

@@ -7,9 +7,8 @@ from typing import Any, Final
 import attrs
 import pytest
 
-from payasync.credentials import Credentials
+from payasync.credentials import Credentials, Secret
 from payasync.errors import ConfigurationError
-from payasync.secret import Secret
 
 KEYS: Final = ("secret_key", "public_key", "signing_key", "service_keys", "notification_keys")
 SINGLE: Final = KEYS[:3]

@@ -8,13 +8,13 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
-from payasync.profile import Profile
+from payasync.profile.profile import Profile
+from payasync.profile.schema import AnswerShape, HttpCodes, NotificationShape
 from payasync.sandbox import Sandbox
-from payasync.shapes import AnswerShape, HttpCodes, NotificationShape
-from payasync.signing import SortedPairs
+from payasync.signing.schemes import SortedPairs
 from tests.sandbox.admin import Operator
 from tests.sandbox.foreign import Answer
-from tests.sandbox.test_admin import ACTIONS
+from tests.sandbox.web.test_admin import ACTIONS
 from tests.test_readme import blocks
 
 DOCS: Final = Path(__file__).parents[1] / "docs"

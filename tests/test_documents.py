@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from payasync.absent import ABSENT
-from payasync.documents import MAX_DEPTH, at, dumps, encodable, exactly, flaw, loads, plain
+from payasync.documents import ABSENT, MAX_DEPTH, at, dumps, encodable, exactly, flaw, loads, plain
 
 ANYTHING: Final = st.recursive(
     st.none()

@@ -50,11 +50,11 @@ from payasync import (
     UpdateSubscription,
     WaitTimeoutError,
 )
+from payasync.errors import LIBRARIES, drop_frames
 from payasync.journal import SqliteJournal
 from payasync.notifications import parse, verify
+from payasync.profile.schema import AnswerShape, NotificationShape, States
 from payasync.resources.refunds import CreateRefund
-from payasync.shapes import AnswerShape, NotificationShape, States
-from payasync.tracebacks import LIBRARIES, drop_frames
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import GONE, RESET, SILENT, Answer, Recorder, answer
 from tests.test_canary import SONG, keys
@@ -842,7 +842,7 @@ async def test_a_bug_of_ours_can_be_found() -> None:
         del vars(pay)["_setup"]  # a bug
         error = await failure(pay, lambda pay: pay.send(CancelSubscription(subscription_id="S1")), AttributeError)
 
-    assert ["sender.py"] == [note.rpartition("/")[2].partition(":")[0] for note in error.__notes__]
+    assert ["session.py"] == [note.rpartition("/")[2].partition(":")[0] for note in error.__notes__]
 
 
 def test_every_dependency_is_a_library() -> None:

@@ -6,6 +6,7 @@ from typing import Any, Final
 import pytest
 
 from payasync import errors
+from payasync.credentials import Secret
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -26,7 +27,6 @@ from payasync.errors import (
     StorageError,
     WaitTimeoutError,
 )
-from payasync.secret import Secret
 
 TREE: Final[dict[type[PayasyncError], tuple[type[BaseException], ...]]] = {
     PayasyncError: (Exception,),

@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from payasync import ConfigurationError, journal, notifications
-from payasync.extras import from_extra
+from payasync.settings import from_extra
 
 WITHOUT: Final = """
 import sys

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
+from payasync.endpoints import custom
 from payasync.errors import InvalidArgumentError
-from payasync.operations import custom
 
 
 @pytest.mark.parametrize(

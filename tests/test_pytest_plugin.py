@@ -258,7 +258,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
         (folder / f"test_{name}.py").write_text(text, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-        command = [sys.executable, "-W", "error", "-m", "pytest", "-v", "-p", "pytest_payasync", *ASYNCIO]
+        command = [sys.executable, "-W", "error", "-m", "pytest", "-v", "-p", "payasync.pytest_plugin", *ASYNCIO]
         options = ["-W", "error", "-o", "asyncio_mode=auto", "--rootdir=.", "-p", "no:cacheprovider"]
         done = subprocess.run(
             [*command, *options], cwd=folder, capture_output=True, text=True, timeout=100, check=False
@@ -332,7 +332,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
 
     def run(tests: str, *options: str) -> pytest.RunResult:
         pytester.makepyfile(tests)
-        return pytester.runpytest_subprocess("-p", "pytest_payasync", "-W", "error", *options)
+        return pytester.runpytest_subprocess("-p", "payasync.pytest_plugin", "-W", "error", *options)
 
     return run
 
@@ -379,4 +379,4 @@ def test_is_installed_with_the_package() -> None:
     """A run of pytest finds the plugin by itself, beside the package that it serves."""
     found = entry_points(group="pytest11")["pytest_payasync"].load()
 
-    assert "pytest_payasync.py" == Path(found.__file__).name
+    assert "pytest_plugin.py" == Path(found.__file__).name

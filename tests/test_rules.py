@@ -6,9 +6,9 @@ from typing import Any, Final
 import pytest
 from attrs import fields
 
-from payasync.coverage import COMPARED
 from payasync.errors import ConfigurationError
-from payasync.shapes import AnswerShape, HttpCodes, NotificationShape
+from payasync.profile.schema import AnswerShape, HttpCodes, NotificationShape
+from payasync.profile.signed_fields import COMPARED
 
 STEPS: Final = "a dotted path, such as data.sign, without an empty step"
 A_PATH: Final = f"{STEPS}; a header cannot stand here"

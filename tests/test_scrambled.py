@@ -3,7 +3,7 @@
 import pytest
 
 from payasync import SortedPairs
-from payasync.coverage import COMPARED
+from payasync.profile.signed_fields import COMPARED
 from payasync.sandbox import PROFILE
 from tests.scrambled import scrambled, words
 

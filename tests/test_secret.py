@@ -11,8 +11,8 @@ import attrs
 import orjson
 import pytest
 
+from payasync.credentials import MASK, Secret
 from payasync.errors import ConfigurationError
-from payasync.secret import MASK, Secret
 
 TEXT: Final = "sk_canary_7f3a"
 SECRET: Final = Secret(TEXT)

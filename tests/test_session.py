@@ -48,7 +48,7 @@ from payasync import (
     Timeouts,
     Unknown,
 )
-from payasync.sandbox_profile import PROFILE as SANDBOX
+from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from tests.foreign import signatures
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import RESET, SILENT, Answer, Recorder, answer

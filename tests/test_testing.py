@@ -17,11 +17,11 @@ from payasync.errors import (
     InvalidSignatureError,
     NotConfiguredError,
 )
-from payasync.notifications.verifying import verify
-from payasync.profile import Profile
+from payasync.notifications.verification import verify
+from payasync.profile.profile import Profile
+from payasync.profile.schema import NotificationShape
 from payasync.sandbox import PROFILE
-from payasync.sandbox.paths import put
-from payasync.shapes import NotificationShape
+from payasync.sandbox.store import set_at
 from payasync.testing import Signed, sign_notification
 from tests.foreign.signatures import ed25519_keys, hmac_sha256, rsa_keys, signed_text
 from tests.scrambled import scrambled
@@ -150,7 +150,7 @@ def test_in_any_dialect(seed: int | None, tmp_path: Path) -> None:
         key, keys = Secret(private.read_text()), Credentials("M1", service_keys=public.read_text())
     data = dict[str, Any](DATA)
     # Where one key signs both ways, the state is what no request says.
-    put(data, profile.answer.order_status, profile.states.order["paid"][0])
+    set_at(data, profile.answer.order_status, profile.states.order["paid"][0])
     signed = sign(data, profile=profile, credentials=keys, kind="payment", key=key)
 
     assert believed(signed, profile, keys).verified

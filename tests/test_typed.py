@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from payasync.secret import Secret
-from payasync.typed import MOST_SHOWN, shown
+from payasync.credentials import Secret
+from payasync.validators import MOST_SHOWN, shown
 
 
 class Odd:

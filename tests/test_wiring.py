@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from payasync.errors import ConfigurationError
-from payasync.profile import Profile
+from payasync.profile.profile import Profile
+from payasync.session import transport
 from payasync.transport import Transport
-from payasync.wiring import transport
 
 REMOTE = "http://u:canary@proxy.example:3128"
 

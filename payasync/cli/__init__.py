@@ -5,7 +5,7 @@ import signal
 import sys
 from types import FrameType
 
-from payasync.cli.exit_codes import INTERRUPTED
+from payasync.cli.signals import INTERRUPTED
 
 
 def main() -> None:

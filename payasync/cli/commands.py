@@ -10,30 +10,34 @@ from typing import Any
 
 import click
 
-from payasync import cli
-from payasync.cli import demo as demo_story
-from payasync.cli import doctor as doctor_looks
-from payasync.cli import listen as listener
-from payasync.cli import sandbox as sandbox_process
-from payasync.cli.doctor_screen import DoctorScreen
-from payasync.cli.exit_codes import INTERRUPTED
-from payasync.cli.folders import in_a_folder
-from payasync.cli.http_message import LONGEST
+from payasync import __version__, cli
+from payasync.cli import (
+    demo as demo_story,
+)
+from payasync.cli import (
+    doctor as doctor_looks,
+)
+from payasync.cli import (
+    listen as listener,
+)
+from payasync.cli import (
+    sandbox as sandbox_process,
+)
+from payasync.cli.demo import Screen
+from payasync.cli.doctor import DoctorScreen
 from payasync.cli.journal import journal
-from payasync.cli.listen_screen import ListenScreen
+from payasync.cli.listen import ListenScreen
 from payasync.cli.reconcile import reconcile
 from payasync.cli.refund import refund
-from payasync.cli.sandbox_screen import SandboxScreen
-from payasync.cli.show import Screen
-from payasync.cli.terminal import complain
-from payasync.cli.verify_notification import EXIT_CODES, Finding, examine
-from payasync.cli.verify_notification_screen import VerificationScreen
+from payasync.cli.sandbox import SandboxScreen
+from payasync.cli.signals import INTERRUPTED
+from payasync.cli.terminal import complain, in_a_folder
+from payasync.cli.verify_notification import EXIT_CODES, LONGEST, Finding, VerificationScreen, examine
 from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError, PayasyncError
-from payasync.notifications.timestamps import seconds
-from payasync.notifications.verifying import verification_of
-from payasync.shapes import KINDS
-from payasync.version import VERSION
+from payasync.notifications.reading import seconds
+from payasync.notifications.verification import verification_of
+from payasync.profile.schema import KINDS
 
 
 class Commands(click.Group):
@@ -50,7 +54,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(VERSION, prog_name="payasync")
+@click.version_option(__version__, prog_name="payasync")
 def payasync() -> None:
     """Pay, refund and subscribe: the client of a payment service, and its sandbox."""
 

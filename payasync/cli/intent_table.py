@@ -11,9 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from payasync.cli import tables
-from payasync.cli.terminal import plain
-from payasync.journal import Intent, State
+from payasync.cli.terminal import bare_table, plain
+from payasync.journal.intents import Intent, State
 
 STYLES: Final[dict[State, str]] = {
     "new": "blue",
@@ -59,7 +58,7 @@ def table(intents: Sequence[Intent], *, now: datetime, width: int, state: bool =
     rows = [
         {name: cell for name, cell in _row(each, now, state=state).items() if name not in left_out} for each in intents
     ]
-    return tables.table(list(rows[0]), [list(row.values()) for row in rows])
+    return bare_table(list(rows[0]), [list(row.values()) for row in rows])
 
 
 def _row(intent: Intent, now: datetime, *, state: bool) -> Mapping[str, Text]:

@@ -12,16 +12,14 @@ from typing import Any, Final
 import click
 from attrs import frozen
 
-from payasync.cli import journal_at
-from payasync.cli.exit_codes import INTERRUPTED, NEEDS_A_PERSON
 from payasync.cli.intent_table import now
-from payasync.cli.journal_at import Address
-from payasync.cli.quiet import quiet
+from payasync.cli.journal_option import Address, fail_command, option, session_with
 from payasync.cli.reconcile_screen import ReconcileScreen
-from payasync.cli.stopping import stopped_by_signals
+from payasync.cli.signals import INTERRUPTED, NEEDS_A_PERSON, stopped_by_signals
+from payasync.cli.terminal import quiet
 from payasync.errors import PayasyncError
-from payasync.journal import STATES, Intent, Journal, State
-from payasync.journal.intents import ENDS, Intents
+from payasync.journal import STATES, Journal
+from payasync.journal.intents import ENDS, Intent, Intents, State
 from payasync.journal.reconciler import PAGE, Reconciler
 
 NO_ANSWER: Final = 1
@@ -48,7 +46,7 @@ class Options:
 
 
 @click.command(short_help="Ask the service what became of unknown writes.")
-@journal_at.option
+@option
 @click.option(
     "--profile", metavar="FILE", help="The TOML file of the service; without it, what PAYASYNC_PROFILE names."
 )
@@ -80,7 +78,7 @@ def reconcile(*, json: bool, **options: Any) -> None:
     try:
         code = asyncio.run(run(chosen, ReconcileScreen(chosen.address, service=service, json=json)))
     except PayasyncError as error:
-        journal_at.fail("reconcile", error)
+        fail_command("reconcile", error)
     sys.exit(code)
 
 
@@ -121,7 +119,7 @@ async def _reconciled(options: Options, screen: ReconcileScreen) -> _Left:
     stop = stopped_by_signals()
     journal = options.address.open()
     try:
-        async with journal_at.session_with(journal, profile=options.profile, base_url=options.base_url) as session:
+        async with session_with(journal, profile=options.profile, base_url=options.base_url) as session:
             if not options.dry_run:
                 await journal.bind(session.merchant_id, session.service)
             reconciler = Reconciler(session, journal)

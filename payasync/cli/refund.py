@@ -8,12 +8,11 @@ from typing import Any
 
 import click
 
-from payasync.cli.exit_codes import INTERRUPTED
-from payasync.cli.folders import in_a_folder
-from payasync.cli.journal_at import Address, address_given, fail
+from payasync.cli.journal_option import Address, address_given, fail_command
 from payasync.cli.refund_import import Options, run
 from payasync.cli.refund_import_screen import RefundImportScreen
-from payasync.cli.terminal import complain
+from payasync.cli.signals import INTERRUPTED
+from payasync.cli.terminal import complain, in_a_folder
 from payasync.errors import PayasyncError
 
 
@@ -77,7 +76,7 @@ def import_(**given: Any) -> None:
     try:
         code = asyncio.run(run(options, screen))
     except PayasyncError as error:
-        fail("refund import", error)
+        fail_command("refund import", error)
     except KeyboardInterrupt:
         complain("refund import", "interrupted; nothing was sent")
         code = INTERRUPTED

@@ -1,4 +1,4 @@
-"""What a person sees of `payasync refund import`: how far it is, what became of the rows, and what is left to do."""
+"""What a person sees of `payasync refund import`."""
 
 from collections import Counter
 from collections.abc import Generator, Sequence
@@ -7,20 +7,65 @@ from pathlib import Path
 from typing import Final, Literal
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
-from payasync.cli import refund_tables
-from payasync.cli.doing import Doing
+from payasync import __version__
 from payasync.cli.intent_table import console, span
-from payasync.cli.journal_at import Address
-from payasync.cli.refund_again import Again
-from payasync.cli.refund_results import beside
-from payasync.cli.refund_sheet import Row
-from payasync.cli.refund_verdicts import OPEN, WORDS, Verdict, Word
-from payasync.cli.tables import show
-from payasync.cli.terminal import Lines, plain
-from payasync.version import VERSION
+from payasync.cli.journal_option import Address
+from payasync.cli.refund_file import OPEN, WORDS, Again, Row, Verdict, Word, beside
+from payasync.cli.terminal import Lines, bare_table, plain, print_table
+
+
+class Doing(ProgressColumn):
+    """What goes on, and how long it waits still."""
+
+    def render(self, task: Task) -> Text:
+        """Return it, as it is now."""
+        left = task.fields["until"] - task.get_time()
+        return Text(f"  {task.description}{f' in {span(left)}' if left > 0 else ''}")
+
+
+ROWS: Final = 20
+"""So many are listed."""
+
+
+def invalid_rows_table(rows: Sequence[Row]) -> Table:
+    """List what cannot be sent, and why."""
+    found = [
+        (Text(str(each.line)), Text(plain(each.number) or "-", "bold"), Text(plain(each.wrong))) for each in rows[:ROWS]
+    ]
+    return bare_table(("Line", "Refund", "What is wrong"), found)
+
+
+def sent_again_table(found: Sequence[Again]) -> Table:
+    """List what is sent again, and why it was not done."""
+    rows = [(*_named(each.row), _amount(each.row), Text(plain(each.why))) for each in found[:ROWS]]
+    return bare_table(("Line", "Refund", "Amount", "Why it was not done"), rows)
+
+
+def doubtful_table(verdicts: Sequence[Verdict], styles: dict[str, str]) -> Table:
+    """List what may have been done, each in the style of its state."""
+    rows = [
+        (
+            *_named(each.row),
+            Text(plain(each.row.cells["out_trade_no"])),
+            _amount(each.row),
+            Text(each.state, styles[each.state]),
+        )
+        for each in verdicts[:ROWS]
+    ]
+    return bare_table(("Line", "Refund", "Order", "Amount", "State"), rows)
+
+
+def _named(row: Row) -> tuple[Text, Text]:
+    return Text(str(row.line)), Text(plain(row.number), "bold")
+
+
+def _amount(row: Row) -> Text:
+    return Text(plain(row.cells["refund_amt"]))
+
 
 _STYLES: Final[dict[str, str]] = {
     "succeeded": "bold green",
@@ -89,7 +134,7 @@ class RefundImportScreen:
         self._title()
         self._lines.write((f"  {_rows(len(bad))} of {len(rows):,} cannot be sent.", "bold red"), " Nothing was sent.")
         self._lines.write()
-        self._print(refund_tables.bad(bad), len(bad))
+        self._print(invalid_rows_table(bad), len(bad))
         self._lines.write("  Mend them, or leave them out with --keep-going.")
         self._lines.write()
 
@@ -115,7 +160,7 @@ class RefundImportScreen:
         if bad:
             self._lines.write((f"  {_rows(len(bad))} left out", "bold yellow"))
             self._lines.write()
-            self._print(refund_tables.bad(bad), len(bad))
+            self._print(invalid_rows_table(bad), len(bad))
 
     def unaskable(self) -> None:
         """Say that nobody can be asked what became of a refund."""
@@ -137,7 +182,7 @@ class RefundImportScreen:
             hang=2,
         )
         self._lines.write()
-        self._print(refund_tables.again(found), len(found))
+        self._print(sent_again_table(found), len(found))
         self._lines.write(
             ("  Take out the rows that were refunded by other means", "bold"), "; Ctrl-C stops those not begun.", hang=2
         )
@@ -255,7 +300,7 @@ class RefundImportScreen:
     def _doubtful(self, verdicts: Sequence[Verdict]) -> None:
         if not verdicts:
             return
-        self._print(refund_tables.doubtful(verdicts, _STYLES), len(verdicts))
+        self._print(doubtful_table(verdicts, _STYLES), len(verdicts))
         write, journal = self._lines.write, plain(self._journal.option)
         write(
             ("  Do not send them by other means.", "bold"),
@@ -270,14 +315,14 @@ class RefundImportScreen:
             write()
 
     def _print(self, table: Table, count: int) -> None:
-        show(self._console, table, indent=2)
-        if (more := count - refund_tables.ROWS) > 0:
+        print_table(self._console, table, indent=2)
+        if (more := count - ROWS) > 0:
             self._lines.write((f"  … and {more:,} more", "dim"))
         self._lines.write()
 
     def _title(self) -> None:
         self._lines.write()
-        self._lines.write(("payasync refund import", "bold"), f" {VERSION}: ", (plain(str(self._file)), "bold"))
+        self._lines.write(("payasync refund import", "bold"), f" {__version__}: ", (plain(str(self._file)), "bold"))
         self._lines.write()
 
 

@@ -1,13 +1,20 @@
-"""Lines on a terminal, or whatever stands in its place: plain ones then, each written at once."""
+"""Lines and tables on a terminal, or whatever stands in its place: plain ones then, each written immediately."""
 
+import logging
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
+import click
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 Part = str | tuple[str, str]
@@ -92,3 +99,60 @@ def _breaks(text: str, width: int) -> Iterator[int]:
         if word.start() > begun and cell_len(text[begun : word.end()].rstrip()) > width:
             begun = word.start()
             yield begun
+
+
+FOLDED: Final = frozenset({"Merchant", "Number", "Why", "Refund", "Order", "What is wrong"})
+"""Columns that may be broken anywhere: others choose how long these are."""
+RIGHT: Final = frozenset({"Id", "Line", "Amount"})
+LEAST: Final = 10
+"""Columns that a broken text has, at least."""
+
+
+def bare_table(names: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:
+    """Return a table of such columns."""
+    found = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for place, name in enumerate(names):
+        widest = max(len(name), *(row[place].cell_len for row in rows))
+        folded = name in FOLDED
+        found.add_column(
+            name,
+            justify="right" if name in RIGHT else "left",
+            no_wrap=not folded,
+            overflow="fold",
+            min_width=min(widest, LEAST) if folded else widest,
+        )
+    for row in rows:
+        found.add_row(*row)
+    return found
+
+
+def print_table(console: Console, found: RenderableType, *, indent: int = 0) -> None:
+    """Write a table, or the like, with nothing behind the last word of a line."""
+    lines = Lines(console)
+    for segments in console.render_lines(Padding(found, (0, 0, 0, indent)), pad=False):
+        lines.write(*_trimmed(segments))
+
+
+def _trimmed(segments: Iterable[Segment]) -> Sequence[Part]:
+    parts = [(each.text, str(each.style or "")) for each in segments]
+    while parts and not parts[-1][0].strip():
+        parts.pop()
+    return [*parts[:-1], *((text.rstrip(), style) for text, style in parts[-1:])]
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """Let what is logged meanwhile go where somebody has sent it, and not, for want of that, to standard error."""
+    logger, nowhere = logging.getLogger("payasync"), logging.NullHandler()
+    logger.addHandler(nowhere)
+    try:
+        yield
+    finally:
+        logger.removeHandler(nowhere)
+
+
+def in_a_folder(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
+    """Refuse a file that is to be made where there is no folder."""
+    if path is not None and not path.parent.is_dir():
+        raise click.BadParameter(f"there is no folder {str(path.parent)!r}: make it first")
+    return path

@@ -12,7 +12,6 @@ import procrastinate
 from procrastinate import RetryDecision, exceptions
 from procrastinate.jobs import Job
 
-from payasync.checks import check_function
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -24,14 +23,16 @@ from payasync.errors import (
     ServiceError,
     StorageError,
 )
-from payasync.journal import Intent, Reconciler, Result
-from payasync.journal.drafting import request_of
-from payasync.journal.endings import BY_STATE
+from payasync.journal import Reconciler, Result
+from payasync.journal.entries import request_of
+from payasync.journal.intents import Intent
+from payasync.journal.policy import LONGEST_RETRY_AFTER
 from payasync.journal.postgres_journal import PostgresJournal
-from payasync.journal.resolving import LONGEST_RETRY_AFTER
-from payasync.requests import Request
-from payasync.responses import Response
+from payasync.journal.transactions import BY_STATE
 from payasync.session import Session
+from payasync.storage.arguments import check_function
+from payasync.wire.request import Request
+from payasync.wire.response import Response
 
 logger: Final = logging.getLogger("payasync")
 

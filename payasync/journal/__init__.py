@@ -2,13 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from payasync.extras import from_extra
 from payasync.journal.intents import STATES, Intent, Outcome, State
 from payasync.journal.journal import Journal
+from payasync.journal.policy import Patience, Report, Result
 from payasync.journal.reconciler import Reconciler
-from payasync.journal.reconciling import Report, Result
-from payasync.journal.resolving import Patience
 from payasync.journal.sqlite_journal import SqliteJournal
+from payasync.settings import from_extra
 
 if TYPE_CHECKING:
     from payasync.journal.postgres_journal import PostgresJournal

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
-from payasync.calls import Call, Reply
 from payasync.journal.intents import Begun, Draft, Intent, Intents, Outcome, State
-from payasync.profile import Profile
-from payasync.requests import Request
-from payasync.responses import Response
-from payasync.wiring import Recording
+from payasync.profile.profile import Profile
+from payasync.session import Recording
+from payasync.wire.call import Call, Reply
+from payasync.wire.request import Request
+from payasync.wire.response import Response
 
 
 class Journal(Recording, Protocol):

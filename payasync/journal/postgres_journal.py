@@ -11,18 +11,16 @@ import psycopg
 from attrs import fields
 from psycopg.pq import TransactionStatus
 
-from payasync.checks import check_function
+from payasync.credentials import Hidden, Secret
 from payasync.errors import ConfigurationError
-from payasync.journal.asking import Asked, Transaction, run
-from payasync.journal.drafting import Keep
+from payasync.journal.entries import Keep, outcome_from_text
 from payasync.journal.intents import Intent
-from payasync.journal.recorded import read
-from payasync.journal.stored import StoredJournal
-from payasync.migrations import steps
-from payasync.postgres import CONNECTIONS, Database
-from payasync.postgres import Transaction as Rows
-from payasync.postgres_opening import Schema
-from payasync.secret import Hidden, Secret
+from payasync.journal.store import StoredJournal
+from payasync.journal.transactions import Asked, Transaction, run
+from payasync.storage.arguments import check_function, steps
+from payasync.storage.postgres import CONNECTIONS, Database
+from payasync.storage.postgres import Transaction as Rows
+from payasync.storage.postgres_opening import Schema
 
 SCHEMA: Final = Schema(name="journal", steps=steps("payasync.journal", "sql", "postgres"))
 _COLUMNS: Final = tuple(each.name for each in fields(Intent))
@@ -136,7 +134,7 @@ def as_postgres(statement: str, lock: str) -> str:
 def _intent(row: dict[str, Any]) -> Intent:
     facts: dict[str, Any] = {name: row[name] for name in _COLUMNS}
     if facts["outcome"] is not None:
-        facts["outcome"] = read(facts["outcome"])
+        facts["outcome"] = outcome_from_text(facts["outcome"])
     return Intent(**facts)
 
 

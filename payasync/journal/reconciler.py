@@ -1,9 +1,9 @@
-"""Asks the service what became of the writes that nobody knows the end of, and keeps what it says."""
+"""Asks the service what became of the writes whose outcome is unknown, and keeps what it says."""
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from inspect import iscoroutinefunction
@@ -12,22 +12,163 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from payasync.errors import ConfigurationError, PayasyncError
-from payasync.journal import findings, resolving
-from payasync.journal.findings import Evidence, Finding
+from payasync.errors import (
+    ConfigurationError,
+    InvalidArgumentError,
+    PayasyncError,
+    SessionClosedError,
+    StorageError,
+    frameless_async,
+)
 from payasync.journal.intents import Intent, Intents, State
-from payasync.journal.interruptions import Interruptions
 from payasync.journal.journal import Journal
-from payasync.journal.reconciling import End, Heard, Report, Result, Run, Turn, is_due, notice
-from payasync.journal.resending import Resending
-from payasync.journal.resolving import Decision, Move, Patience
+from payasync.journal.policy import (
+    NAMELESS,
+    UNUSABLE,
+    Decision,
+    End,
+    Evidence,
+    Finding,
+    Heard,
+    Move,
+    Patience,
+    Report,
+    Result,
+    Run,
+    Turn,
+    decide,
+    evidence_of_error,
+    evidence_of_failure,
+    evidence_of_response,
+    is_due,
+    is_shown,
+    names_of,
+    notice,
+    query_for,
+)
+from payasync.middleware.observe import Event
 from payasync.middleware.retry import Pace
-from payasync.requests import invalid
 from payasync.session import Session
 from payasync.settings import RetryPolicy
-from payasync.tracebacks import frameless_async
+from payasync.wire.call import Call, Layer, Reply, Send
+from payasync.wire.request import Request, invalid
+from payasync.wire.response import Response
 
 logger = logging.getLogger("payasync")
+
+HELD: Final = 5.0
+"""Seconds that a run which is interrupted waits for its journal, at most: as it keeps something, or claims it."""
+
+
+class Interruptions:
+    """What goes on after the runs that had begun it."""
+
+    def __init__(self) -> None:
+        self._left: set[asyncio.Task[None]] = set()
+
+    async def outlast(self, task: asyncio.Task[None]) -> None:
+        """Wait for a task, but not for long: it goes on by itself then, and what it fails of is logged."""
+        self._left.add(task)
+        task.add_done_callback(self._over)
+        await asyncio.wait({task}, timeout=HELD)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._left.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            logger.warning("what an interrupted run had begun has failed", exc_info=error)
+
+
+class Resending:
+    """Sends writes again, each under its own number.
+
+    Args:
+        session: Whose writes they are.
+        journal: What is sent again is kept where it was asked about, whatever journal the session has.
+
+    Raises:
+        ConfigurationError: The session cannot have that journal, as its calls may take too long, for example.
+    """
+
+    def __init__(self, session: Session, journal: Journal) -> None:
+        self._session = session.with_options(journal=journal)
+        self._journal = journal
+
+    async def sent(self, turn: Turn) -> Evidence | None:
+        """Send a queued write again; the session keeps what becomes of it. Return why it could not, if so."""
+        held, session = turn.held, self._session.with_options(journal=Listening(self._journal, turn.end))
+        try:
+            await session.execute(held.id, fence=held.fence)
+        except (ConfigurationError, InvalidArgumentError) as error:
+            return Evidence(finding=Finding.UNCLEAR, reason=f"cannot be sent again: {error.args[0]}")
+        except (SessionClosedError, StorageError):
+            raise
+        except PayasyncError as error:
+            logger.debug("intention %d was sent again: %s", held.id, error)
+        except Exception as error:
+            logger.warning("intention %d was sent again, if at all, with an error", held.id, exc_info=True)
+            return await self._failed(held, error)
+        return None
+
+    async def _failed(self, held: Intent, error: Exception) -> Evidence | None:
+        """Return why it could not be sent, unless it was begun: the session has kept then what became of it."""
+        now = await self._journal.get(held.id)
+        return None if now is None or now.fence != held.fence else evidence_of_failure(error)
+
+    async def result(self, held: Intent) -> Result:
+        """Return what it came to that an intention was sent again."""
+        now = await self._journal.get(held.id)
+        if now is None or now.attempts == held.attempts:
+            return Result(intent=held, end="lost", state=held.state)
+        if now.fence != held.fence + 1:
+            # Somebody has asked about it since, or was told of it: what that came to is theirs to say.
+            return Result(intent=held, end="sent", state="sending")
+        end: End = "manual" if now.state == "manual" else "sent"
+        return Result(intent=held, end=end, state=now.state, reason=now.reason)
+
+
+class Listening:
+    """The half of a journal that a session uses, and of the way below it, whether that has come to its end.
+
+    Args:
+        journal: Keeps the write.
+        ended: Called once there is an answer, or an error that tells what became of it: all that follows is kept.
+    """
+
+    def __init__(self, journal: Journal, ended: Callable[[], None]) -> None:
+        self._journal = journal
+        self._ended = ended
+
+    @property
+    def recorder(self) -> "Listening":
+        """What keeps the writes."""
+        return self
+
+    def layer(self, merchant: str, service: str, tell: Callable[[Event], None] | None = None) -> Layer:
+        """Return the journal's own layer, around one that hears of the end."""
+        recorded = self._journal.recorder.layer(merchant, service, tell)
+
+        def layer(call: Call, send: Send) -> Awaitable[Reply]:
+            return recorded(call, lambda sent: self._heard(sent, send))
+
+        return layer
+
+    async def queued(self, intent_id: int, merchant: str) -> Request[Response]:
+        """Return a request that was queued."""
+        return await self._journal.recorder.queued(intent_id, merchant)
+
+    async def note(self, intent_id: int, reason: str) -> bool:
+        """Keep why what waits to be sent cannot be."""
+        return await self._journal.note(intent_id, reason)
+
+    async def _heard(self, call: Call, send: Send) -> Reply:
+        try:
+            reply = await send(call)
+        except Exception:
+            self._ended()
+            raise
+        self._ended()
+        return reply
+
 
 SECONDS: Final = 30.0
 """A question takes no longer."""
@@ -162,7 +303,7 @@ class Reconciler:
         answered about for a day (`Patience.give_up`).
         """
         accepted, now = await self._mine("accepted"), self._now()
-        shown = (each for each in accepted if resolving.is_shown(each, now, self._patience))
+        shown = (each for each in accepted if is_shown(each, now, self._patience))
         return [*await self._mine("manual"), *shown]
 
     async def _mine(self, state: State) -> Intents:
@@ -225,7 +366,7 @@ class Reconciler:
         except Exception as error:
             # Of a layer of the user's, say: it waits, and the others are asked about.
             logger.warning("intention %d cannot be asked about now", turn.held.id, exc_info=True)
-            evidence = findings.failed(error)
+            evidence = evidence_of_failure(error)
         # That says nothing of whether the service answers.
         return await self._kept(turn, self._decided(turn, evidence), evidence), Finding.UNASKABLE
 
@@ -242,18 +383,18 @@ class Reconciler:
 
     async def _asked(self, intent: Intent) -> Evidence:
         profile = self._session.profile
-        question = findings.question(intent, profile)
+        question = query_for(intent, profile)
         if question is None:
-            return Evidence(finding=Finding.UNASKABLE, reason=findings.NAMELESS)
+            return Evidence(finding=Finding.UNASKABLE, reason=NAMELESS)
         try:
-            call, reply = await self._asking.inquire(question, timeout=SECONDS, asked=findings.named(intent, profile))
+            call, reply = await self._asking.inquire(question, timeout=SECONDS, asked=names_of(intent, profile))
         except PayasyncError as error:
-            return findings.refused(error)
-        known = findings.told(intent, question.answer.of(call, reply), call.profile)
+            return evidence_of_error(error)
+        known = evidence_of_response(intent, question.answer.of(call, reply), call.profile)
         return evolve(known, outcome=self._journal.outcome(call, evolve(reply, recovered=True)))
 
     def _decided(self, turn: Turn, evidence: Evidence) -> Decision:
-        return resolving.decide(
+        return decide(
             turn.held,
             evidence,
             asked_at=turn.asked_at,
@@ -274,7 +415,7 @@ class Reconciler:
         else:
             still = await self._journal.settle(held, state, outcome=evidence.outcome, reason=reason, due=due)
             end = "manual" if state == "manual" else "resolved"
-        answered = evidence.finding not in findings.UNUSABLE or evidence.state is not None
+        answered = evidence.finding not in UNUSABLE or evidence.state is not None
         return Result(intent=held, end=end if still else "lost", state=state, reason=reason, answered=answered)
 
     async def _give_back(self, turn: Turn) -> None:

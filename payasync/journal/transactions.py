@@ -1,16 +1,24 @@
-"""What a journal does with its intentions in one transaction; no I/O here."""
+"""What a journal does with its intents in one transaction; no I/O here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypeVar
 
 from attrs import frozen
 
-from payasync.calls import Things
-from payasync.errors import InvalidArgumentError
-from payasync.journal import services, statements
-from payasync.journal.asking import FOR_UPDATE, UNLESS_LOCKED, Transaction, intents, numbers
-from payasync.journal.endings import may_be_of_an_earlier_attempt
+from payasync.endpoints import CLOSE_ORDER, Operation
+from payasync.errors import (
+    AuthenticationError,
+    DuplicateError,
+    InvalidArgumentError,
+    OutcomeUnknownError,
+    PayasyncError,
+    RateLimitedError,
+    ServiceError,
+)
+from payasync.journal import statements
+from payasync.journal.clock import after, between
+from payasync.journal.entries import other_service_error
 from payasync.journal.intents import (
     ASKED,
     ENDS,
@@ -28,12 +36,234 @@ from payasync.journal.intents import (
     matched,
     standing,
 )
-from payasync.journal.services import Where
-from payasync.journal.ticks import after, between
-from payasync.match import mismatch, names_number_and_amounts
-from payasync.operations import CLOSE_ORDER, Operation
-from payasync.profile import Profile
-from payasync.requests import invalid
+from payasync.profile.profile import Profile
+from payasync.wire.call import Call, Reply, Things
+from payasync.wire.match import mismatch, names_number_and_amounts
+from payasync.wire.request import invalid
+from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response
+
+FOR_UPDATE: Final = "FOR UPDATE"
+UNLESS_LOCKED: Final = "FOR UPDATE SKIP LOCKED"
+
+T = TypeVar("T")
+
+
+@frozen
+class Asked:
+    """What is asked of a database.
+
+    Attributes:
+        statement: One of `statements`.
+        values: By their names in it.
+        lock: How to lock what is found, where not the whole database is locked anyway.
+        column: The one column that it gives, in place of whole intentions.
+    """
+
+    statement: str
+    values: Mapping[str, Any]
+    lock: str = ""
+    column: str = ""
+
+
+Transaction: TypeAlias = Generator[Asked, Any, T]
+"""Whoever runs it sends it what each statement gives, and commits at its end."""
+
+
+async def run(transaction: Transaction[T], answer: Callable[[Asked], Awaitable[Any]]) -> T:
+    """Run a transaction to its end.
+
+    Args:
+        transaction: What is to be done.
+        answer: Asks the database.
+    """
+    try:
+        asked = next(transaction)
+        while True:
+            asked = transaction.send(await answer(asked))
+    except StopIteration as end:
+        done: T = end.value
+        return done
+
+
+def intents(statement: str, values: Mapping[str, Any], lock: str = "") -> Transaction[Intents]:
+    """Return the intentions that a statement gives."""
+    found: Intents = yield Asked(statement, values, lock)
+    return found
+
+
+def numbers(statement: str, values: Mapping[str, Any]) -> Transaction[Sequence[int]]:
+    """Return the numbers of the intentions that a statement has kept or changed: what most writes come to."""
+    found: Sequence[int] = yield Asked(statement, values, column="id")
+    return found
+
+
+@frozen
+class Where:
+    """Where a write goes to.
+
+    Attributes:
+        service: As `Session.service` says it.
+        journal: Where its journal is, as a person may see it.
+    """
+
+    service: str
+    journal: str
+
+
+def bind_service(merchant: str, where: Where | None) -> Transaction[None]:
+    """Keep which service a merchant's writes go to, where none is kept; refuse any other.
+
+    Args:
+        merchant: The merchant's number.
+        where: Where they go to; `None` as long as nobody sends.
+    """
+    if where is None:
+        return
+    known = Asked(statements.SERVICES, {"merchant": merchant}, column="service")
+    kept: Sequence[str] = yield known
+    if not kept:
+        # Of two who come at once, one waits here for the other.
+        values = {"merchant": merchant, "service": where.service}
+        kept = (yield Asked(statements.BIND, values, column="service")) or (yield known)
+    if kept[0] != where.service:
+        raise other_service_error(merchant, kept[0], where.service, where.journal)
+
+
+def move_service(old: str, new: str, *, unused: bool) -> Transaction[tuple[Sequence[str], Sequence[str]]]:
+    """Give a service another address; return the merchants that are its own, and all addresses there are then.
+
+    Args:
+        old: Its address.
+        new: The other one.
+        unused: Only where it has done nothing yet, and may not have.
+    """
+    if unused and (done := (yield from numbers(statements.DONE_THERE, {"old": old}))):
+        rule = "a service that has done nothing, where it is the sandbox"
+        why = f"old must be {rule}: intention {done[0]} was done there, or may have been"
+        raise InvalidArgumentError(why, field="old", rule=rule, value=old)
+    merchants: Sequence[str] = yield Asked(statements.MOVE, {"old": old, "new": new}, column="merchant")
+    services: Sequence[str] = yield Asked(statements.SERVICES, {"merchant": None}, column="service")
+    return merchants, services
+
+
+_PAID: Final[Mapping[str, State]] = {
+    "paid": "succeeded",
+    "refunded": "succeeded",
+    "closed": "rejected",
+    "expired": "rejected",
+    "failed": "rejected",
+}
+"""What was ordered and will not be paid any more, was not done: it may be tried again."""
+
+BY_STATE: Final[Mapping[str, Mapping[str, State]]] = {
+    "payments.create": _PAID,
+    "orders.place": _PAID,
+    # A target state: an order that cannot be paid any more has reached it, one that was paid never will.
+    "orders.close": {
+        "closed": "succeeded",
+        "expired": "succeeded",
+        "failed": "succeeded",
+        "paid": "rejected",
+        "refunded": "rejected",
+    },
+    "refunds.create": {"succeeded": "succeeded", "failed": "rejected"},
+}
+"""By operation, and by our name of a thing's state, what that says of the write; of all others it says nothing yet."""
+
+_ANSWERS: Final[Mapping[str, type[Response]]] = {
+    "payments.create": PaymentResponse,
+    "orders.place": OrderResponse,
+    "refunds.create": RefundResponse,
+}
+"""The writes that are not at their end with their answer."""
+
+_PASSING: Final = (AuthenticationError, RateLimitedError)
+"""Refusals that say nothing of the write itself: too many at once, or a key that is being changed."""
+
+
+def state_of_response(call: Call, reply: Reply) -> State:
+    """Return the state that the service's success gives to a write.
+
+    It is *accepted* only where the service can be asked for more: what nobody will hear of again has succeeded.
+    """
+    kind = _ANSWERS.get(call.operation.name)
+    if kind is None:
+        return "succeeded"
+    response = kind.of(call, reply)
+    told = BY_STATE[call.operation.name].get(response.state or "")
+    return told or ("accepted" if _can_be_asked(call, response) else "succeeded")
+
+
+def reason_of(call: Call, reply: Reply, state: State) -> str:
+    """Return, in one line, why the service's success gives that state: of what it took, and declines, what it says."""
+    if state != "rejected":
+        return ""
+    response = _ANSWERS[call.operation.name].of(call, reply)
+    return f"the {response.thing}'s state is {response.state}"
+
+
+def _can_be_asked(call: Call, response: Response) -> bool:
+    shape = call.profile.answer
+    number = response.payment_id if isinstance(response, PaymentResponse) and shape.payment_id else call.reference
+    return number is not None and tells_states(call.profile, response.thing)
+
+
+def tells_states(profile: Profile, thing: str) -> bool:
+    """Return whether a profile says where a thing's state stands, and what it means."""
+    return bool(getattr(profile.answer, f"{thing}_status") and getattr(profile.states, thing))
+
+
+def state_of_error(call: Call, error: Exception, intent: Intent) -> State:
+    """Return the state that an error gives to a write.
+
+    Who queued it may be gone when it is sent again after a doubt: what was refused then is given to a person.
+
+    Args:
+        call: Which write.
+        error: Of ours, or of a layer of the user's.
+        intent: The intention, as it was when it was sent.
+    """
+    if isinstance(error, OutcomeUnknownError | DuplicateError):
+        # The number was used before, by whomever: the service is asked what stands under it.
+        return "unknown"
+    if isinstance(error, ServiceError) and not isinstance(error, _PASSING):
+        return "manual" if intent.queued and intent.sent_at is not None else "rejected"
+    return state_of_unsent(intent) if _is_unsent(call, error) else "unknown"
+
+
+def may_be_of_an_earlier_attempt(intent: Intent, state: State | None) -> bool:
+    """Return whether the word that a thing was not done may be about an attempt before the one that is in doubt.
+
+    What was sent more than once may have several that the service can speak of, and the last may still arrive. An order
+    that is paid is never closed, whichever attempt that is said of.
+
+    Args:
+        intent: The intention, as it was when it was sent, or asked about.
+        state: What the service's word says of it.
+    """
+    return state == "rejected" and intent.attempts > 1 and intent.operation != CLOSE_ORDER.name
+
+
+def state_of_unsent(intent: Intent) -> State:
+    """Return the state of a write that was not done by this call, and that nothing speaks against.
+
+    A direct one is its caller's to repeat. One that was queued waits for a worker again, unless an earlier attempt may
+    have arrived: it is asked about then, until it is done.
+
+    Args:
+        intent: The intention, as it was when it was sent.
+    """
+    if not intent.queued:
+        return "rejected"
+    return "new" if intent.sent_at is None else "unknown"
+
+
+def _is_unsent(call: Call, error: Exception) -> bool:
+    """Return whether an error proves that this call has done nothing: that of a user's layer says nothing of that."""
+    if not isinstance(error, PayasyncError):
+        return not call.progress.begun
+    return error.sent is False or isinstance(error, _PASSING)
+
 
 INTERRUPTED: Final = "whoever was sending it was interrupted"
 
@@ -88,7 +318,7 @@ def _added(
         # Written before anything is read: of two who come at once, one waits here for the other.
         if added := (yield from numbers(statements.ADD, {**values, **first, "now": now, "service": service})):
             return True, [Intent(**values, **first, id=added[0], created=now, updated=now)]
-        yield from services.bind(draft.merchant, where)
+        yield from bind_service(draft.merchant, where)
         if kept := (yield from intents(statements.MATCHING, values, FOR_UPDATE)):
             return False, kept
 
@@ -105,7 +335,7 @@ def claim(
 ) -> Transaction[Begun]:
     """Make an intention *sending*, unless its state forbids it."""
     kept = yield from _existing(intent_id)
-    yield from services.bind(kept.merchant, where)
+    yield from bind_service(kept.merchant, where)
     begun = Begun(follows(kept, now, fence=fence), kept)
     if begun.step is Step.SEND:
         # Looked at by its sender before, and perhaps rejected by a person since.
@@ -182,7 +412,7 @@ def ask(
 ) -> Transaction[Intents]:
     """Claim what the service is to be asked about."""
     if whose.merchant is not None:
-        yield from services.bind(whose.merchant, whose.where)
+        yield from bind_service(whose.merchant, whose.where)
     due = {"by": now if before is None else min(now, before), "merchant": whose.merchant, "limit": limit}
     values = {"now": now, "until": now + timedelta(seconds=lease), "interrupted": INTERRUPTED}
     claimed: Intents = []

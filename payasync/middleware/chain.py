@@ -6,9 +6,14 @@ from collections.abc import Awaitable, Iterable
 from functools import reduce
 from typing import Final, TypeVar
 
-from payasync.calls import Call, Layer, Reply, Send, Wiring
-from payasync.errors import ConfigurationError, NoAnswerError, NoAnswerTimeoutError, NotSentTimeoutError
-from payasync.tracebacks import frameless_async
+from payasync.errors import (
+    ConfigurationError,
+    NoAnswerError,
+    NoAnswerTimeoutError,
+    NotSentTimeoutError,
+    frameless_async,
+)
+from payasync.wire.call import Call, Layer, Reply, Send, Wiring
 
 T = TypeVar("T")
 

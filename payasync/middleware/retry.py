@@ -1,7 +1,4 @@
-"""One call's course: its attempts, the waits between them, and the questions after a lost answer.
-
-What an attempt's end means, and what follows from it, is decided in `verdicts` and `matrix`, without I/O.
-"""
+"""One call's attempts, the waits between them, and the questions after a lost response."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -11,17 +8,72 @@ from typing import Any, Final, cast
 import backoff
 from attrs import evolve, frozen
 
-from payasync.calls import Call, Objection, Progress, Reply, Send
+from payasync.endpoints import CLOSE_ORDER
 from payasync.errors import NoAnswerError, OutcomeUnknownError, PayasyncError, ServiceError
-from payasync.events import Retrying, Unknown
-from payasync.match import named, tells_nothing
-from payasync.matrix import Action, confirms_absence, decide, decide_afresh, leaves_doubt
-from payasync.middleware.observe import Teller
-from payasync.middleware.quota import RETRY_COST, TIMEOUT_COST, Quota
-from payasync.operations import CLOSE_ORDER
-from payasync.retry_after import retry_after
+from payasync.middleware.observe import Retrying, Teller, Unknown
+from payasync.middleware.outcome import (
+    SUCCESS,
+    Action,
+    Row,
+    confirms_absence,
+    decide,
+    decide_afresh,
+    last_word,
+    leaves_doubt,
+    objection,
+    of_close,
+    retry_after,
+    row,
+    still_unknown,
+)
 from payasync.settings import RetryPolicy
-from payasync.verdicts import SUCCESS, Row, last_word, objection, of_close, row, still_unknown
+from payasync.wire.call import Call, Objection, Progress, Reply, Send
+from payasync.wire.match import named, tells_nothing
+
+RETRY_COST: Final = 5
+TIMEOUT_COST: Final = 10
+KEPT: Final = 10
+"""For questions alone one token is kept for so many of the capacity."""
+
+
+class Quota:
+    """A bucket of tokens, shared by all calls of a session.
+
+    Beside it stands a small one that successes fill, for questions about writes that may have been done: while
+    the service works at all, failing reads cannot keep a refund from being asked about.
+
+    Args:
+        capacity: The tokens that it starts with, and never exceeds; 0 allows no retry.
+
+    Attributes:
+        tokens: How many are left.
+        held_until: When the service wants further requests after a 429, by the event loop's clock.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._most_kept = capacity // KEPT
+        self._kept = 0
+        self.tokens = capacity
+        self.held_until = -inf
+
+    def take(self, cost: int, *, asking: bool = False) -> bool:
+        """Take the tokens of one retry, or of one question; `False` where there are not enough."""
+        if cost <= self.tokens:
+            self.tokens -= cost
+            return True
+        if asking and cost <= self._kept:
+            self._kept -= cost
+            return True
+        return False
+
+    def pay_back(self, taken: int) -> None:
+        """Give back what a call took that succeeded; one token where it took none, and one for questions."""
+        if self.tokens < self._capacity:
+            self.tokens = min(self._capacity, self.tokens + max(1, taken))
+        if self._kept < self._most_kept:
+            self._kept += 1
+
 
 LEAST_TIME: Final = 2.0
 """No retry starts with fewer seconds left, or less than a tenth of the call's total."""

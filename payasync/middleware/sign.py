@@ -1,4 +1,4 @@
-"""The nonce and the signature: each attempt of a signed call has its own of both (spec: Authentication, 3)."""
+"""The nonce and signature of each attempt, and the Authorization header (spec: Authentication)."""
 
 import asyncio
 import inspect
@@ -8,12 +8,12 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from payasync.calls import Call, Reply, Send
+from payasync.credentials import Secret
 from payasync.errors import ConfigurationError, NotSentError, PayasyncError
 from payasync.middleware.chain import in_time
-from payasync.profile import NONCE, SIGN, not_configured
-from payasync.secret import Secret
-from payasync.signing import SignatureScheme, Signer, SortedPairs
+from payasync.profile.profile import NONCE, SIGN, not_configured
+from payasync.signing.schemes import SignatureScheme, Signer, SortedPairs
+from payasync.wire.call import Call, Reply, Send
 
 
 def sign(key: Secret | None, send: Send) -> Send:
@@ -134,3 +134,27 @@ def _executor() -> Executor:
     if executor is None:
         executor = _executors[os.getpid()] = ThreadPoolExecutor(1, "payasync-sign")
     return executor
+
+
+AUTHORIZATION = "Authorization"
+
+
+def authorize(key: Secret | None, send: Send) -> Send:
+    """Return the way that adds `Authorization: Bearer` with a merchant's secret key.
+
+    The header's value stays a `Secret` until the transport writes it.
+    """
+    header = None if key is None else Secret(f"Bearer {key.reveal()}")
+
+    def way(call: Call) -> Awaitable[Reply]:
+        if not call.bearer:
+            return send(call)
+        if header is None:
+            raise ConfigurationError(
+                f"credentials.secret_key is not set: {call.operation.name} carries it as Authorization: Bearer "
+                "(PAYASYNC_SECRET_KEY in the environment)",
+                field="credentials.secret_key",
+            )
+        return send(call.with_headers({AUTHORIZATION: header}))
+
+    return way

@@ -1,11 +1,163 @@
-"""Answers that the profile says are signed: each is checked before anybody believes it."""
+"""Responses that the profile says are signed: each is checked before anybody believes it."""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
 
 from attrs import evolve
 
-from payasync.answer_signature import service_keys, unverifiable, verified
-from payasync.calls import Call, Reply, Send
-from payasync.credentials import Credentials
-from payasync.profile import not_configured
+from payasync.credentials import Credentials, Secret
+from payasync.documents import ABSENT, ExactNumber, at, exactly
+from payasync.errors import ConfigurationError, InvalidArgumentError
+from payasync.profile.profile import not_configured
+from payasync.signing.schemes import IDENTIFIERS, SignatureScheme, SortedPairs
+from payasync.wire.call import Call, Reply, Send
+
+
+def verified(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterable[Secret]) -> bool | None:
+    """Return whether one of the keys verifies an answer; `None` where it carries no signature.
+
+    Args:
+        call: Its profile says where the signature stands.
+        reply: Not yet believed.
+        scheme: That of the profile.
+        keys: Those of the service, several while they rotate.
+    """
+    place, _, name = call.profile.answer.signature.rpartition(".")
+    signed = at(reply.document, place)
+    if not isinstance(signed, dict) or name not in signed:
+        return None
+    # Again: a field that stands twice is in doubt, and how a number was written is lost.
+    document = exactly(reply.body, number=number_of(scheme))
+    if not isinstance(signed[name], str) or document is ABSENT:
+        return False
+    return signs(of_answers(call, scheme), at(document, place), name, path=call.operation.path, keys=keys)
+
+
+def unverifiable(call: Call, reply: Reply, scheme: SignatureScheme) -> str:
+    """Return which field of an answer the scheme refuses, and what to set; nothing where it refuses none.
+
+    Args:
+        call: As for `verified`, which has not verified the answer.
+        reply: The answer.
+        scheme: That of the profile.
+    """
+    place, _, name = call.profile.answer.signature.rpartition(".")
+    signed = at(exactly(reply.body, number=number_of(scheme)), place)
+    return refused_field(of_answers(call, scheme), signed, place, name) if isinstance(signed, dict) else ""
+
+
+def refused_field(scheme: SignatureScheme, signed: Mapping[str, Any], place: str, name: str) -> str:
+    """Return which field of a signed object the scheme refuses, and what to set; nothing where it refuses none.
+
+    Args:
+        scheme: That of the profile.
+        signed: The object.
+        place: Its path in the document.
+        name: Of the field that holds the signature.
+    """
+    if not isinstance(scheme, SortedPairs):
+        return ""
+    try:
+        scheme.text({each: value for each, value in signed.items() if each != name}, path="")
+    except InvalidArgumentError as error:
+        field = str(error.field)
+    else:
+        return ""
+    path = f"{place}.{field}" if place else field
+    return f"{path} holds {_refused(scheme, signed.get(field))}"
+
+
+def _refused(scheme: SortedPairs, value: object) -> str:
+    """Return what a refused value is, without showing it, and what to set where the service signs such values."""
+    if isinstance(value, bool):
+        kind, setting = "true or false", 'signature.booleans = "json"'
+    elif isinstance(value, float):
+        kind, setting = "a number with a fraction", 'signature.numbers = "text"'
+    elif isinstance(value, dict | list):
+        kind = "an object or a list"
+        setting = 'signature.nested = "json" or "omit"' if scheme.nested == "refuse" else 'signature.numbers = "text"'
+    elif isinstance(value, str):
+        kind, setting = "a delimiter", "its name in signature.allow_delimiters"
+    else:
+        return "what no profile's signature can verify"
+    return f"{kind}, which the profile's signature refuses: if the service signs that, set {setting}"
+
+
+def number_of(scheme: SignatureScheme | None) -> type[float]:
+    """Return what numbers are read as by whoever verifies a document: where their text is signed, they keep it."""
+    return ExactNumber if isinstance(scheme, SortedPairs) and scheme.numbers == "text" else float
+
+
+def as_signed(body: bytes, document: Any, scheme: SignatureScheme | None) -> Any:
+    """Return a document as it was signed: its numbers keep their text where the scheme signs that.
+
+    Args:
+        body: Its bytes.
+        document: What was read from them.
+        scheme: That of the profile.
+    """
+    number = number_of(scheme)
+    return document if number is float else exactly(body, number=number)
+
+
+def of_answers(call: Call, scheme: SignatureScheme) -> SignatureScheme:
+    """Return the scheme as it verifies the answer to a call."""
+    if not isinstance(scheme, SortedPairs):
+        return scheme
+    return _for_answers(scheme, call.profile.answer.redirect_url.rpartition(".")[2])
+
+
+def signs(scheme: SignatureScheme, signed: Mapping[str, Any], name: str, *, path: str, keys: Iterable[Secret]) -> bool:
+    """Return whether the signature that an object holds is that of its other fields, by one of the keys.
+
+    Args:
+        scheme: Makes no difference between an answer and a notification.
+        signed: The object.
+        name: Of the field that holds the signature, which is a text.
+        path: The endpoint's path; empty where there is none.
+        keys: Several while they rotate.
+    """
+    fields = {each: value for each, value in signed.items() if each != name}
+    return any(_verifies(scheme, fields, signed[name], path, key) for key in keys)
+
+
+def service_keys(credentials: Credentials, scheme: SignatureScheme, *, signed: str, point: str) -> tuple[Secret, ...]:
+    """Return the service's keys, or the merchant's own where the scheme is symmetric.
+
+    Args:
+        credentials: The merchant's.
+        scheme: That of the profile.
+        signed: What is, in words.
+        point: Where the profile says so.
+
+    Raises:
+        ConfigurationError: There is none.
+    """
+    if credentials.service_keys:
+        return credentials.service_keys
+    if credentials.signing_key is not None and getattr(scheme, "symmetric", False):
+        return (credentials.signing_key,)
+    raise ConfigurationError(
+        f"credentials.service_keys is empty (PAYASYNC_SERVICE_KEYS in the environment): the profile says that {signed} "
+        f"are signed ({point}), and they are verified with it",
+        field="credentials.service_keys",
+    )
+
+
+@lru_cache(maxsize=64)
+def _for_answers(scheme: SortedPairs, address: str) -> SortedPairs:
+    """Return a scheme that lets the delimiters stand in the redirect address, too: no request has that field."""
+    if not address or address in IDENTIFIERS:
+        return scheme
+    return evolve(scheme, allow_delimiters=(*scheme.allow_delimiters, address))
+
+
+def _verifies(scheme: SignatureScheme, fields: Mapping[str, Any], signature: str, path: str, key: Secret) -> bool:
+    try:
+        return scheme.verify(fields, signature, path=path, key=key) is True
+    except Exception:  # noqa: BLE001 - a merchant's own scheme may raise anything, and what raises verifies nothing
+        return False
 
 
 def verify(credentials: Credentials, send: Send) -> Send:

@@ -1,16 +1,13 @@
-"""What a receiver keeps of notifications, and what it asks of the place that keeps them: no I/O here.
+"""What a receiver keeps of notifications, and what it asks of the place that keeps them: no I/O here."""
 
-An event is *pending* until a receiver claims it; *leased* while its handlers run; then *done*, *dead* (tried too
-often), *parked* (nobody can handle it) or *quarantined* (it contradicts what was expected). A lease that ends makes
-it due again, and whoever held it cannot change the event any more: each claim raises its fence number.
-"""
-
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum, auto
-from typing import Final, Literal, Protocol, get_args
+from typing import Any, Final, Literal, Protocol, get_args
 
 from attrs import field, frozen
+
+from payasync.wire.request import invalid
 
 State = Literal["pending", "leased", "done", "dead", "parked", "quarantined"]
 STATES: Final[tuple[State, ...]] = get_args(State)
@@ -195,3 +192,46 @@ class Inbox(Protocol):
     async def aclose(self) -> None:
         """Finish what was begun, and let go of the inbox; whatever is asked of it afterwards is a `StorageError`."""
         ...
+
+
+FORGOTTEN_AT_ONCE: Final = 500
+"""Events that one transaction deletes, so that nobody waits long behind it."""
+AHEAD: Final = 60.0
+"""Seconds by which a moment in the past may be ahead of now: by more, and the clock was set back."""
+
+
+def beside(others: Sequence[Mapping[str, Any]], digest: str) -> tuple[Added, dict[str, Any]]:
+    """Return what becomes of a notification, and its state and reason; of one that is there already, nothing.
+
+    Args:
+        others: Those that have its key, oldest first.
+        digest: Its own.
+    """
+    if any(other["digest"] == digest for other in others):
+        return Added.AGAIN, {}
+    if not others:
+        return Added.NEW, {"state": "pending", "reason": ""}
+    reason = f"event {others[0]['id']} came with the same key and another body"
+    return Added.CONFLICT, {"state": "quarantined", "reason": reason}
+
+
+def a_state(state: State | None) -> State | None:
+    """Return a state that events can be listed by.
+
+    Raises:
+        InvalidArgumentError: There is none such.
+    """
+    if state is not None and state not in STATES:
+        raise invalid("state", f"one of {', '.join(STATES)}", state)
+    return state
+
+
+def an_end(state: State) -> State:
+    """Return a state that a lease can end in.
+
+    Raises:
+        InvalidArgumentError: None does.
+    """
+    if state not in ENDS and state != "pending":
+        raise invalid("state", f"pending, {', '.join(sorted(ENDS))}", state)
+    return state

@@ -6,14 +6,86 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from payasync.checks import aware, number
-from payasync.migrations import steps
-from payasync.notifications import postgres_inbox_statements as statements
-from payasync.notifications.inbox import Added, Claim, InboxEvent, Received, State
-from payasync.notifications.inbox_decisions import AHEAD, FORGOTTEN_AT_ONCE, a_state, an_end, beside
-from payasync.postgres import CONNECTIONS, Database, Transaction
-from payasync.postgres_opening import Schema
-from payasync.secret import Hidden, Secret
+from payasync.credentials import Hidden, Secret
+from payasync.notifications.inbox import (
+    AHEAD,
+    FORGOTTEN_AT_ONCE,
+    Added,
+    Claim,
+    InboxEvent,
+    Received,
+    State,
+    a_state,
+    an_end,
+    beside,
+)
+from payasync.storage.arguments import aware, number, steps
+from payasync.storage.postgres import CONNECTIONS, Database, Transaction
+from payasync.storage.postgres_opening import Schema
+
+ONE_BY_ONE: Final = "SELECT pg_advisory_xact_lock(hashtextextended('payasync_events:' || %(key)s, 0))"
+"""Two bodies under one key, at once, would both be the first; the lock ends with the transaction."""
+SAME_KEY: Final = "SELECT id, digest FROM payasync_events WHERE key = %(key)s ORDER BY id"
+ADD: Final = """
+INSERT INTO payasync_events
+    (key, digest, weak, kind, event, verified, lasting, raw, headers, received_at, state, reason, due, since)
+VALUES (
+    %(key)s, %(digest)s, %(weak)s, %(kind)s, %(event)s, %(verified)s, %(lasting)s, %(raw)s, %(headers)s,
+    %(received_at)s, %(state)s, %(reason)s, %(due)s, %(now)s)"""
+
+BEGIN_ANEW: Final = """
+UPDATE payasync_events SET due = %(now)s + (due - since), since = %(now)s WHERE id IN (
+    SELECT id FROM payasync_events WHERE due IS NOT NULL AND since > %(ahead)s FOR UPDATE SKIP LOCKED)
+RETURNING id"""
+"""The clock was set back: what waits, or is leased, does so for as long as before, from now."""
+CLAIM: Final = """
+WITH free AS MATERIALIZED (
+    SELECT id, due FROM payasync_events WHERE due <= %(now)s
+    ORDER BY due, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+UPDATE payasync_events AS event
+SET state = 'leased', attempts = attempts + 1, fence = fence + 1, due = %(until)s, since = %(now)s
+FROM free WHERE event.id = free.id
+RETURNING event.*, free.due AS waited_until"""
+EXTEND: Final = """
+UPDATE payasync_events SET due = %(until)s, since = %(now)s
+WHERE id = %(id)s AND state = 'leased' AND fence = %(fence)s RETURNING id"""
+HANDLED: Final = """
+UPDATE payasync_events SET handled = array_append(array_remove(handled, %(handler)s), %(handler)s)
+WHERE id = %(id)s AND state = 'leased' AND fence = %(fence)s RETURNING id"""
+OWN: Final = """
+UPDATE payasync_events SET key = %(key)s
+WHERE id = %(id)s AND state = 'leased' AND fence = %(fence)s RETURNING id"""
+FINISH: Final = """
+UPDATE payasync_events
+SET state = %(state)s, reason = %(reason)s, due = %(due)s, since = %(now)s, failures = failures + %(failed)s
+WHERE id = %(id)s AND state = 'leased' AND fence = %(fence)s RETURNING id"""
+REPLAY: Final = """
+UPDATE payasync_events
+SET state = 'pending', attempts = 0, failures = 0, reason = '', due = %(now)s, since = %(now)s
+WHERE id = %(id)s AND state IN ('dead', 'parked', 'quarantined') RETURNING id"""
+RENAME: Final = """
+UPDATE payasync_events SET kind = %(kind)s, key = %(key)s, weak = %(weak)s
+WHERE id = %(id)s AND state IN ('dead', 'parked', 'quarantined') RETURNING id"""
+
+NEXT_DUE: Final = """
+SELECT extract(epoch FROM min(due) - %(now)s)::float8 AS wait FROM payasync_events WHERE due IS NOT NULL"""
+EVENTS: Final = "SELECT * FROM payasync_events WHERE id > %(after)s ORDER BY id LIMIT %(limit)s"
+EVENTS_OF_STATE: Final = """
+SELECT * FROM payasync_events WHERE state = %(state)s AND id > %(after)s ORDER BY id LIMIT %(limit)s"""
+FORGET: Final = """
+DELETE FROM payasync_events WHERE id IN (
+    SELECT id FROM payasync_events
+    WHERE (state = 'done' OR (due IS NULL AND NOT verified)) AND NOT lasting AND substr(key, 1, 10) <> 'confirmed:'
+    AND since < %(before)s ORDER BY since LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+RETURNING id"""
+EMPTY: Final = """
+UPDATE payasync_events SET raw = '', headers = '{}' WHERE id IN (
+    SELECT id FROM payasync_events
+    WHERE state = 'done' AND (lasting OR substr(key, 1, 10) = 'confirmed:') AND length(raw) > 0
+    AND since < %(before)s ORDER BY since LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+RETURNING id"""
+"""An event that can come again after any time is known by its key, which needs no payload."""
+
 
 SCHEMA: Final = Schema(name="inbox", steps=steps("payasync.notifications", "sql", "postgres"))
 
@@ -58,11 +130,11 @@ class PostgresInbox:
 
     async def handled(self, claim: Claim, handler: str) -> bool:
         """Remember that a handler is done with the event; `False` where the lease is lost."""
-        return bool(await self._rows(statements.HANDLED, **_held(claim), handler=handler))
+        return bool(await self._rows(HANDLED, **_held(claim), handler=handler))
 
     async def own(self, claim: Claim, key: str) -> bool:
         """Give the event another key; `False` where another event has it, or the lease is lost."""
-        return await self._database.run(partial(_named, statements.OWN, {**_held(claim), "key": key}))
+        return await self._database.run(partial(_named, OWN, {**_held(claim), "key": key}))
 
     async def finish(self, claim: Claim, state: State, reason: str = "", wait: float | None = None) -> bool:
         """End a lease; `False`, and nothing changes, where it is lost."""
@@ -71,12 +143,12 @@ class PostgresInbox:
 
     async def next_due(self) -> float | None:
         """Return in how many seconds the next event is due, or a lease ends; `None` where nothing is to come."""
-        wait: float | None = (await self._rows(statements.NEXT_DUE))[0]["wait"]
+        wait: float | None = (await self._rows(NEXT_DUE))[0]["wait"]
         return wait
 
     async def events(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
         """List events, those of one state or all, in the order of their numbers, `after` one of them."""
-        statement = statements.EVENTS if state is None else statements.EVENTS_OF_STATE
+        statement = EVENTS if state is None else EVENTS_OF_STATE
         values = {"limit": number("limit", limit), "after": number("after", after), "state": a_state(state)}
         return [_event(row) for row in await self._rows(statement, **values)]
 
@@ -102,48 +174,48 @@ class PostgresInbox:
 
 
 async def _add(values: dict[str, Any], transaction: Transaction) -> Added:
-    await transaction.rows(statements.ONE_BY_ONE, values)
-    added, kept = beside(await transaction.rows(statements.SAME_KEY, values), values["digest"])
+    await transaction.rows(ONE_BY_ONE, values)
+    added, kept = beside(await transaction.rows(SAME_KEY, values), values["digest"])
     if kept:
         due = transaction.now if kept["state"] == "pending" else None
-        await transaction.rows(statements.ADD, {**values, **kept, "due": due})
+        await transaction.rows(ADD, {**values, **kept, "due": due})
     return added
 
 
 async def _claim(limit: int, lease: timedelta, transaction: Transaction) -> list[Claim]:
-    await transaction.rows(statements.BEGIN_ANEW, {"ahead": transaction.now + timedelta(seconds=AHEAD)})
-    found = await transaction.rows(statements.CLAIM, {"limit": limit, "until": transaction.now + lease})
+    await transaction.rows(BEGIN_ANEW, {"ahead": transaction.now + timedelta(seconds=AHEAD)})
+    found = await transaction.rows(CLAIM, {"limit": limit, "until": transaction.now + lease})
     found.sort(key=lambda row: (row["waited_until"], row["id"]))
     return [Claim(event=_event(row), fence=row["fence"]) for row in found]
 
 
 async def _extend(held: dict[str, Any], lease: timedelta, transaction: Transaction) -> bool:
-    return bool(await transaction.rows(statements.EXTEND, {**held, "until": transaction.now + lease}))
+    return bool(await transaction.rows(EXTEND, {**held, "until": transaction.now + lease}))
 
 
 async def _forget(values: dict[str, Any], transaction: Transaction) -> tuple[int, int]:
     """Return how many events were deleted, and of how many others the key alone is kept."""
-    deleted = await transaction.rows(statements.FORGET, values)
-    return len(deleted), len(await transaction.rows(statements.EMPTY, values))
+    deleted = await transaction.rows(FORGET, values)
+    return len(deleted), len(await transaction.rows(EMPTY, values))
 
 
 async def _replay(values: dict[str, Any], transaction: Transaction, *, anew: bool) -> bool:
-    if anew and not await _named(statements.RENAME, values, transaction):
+    if anew and not await _named(RENAME, values, transaction):
         return False
-    return bool(await transaction.rows(statements.REPLAY, values))
+    return bool(await transaction.rows(REPLAY, values))
 
 
 async def _named(statement: str, values: dict[str, Any], transaction: Transaction) -> bool:
     """Give an event a key; `False` where another one has it."""
-    await transaction.rows(statements.ONE_BY_ONE, values)
-    others = await transaction.rows(statements.SAME_KEY, values)
+    await transaction.rows(ONE_BY_ONE, values)
+    others = await transaction.rows(SAME_KEY, values)
     taken = any(other["id"] != values["id"] for other in others)
     return not taken and bool(await transaction.rows(statement, values))
 
 
 async def _finish(values: dict[str, Any], wait: timedelta, transaction: Transaction) -> bool:
     due = transaction.now + wait if values["state"] == "pending" else None
-    return bool(await transaction.rows(statements.FINISH, {**values, "due": due}))
+    return bool(await transaction.rows(FINISH, {**values, "due": due}))
 
 
 def _held(claim: Claim) -> dict[str, Any]:

@@ -7,32 +7,80 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from payasync.credentials import Credentials
+from payasync.errors import ConfigurationError, frameless_async
 from payasync.middleware.retry import Pace
-from payasync.notifications.answers import Answer
-from payasync.notifications.asgi import Application
-from payasync.notifications.drivers import Begin
-from payasync.notifications.endings import ATTEMPTS, upper_half
-from payasync.notifications.handlers import Expect, Function, Handler, check_expect, check_new, handler_of
-from payasync.notifications.handling import Handling
+from payasync.notifications.adapters import Application
+from payasync.notifications.dispatcher import Lifetime, Replaying
+from payasync.notifications.handlers import Expect, Function, Handler, Handling, check_expect, check_new, handler_of
 from payasync.notifications.inbox import Inbox, InboxEvent, State
-from payasync.notifications.intake import MAX_BYTES, Headers, Raw
-from payasync.notifications.lifetime import Lifetime
-from payasync.notifications.limits import DispatchLimits, ReceptionLimits
-from payasync.notifications.questions import Questions
-from payasync.notifications.receiver_checks import check, check_session, service_of
-from payasync.notifications.reception import Reception
-from payasync.notifications.replaying import Replaying
-from payasync.notifications.transactions import prove_all
-from payasync.notifications.verifications import Verifier
-from payasync.notifications.verifying import verification_of
-from payasync.profile import Profile
-from payasync.requests import invalid
+from payasync.notifications.ingest import Answer, DispatchLimits, Reception, ReceptionLimits
+from payasync.notifications.notification import MAX_BYTES, Headers, Raw
+from payasync.notifications.transactions import Begin, prove_all
+from payasync.notifications.trust import ATTEMPTS, Questions, upper_half
+from payasync.notifications.verification import Verifier, verification_of
+from payasync.profile.profile import Profile
+from payasync.profile.schema import Kind
 from payasync.session import Session
-from payasync.shapes import Kind
-from payasync.tracebacks import frameless_async
+from payasync.wire.request import invalid
 
 if TYPE_CHECKING:
     from aiohttp import web
+
+_TYPES: Final = {
+    "profile": "a payasync.Profile, such as Profile.from_file(path) gives",
+    "credentials": "payasync.Credentials",
+    "inbox": "an Inbox, such as SqliteInbox(path)",
+    "session": "a payasync.Session",
+}
+
+
+def service_of(
+    session: Session | None, profile: Profile | None, credentials: Credentials | None
+) -> tuple[Profile, Credentials]:
+    """Return what the service does and who the merchant is: as given, else as the session has it.
+
+    Raises:
+        ConfigurationError: One is missing, or of another type.
+    """
+    if session is not None:
+        check("session", session, right=isinstance(session, Session))
+        profile = session.profile if profile is None else profile
+        credentials = session.credentials if credentials is None else credentials
+    if profile is None or credentials is None:
+        name = "credentials" if profile else "profile"
+        raise ConfigurationError(
+            f"{name} is missing: give Receiver(session=...), whose profile and credentials are taken, or both of them",
+            field=name,
+        )
+    check("profile", profile, right=isinstance(profile, Profile))
+    check("credentials", credentials, right=isinstance(credentials, Credentials))
+    return profile, credentials
+
+
+def check(name: str, value: object, *, right: bool) -> None:
+    """Refuse what is of another type.
+
+    Raises:
+        ConfigurationError: It names the argument.
+    """
+    if not right:
+        what = f"the class {value.__name__}" if isinstance(value, type) else f"a value of type {type(value).__name__}"
+        raise ConfigurationError(f"{name} must be {_TYPES[name]}, not {what}", field=name)
+
+
+def check_session(session: Session | None, *, needed: bool) -> None:
+    """Refuse to have nobody to ask, where that is needed.
+
+    Raises:
+        ConfigurationError: It says why it is.
+    """
+    if session is None and needed:
+        raise ConfigurationError(
+            "session is missing: the profile says that notifications are not signed, so each must be confirmed with "
+            "the service. Give Receiver(session=...)",
+            field="session",
+        )
+
 
 F = TypeVar("F", bound=Function)
 
@@ -189,7 +237,7 @@ class Receiver:
             request: aiohttp's.
             kind: Left out: `{kind}` of the route, else the last part of the path, where that names one.
         """
-        from payasync.notifications.aiohttp_adapter import answered  # noqa: PLC0415 - who serves by ASGI needs it not
+        from payasync.notifications.adapters import answered  # noqa: PLC0415 - who serves by ASGI needs it not
 
         return await answered(self.receive, request, kind=kind, max_bytes=self._limits.max_bytes)
 

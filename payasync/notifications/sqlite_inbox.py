@@ -9,14 +9,71 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
-from payasync.checks import aware, number
-from payasync.migrations import steps
-from payasync.notifications import inbox_statements as statements
-from payasync.notifications.inbox import Added, Claim, InboxEvent, Received, State
-from payasync.notifications.inbox_decisions import AHEAD, FORGOTTEN_AT_ONCE, a_state, an_end, beside
-from payasync.sqlite import SqliteFile
-from payasync.sqlite_opening import Schema
-from payasync.sqlite_values import moment, rows, text
+from payasync.notifications.inbox import (
+    AHEAD,
+    FORGOTTEN_AT_ONCE,
+    Added,
+    Claim,
+    InboxEvent,
+    Received,
+    State,
+    a_state,
+    an_end,
+    beside,
+)
+from payasync.storage.arguments import aware, number, steps
+from payasync.storage.sqlite import SqliteFile, moment, rows, text
+from payasync.storage.sqlite_opening import Schema
+
+SAME_KEY: Final = "SELECT id, digest FROM events WHERE key = :key ORDER BY id"
+ADD: Final = """
+INSERT INTO events
+    (key, digest, weak, kind, event, verified, lasting, raw, headers, received_at, state, reason, due, since)
+VALUES (
+    :key, :digest, :weak, :kind, :event, :verified, :lasting, :raw, :headers, :received_at, :state, :reason, :due,
+    :now)"""
+
+BEGIN_ANEW: Final = "UPDATE events SET due = :now + due - since, since = :now WHERE due IS NOT NULL AND since > :ahead"
+"""The clock was set back: what waits, or is leased, does so for as long as before, from now."""
+DUE: Final = "SELECT id FROM events WHERE due <= :now ORDER BY due, id LIMIT :limit"
+LEASE: Final = """
+UPDATE events SET state = 'leased', attempts = attempts + 1, fence = fence + 1, due = :until, since = :now
+WHERE id = :id"""
+EXTEND: Final = "UPDATE events SET due = :until, since = :now WHERE id = :id AND state = 'leased' AND fence = :fence"
+HANDLED: Final = """
+INSERT INTO handled SELECT id, :handler FROM events WHERE id = :id AND state = 'leased' AND fence = :fence
+ON CONFLICT DO UPDATE SET handler = excluded.handler"""
+OWN: Final = """
+UPDATE events SET key = :key WHERE id = :id AND state = 'leased' AND fence = :fence
+AND NOT EXISTS (SELECT 1 FROM events AS other WHERE other.key = :key AND other.id <> :id)"""
+FINISH: Final = """
+UPDATE events SET state = :state, reason = :reason, due = :due, since = :now, failures = failures + :failed
+WHERE id = :id AND state = 'leased' AND fence = :fence"""
+REPLAY: Final = """
+UPDATE events SET state = 'pending', attempts = 0, failures = 0, reason = '', due = :now, since = :now
+WHERE id = :id AND state IN ('dead', 'parked', 'quarantined')"""
+RENAME: Final = """
+UPDATE events SET kind = :kind, key = :key, weak = :weak
+WHERE id = :id AND state IN ('dead', 'parked', 'quarantined')
+AND NOT EXISTS (SELECT 1 FROM events AS other WHERE other.key = :key AND other.id <> :id)"""
+
+NEXT_DUE: Final = "SELECT min(due) - :now AS wait FROM events WHERE due IS NOT NULL"
+EVENT: Final = "SELECT * FROM events WHERE id = :id"
+EVENTS: Final = "SELECT * FROM events WHERE id > :after ORDER BY id LIMIT :limit"
+EVENTS_OF_STATE: Final = "SELECT * FROM events WHERE state = :state AND id > :after ORDER BY id LIMIT :limit"
+HANDLERS: Final = "SELECT handler FROM handled WHERE event = :id"
+FORGET: Final = """
+DELETE FROM events WHERE id IN (
+    SELECT id FROM events
+    WHERE (state = 'done' OR (due IS NULL AND NOT verified)) AND NOT lasting AND substr(key, 1, 10) <> 'confirmed:'
+    AND since < :before ORDER BY since LIMIT :limit)"""
+EMPTY: Final = """
+UPDATE events SET raw = x'', headers = '{}' WHERE id IN (
+    SELECT id FROM events
+    WHERE state = 'done' AND (lasting OR substr(key, 1, 10) = 'confirmed:') AND length(raw) > 0
+    AND since < :before ORDER BY since LIMIT :limit)"""
+"""An event that can come again after any time is known by its key, which needs no payload."""
+
 
 APPLICATION: Final = 0x50617969
 """`Payi`, in the header of the file, says whose it is."""
@@ -62,27 +119,27 @@ class SqliteInbox:
     async def extend(self, claim: Claim, lease: float) -> bool:
         """Let a lease end in `lease` seconds from now; `False` where it is lost."""
         now = self._clock()
-        return await self._change(claim, statements.EXTEND, until=now + lease, now=now)
+        return await self._change(claim, EXTEND, until=now + lease, now=now)
 
     async def handled(self, claim: Claim, handler: str) -> bool:
         """Remember that a handler is done with the event; `False` where the lease is lost."""
-        return await self._change(claim, statements.HANDLED, handler=text(handler))
+        return await self._change(claim, HANDLED, handler=text(handler))
 
     async def own(self, claim: Claim, key: str) -> bool:
         """Give the event another key; `False` where another event has it, or the lease is lost."""
-        return await self._change(claim, statements.OWN, key=text(key))
+        return await self._change(claim, OWN, key=text(key))
 
     async def finish(self, claim: Claim, state: State, reason: str = "", wait: float | None = None) -> bool:
         """End a lease; `False`, and nothing changes, where it is lost."""
         now = self._clock()
         due = now + (wait or 0) if an_end(state) == "pending" else None
         ends = {"state": state, "reason": text(reason), "due": due, "failed": wait is not None, "now": now}
-        return await self._change(claim, statements.FINISH, **ends)
+        return await self._change(claim, FINISH, **ends)
 
     async def next_due(self) -> float | None:
         """Return in how many seconds the next event is due, or a lease ends; `None` where nothing is to come."""
         values = {"now": self._clock()}
-        wait: float | None = await self._file.run(lambda db: rows(db, statements.NEXT_DUE, values)[0]["wait"])
+        wait: float | None = await self._file.run(lambda db: rows(db, NEXT_DUE, values)[0]["wait"])
         return wait
 
     async def events(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
@@ -113,40 +170,40 @@ class SqliteInbox:
 
 
 def _add(db: sqlite3.Connection, *, values: dict[str, Any], now: float) -> Added:
-    added, kept = beside(rows(db, statements.SAME_KEY, values), values["digest"])
+    added, kept = beside(rows(db, SAME_KEY, values), values["digest"])
     if kept:
         due = now if kept["state"] == "pending" else None
-        db.execute(statements.ADD, {**values, **kept, "due": due, "now": now})
+        db.execute(ADD, {**values, **kept, "due": due, "now": now})
     return added
 
 
 def _claim(db: sqlite3.Connection, *, values: dict[str, Any]) -> list[Claim]:
-    db.execute(statements.BEGIN_ANEW, values)
-    leased = [row["id"] for row in rows(db, statements.DUE, values)]
+    db.execute(BEGIN_ANEW, values)
+    leased = [row["id"] for row in rows(db, DUE, values)]
     for each in leased:
-        db.execute(statements.LEASE, {**values, "id": each})
-    found = [rows(db, statements.EVENT, {"id": each})[0] for each in leased]
+        db.execute(LEASE, {**values, "id": each})
+    found = [rows(db, EVENT, {"id": each})[0] for each in leased]
     return [Claim(event=_event(db, row), fence=row["fence"]) for row in found]
 
 
 def _replay(db: sqlite3.Connection, *, values: dict[str, Any], anew: bool) -> bool:
-    if anew and db.execute(statements.RENAME, values).rowcount != 1:
+    if anew and db.execute(RENAME, values).rowcount != 1:
         return False
-    return db.execute(statements.REPLAY, values).rowcount == 1
+    return db.execute(REPLAY, values).rowcount == 1
 
 
 def _forget(db: sqlite3.Connection, *, values: dict[str, Any]) -> tuple[int, int]:
     """Return how many events were deleted, and of how many others the key alone is kept."""
-    return db.execute(statements.FORGET, values).rowcount, db.execute(statements.EMPTY, values).rowcount
+    return db.execute(FORGET, values).rowcount, db.execute(EMPTY, values).rowcount
 
 
 def _events(db: sqlite3.Connection, *, values: dict[str, Any]) -> list[InboxEvent]:
-    statement = statements.EVENTS if values["state"] is None else statements.EVENTS_OF_STATE
+    statement = EVENTS if values["state"] is None else EVENTS_OF_STATE
     return [_event(db, row) for row in rows(db, statement, values)]
 
 
 def _event(db: sqlite3.Connection, row: dict[str, Any]) -> InboxEvent:
-    done = rows(db, statements.HANDLERS, {"id": row["id"]})
+    done = rows(db, HANDLERS, {"id": row["id"]})
     return InboxEvent(
         id=row["id"],
         key=row["key"],

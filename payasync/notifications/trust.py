@@ -1,16 +1,14 @@
-"""How far an event can be believed: what follows from the service's answer, and from what was expected.
+"""How far an event can be believed: what the service's response and what was expected say."""
 
-No I/O here. An event that is not signed is only a hint: anybody can send one, again and again, and say anything
-in it. So nothing is taken from it but the number to ask about, and what tells two events apart is the answer.
-"""
+import asyncio
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any, Final, TypeAlias
 
-from collections.abc import Mapping
-from typing import Any, Final
+import backoff
+from attrs import Factory, define, evolve, frozen
 
-from attrs import frozen
-
-from payasync.absent import ABSENT
-from payasync.documents import at
+from payasync.documents import ABSENT, at
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -18,16 +16,116 @@ from payasync.errors import (
     RateLimitedError,
     ServiceError,
 )
-from payasync.notifications.coverage import coverage_of
-from payasync.notifications.endings import Ending, again, dead, in_short, parked, quarantined, told
-from payasync.notifications.identity import key_of
+from payasync.notifications.inbox import Claim, Inbox, InboxEvent, State
 from payasync.notifications.notification import Notification
-from payasync.notifications.reading import number_at
-from payasync.profile import MERCHANT, Profile, not_configured
-from payasync.requests import Request
+from payasync.notifications.reading import coverage_of, key_of, number_at
+from payasync.profile.profile import MERCHANT, Profile, not_configured
 from payasync.resources.orders import QueryOrder
 from payasync.resources.refunds import QueryRefund
-from payasync.responses import Response
+from payasync.wire.request import Request
+from payasync.wire.response import Response
+
+ATTEMPTS: Final = 100
+"""With the waits between them, three days: the service does not tell again what was acknowledged."""
+LONGEST_WAIT: Final = 3600.0
+"""Seconds; the waits before it are 1, 4, 16, 64, … at most."""
+CUT_OFF: Final = 32
+"""So often what a crash or a shutdown cut off is begun again: that is no failure, but it may end the process."""
+LONGEST_REASON: Final = 300
+
+
+@frozen
+class Ending:
+    """What becomes of an event.
+
+    Attributes:
+        state: `pending`: it is tried again.
+        reason: Why, in one line.
+        wait: Of a pending event that could not be tried yet, the seconds until it is; however often that happens, it
+            is not given up.
+    """
+
+    state: State
+    reason: str = ""
+    wait: float | None = None
+
+
+DONE: Final = Ending("done")
+
+
+def again(reason: str) -> Ending:
+    """Return that an event is tried again."""
+    return Ending("pending", reason)
+
+
+def later(reason: str, wait: float) -> Ending:
+    """Return that an event could not be tried yet, and is tried in so many seconds."""
+    return Ending("pending", reason, wait)
+
+
+def dead(reason: str) -> Ending:
+    """Return that an event is given up."""
+    return Ending("dead", reason)
+
+
+def parked(reason: str) -> Ending:
+    """Return that nobody can handle an event as things are."""
+    return Ending("parked", reason)
+
+
+def quarantined(reason: str) -> Ending:
+    """Return that an event contradicts what is expected."""
+    return Ending("quarantined", reason)
+
+
+def bounded(ending: Ending, failures: int, attempts: int) -> Ending:
+    """Return an ending, where the last failure is followed by no other attempt.
+
+    Args:
+        ending: What an attempt ended with.
+        failures: How many there were, if that is one.
+        attempts: How many there may be.
+    """
+    last = ending.state == "pending" and ending.wait is None and failures >= attempts
+    return dead(ending.reason) if last else ending
+
+
+def worn_out(attempts: int, failures: int) -> Ending | None:
+    """Return the end of an event that was cut off too often.
+
+    Args:
+        attempts: How often it was begun, this time included.
+        failures: How often that came to an end, and failed.
+    """
+    cut_off = attempts - 1 - failures
+    return dead(f"cut off {cut_off} times: its handler may end the process") if cut_off >= CUT_OFF else None
+
+
+def longest_wait(failures: int) -> float:
+    """Return how long the wait after a failure can be, in seconds: four times as long after each, up to an hour."""
+    bounds = backoff.expo(base=4, max_value=LONGEST_WAIT)
+    next(bounds)  # backoff's generators begin with an empty step
+    return float(next(islice(bounds, failures - 1, None)))
+
+
+def upper_half(bound: float) -> float:
+    """Return a wait by chance, at least half as long as it can be: so many of them last for days."""
+    return bound / 2 + backoff.full_jitter(bound / 2)
+
+
+def told(error: BaseException) -> str:
+    """Return an error's class and text, cut, in one line."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 - anybody's code
+        text = ""
+    return in_short(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def in_short(reason: str) -> str:
+    """Return a reason that is not too long to be read in a list."""
+    return reason if len(reason) <= LONGEST_REASON else f"{reason[: LONGEST_REASON - 1]}…"
+
 
 HINT: Final = "hint"
 CONFIRMED: Final = "confirmed"
@@ -256,3 +354,158 @@ def same(found: object, expected: object) -> bool:
         return len(found) == len(expected) and all(map(same, found, expected))
     alike = isinstance(expected, type(found)) and isinstance(found, bool) == isinstance(expected, bool)
     return alike and found == expected
+
+
+QUIET: Final = 60.0
+"""Seconds after an end state in which nobody asks about the same number again."""
+MOST_WAITING: Final = 10_000
+"""Events that one query can speak for; further ones wait for the query after it."""
+
+Question: TypeAlias = tuple[str, str]
+"""The name of the operation, and the number."""
+
+
+@define
+class _Asked:
+    """What this process knows of one question.
+
+    Attributes:
+        waiting: The numbers of events that wait: the next query speaks for them, since they came before it.
+        spoken_for: The numbers of events that the last query spoke for.
+        confirmed: The end state that it brought.
+        until: Seconds since 1970, when the question may be asked again.
+        loop: The loop in which a query is in flight. A loop that has ended, or a parent's, is another one.
+    """
+
+    waiting: set[int] = Factory(set)
+    spoken_for: frozenset[int] = frozenset()
+    confirmed: Confirmed | None = None
+    until: float = 0.0
+    loop: asyncio.AbstractEventLoop | None = None
+
+    def wait(self, event: int, seconds: float, why: str) -> Ending:
+        """Return that an event waits."""
+        if len(self.waiting) < MOST_WAITING:
+            self.waiting.add(event)
+        return later(why, seconds)
+
+
+class Questions:
+    """Bounds the queries of one receiver; each process has a bound of its own.
+
+    Args:
+        clock: Returns seconds since 1970.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock: Final = clock
+        self._asked: Final = dict[Question, _Asked]()
+
+    def known(self, question: Question, event: int, failures: int) -> Confirmed | Ending | None:
+        """Return what the last query says of an event, or that the event waits; `None`: ask now.
+
+        Args:
+            question: What would be asked.
+            event: The inbox's number of the event.
+            failures: How often it has failed or waited, with this time.
+        """
+        asked, now = self._asked.get(question), self._clock()
+        if asked is None:
+            return None
+        if asked.loop is asyncio.get_running_loop():
+            return asked.wait(event, min(longest_wait(failures), QUIET), "a query about the same number is in flight")
+        if asked.confirmed is None or not now < asked.until <= now + QUIET:  # later still: the clock was set back
+            return None
+        if event in asked.spoken_for:
+            return asked.confirmed
+        return asked.wait(event, asked.until - now, "the service was asked about the same number just now")
+
+    def begin(self, question: Question, event: int) -> None:
+        """Note that a query begins: it speaks for an event, and for all that waited for it."""
+        self._forget()
+        before = self._asked.pop(question, _Asked())
+        speaks_for = frozenset({event, *before.waiting})
+        self._asked[question] = _Asked(spoken_for=speaks_for, loop=asyncio.get_running_loop())
+
+    def end(self, question: Question, confirmed: Confirmed | None) -> None:
+        """Note that a query has ended, and which end state it brought, if it did."""
+        asked = self._asked.get(question)
+        if asked is None or asked.loop is not asyncio.get_running_loop():  # another loop has begun anew
+            return
+        asked.loop, asked.confirmed, asked.until = None, confirmed, self._clock() + QUIET
+        if confirmed is None and not asked.waiting:
+            del self._asked[question]
+
+    def _forget(self) -> None:
+        """Forget the oldest questions, long after they may be asked again: what waited for them has asked by then."""
+        now = self._clock()
+        while self._asked:
+            question, asked = next(iter(self._asked.items()))
+            if asked.loop is asyncio.get_running_loop() or now - QUIET < asked.until <= now + QUIET:
+                return
+            del self._asked[question]
+
+
+TWICE: Final = Ending("done", "another event was confirmed as the same")
+
+
+async def confirmed(
+    hint: Notification,
+    claim: Claim,
+    *,
+    inbox: Inbox,
+    profile: Profile,
+    questions: Questions,
+    attempts: int,
+    age: float,
+) -> Notification | Ending:
+    """Return what a hint tells, with the service's answer to whether it is so; or what becomes of it.
+
+    Args:
+        hint: Not signed.
+        claim: The inbox's, on it.
+        inbox: Tells whether the same has been confirmed before, whatever the hint said.
+        profile: What the service does.
+        questions: When the service may be asked about it.
+        attempts: How often it may fail.
+        age: Seconds since it was received.
+    """
+    found = await _asked(hint, claim.event, profile, questions, age)
+    if isinstance(found, Ending):
+        ending = bounded(found, claim.event.failures + 1, attempts)
+    elif await inbox.own(claim, found.key):
+        answer = found.response  # what anybody may have said stands in `raw` and `document`, and nowhere else
+        told = {"data": answer.data, "event": None, **numbers(hint, answer, profile)}
+        return evolve(hint, confirmed=answer, dedup_key=found.key, weak=False, **told)
+    else:
+        ending = TWICE
+    if ending.state != "parked":  # the same words may come again, and be true then
+        await inbox.own(claim, released(claim.event.key, claim.event.id))
+    return ending
+
+
+async def _asked(
+    hint: Notification, event: InboxEvent, profile: Profile, questions: Questions, age: float
+) -> Confirmed | Ending:
+    asking = question(hint, profile)
+    if isinstance(asking, Ending):
+        return asking
+    about = asking.operation.name, str(asking.reference)
+    if known := questions.known(about, event.id, event.failures + 1):
+        return known
+    questions.begin(about, event.id)
+    end_state: Confirmed | None = None
+    try:
+        found = await _answered(hint, asking, profile, age)
+        end_state = found if isinstance(found, Confirmed) else None
+    finally:
+        questions.end(about, end_state)
+    return found
+
+
+async def _answered(hint: Notification, asking: Request[Response], profile: Profile, age: float) -> Confirmed | Ending:
+    try:
+        response = await hint.confirm()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it confirms nothing
+        return after_error(error, profile, age)
+    return after_answer(asking, hint.kind or "", response, profile, age)

@@ -6,14 +6,13 @@ from typing import Any, ClassVar
 
 from attrs import field, frozen
 
-from payasync.absent import ABSENT, Absent
-from payasync.operations import CLOSE_ORDER, PLACE_ORDER, QUERY_ORDER
-from payasync.requests import NOTHING, Request, a_text, a_url, a_word, an_amount
-from payasync.resources.sending import Namespace
-from payasync.resources.waiting import wait
-from payasync.responses import OrderResponse
-from payasync.tracebacks import frameless_async
-from payasync.writers import OPEN
+from payasync.documents import ABSENT, Absent
+from payasync.endpoints import CLOSE_ORDER, PLACE_ORDER, QUERY_ORDER
+from payasync.errors import frameless_async
+from payasync.resources.polling import Namespace, wait
+from payasync.wire.names import OPEN
+from payasync.wire.request import NOTHING, Request, a_text, a_url, a_word, an_amount
+from payasync.wire.response import OrderResponse
 
 
 @frozen(kw_only=True)

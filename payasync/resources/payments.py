@@ -6,13 +6,12 @@ from typing import Any, ClassVar
 
 from attrs import field, frozen
 
-from payasync.absent import ABSENT, Absent
-from payasync.operations import CREATE_PAYMENT, QUERY_PAYMENT
-from payasync.requests import NOTHING, Request, a_text, a_word, an_amount
-from payasync.resources.sending import Namespace
-from payasync.resources.waiting import wait
-from payasync.responses import PaymentResponse
-from payasync.tracebacks import frameless_async
+from payasync.documents import ABSENT, Absent
+from payasync.endpoints import CREATE_PAYMENT, QUERY_PAYMENT
+from payasync.errors import frameless_async
+from payasync.resources.polling import Namespace, wait
+from payasync.wire.request import NOTHING, Request, a_text, a_word, an_amount
+from payasync.wire.response import PaymentResponse
 
 
 @frozen(kw_only=True)

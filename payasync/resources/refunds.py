@@ -6,13 +6,12 @@ from typing import Any, ClassVar
 
 from attrs import field, frozen
 
-from payasync.absent import ABSENT, Absent
-from payasync.operations import CREATE_REFUND, QUERY_REFUND
-from payasync.requests import NOTHING, Request, a_text, a_url, a_word, an_amount
-from payasync.resources.sending import Namespace
-from payasync.resources.waiting import wait
-from payasync.responses import RefundResponse
-from payasync.tracebacks import frameless_async
+from payasync.documents import ABSENT, Absent
+from payasync.endpoints import CREATE_REFUND, QUERY_REFUND
+from payasync.errors import frameless_async
+from payasync.resources.polling import Namespace, wait
+from payasync.wire.request import NOTHING, Request, a_text, a_url, a_word, an_amount
+from payasync.wire.response import RefundResponse
 
 
 @frozen(kw_only=True)

@@ -6,13 +6,13 @@ from typing import Any, ClassVar, TypeVar
 
 from attrs import field, frozen
 
-from payasync.absent import ABSENT, Absent
-from payasync.operations import CANCEL_SUBSCRIPTION, CREATE_SUBSCRIPTION, UPDATE_SUBSCRIPTION
-from payasync.requests import NOTHING, Request, a_date, a_word, an_amount, an_object, taken
-from payasync.resources.sending import Namespace
-from payasync.responses import SubscriptionResponse
-from payasync.tracebacks import frameless, frameless_async
-from payasync.writers import OPEN
+from payasync.documents import ABSENT, Absent
+from payasync.endpoints import CANCEL_SUBSCRIPTION, CREATE_SUBSCRIPTION, UPDATE_SUBSCRIPTION
+from payasync.errors import frameless, frameless_async
+from payasync.resources.polling import Namespace
+from payasync.wire.names import OPEN
+from payasync.wire.request import NOTHING, Request, a_date, a_word, an_amount, an_object, taken
+from payasync.wire.response import SubscriptionResponse
 
 T = TypeVar("T")
 

@@ -3,9 +3,9 @@
 What the service's document leaves open is the sandbox's own choice, unless a profile says otherwise.
 """
 
-from payasync.sandbox.faults.aim import FaultNeverFiredError
+from payasync.profile.sandbox_profile import PROFILE
+from payasync.sandbox.faults.trigger import FaultNeverFiredError
 from payasync.sandbox.sandbox import Sandbox
 from payasync.sandbox.threaded import ThreadedSandbox
-from payasync.sandbox_profile import PROFILE
 
 __all__ = ["PROFILE", "FaultNeverFiredError", "Sandbox", "ThreadedSandbox"]

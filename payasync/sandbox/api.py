@@ -1,9 +1,6 @@
-"""The ten endpoints over HTTP (spec: Endpoints).
+"""The ten endpoints over HTTP, and who may ask (spec: Endpoints, Authentication)."""
 
-A request is checked in this order: size, content type, JSON, fields, who asks, nonce, state. The order is
-the sandbox's own.
-"""
-
+import hmac
 import json
 import logging
 import secrets
@@ -12,7 +9,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from payasync.operations import (
+from payasync.credentials import Credentials, Secret
+from payasync.endpoints import (
     CANCEL_SUBSCRIPTION,
     CLOSE_ORDER,
     CREATE_PAYMENT,
@@ -26,16 +24,98 @@ from payasync.operations import (
     UPDATE_SUBSCRIPTION,
     Operation,
 )
-from payasync.sandbox import openapi, receiving
-from payasync.sandbox.admission import Admission
-from payasync.sandbox.dialect import Dialect, Incoming, Outgoing
+from payasync.profile.profile import MERCHANT, NONCE, SIGN, Profile
+from payasync.sandbox import openapi
+from payasync.sandbox.dialect import Dialect, Incoming, Outgoing, Vocabulary
 from payasync.sandbox.faults.wire import Wire
-from payasync.sandbox.recorder import FACTS, Facts, note, reference
-from payasync.sandbox.seal import Seal
+from payasync.sandbox.model import Answered, Order, RefusedError
+from payasync.sandbox.response_signing import Seal
+from payasync.sandbox.server import check_address, read_body, read_query
 from payasync.sandbox.service import Service
-from payasync.sandbox.store import Store
-from payasync.sandbox.strict import encodable, read_object
-from payasync.sandbox.values import Answered, Order, RefusedError
+from payasync.sandbox.signatures import UnsignableError, text, verify
+from payasync.sandbox.store import Store, encodable, read_object
+from payasync.sandbox.timeline import FACTS, Facts, note, reference
+
+MASK: Final = "<customer details>"
+
+
+class Admission:
+    """Checks requests against the one merchant of a sandbox.
+
+    Args:
+        profile: Which operations carry what.
+        credentials: The merchant's.
+    """
+
+    def __init__(self, profile: Profile, credentials: Credentials) -> None:
+        self._profile = profile
+        self._credentials = credentials
+        self._customer = Vocabulary(profile).fields["customer"]
+
+    def check(self, incoming: Incoming, authorization: str) -> None:
+        """Check who asks, by all that the profile has the request carry.
+
+        Args:
+            incoming: The request.
+            authorization: Its header of this name.
+
+        Raises:
+            RefusedError: It is not the merchant.
+        """
+        name = incoming.operation.name
+        if name in self._profile.bearer:
+            self._check_bearer(authorization)
+        if name in self._profile.merchant and incoming.merchant_id != self._credentials.merchant_id:
+            raise RefusedError("unauthenticated", "no such merchant", field=MERCHANT, status=403)
+        if name in self._profile.signed:
+            self._check_signature(incoming)
+
+    def burn(self, incoming: Incoming, store: Store) -> None:
+        """Use up the nonce of a signed request, in the transaction that does what it asks for.
+
+        Raises:
+            RefusedError: It was used before.
+        """
+        if not self.signed(incoming.operation):
+            return
+        if not store.burn(self._credentials.merchant_id, incoming.nonce):
+            raise RefusedError("nonce_used", "the nonce was used before", field=NONCE)
+
+    def signed(self, operation: Operation) -> bool:
+        """Return whether an operation carries a nonce and a signature."""
+        return operation.name in self._profile.signed
+
+    def _check_bearer(self, authorization: str) -> None:
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not _equal(token.strip(), self._credentials.secret_key):
+            raise RefusedError("unauthenticated", "Authorization must be: Bearer <SECRET_KEY>")
+
+    def _check_signature(self, incoming: Incoming) -> None:
+        key = self._credentials.signing_key
+        try:
+            genuine = key is not None and verify(
+                self._profile.signature,
+                incoming.fields,
+                incoming.signature,
+                path=incoming.operation.path,
+                key=key,
+            )
+        except UnsignableError as error:
+            raise RefusedError("invalid", f"{error.field} cannot be signed", field=error.field) from None
+        if not genuine:
+            message, expected = "the signature is not that of these fields", self._text(incoming)
+            raise RefusedError("bad_signature", message, field=SIGN, expected=expected)
+
+    def _text(self, incoming: Incoming) -> str:
+        """Return the text that was to be signed; a customer's details are nobody's business."""
+        told = {name: MASK if name == self._customer else value for name, value in incoming.fields.items()}
+        return text(self._profile.signature, told, path=incoming.operation.path)
+
+
+def _equal(given: str, expected: Secret | None) -> bool:
+    told = given.encode(errors="surrogateescape")
+    return expected is not None and hmac.compare_digest(told, expected.reveal().encode())
+
 
 Action = Callable[[Incoming], Mapping[str, Any]]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -148,9 +228,9 @@ class Api:
 
     async def _fields(self, operation: Operation, request: web.Request) -> dict[str, Any]:
         if operation.has_body:
-            return read_object(await receiving.body(request, "application/json"))
+            return read_object(await read_body(request, "application/json"))
         rest = request.match_info.get(_REST, "")
-        return self._dialect.located(operation, receiving.query(request), request.headers, rest)
+        return self._dialect.located(operation, read_query(request), request.headers, rest)
 
     def _execute(self, incoming: Incoming) -> Mapping[str, Any]:
         with self._store.transaction():
@@ -167,7 +247,7 @@ class Api:
     async def shape_errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer a long address, an unknown path or a wrong method in the shape of all refusals."""
         try:
-            receiving.check_address(request)
+            check_address(request)
             return await handler(request)
         except RefusedError as error:
             return await self._refused(error, request)

@@ -8,8 +8,8 @@ import aiohttp
 from yarl import URL
 
 from payasync.errors import InvalidArgumentError, NoAnswerError
-from payasync.sandbox.numbers import Named, Numbers
-from payasync.sandbox.values import Decision
+from payasync.sandbox.model import Decision
+from payasync.sandbox.store import Named, Numbers
 
 
 class Redirecting(Protocol):

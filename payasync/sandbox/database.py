@@ -15,10 +15,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from payasync.errors import ConfigurationError
-from payasync.files import DATABASE, check_private, new_private
-from payasync.sandbox.instants import micros, shown
-from payasync.sandbox.values import RefusedError
+from payasync.errors import ConfigurationError, InvalidArgumentError, PayasyncError
+from payasync.sandbox.model import RefusedError, format_instant, micros
+from payasync.settings import DATABASE, check_private, new_private
 
 T = TypeVar("T")
 MEMORY: Final = ":memory:"
@@ -58,7 +57,7 @@ class Database:
 
     def use_clock(self, now: Callable[[], datetime]) -> None:
         """Have the schema's triggers write the time of this clock; until then it is that of this machine."""
-        self._db.create_function("sandbox_now", 0, lambda: shown(now()))
+        self._db.create_function("sandbox_now", 0, lambda: format_instant(now()))
 
     def close(self) -> None:
         """Close the database."""
@@ -229,3 +228,38 @@ def _create(database: sqlite3.Connection) -> None:
         if database.in_transaction:
             database.execute("ROLLBACK")
         raise
+
+
+@contextmanager
+def by_hand(database: Database, **given: object) -> Generator[None]:
+    """Commit all that is done inside, or nothing of it where it is refused.
+
+    Args:
+        database: Holds the transaction.
+        given: The arguments of who asks for it: the number first, and what is to become of it last.
+
+    Raises:
+        InvalidArgumentError: It is refused.
+        ConfigurationError: The database cannot be written.
+    """
+    try:
+        with database.transaction():
+            yield
+    except RefusedError as refused:
+        error = _told(refused, given)
+    else:
+        return
+    raise error
+
+
+def _told(refused: RefusedError, given: dict[str, object]) -> PayasyncError:
+    if refused.why == "busy":
+        return ConfigurationError(f"db: {refused.message}", field="db")
+    numbered, *_, ended = (*given, *given)
+    field = refused.argument if refused.argument in given else numbered if refused.why == "absent" else ended
+    return InvalidArgumentError(
+        f"{field}: {given[field]!r} is refused: {refused.message}",
+        field=field,
+        rule=refused.message,
+        value=given[field],
+    )

@@ -1,10 +1,9 @@
 """The ledger: what the service really did, whatever a client was told."""
 
 from payasync.errors import InvalidArgumentError
-from payasync.sandbox.numbers import Named, Numbers
-from payasync.sandbox.outbox import Attempt, Notification, Outbox
-from payasync.sandbox.store import Store
-from payasync.sandbox.values import Answered, Charge, Order, Subscription
+from payasync.sandbox.model import Answered, Charge, Order, Subscription
+from payasync.sandbox.store import Named, Numbers, Store
+from payasync.sandbox.webhooks import Attempt, Notification, Outbox
 
 
 class Ledger:

@@ -1,21 +1,214 @@
-"""`/openapi.json`: the ten endpoints as the sandbox serves them, for the profile in force.
+"""`/openapi.json`: the ten endpoints as the sandbox serves them, for the profile in force."""
 
-It holds no secret: who reads it may be anybody.
-"""
-
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from payasync.operations import OPERATIONS, Operation
-from payasync.sandbox.arguments import ARGUMENTS
-from payasync.sandbox.dialect import INSIDE, Dialect
-from payasync.sandbox.openapi_schemas import TEXT, Schema, carried, done, refused
-from payasync.sandbox.receiving import MAX_ADDRESS, MAX_BODY
-from payasync.sandbox.values import Why
-from payasync.sandbox.vocabulary import STATUSES, Vocabulary
-from payasync.shapes import Code
-from payasync.signing import SortedPairs
-from payasync.version import VERSION
+from payasync import __version__
+from payasync.endpoints import (
+    CANCEL_SUBSCRIPTION,
+    CLOSE_ORDER,
+    CREATE_PAYMENT,
+    CREATE_REFUND,
+    CREATE_SUBSCRIPTION,
+    OPERATIONS,
+    PLACE_ORDER,
+    QUERY_ORDER,
+    QUERY_PAYMENT,
+    QUERY_REFUND,
+    UPDATE_SUBSCRIPTION,
+    Operation,
+)
+from payasync.profile.profile import MERCHANT, NONCE, SIGN
+from payasync.profile.schema import Code
+from payasync.profile.signed_fields import COMPARED
+from payasync.sandbox.arguments import (
+    ARGUMENTS,
+    FIRST_YEAR,
+    MAX_AMOUNT,
+    MAX_SIGN,
+    MAX_TEXT,
+    MAX_URL,
+    MAX_WORD,
+    Argument,
+    wire_constants,
+)
+from payasync.sandbox.dialect import INSIDE, STATUSES, Dialect, Vocabulary, camel, place
+from payasync.sandbox.model import Why
+from payasync.sandbox.rules import STEPS
+from payasync.sandbox.server import MAX_ADDRESS, MAX_BODY
+from payasync.sandbox.store import join_path, sibling_path
+from payasync.signing.schemes import SortedPairs
+
+Schema = dict[str, Any]
+
+TEXT: Final[Schema] = {"type": "string"}
+NUMBER: Final[Schema] = {"type": "integer"}
+_WORD: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_WORD}
+_DIGITS: Final = {"%Y": "[1-9][0-9]{3}", "%m": "(?:0[1-9]|1[0-2])", "%d": "(?:0[1-9]|[12][0-9]|3[01])"}
+"""What parts of a date look like."""
+_THINGS: Final[Mapping[Operation, str]] = {
+    CREATE_PAYMENT: "payment",
+    PLACE_ORDER: "order",
+    QUERY_ORDER: "order",
+    CLOSE_ORDER: "order",
+    CREATE_REFUND: "refund",
+    QUERY_PAYMENT: "payment",
+    QUERY_REFUND: "refund",
+    CREATE_SUBSCRIPTION: "subscription",
+    UPDATE_SUBSCRIPTION: "subscription",
+    CANCEL_SUBSCRIPTION: "subscription",
+}
+_ABOUT: Final[Mapping[str, frozenset[str]]] = {
+    "payment": frozenset({"out_trade_no", "total_amt", "currency"}),
+    "order": frozenset({"out_trade_no", "total_amt", "currency"}),
+    "refund": frozenset({"out_refund_no", "out_trade_no", "total_amt", "refund_amt"}),
+    "subscription": frozenset(),
+}
+"""What a payload names of each thing."""
+_STATES: Final[Mapping[str, tuple[str, ...]]] = {
+    "order": ("pending", "paid", "failed", "expired", "closed"),
+    "payment": ("pending", "paid", "failed", "expired", "closed"),
+    "refund": ("processing", "succeeded", "failed"),
+    "subscription": ("scheduled", "active", "past_due", "cancelled"),
+}
+
+
+def carried(words: Vocabulary, operation: Operation) -> tuple[dict[str, Schema], list[str]]:
+    """Return the schemas of a request's fields by their wire names, and the names of those that it must have."""
+    profile, demanded = words.profile, words.profile.accept.required.get(operation.name, ())
+    fields: dict[str, Schema] = {}
+    if operation.name in profile.merchant:
+        fields[MERCHANT] = {**_WORD, "description": "The merchant's number."}
+    if operation.name in profile.signed:
+        fields[NONCE] = {**_WORD, "description": "Random, and new for each request."}
+        fields[SIGN] = {"type": "string", "minLength": 1, "maxLength": MAX_SIGN, "description": "The signature."}
+    for name, value in wire_constants(profile, operation).items():
+        fields[name] = {"const": value if operation.has_body else str(value)}
+    required = list(fields)
+    arguments = {words.argument_name(operation, each): each for each in ARGUMENTS[operation]}
+    for name, argument in arguments.items():
+        fields[name] = _argument(words, argument)
+        if (argument.required or argument.name in demanded) and name not in required:
+            required.append(name)
+    known = {each.name for each in arguments.values()}
+    extra = [name for name in demanded if name not in known]
+    return fields, [*required, *extra]
+
+
+def _argument(words: Vocabulary, argument: Argument) -> Schema:
+    accept = words.profile.accept
+    allowed = {"currency": accept.currency, "scene_type": accept.scene_type}.get(argument.name, ())
+    if allowed:
+        return {"type": "string", "enum": list(allowed)}
+    least, most = accept.amount or (1, MAX_AMOUNT)
+    schemas: dict[str, Schema] = {
+        "amount": {"type": "integer", "minimum": max(least, 1), "maximum": min(most, MAX_AMOUNT)},
+        "text": {"type": "string", "maxLength": MAX_TEXT},
+        "currency": {"type": "string", "pattern": "^[A-Za-z]{3}$"},
+        "word": _WORD,
+        "identifier": {"type": "string", "pattern": f"^(?:{words.profile.identifier})$"},
+        "url": {"type": "string", "format": "uri", "pattern": "^https?://", "maxLength": MAX_URL},
+        "date": _date(words.date_format),
+        "frequency": {"type": "string", "pattern": f"^(?:{'|'.join(map(_any_case, STEPS))})$"},
+        "flag": {"enum": [True, False, "true", "false"]},
+        "customer": {"type": "object", "minProperties": 1},
+    }
+    schema = schemas[argument.sort]
+    length = accept.length.get(argument.name)
+    return schema if length is None else {**schema, "maxLength": min(length, schema.get("maxLength", length))}
+
+
+def _any_case(word: str) -> str:
+    return "".join(f"[{letter}{letter.upper()}]" for letter in word)
+
+
+def _date(written: str) -> Schema:
+    if written == "%Y-%m-%d":
+        return {"type": "string", "format": "date", "description": f"From the year {FIRST_YEAR} on."}
+    told = {"type": "string", "description": f"A date, written as strftime has it: {written}"}
+    parts = re.split(r"(%.)", written)
+    if {part for part in parts if part.startswith("%")} <= _DIGITS.keys():
+        told["pattern"] = f"^{''.join(_DIGITS.get(part) or re.escape(part) for part in parts)}$"
+    return told
+
+
+def done(words: Vocabulary, operation: Operation) -> Schema:
+    """Return the schema of the answer to a request that was done."""
+    told = {join_path(words.answer.data, path): schema for path, schema in _payload(words, operation).items()}
+    return _document({**told, **_frame(words, words.answer.ok[:1], signed=True)})
+
+
+def refused(words: Vocabulary, codes: Iterable[Code]) -> Schema:
+    """Return the schema of the answer to a request that was not done, for one of these reasons."""
+    frame = _frame(words, codes, signed=words.answer.refusals_signed is not False)
+    schema, field = _document(frame), sibling_path(words.answer.message, "field")
+    *above, name = field.split(".")
+    holder = schema
+    for step in above:
+        holder = holder["properties"][step]
+    holder["properties"][name] = {"type": "string", "description": "The field at fault."}
+    return schema
+
+
+def _frame(words: Vocabulary, codes: Iterable[Code], *, signed: bool) -> dict[str, Schema]:
+    """Return the schemas of what stands in every answer, by their paths."""
+    answer = words.answer
+    frame = {place(answer, "code"): {"enum": list(dict.fromkeys(codes))}, place(answer, "message"): TEXT}
+    frame |= {place(answer, "request_id"): TEXT}
+    if answer.signature and signed:
+        above = answer.signature.rpartition(".")[0]
+        frame |= {answer.signature: TEXT, join_path(above, NONCE): TEXT}
+    return frame
+
+
+def _payload(words: Vocabulary, operation: Operation) -> dict[str, Schema]:
+    thing, answer = _THINGS[operation], words.answer
+    if thing == "subscription":
+        own = _subscription(words)
+    elif thing == "refund":
+        own = {}
+    else:
+        own = {answer.payment_id: TEXT}
+        if operation in {CREATE_PAYMENT, PLACE_ORDER}:
+            own[answer.redirect_url] = {"type": "string", "format": "uri"}
+    states = [words.state(thing, state) for state in _STATES[thing]]
+    return {**_about(words, operation), **own, getattr(answer, f"{thing}_status"): {"enum": states}}
+
+
+def _about(words: Vocabulary, operation: Operation) -> dict[str, Schema]:
+    """Return what a success always names, and what its request names, where the profile gives a path for it."""
+    thing, sent = _THINGS[operation], {MERCHANT, *carried(words, operation)[1]}
+    told = [name for name in COMPARED if name in _ABOUT[thing] or (camel(name) in sent and getattr(words.answer, name))]
+    return {words.about(name, thing): NUMBER if name.endswith("_amt") else TEXT for name in told}
+
+
+def _subscription(words: Vocabulary) -> dict[str, Schema]:
+    names = {"frequency": TEXT, "subscription_amount": NUMBER, "start_date": TEXT}
+    return {**{words.fields[name]: schema for name, schema in names.items()}, words.answer.subscription_id or "": TEXT}
+
+
+def _document(paths: Mapping[str, Schema]) -> Schema:
+    """Return the schema of a document in which all these paths are."""
+    document: Schema = {"type": "object", "properties": {}, "required": []}
+    for path, schema in paths.items():
+        if path:
+            _put(document, path.split("."), schema)
+    return document
+
+
+def _put(document: Schema, steps: list[str], schema: Schema) -> None:
+    name, *rest = steps
+    properties: dict[str, Schema] = document["properties"]
+    if name not in document["required"]:
+        document["required"].append(name)
+    if not rest:
+        properties[name] = schema
+        return
+    if "properties" not in properties.get(name, {}):
+        properties[name] = {"type": "object", "properties": {}, "required": []}
+    _put(properties[name], rest, schema)
+
 
 PATH: Final = "/openapi.json"
 MARK: Final = "X-Payasync-Sandbox"
@@ -57,7 +250,7 @@ def document(dialect: Dialect) -> dict[str, Any]:
         paths[_path(words, operation)] = {operation.method.lower(): _operation(dialect, operation)}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "payasync sandbox", "version": VERSION, "description": _DESCRIPTION},
+        "info": {"title": "payasync sandbox", "version": __version__, "description": _DESCRIPTION},
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {

@@ -11,14 +11,13 @@ from aiohttp import web
 from attrs import field, frozen
 
 from payasync.errors import WaitTimeoutError
-from payasync.profile import Profile
+from payasync.profile.profile import Profile
 from payasync.sandbox import signatures
-from payasync.sandbox.keys import Keys
-from payasync.sandbox.listening import listen, url_of
-from payasync.sandbox.notifier import signed_headers
-from payasync.sandbox.outbox import Notification
-from payasync.sandbox.paths import inside
-from payasync.sandbox.vocabulary import Vocabulary
+from payasync.sandbox.dialect import Vocabulary
+from payasync.sandbox.server import listen, url_of
+from payasync.sandbox.signatures import Keys
+from payasync.sandbox.store import table_at
+from payasync.sandbox.webhooks import Notification, signed_headers
 
 PATH: Final = "/notify"
 CLOSING_SECONDS: Final = 0.1
@@ -87,7 +86,7 @@ class Verifier:
     def _wrong_body(self, body: str) -> str:
         above, _, name = self.shape.signature.rpartition(".")
         try:
-            signed = inside(json.loads(body), above)
+            signed = table_at(json.loads(body), above)
             given = str(signed.pop(name))
             genuine = signatures.verify(self._scheme, signed, given, path="", key=self._keys.service)
         except (ValueError, LookupError, TypeError, AttributeError, signatures.UnsignableError):

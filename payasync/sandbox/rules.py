@@ -1,16 +1,14 @@
-"""The rules of orders, refunds and subscriptions: values in, values out, no I/O.
+"""The rules of orders, refunds and subscriptions: values in, values out, no I/O."""
 
-Every rule is the sandbox's own choice: the service's document names no states (spec: States and
-transitions). Each function returns the thing as it is afterwards, or raises `RefusedError`.
-"""
+from calendar import monthrange
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, Final, Literal, TypeAlias, get_args
 
-from datetime import date, timedelta
-from typing import Any, Final
+from attrs import evolve, frozen
 
-from attrs import evolve
-
-from payasync.sandbox import periods
-from payasync.sandbox.values import (
+from payasync.errors import ConfigurationError
+from payasync.sandbox.model import (
     Decision,
     Event,
     Order,
@@ -20,6 +18,131 @@ from payasync.sandbox.values import (
     RefusedError,
     Subscription,
 )
+
+
+@frozen
+class Step:
+    """How long a period is: so many days, or so many months."""
+
+    days: int = 0
+    months: int = 0
+
+
+STEPS: Final[Mapping[str, Step]] = {
+    "daily": Step(days=1),
+    "weekly": Step(days=7),
+    "monthly": Step(months=1),
+    "quarterly": Step(months=3),
+    "yearly": Step(months=12),
+}
+
+
+def period_step(frequency: str) -> Step:
+    """Return how long a period of a frequency is.
+
+    Raises:
+        KeyError: It is none of `STEPS`.
+    """
+    return STEPS[frequency.lower()]
+
+
+def next_period(begun: date, frequency: str, start: date) -> date | None:
+    """Return when the next period begins; `None` where the calendar ends before.
+
+    Months are anchored to the day of the start: what began on 31 January goes on on 28 February and on 31
+    March. Where the period began on another day, since the frequency has changed meanwhile, that day counts.
+
+    Args:
+        begun: When this period began.
+        frequency: How often it is billed.
+        start: When the first period began.
+    """
+    length = period_step(frequency)
+    if length.days:
+        return _after(begun, length.days)
+    month = _month(begun)
+    anchor = start.day if begun == _in_month(month, start.day) else begun.day
+    return _in_month(month + length.months, anchor) if month + length.months <= _month(date.max) else None
+
+
+def current_period(start: date, frequency: str, today: date) -> date:
+    """Return when the period of a day began.
+
+    Args:
+        start: When the first period began, on this day or before.
+        frequency: How often it is billed.
+        today: The day.
+    """
+    length = period_step(frequency)
+    if length.days:
+        return start + timedelta(days=(today - start).days // length.days * length.days)
+    first, passed = _month(start), (_month(today) - _month(start)) // length.months
+    begun = _in_month(first + passed * length.months, start.day)
+    return begun if begun <= today else _in_month(first + (passed - 1) * length.months, start.day)
+
+
+def midnight(day: date) -> datetime:
+    """Return the moment when a day begins, in UTC."""
+    return datetime.combine(day, time(), UTC)
+
+
+def _after(day: date, days: int) -> date | None:
+    return day + timedelta(days=days) if (date.max - day).days >= days else None
+
+
+def _month(day: date) -> int:
+    return day.year * 12 + day.month - 1
+
+
+def _in_month(month: int, day: int) -> date:
+    """Return a day of a month, or its last day where it is shorter."""
+    year, index = divmod(month, 12)
+    return date(year, index + 1, min(day, monthrange(year, index + 1)[1]))
+
+
+RefundSetting: TypeAlias = Literal["succeed", "fail", "by hand"] | timedelta
+"""How a refund ends: at once, one way or the other; when the test says so; or with success after a time."""
+RepeatedSetting: TypeAlias = Literal["same", "refused"]
+"""What the number of a refund means when the same request comes again: that refund, or a refusal."""
+
+_ENDS: Final[dict[object, Literal["succeeded", "failed"]]] = {"succeed": "succeeded", "fail": "failed"}
+_BY_HAND: Final = "by hand"
+
+
+@frozen(kw_only=True)
+class RefundTerms:
+    """How refunds end, and what their numbers mean.
+
+    Attributes:
+        outcome: How a refund ends at once; `None`: not at once.
+        after: When it succeeds, counted from the request; `None`: not by itself.
+        once: A number is taken once only, the same request included.
+    """
+
+    outcome: Literal["succeeded", "failed"] | None = "succeeded"
+    after: timedelta | None = None
+    once: bool = False
+
+
+AT_ONCE: Final = RefundTerms()
+
+
+def refund_terms(refunds: RefundSetting = "succeed", repeated: RepeatedSetting = "same") -> RefundTerms:
+    """Return the terms that two settings mean.
+
+    Raises:
+        ConfigurationError: One of them means none.
+    """
+    if repeated not in get_args(RepeatedSetting):
+        raise ConfigurationError(
+            f'repeated_refunds must be "same" or "refused", not {repeated!r}', field="repeated_refunds"
+        )
+    after = refunds if isinstance(refunds, timedelta) else None
+    if (after is not None and after <= timedelta()) or (after is None and refunds not in (*_ENDS, _BY_HAND)):
+        rule = f'"succeed", "fail", "{_BY_HAND}", or a timedelta above 0'
+        raise ConfigurationError(f"refunds must be {rule}, not {refunds!r}", field="refunds")
+    return RefundTerms(outcome=None if after else _ENDS.get(refunds), after=after, once=repeated == "refused")
+
 
 MOST_DECLINES: Final = 3
 EXPIRY: Final = timedelta(minutes=30)
@@ -118,7 +241,7 @@ def begin(subscription: Subscription, today: date) -> Subscription:
     start = subscription.start_date
     if subscription.state != "scheduled" or start > today:
         return subscription
-    return _billed(subscription, periods.current(start, subscription.frequency, today))
+    return _billed(subscription, current_period(start, subscription.frequency, today))
 
 
 def renew(subscription: Subscription) -> Subscription:
@@ -136,7 +259,7 @@ def _billed(subscription: Subscription, begun: date) -> Subscription:
         subscription,
         state="past_due" if failed else "active",
         period=subscription.period + 1,
-        renews=periods.following(begun, subscription.frequency, subscription.start_date),
+        renews=next_period(begun, subscription.frequency, subscription.start_date),
         failing=subscription.failing - failed,
         failures=subscription.failures + 1 if failed else 0,
     )

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp.payload import Payload
 
-from payasync.transport.stray import stray
+from payasync.transport.failures import stray
 
 if TYPE_CHECKING:
     from asyncio import WriteTransport

@@ -4,8 +4,8 @@ import asyncio
 from types import TracebackType
 from typing import Any, Final, Self
 
-from payasync.calls import Call
 from payasync.transport.failures import LeaseOverError, NoFreeConnectionError
+from payasync.wire.call import Call
 
 GRAIN: Final = 0.05
 """Seconds between two looks at the deadlines: the most by which one is overshot."""

@@ -1,12 +1,31 @@
-"""What aiohttp's errors mean, in our own: nothing foreign escapes, and nothing that could show a header."""
+"""What aiohttp's errors mean, in our own: nothing foreign escapes; and bytes that came before their request."""
 
 import os
+import select
 import ssl
-from typing import Final
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+from weakref import ref
 
 import aiohttp
 
-from payasync.errors import ConfigurationError, NoAnswerError, NoAnswerTimeoutError, NotSentError, NotSentTimeoutError
+from payasync.errors import (
+    ConfigurationError,
+    NoAnswerError,
+    NoAnswerTimeoutError,
+    NotSentError,
+    NotSentTimeoutError,
+)
+
+
+def finish(awaitable: Awaitable[object]) -> None:
+    """Run to its end what waits for nothing but a turn of a loop; what waits for more is left there, and closed."""
+    steps = awaitable.__await__()
+    with suppress(StopIteration):
+        while steps.send(None) is None:
+            pass
 
 
 class AnswerTooLargeError(aiohttp.ClientError):
@@ -76,3 +95,34 @@ def phrase(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno).lower()
     return "the connection failed"
+
+
+_readable: Final[dict["ref[Any]", Callable[[], object]]] = {}
+"""By connection that carried a request, while it lives: whether the kernel holds anything of it to read."""
+
+
+def stray(protocol: Any) -> bool:
+    """Return whether a connection holds anything to read, in its parser or still in the kernel.
+
+    Args:
+        protocol: aiohttp's, of the connection on which a request is about to begin.
+    """
+    if protocol.should_close or protocol.transport is None:
+        return True
+    readable = _readable.get(ref(protocol))
+    if readable is None:
+        readable = _readable[ref(protocol, _readable.pop)] = _looking(protocol.transport)
+        if protocol.transport.get_extra_info("ssl_object") is not None:
+            return False  # on a fresh TLS connection the service's session tickets may wait to be read
+    return bool(readable())
+
+
+def _looking(transport: Any) -> Callable[[], object]:
+    connection = transport.get_extra_info("socket")
+    if connection is None:
+        return bool
+    if not hasattr(select, "poll"):
+        return lambda: select.select([connection.fileno()], [], [], 0)[0]
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return partial(poll.poll, 0)

@@ -21,7 +21,7 @@ from yarl import URL
 
 from payasync.errors import ConfigurationError
 from payasync.transport.deadlines import Deadlines
-from payasync.transport.finish import finish
+from payasync.transport.failures import finish
 from payasync.transport.request import LentRequest, OwnRequest
 
 WRITE_IDLE: Final = 2.0

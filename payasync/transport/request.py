@@ -7,11 +7,11 @@ import aiohttp
 from aiohttp.http import StreamWriter
 from multidict import istr
 
-from payasync.addresses import verifying
+from payasync import __version__
 from payasync.errors import ConfigurationError
+from payasync.settings import verifying
 from payasync.transport.body import OneShotBody
-from payasync.transport.finish import finish
-from payasync.version import VERSION
+from payasync.transport.failures import finish
 
 if TYPE_CHECKING:
     from aiohttp.client_proto import ResponseHandler
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ALWAYS: Final = {
     "Accept": "application/json",
     "Accept-Encoding": "identity",
-    "User-Agent": f"payasync/{VERSION}",
+    "User-Agent": f"payasync/{__version__}",
 }
 """Identity: 194 kB of gzip can inflate to 200 MB."""
 

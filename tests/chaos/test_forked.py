@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.forked import Forked
+from tests.chaos.forked import Forked
 
 pytestmark = pytest.mark.long
 

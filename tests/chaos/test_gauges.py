@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from chaos.gauges import measured
 from payasync import Secret
+from tests.chaos.gauges import measured
 
 pytestmark = [
     pytest.mark.long,

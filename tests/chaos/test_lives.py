@@ -2,8 +2,8 @@ from random import Random
 
 import pytest
 
-from chaos.clock import WAYS
-from chaos.lives import RARE, STRATEGIES, Strategy, deaths, jumps, moments
+from tests.chaos.clock import WAYS
+from tests.chaos.lives import RARE, STRATEGIES, Strategy, deaths, jumps, moments
 
 pytestmark = pytest.mark.long
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from chaos.__main__ import main
-from chaos.properties import LONG, PROPERTIES
+from tests.chaos.__main__ import main
+from tests.chaos.properties import LONG, PROPERTIES
 
 pytestmark = pytest.mark.long
 
@@ -33,9 +33,9 @@ def test_no_name_is_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
         return ["it grew"] if name == "soak" else []
 
     # The parts themselves take an hour.
-    monkeypatch.setattr("chaos.__main__.tried", run)
-    monkeypatch.setattr("chaos.__main__.soaked", partial(run, "soak"))
-    monkeypatch.setattr("chaos.__main__.killed", partial(run, "kills"))
+    monkeypatch.setattr("tests.chaos.__main__.tried", run)
+    monkeypatch.setattr("tests.chaos.__main__.soaked", partial(run, "soak"))
+    monkeypatch.setattr("tests.chaos.__main__.killed", partial(run, "kills"))
     result = CliRunner().invoke(main, [])
 
     assert [LONG, "models", "soak", "kills"] == ran

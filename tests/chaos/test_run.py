@@ -2,9 +2,9 @@ from datetime import timedelta
 
 import pytest
 
-from chaos.lives import MOMENTS
-from chaos.run import Scale, run
 from payasync.sandbox import rules
+from tests.chaos.lives import MOMENTS
+from tests.chaos.run import Scale, run
 
 SHORT = Scale(operations=240, kills=len(MOMENTS), seconds=120)
 """A kill for each step."""

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from chaos import soak
-from chaos.soak import SHORT, overlooked, run
+from tests.chaos import soak
+from tests.chaos.soak import SHORT, overlooked, run
 
 pytestmark = [
     pytest.mark.long,
@@ -40,7 +40,7 @@ async def test_control() -> None:
 
     assert [] == overlooked(leaking)
     assert [] != leaking.flaws()
-    assert [] != [line for line in leaking.more if line.startswith("payasync.calls.Reply: +")]
+    assert [] != [line for line in leaking.more if line.startswith("payasync.wire.call.Reply: +")]
 
 
 async def test_server_that_fails(serve: Callable[[str], None]) -> None:

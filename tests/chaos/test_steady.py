@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from attrs import asdict
 
-from chaos.steady import BOUNDS, Sample, Soaked, growth
+from tests.chaos.steady import BOUNDS, Sample, Soaked, growth
 
 pytestmark = pytest.mark.long
 

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from chaos.clock import BACK, Clock
-from chaos.lives import Life
-from chaos.tracing import Trace, lines
+from tests.chaos.clock import BACK, Clock
+from tests.chaos.lives import Life
+from tests.chaos.tracing import Trace, lines
 
 pytestmark = pytest.mark.long
 

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from chaos.lives import MOMENTS, Strategy
-from chaos.truth import Evidence, Result, hit, judged
+from tests.chaos.lives import MOMENTS, Strategy
+from tests.chaos.truth import Evidence, Result, hit, judged
 
 pytestmark = pytest.mark.long
 

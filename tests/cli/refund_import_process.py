@@ -14,11 +14,11 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2]))
 
-from payasync.cli.journal_at import Address
+from payasync.cli.journal_option import Address
 from payasync.cli.refund_import import Options, run
 from payasync.cli.refund_import_screen import RefundImportScreen
-from payasync.journal import Intent, SqliteJournal, State
-from payasync.journal.intents import Begun, Draft
+from payasync.journal import SqliteJournal
+from payasync.journal.intents import Begun, Draft, Intent, State
 from payasync.middleware.retry import Pace
 
 fatal = ""

@@ -13,11 +13,11 @@ from typing import IO, Any, Final
 import aiohttp
 from attrs import field, frozen
 
-from chaos.forked import Forked
 from payasync import Credentials, Session
-from payasync.absent import ABSENT, Absent
-from payasync.cli.sandbox_welcome import Welcome
+from payasync.cli.sandbox import Welcome
+from payasync.documents import ABSENT, Absent
 from payasync.sandbox import Sandbox
+from tests.chaos.forked import Forked
 
 COMMAND: Final = (sys.executable, "-W", "error", "-m", "payasync", "sandbox")
 SECONDS: Final = 30

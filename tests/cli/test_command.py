@@ -11,8 +11,8 @@ from typing import Final
 import pytest
 from click.testing import CliRunner
 
+from payasync import __version__
 from payasync.cli.commands import payasync
-from payasync.version import VERSION
 
 WITHOUT = """
 import sys
@@ -108,11 +108,11 @@ main()
 
 def test_a_defect_of_our_own_is_not_called_a_missing_extra() -> None:
     """A module of ours that is missing is an error as it stands."""
-    program = WITHOUT.format(missing="payasync.cli.show")
+    program = WITHOUT.format(missing="payasync.cli.demo")
 
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
 
-    assert "payasync.cli.show" in ended.stderr
+    assert "payasync.cli.demo" in ended.stderr
     assert "the command needs" not in ended.stderr
 
 
@@ -120,7 +120,7 @@ def test_it_tells_its_version() -> None:
     """`payasync --version` is the package's."""
     result = CliRunner().invoke(payasync, ["--version"])
 
-    assert f"payasync, version {VERSION}\n" == result.output
+    assert f"payasync, version {__version__}\n" == result.output
 
 
 def test_help_lists_the_commands() -> None:

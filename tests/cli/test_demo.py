@@ -14,7 +14,7 @@ from rich.console import Console
 
 from payasync.cli import demo
 from payasync.cli.commands import payasync
-from payasync.cli.show import Screen
+from payasync.cli.demo import Screen
 
 OPERATIONS: Final = (
     "payments.create",

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from payasync.cli import doctor
 from payasync.cli.commands import payasync
-from payasync.profile import Profile
+from payasync.profile.profile import Profile
 from payasync.sandbox import PROFILE, Sandbox, ThreadedSandbox
 from tests.foreign.signatures import rsa_keys
 

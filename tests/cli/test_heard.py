@@ -8,9 +8,9 @@ import pytest
 from attrs import evolve
 
 from payasync import InvalidArgumentError, InvalidSignatureError
-from payasync.cli.heard import NO_KIND, OTHER_BODY, TOO_MUCH, Heard, heard
+from payasync.cli.listen import NO_KIND, OTHER_BODY, TOO_MUCH, Heard, heard
 from payasync.notifications import Added, Answer, parse
-from payasync.notifications.reception import Arrival
+from payasync.notifications.ingest import Arrival
 from payasync.sandbox import PROFILE
 
 AT: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payasync.cli.http_message import HttpMessage
+from payasync.cli.verify_notification import HttpMessage
 from payasync.errors import InvalidArgumentError
 
 NAMES = st.text(st.sampled_from("abcdefghijklmnopqrstuvwxyz-"), min_size=1, max_size=12).filter(

@@ -22,13 +22,14 @@ from rich.console import Console
 
 from payasync.cli import intent_table
 from payasync.cli.commands import payasync
-from payasync.cli.journal_at import Address
-from payasync.cli.journal_screen import JournalScreen
+from payasync.cli.journal import JournalScreen
+from payasync.cli.journal_option import Address
 from payasync.errors import ConfigurationError
-from payasync.journal import Intent, Journal, Outcome, PostgresJournal, SqliteJournal, State
-from payasync.journal.drafting import of_request, without_customer
-from payasync.requests import Request
+from payasync.journal import Journal, Outcome, PostgresJournal, SqliteJournal
+from payasync.journal.entries import entry_of_request, without_customer
+from payasync.journal.intents import Intent, State
 from payasync.resources.payments import CreatePayment
+from payasync.wire.request import Request
 from tests.journal.building import kept as keeping
 from tests.journal.building import refund
 from tests.postgres import NOBODY
@@ -75,7 +76,7 @@ async def filled(journal: SqliteJournal) -> None:
 
 async def sending(journal: Journal, request: Request[Any], intent: str | None = None) -> Intent:
     """Keep an intention as being sent."""
-    return (await journal.begin(of_request(request, "M1", intent, without_customer), 60.0)).intent
+    return (await journal.begin(entry_of_request(request, "M1", intent, without_customer), 60.0)).intent
 
 
 def kept(path: Path, intent_id: int) -> Intent:
@@ -665,7 +666,7 @@ def test_mistyped_name_in_a_connection_string(
 
 def test_connection_string_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without psycopg the error says what to install, and nothing of the string is shown."""
-    for name in ("psycopg", "payasync.journal.postgres_journal", "payasync.postgres_opening"):
+    for name in ("psycopg", "payasync.journal.postgres_journal", "payasync.storage.postgres_opening"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     result = run("list", "--journal", KEYWORDS)

@@ -20,13 +20,13 @@ import pytest
 from attrs import evolve
 from click.testing import CliRunner
 
-from chaos.forked import Forked
 from payasync import Credentials, NotificationShape
 from payasync.cli.commands import payasync
 from payasync.notifications import SqliteInbox
-from payasync.notifications.intake import MAX_BYTES
+from payasync.notifications.notification import MAX_BYTES
 from payasync.sandbox import PROFILE
 from payasync.testing import Signed, sign_notification
+from tests.chaos.forked import Forked
 from tests.cli.sandbox_process import Ended, ended, order_paid, serving
 
 WHSEC: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -8,8 +8,7 @@ import pytest
 from attrs import evolve
 from rich.console import Console
 
-from payasync.cli.heard import NO_KIND, OTHER_BODY, Heard
-from payasync.cli.listen_screen import ListenScreen, Opening
+from payasync.cli.listen import NO_KIND, OTHER_BODY, Heard, ListenScreen, Opening
 
 OPENING: Final = Opening(
     url="http://127.0.0.1:65535",

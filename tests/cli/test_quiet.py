@@ -7,11 +7,11 @@ from typing import Final
 
 import pytest
 
-from payasync.cli.quiet import quiet
+from payasync.cli.terminal import quiet
 
 PROGRAM: Final = """
 import logging
-from payasync.cli.quiet import quiet
+from payasync.cli.terminal import quiet
 with quiet():
     logging.getLogger("payasync").warning("inside")
 logging.getLogger("payasync").warning("outside")

@@ -24,15 +24,16 @@ from rich.console import Console
 from payasync import NotSentError, OutcomeUnknownError, RetryPolicy, Session
 from payasync.cli.commands import payasync
 from payasync.cli.intent_table import now
-from payasync.cli.journal_at import Address
+from payasync.cli.journal_option import Address
 from payasync.cli.reconcile_screen import ReconcileScreen
-from payasync.cli.sandbox_welcome import Welcome
-from payasync.journal import Intent, SqliteJournal, State
-from payasync.journal.drafting import of_request, without_customer
-from payasync.journal.reconciling import End, Report, Result
+from payasync.cli.sandbox import Welcome
+from payasync.journal import SqliteJournal
+from payasync.journal.entries import entry_of_request, without_customer
+from payasync.journal.intents import Intent, State
+from payasync.journal.policy import End, Report, Result
+from payasync.profile.schema import Recovery
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.shapes import Recovery
 from tests.cli.sandbox_process import Ended
 from tests.inside import until
 from tests.journal.building import kept
@@ -302,7 +303,9 @@ async def test_what_was_cut_off_is_told(sandbox: Sandbox, path: Path, more: tupl
     """Straight after a crash nothing is due: that a write may have been cut off is told, and when it is asked about."""
     async with SqliteJournal(path) as journal:
         cut = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
-        await journal.begin(of_request(cut, str(sandbox.credentials.merchant_id), None, without_customer), 5 * 3600)
+        await journal.begin(
+            entry_of_request(cut, str(sandbox.credentials.merchant_id), None, without_customer), 5 * 3600
+        )
     result, facts = await run(sandbox, path, *more), await run(sandbox, path, "--json")
     told = json.loads(facts.out)
 
@@ -316,7 +319,9 @@ async def test_who_watches_hears_at_once_what_was_cut_off(sandbox: Sandbox, path
     """Nobody watches for half a minute to learn that there is something to ask about."""
     async with SqliteJournal(path) as journal:
         cut = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
-        await journal.begin(of_request(cut, str(sandbox.credentials.merchant_id), None, without_customer), 5 * 3600)
+        await journal.begin(
+            entry_of_request(cut, str(sandbox.credentials.merchant_id), None, without_customer), 5 * 3600
+        )
     process = await started(environment(sandbox), "--journal", str(path), "--watch")
     due, cut_off = await line_with(process, "Due"), await line_with(process, "cut off")
     await line_with(process, "Ctrl-C ends it.")

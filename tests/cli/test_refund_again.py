@@ -5,9 +5,9 @@ from typing import Final
 import pytest
 from attrs import evolve
 
-from payasync.cli.refund_again import Again, sent_again, was_told
-from payasync.cli.refund_sheet import Row, read
-from payasync.journal import Intent, Journal, Outcome, SqliteJournal
+from payasync.cli.refund_file import Again, Row, read, sent_again, was_told
+from payasync.journal import Journal, Outcome, SqliteJournal
+from payasync.journal.intents import Intent
 from tests.journal.building import LEASE, MERCHANT, Clock, draft, refund
 
 FAILED: Final = "the refund's state is failed"
@@ -156,7 +156,7 @@ async def test_what_is_not_sent_is_not_told(journal: SqliteJournal, text: str) -
 
 async def test_they_are_told_in_the_order_of_the_file(journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long the journal is, and in which order it was sent."""
-    monkeypatch.setattr("payasync.cli.refund_again.PAGE", 1)
+    monkeypatch.setattr("payasync.cli.refund_file.PAGE", 1)
     for number in ("R2", "R1"):
         begun = await journal.begin(draft(refund(number)), LEASE)
         await journal.settle(begun.intent, "rejected", outcome=DECLINED, reason=FAILED)

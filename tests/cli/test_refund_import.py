@@ -18,20 +18,18 @@ from rich.console import Console
 from payasync import RetryPolicy, Session, SortedPairs
 from payasync.cli import refund_import
 from payasync.cli.commands import payasync
-from payasync.cli.journal_at import Address
-from payasync.cli.refund_import import Options, run
+from payasync.cli.journal_option import Address
+from payasync.cli.refund_file import Row, Verdict, read
+from payasync.cli.refund_import import BROKEN_OFF, PATIENCE, Options, RefundSending, run
 from payasync.cli.refund_import_screen import RefundImportScreen
-from payasync.cli.refund_sending import BROKEN_OFF, PATIENCE, RefundSending
-from payasync.cli.refund_sheet import Row, read
-from payasync.cli.refund_verdicts import Verdict
 from payasync.errors import StorageError
-from payasync.journal import Intent, SqliteJournal
-from payasync.journal.intents import Draft
+from payasync.journal import SqliteJournal
+from payasync.journal.intents import Draft, Intent
+from payasync.journal.policy import SILENT
 from payasync.journal.reconciler import LONGEST
-from payasync.journal.reconciling import SILENT
 from payasync.middleware.retry import Pace
+from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, ThreadedSandbox
-from payasync.shapes import Recovery
 from tests.journal.building import LEASE, START, Clock, draft
 
 HEADER: Final = "out_trade_no,out_refund_no,total_amt,refund_amt"

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from chaos.forked import Forked, started
 from payasync.sandbox import Sandbox
+from tests.chaos.forked import Forked, started
 from tests.cli.sandbox_process import environment
 from tests.inside import until
 

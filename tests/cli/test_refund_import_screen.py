@@ -7,12 +7,9 @@ import pytest
 from rich.console import Console
 from rich.progress import Task, TaskID
 
-from payasync.cli.doing import Doing
-from payasync.cli.journal_at import Address
-from payasync.cli.refund_again import Again
-from payasync.cli.refund_import_screen import RefundImportScreen
-from payasync.cli.refund_sheet import Row, read
-from payasync.cli.refund_verdicts import Verdict, Word
+from payasync.cli.journal_option import Address
+from payasync.cli.refund_file import Again, Row, Verdict, Word, read
+from payasync.cli.refund_import_screen import Doing, RefundImportScreen
 from tests.journal.building import Clock
 
 

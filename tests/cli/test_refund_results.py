@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from payasync import ConfigurationError
-from payasync.cli.refund_results import ResultFile
-from payasync.cli.refund_sheet import Row
-from payasync.cli.refund_verdicts import Verdict
+from payasync.cli.refund_file import ResultFile, Row, Verdict
 
 HEADER = "line,out_trade_no,out_refund_no,refund_amt,state,code,message"
 

@@ -1,8 +1,8 @@
 import pytest
 
 from payasync import ABSENT, CreateRefund, InvalidArgumentError
-from payasync.cli.refund_sheet import Row, read
-from payasync.requests import invalid
+from payasync.cli.refund_file import Row, read
+from payasync.wire.request import invalid
 
 HEADER = "out_trade_no,out_refund_no,total_amt,refund_amt"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from payasync.cli.refund_signals import SIGNALS, stopped_by_signals
+from payasync.cli.signals import SIGNALS, import_ended_by_signals
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def signals() -> Iterator[None]:
 async def test_second_signal_after_the_end_changes_nothing() -> None:
     """What has ended is not called cut off; a third signal ends the process where it stands."""
     said: list[str] = []
-    with stopped_by_signals(lambda: said.append("cut off")):
+    with import_ended_by_signals(lambda: said.append("cut off")):
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGTERM)
     await asyncio.sleep(0)

@@ -14,46 +14,46 @@ from payasync import (
     RefundResponse,
     Refused,
     ServiceError,
-    bulk,
 )
-from payasync.calls import Reply
-from payasync.cli.refund_stops import DENIED, NO_ANSWER, WRONG_KEYS, Stops
-from payasync.sandbox_profile import PROFILE
+from payasync.cli.refund_import import DENIED, NO_ANSWER, WRONG_KEYS, Stops
+from payasync.profile.sandbox_profile import PROFILE
+from payasync.session import Result, Unknown
+from payasync.wire.call import Reply
 
 REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
 MOST: Final = 3
 
 
-def done(attempts: int = 1) -> bulk.Result[RefundResponse]:
+def done(attempts: int = 1) -> Result[RefundResponse]:
     """Return what the service has done, or the journal has answered."""
     reply = Reply(status=200, headers={}, body=b"{}", attempts=attempts)
     return Done(REFUND, RefundResponse(reply, PROFILE.answer, PROFILE.states))
 
 
-def refused(error: PayasyncError, attempts: int = 1) -> bulk.Result[RefundResponse]:
+def refused(error: PayasyncError, attempts: int = 1) -> Result[RefundResponse]:
     """Return what was not done."""
     error.add(attempts=attempts)
     return Refused(REFUND, error)
 
 
-def lost(attempts: int = 1) -> bulk.Result[RefundResponse]:
+def lost(attempts: int = 1) -> Result[RefundResponse]:
     """Return what has no answer, or what the journal does not send, as it is in doubt."""
-    return bulk.Unknown(REFUND, OutcomeUnknownError("no answer", attempts=attempts))
+    return Unknown(REFUND, OutcomeUnknownError("no answer", attempts=attempts))
 
 
-def denied(status: int = 403) -> bulk.Result[RefundResponse]:
+def denied(status: int = 403) -> Result[RefundResponse]:
     """Return what these keys may not do."""
     return refused(AuthenticationError(f"HTTP {status}", http_status=status))
 
 
-def heard(*results: bulk.Result[RefundResponse]) -> str:
+def heard(*results: Result[RefundResponse]) -> str:
     """Return what is said to the last of several results."""
     stops = Stops(MOST)
     return [stops.why(each) for each in results][-1]
 
 
 @pytest.mark.parametrize("result", [lost(), refused(NotSentError("no connection"))])
-def test_silent_service_is_left_in_peace(result: bulk.Result[RefundResponse]) -> None:
+def test_silent_service_is_left_in_peace(result: Result[RefundResponse]) -> None:
     """So many rows without an answer, one after the other, and nothing more is sent."""
     assert ["", NO_ANSWER] == [heard(*[result] * count) for count in (MOST - 1, MOST)]
     assert not heard(result, result, done(), result)

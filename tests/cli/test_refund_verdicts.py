@@ -15,11 +15,9 @@ from payasync import (
     Refused,
     ServiceError,
     StorageError,
-    bulk,
 )
-from payasync.calls import Reply
-from payasync.cli.refund_sheet import Row
-from payasync.cli.refund_verdicts import (
+from payasync.cli.refund_file import (
+    Row,
     Verdict,
     Word,
     exit_code,
@@ -29,8 +27,11 @@ from payasync.cli.refund_verdicts import (
     of_kept,
     of_result,
 )
-from payasync.journal import Intent, Outcome, State
-from payasync.sandbox_profile import PROFILE
+from payasync.journal import Outcome
+from payasync.journal.intents import Intent, State
+from payasync.profile.sandbox_profile import PROFILE
+from payasync.session import Unknown
+from payasync.wire.call import Reply
 from tests.journal.building import START, kept
 
 REFUND = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
@@ -134,7 +135,7 @@ def test_journal_that_cannot_be_read_leaves_doubt() -> None:
 def test_number_that_was_used_before_is_in_doubt(intent: Intent | None, expected: tuple[Word, str, str]) -> None:
     """The service may have had this very refund under it: the row shows its words until the journal knows more."""
     error = DuplicateError("HTTP 409", code="E9", message="used before")
-    found = of_result(ROW, bulk.Unknown(REFUND, error), intent, PROFILE)
+    found = of_result(ROW, Unknown(REFUND, error), intent, PROFILE)
 
     assert expected == (found.state, found.code, found.message)
 
@@ -197,7 +198,7 @@ def test_what_makes_it_another_refund_is_told(changes: dict[str, str], words: st
 )
 def test_doubt_is_the_journals(intent: Any, expected: tuple[str, str]) -> None:
     """What may have been done is unknown, or a person's; it is never called refused."""
-    result = bulk.Unknown(REFUND, OutcomeUnknownError("it may be", reason="another process is at it"))
+    result = Unknown(REFUND, OutcomeUnknownError("it may be", reason="another process is at it"))
     found = of_result(ROW, result, intent, PROFILE)
 
     assert expected == (found.state, found.message)

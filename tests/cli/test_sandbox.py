@@ -21,12 +21,12 @@ import pytest
 from attrs import evolve
 from click.testing import CliRunner
 
-from chaos.forked import Forked
 from payasync import Session, SortedPairs
 from payasync.cli.commands import payasync
 from payasync.cli.sandbox import refund_setting
 from payasync.sandbox import PROFILE
-from payasync.sandbox.terms import RefundSetting
+from payasync.sandbox.rules import RefundSetting
+from tests.chaos.forked import Forked
 from tests.cli.sandbox_process import Ended, SandboxProcess, ended, order_paid, running, serving, started
 
 SECONDS: Final = 30

@@ -9,10 +9,9 @@ import pytest
 from attrs import evolve
 from rich.console import Console
 
-from payasync.cli.sandbox import NEWS, Watching
-from payasync.cli.sandbox_screen import SandboxScreen
-from payasync.sandbox.delivery import Delivery
+from payasync.cli.sandbox import NEWS, SandboxScreen, Watching
 from payasync.sandbox.timeline import Entry
+from payasync.sandbox.webhooks import Delivery
 
 REFUSED: Final = Delivery(
     event="payment.paid",

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from payasync.cli.stopping import interruptible
+from payasync.cli.signals import interruptible
 
 
 def test_busy_loop_is_interrupted_at_once() -> None:

@@ -14,10 +14,8 @@ from rich.console import Console
 
 from payasync import Credentials
 from payasync.cli.commands import payasync
-from payasync.cli.http_message import LONGEST, HttpMessage
-from payasync.cli.verify_notification import Finding
-from payasync.cli.verify_notification_screen import VerificationScreen
-from payasync.notifications.standard_webhooks import sign
+from payasync.cli.verify_notification import LONGEST, Finding, HttpMessage, VerificationScreen
+from payasync.notifications.verification import sign_webhook
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.testing import Signed, sign_notification
 
@@ -250,7 +248,7 @@ def test_what_is_no_notification(tmp_path: Path, raw: bytes) -> None:
 def webhook_headers(raw: bytes) -> dict[str, str]:
     """Return the headers that a service would sign anything with."""
     (key,) = CREDENTIALS.notification_keys
-    signature = sign(raw, number="m1", sent=1_800_000_000, key=key)
+    signature = sign_webhook(raw, number="m1", sent=1_800_000_000, key=key)
     return {"webhook-id": "m1", "webhook-timestamp": "1800000000", "webhook-signature": signature}
 
 

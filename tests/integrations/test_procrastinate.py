@@ -35,10 +35,11 @@ from payasync import (
     Session,
     StorageError,
 )
-from payasync.cli.sandbox_welcome import Welcome
+from payasync.cli.sandbox import Welcome
 from payasync.integrations.procrastinate import PaymentTasks, pause
-from payasync.journal import Intent, PostgresJournal, Reconciler, Result
-from payasync.journal.drafting import of_request, without_customer
+from payasync.journal import PostgresJournal, Reconciler, Result
+from payasync.journal.entries import entry_of_request, without_customer
+from payasync.journal.intents import Intent
 from payasync.middleware.retry import Pace
 from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
@@ -517,7 +518,7 @@ async def test_each_merchant_is_reconciled(shop: Shop, sandbox: Sandbox) -> None
         await clock.defer_jobs(list(clock.get_previous_tasks(at=minute)))
     waiting = [job.task_name for job in await shop.app.job_manager.list_jobs_async()]
     for pay in (shop.pay, second):
-        draft = of_request(CreatePayment(amount=100, currency="USD"), pay.merchant_id, "I1", without_customer)
+        draft = entry_of_request(CreatePayment(amount=100, currency="USD"), pay.merchant_id, "I1", without_customer)
         await shop.journal.settle((await shop.journal.begin(draft, SECONDS)).intent, "unknown")
     await shop.work()
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 from attrs import Factory, field, frozen
 
-from payasync.cli.sandbox_welcome import Welcome
+from payasync.cli.sandbox import Welcome
 from payasync.journal import SqliteJournal
 from payasync.sandbox import Sandbox
 from payasync.sandbox.receiver import RecordingReceiver

@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from payasync.journal.drafting import of_request, without_customer
+from payasync.journal.entries import entry_of_request, without_customer
 from payasync.journal.intents import Draft, Intent
-from payasync.requests import Request
 from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
+from payasync.wire.request import Request
 
 START: Final = datetime(2027, 1, 1, tzinfo=UTC)
 LEASE: Final = 60.0
@@ -44,7 +44,7 @@ PAYMENT: Final = CreatePayment(amount=1000, currency="USD", description="Invoice
 
 def draft(request: Request[Any] | None = None, intent: str | None = None, merchant: str = MERCHANT) -> Draft:
     """Return what is kept of a request, by default of a refund."""
-    return of_request(request or refund(), merchant, intent, without_customer)
+    return entry_of_request(request or refund(), merchant, intent, without_customer)
 
 
 def kept(**facts: Any) -> Intent:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[2]))
 
-from chaos.lives import Life
-from chaos.tracing import Trace
-from chaos.worker import around, journal_of
 from payasync import Session
 from payasync.journal import Reconciler
 from payasync.middleware.retry import Pace
+from tests.chaos.lives import Life
+from tests.chaos.tracing import Trace
+from tests.chaos.worker import around, journal_of
 
 
 async def main(life: Life) -> None:

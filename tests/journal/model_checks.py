@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from payasync.journal import Intent
-from payasync.journal.intents import TRANSITIONS
+from payasync.journal.intents import TRANSITIONS, Intent
 from payasync.sandbox.ledger import Ledger
 from tests.journal.model import MEANS, Book, Row
 from tests.journal.model_calls import Ended

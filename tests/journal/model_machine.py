@@ -8,7 +8,7 @@ from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from payasync.journal import State
+from payasync.journal.intents import State
 from tests.journal.model import LEASE, Row
 from tests.journal.model_calls import BUSY, FAULTS, LOSSES, NONE, Course, Fault
 from tests.journal.model_checks import ACCOUNTS

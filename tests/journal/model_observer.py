@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from payasync.calls import Call
-from payasync.journal import Intent
-from payasync.secret import Secret
-from payasync.signing import SignatureScheme
+from payasync.credentials import Secret
+from payasync.journal.intents import Intent
+from payasync.signing.schemes import SignatureScheme
+from payasync.wire.call import Call
 
 TRIGGERS: Final = """
 PRAGMA synchronous = OFF;

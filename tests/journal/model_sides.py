@@ -9,7 +9,8 @@ from typing import Any, Final, TypeVar
 
 from attrs import evolve, frozen
 
-from payasync.journal import Intent, Outcome
+from payasync.journal import Outcome
+from payasync.journal.intents import Intent
 from tests.journal.model import MEANS, Book, Row, Says, heard, verdict
 from tests.journal.model_calls import NEVER, NONE, UNHEARD, UNKNOWN, Course, Ended, Fault
 from tests.journal.model_checks import (

@@ -19,18 +19,19 @@ from payasync import (
     RetryPolicy,
     Session,
 )
-from payasync.calls import Call, Reply, Send
-from payasync.journal import Outcome, Patience, Reconciler, Result, SqliteJournal, State
+from payasync.journal import Outcome, Patience, Reconciler, Result, SqliteJournal
+from payasync.journal.intents import State
 from payasync.middleware.retry import Pace
-from payasync.requests import Request
+from payasync.profile.schema import Recovery
 from payasync.resources.orders import CloseOrder, PlaceOrder
 from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
-from payasync.responses import PaymentResponse, Response
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.faults.aim import Fault as Armed
+from payasync.sandbox.faults.trigger import Fault as Armed
 from payasync.settings import Timeouts
-from payasync.shapes import Recovery
+from payasync.wire.call import Call, Reply, Send
+from payasync.wire.request import Request
+from payasync.wire.response import PaymentResponse, Response
 from tests.inside import until
 from tests.journal.building import Clock
 from tests.journal.model import TIME

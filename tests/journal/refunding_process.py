@@ -16,11 +16,12 @@ from typing import Any, Final, TypeVar
 
 sys.path.append(str(Path(__file__).parents[2]))
 
-from payasync import Call, PayasyncError, Reply, RetryPolicy, Send, Session, sqlite_opening
-from payasync.journal import PostgresJournal, SqliteJournal, State, record
-from payasync.journal.asking import Transaction
-from payasync.journal.intents import Begun, Draft, Intent
-from payasync.journal.stored import StoredJournal
+from payasync import Call, PayasyncError, Reply, RetryPolicy, Send, Session
+from payasync.journal import PostgresJournal, SqliteJournal, middleware
+from payasync.journal.intents import Begun, Draft, Intent, State
+from payasync.journal.store import StoredJournal
+from payasync.journal.transactions import Transaction
+from payasync.storage import sqlite_opening
 
 T = TypeVar("T")
 
@@ -159,7 +160,7 @@ if __name__ == "__main__":
     fatal = argument
     blow = signal.SIGSTOP if what in {"stopped", "suspended"} else blow
     if what == "suspended":
-        record.MARGIN = 0.0  # type: ignore[misc] # so that it need not be stopped for so long
+        middleware.MARGIN = 0.0  # type: ignore[misc] # so that it need not be stopped for so long
     if mode == "wal":
         sqlite_opening.WAL_SINCE = (3, 0, 0)  # type: ignore[misc] # as if SQLite were new enough
     with asyncio.Runner(loop_factory=Loop) as runner:

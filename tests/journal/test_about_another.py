@@ -8,7 +8,8 @@ import pytest
 from attrs import evolve
 
 from payasync import AnswerShape, InvalidArgumentError, OutcomeUnknownError, PayasyncError, Profile, RefundResponse
-from payasync.journal import Journal, Reconciler, Result, State
+from payasync.journal import Journal, Reconciler, Result
+from payasync.journal.intents import State
 from payasync.middleware.retry import Pace
 from tests.foreign.recorder import Answer, Recorder, answer
 from tests.journal.building import MERCHANT, PAYMENT, Clock

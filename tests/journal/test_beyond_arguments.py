@@ -9,7 +9,7 @@ from attrs import evolve
 
 from payasync import IntentConflictError, OutcomeUnknownError, PayasyncError, Profile, RefundResponse
 from payasync.journal import Journal
-from payasync.journal.drafting import wire_names
+from payasync.journal.entries import wire_names
 from tests.foreign.recorder import Answer
 from tests.journal.building import LEASE, MERCHANT, Clock, draft
 from tests.journal.service import ABSENT, BROKEN, DAY, LOST, QUARANTINE, QUICK, REFUND, SAYS, Service, said, serving

@@ -9,13 +9,13 @@ import pytest
 from attrs import evolve
 
 from payasync import Credentials, InvalidArgumentError, OutcomeUnknownError, RetryPolicy, ServiceError, Session
+from payasync.credentials import Secret
 from payasync.documents import dumps
 from payasync.journal import SqliteJournal
+from payasync.profile.schema import AnswerShape
 from payasync.resources.subscriptions import CreateSubscription
 from payasync.sandbox import Sandbox
-from payasync.secret import Secret
-from payasync.shapes import AnswerShape
-from payasync.signing import Signer, SortedPairs
+from payasync.signing.schemes import Signer, SortedPairs
 from tests.building import PROFILE, codec
 from tests.foreign.recorder import Recorder, answer
 from tests.journal.building import refund

@@ -13,11 +13,11 @@ from attrs import evolve, frozen
 
 from payasync import InvalidArgumentError, OutcomeUnknownError, RetryPolicy, Session
 from payasync.journal import PostgresJournal, Reconciler, Result, SqliteJournal
-from payasync.journal.reconciling import Heard
-from payasync.journal.stored import StoredJournal
+from payasync.journal.policy import Heard
+from payasync.journal.store import StoredJournal
 from payasync.middleware.retry import Pace
+from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.shapes import Recovery
 from tests.journal.building import Clock, refund
 from tests.journal.interrupted import NEVER, Interrupted
 from tests.matrix.test_cancelling import sockets

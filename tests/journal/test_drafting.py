@@ -5,16 +5,23 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from payasync.calls import Call
+from payasync.endpoints import custom
 from payasync.errors import ConfigurationError, InvalidArgumentError
-from payasync.journal.drafting import WRITES, Keep, moving, of_call, of_request, request_of, without_customer
-from payasync.journal.hashing import COUNTED
-from payasync.journal.intents import Draft, Intent
-from payasync.operations import custom
-from payasync.requests import Request
+from payasync.journal.entries import (
+    WRITES,
+    Keep,
+    entry_of_call,
+    entry_of_request,
+    moving,
+    request_of,
+    without_customer,
+)
+from payasync.journal.intents import COUNTED, Draft, Intent
 from payasync.resources.orders import PlaceOrder
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription
-from payasync.responses import Response
+from payasync.wire.call import Call
+from payasync.wire.request import Request
+from payasync.wire.response import Response
 from tests.building import CREDENTIALS, FULL, PROFILE, codec
 from tests.journal.building import PAYMENT, START, draft, refund
 
@@ -35,7 +42,7 @@ def called(request: Request[Response], **facts: Any) -> Call:
 
 def queued(request: Request[Any], keep: Keep = whole) -> Intent:
     """Return a request as a journal has it."""
-    made = of_request(request, "M1", None, keep)
+    made = entry_of_request(request, "M1", None, keep)
     facts = {name: getattr(made, name) for name in ("operation", "merchant", "hash", "request", "queued")}
     return Intent(**facts, id=1, state="new", created=START, updated=START)
 
@@ -43,8 +50,8 @@ def queued(request: Request[Any], keep: Keep = whole) -> Intent:
 @pytest.mark.parametrize("name", WRITTEN)
 def test_call_and_request_are_drafted_alike(name: str) -> None:
     """Queued or sent at once, and whatever wire names the profile gives: a request is the same under its key."""
-    of_wire = of_call(called(WRITTEN[name], intent="a"), "M1", without_customer)
-    of_arguments = of_request(WRITTEN[name], "M1", "a", whole)
+    of_wire = entry_of_call(called(WRITTEN[name], intent="a"), "M1", without_customer)
+    of_arguments = entry_of_request(WRITTEN[name], "M1", "a", whole)
 
     assert evolve(of_arguments, request=of_wire.request, queued=False, named=of_wire.named) == of_wire
 
@@ -62,7 +69,7 @@ def test_draft_says_what_the_call_is_about() -> None:
         named={"merchantId": "M1"},
     )
 
-    assert expected == of_call(called(refund(), intent="complaint-7"), "M1", without_customer)
+    assert expected == entry_of_call(called(refund(), intent="complaint-7"), "M1", without_customer)
 
 
 @pytest.mark.parametrize(
@@ -79,12 +86,12 @@ def test_draft_says_what_the_call_is_about() -> None:
 )
 def test_numbers_are_those_that_name_one_write(name: str, expected: str | None) -> None:
     """A merchant's own number names one placing, one closing, one refund; a subscription is changed many times."""
-    assert expected == of_call(called(WRITTEN[name]), "M1", without_customer).number
+    assert expected == entry_of_call(called(WRITTEN[name]), "M1", without_customer).number
 
 
 def test_order_without_a_number_has_none() -> None:
     """What nothing names is a row of its own each time."""
-    made = of_call(called(PlaceOrder(total_amt=1, currency="CAD")), "M1", without_customer)
+    made = entry_of_call(called(PlaceOrder(total_amt=1, currency="CAD")), "M1", without_customer)
 
     assert (None, None) == (made.reference, made.number)
 
@@ -100,7 +107,7 @@ def test_nothing_is_kept_beyond_the_documents_fields() -> None:
     )
     call = called(request).with_fields(nonceStr="canary", sign="canary", deviceNo="canary")
 
-    made = of_call(call, "M1", without_customer)
+    made = entry_of_call(call, "M1", without_customer)
 
     assert {"frequency": "monthly", "amount": 900, "start_date": "31.01.2027"} == made.request
     assert {} == made.named
@@ -111,13 +118,13 @@ def test_what_responses_are_compared_with_is_kept() -> None:
     call = called(refund(extra={"currency": "CAD", "phone": "canary"})).with_fields(outTradeNo="T1")
     strange = called(refund(extra={"currency": {"email": "canary"}}))
 
-    assert {"merchantId": "M1", "currency": "CAD"} == of_call(call, "M1", moving).named
-    assert {"merchantId": "M1"} == of_call(strange, "M1", moving).named
+    assert {"merchantId": "M1", "currency": "CAD"} == entry_of_call(call, "M1", moving).named
+    assert {"merchantId": "M1"} == entry_of_call(strange, "M1", moving).named
 
 
 def test_keep_has_its_way_with_arguments() -> None:
     """What it leaves out of them is kept nowhere else."""
-    made = of_call(called(PlaceOrder(total_amt=1, currency="CAD")), "M1", lambda *_: {})
+    made = entry_of_call(called(PlaceOrder(total_amt=1, currency="CAD")), "M1", lambda *_: {})
 
     assert ({}, {"merchantId": "M1"}) == (made.request, made.named)
 
@@ -125,11 +132,11 @@ def test_keep_has_its_way_with_arguments() -> None:
 @pytest.mark.parametrize("name", WRITTEN)
 def test_words_and_addresses_of_a_direct_call_are_not_kept(name: str) -> None:
     """What moves no money may be about somebody: of a call that no worker sends it is not needed."""
-    made = of_call(called(WRITTEN[name]), "M1", moving)
-    all_of_it = of_call(called(WRITTEN[name]), "M1", whole).request
+    made = entry_of_call(called(WRITTEN[name]), "M1", moving)
+    all_of_it = entry_of_call(called(WRITTEN[name]), "M1", whole).request
 
     assert made.request == {each: all_of_it[each] for each in COUNTED[name] if each in all_of_it and each != "customer"}
-    assert made.hash == of_call(called(WRITTEN[name]), "M1", whole).hash
+    assert made.hash == entry_of_call(called(WRITTEN[name]), "M1", whole).hash
 
 
 def test_whom_and_when_tell_two_subscriptions_apart() -> None:
@@ -137,7 +144,7 @@ def test_whom_and_when_tell_two_subscriptions_apart() -> None:
     given: dict[str, Any] = {"frequency": "monthly", "amount": 900}
     days = date(2027, 1, 31), date(2027, 2, 28)
     drafts = [
-        of_call(called(CreateSubscription(**given, start_date=day, customer={"email": email})), "M1", moving)
+        entry_of_call(called(CreateSubscription(**given, start_date=day, customer={"email": email})), "M1", moving)
         for day, email in [(days[0], "alice@a.example"), (days[0], "bob@a.example"), (days[1], "bob@a.example")]
     ]
 
@@ -150,7 +157,7 @@ def test_date_that_cannot_be_read_back_counts_as_it_was_written() -> None:
     yearly = evolve(PROFILE, formats={"start_date": "%G"})
     days = date(2027, 1, 31), date(2027, 2, 28), date(2028, 1, 31)
     requests = [CreateSubscription(frequency="yearly", amount=900, start_date=day, customer={}) for day in days]
-    hashes = [of_call(codec(yearly).call(each), "M1", moving).hash for each in requests]
+    hashes = [entry_of_call(codec(yearly).call(each), "M1", moving).hash for each in requests]
 
     assert hashes[0] == hashes[1] != hashes[2]
 
@@ -158,7 +165,7 @@ def test_date_that_cannot_be_read_back_counts_as_it_was_written() -> None:
 def test_unknown_endpoints_fields_are_not_kept() -> None:
     """Of an endpoint that the document does not show, nobody knows which field is a customer's."""
     call = codec().custom(custom("POST", "/payment/transfer", read=False), {"customer": "c"}, bearer=False, signed=True)
-    made = of_call(call, "M1", without_customer)
+    made = entry_of_call(call, "M1", without_customer)
 
     assert ({}, None) == (made.request, made.number)
 
@@ -171,7 +178,7 @@ def test_keep_decides_on_a_call() -> None:
         asked.append(operation)
         return {name: arguments[name] for name in ("customer", "amount")}
 
-    made = of_call(called(WRITTEN["subscriptions.create"]), "M1", keep)
+    made = entry_of_call(called(WRITTEN["subscriptions.create"]), "M1", keep)
 
     assert {"customer": {"email": "a@example.com"}, "amount": 900} == made.request
     assert ["subscriptions.create"] == asked
@@ -181,7 +188,7 @@ def test_keep_decides_on_a_call() -> None:
 def test_keep_is_held_to_its_promise(wrong: Any) -> None:
     """What cannot be written down is the configuration's fault, before anything is sent."""
     with pytest.raises(ConfigurationError, match="keep must return a mapping of names to JSON values") as caught:
-        of_call(called(PAYMENT), "M1", lambda *_: wrong)
+        entry_of_call(called(PAYMENT), "M1", lambda *_: wrong)
 
     assert "keep" == caught.value.field
 
@@ -217,7 +224,7 @@ def test_queued_moment_stays_a_moment() -> None:
 def test_what_is_not_kept_whole_is_not_queued(keep: Keep, reason: str) -> None:
     """A request that would be sent with something missing is refused as it is queued, not days later."""
     with pytest.raises(InvalidArgumentError, match=reason) as caught:
-        of_request(WRITTEN["subscriptions.create"], "M1", None, keep)
+        entry_of_request(WRITTEN["subscriptions.create"], "M1", None, keep)
 
     assert ("request", "subscriptions.create") == (caught.value.field, caught.value.operation)
 
@@ -226,7 +233,7 @@ def test_what_is_not_kept_whole_is_not_queued(keep: Keep, reason: str) -> None:
 def test_only_writes_are_queued(wrong: Any) -> None:
     """A read has no outcome that anybody waits for."""
     with pytest.raises(InvalidArgumentError, match="request must be a write"):
-        of_request(wrong, "M1", None, whole)
+        entry_of_request(wrong, "M1", None, whole)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +242,7 @@ def test_only_writes_are_queued(wrong: Any) -> None:
 def test_keys_are_texts(merchant: Any, intent: Any, field: str) -> None:
     """A key that is none is refused by its name."""
     with pytest.raises(InvalidArgumentError, match=f"{field} must be a text that is not empty"):
-        of_request(refund(), merchant, intent, whole)
+        entry_of_request(refund(), merchant, intent, whole)
 
 
 def test_direct_call_is_not_sent_from_the_journal() -> None:

@@ -3,7 +3,7 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from payasync.calls import Call, Progress
+from payasync.endpoints import custom
 from payasync.errors import (
     AuthenticationError,
     DuplicateError,
@@ -18,11 +18,11 @@ from payasync.errors import (
     ServiceError,
     SessionClosedError,
 )
-from payasync.journal.endings import BY_STATE, of_answer, of_error, of_unsent
 from payasync.journal.intents import State
-from payasync.operations import custom
-from payasync.profile import Profile
-from payasync.shapes import ORDER_STATES, REFUND_STATES, AnswerShape, States
+from payasync.journal.transactions import BY_STATE, state_of_error, state_of_response, state_of_unsent
+from payasync.profile.profile import Profile
+from payasync.profile.schema import ORDER_STATES, REFUND_STATES, AnswerShape, States
+from payasync.wire.call import Call, Progress
 from tests.building import PROFILE, call_for, codec, reply
 from tests.journal.building import START, kept
 
@@ -51,7 +51,7 @@ PAID: Final = {
 @pytest.mark.parametrize("state", ORDER_STATES)
 def test_order_succeeds_when_it_is_paid(operation: str, state: str) -> None:
     """Until then it is under way; one that will not be paid any more may be tried again."""
-    assert PAID[state] == of_answer(call_for(operation, TELLING), reply({"s": state, "no": "P1"}))
+    assert PAID[state] == state_of_response(call_for(operation, TELLING), reply({"s": state, "no": "P1"}))
 
 
 @pytest.mark.parametrize(
@@ -59,26 +59,26 @@ def test_order_succeeds_when_it_is_paid(operation: str, state: str) -> None:
 )
 def test_refund_is_what_its_state_says(state: str, expected: State) -> None:
     """That the service took it does not mean that the money went back."""
-    assert expected == of_answer(call_for("refunds.create", TELLING), reply({"s": state}))
+    assert expected == state_of_response(call_for("refunds.create", TELLING), reply({"s": state}))
 
 
 @pytest.mark.parametrize("document", [{}, {"s": "IN_REVIEW"}, {"s": None}])
 def test_state_that_is_not_mapped_is_no_end(document: Any) -> None:
     """A word that the profile does not know may mean that it is still under way: it is asked about."""
-    assert "accepted" == of_answer(call_for("refunds.create", TELLING), reply(document))
+    assert "accepted" == state_of_response(call_for("refunds.create", TELLING), reply(document))
 
 
 @pytest.mark.parametrize("operation", ["orders.close", "subscriptions.cancel"])
 def test_write_that_ends_with_its_answer_succeeds(operation: str) -> None:
     """A closing or a change of a subscription is done when the service says so, whatever state it shows."""
-    assert "succeeded" == of_answer(call_for(operation), reply({"s": "pending"}))
+    assert "succeeded" == state_of_response(call_for(operation), reply({"s": "pending"}))
 
 
 def test_unknown_endpoint_ends_with_its_answer() -> None:
     """Nobody knows how to ask for more."""
     call = codec(TELLING).custom(custom("POST", "/x", read=False), {}, bearer=False, signed=False)
 
-    assert "succeeded" == of_answer(call, reply({}))
+    assert "succeeded" == state_of_response(call, reply({}))
 
 
 @pytest.mark.parametrize(
@@ -89,16 +89,16 @@ def test_unknown_endpoint_ends_with_its_answer() -> None:
 @pytest.mark.parametrize("operation", ["payments.create", "orders.place", "refunds.create"])
 def test_success_is_the_end_where_no_query_tells_more(operation: str, profile: Profile) -> None:
     """With a profile that maps no states, asking again for ever would teach nothing."""
-    assert "succeeded" == of_answer(call_for(operation, profile), reply({"s": "pending", "no": "P1"}))
+    assert "succeeded" == state_of_response(call_for(operation, profile), reply({"s": "pending", "no": "P1"}))
 
 
 def test_success_is_the_end_where_nothing_can_be_asked_about() -> None:
     """An order without a number, or a payment whose number is not in its answer, cannot be asked about."""
     order = evolve(call_for("orders.place", TELLING), reference=None)
     ends = [
-        of_answer(order, reply({"s": "pending"})),
-        of_answer(call_for("payments.create", TELLING), reply({"s": "pending"})),
-        of_answer(
+        state_of_response(order, reply({"s": "pending"})),
+        state_of_response(call_for("payments.create", TELLING), reply({"s": "pending"})),
+        state_of_response(
             call_for("payments.create", evolve(TELLING, answer=evolve(TELLING.answer, payment_id=""))),
             reply({"s": "pending"}),
         ),
@@ -141,14 +141,14 @@ def begun(value: bool = True) -> Call:  # noqa: FBT001, FBT002 - the progress
 )
 def test_error_is_a_refusal_only_where_it_proves_one(error: Exception, expected: State) -> None:
     """The service's refusal and what never left are rejected; of all else nobody knows."""
-    assert expected == of_error(begun(), error, kept())
+    assert expected == state_of_error(begun(), error, kept())
 
 
 @pytest.mark.parametrize("sent_at", [None, START])
 @pytest.mark.parametrize("queued", [False, True])
 def test_number_that_was_used_may_be_our_own(sent_at: Any, queued: bool) -> None:  # noqa: FBT001 - who sends it
     """That it was used may mean that it was done, by a process without this journal, too: it is asked about."""
-    assert "unknown" == of_error(begun(), DuplicateError("used before"), kept(sent_at=sent_at, queued=queued))
+    assert "unknown" == state_of_error(begun(), DuplicateError("used before"), kept(sent_at=sent_at, queued=queued))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_number_that_was_used_may_be_our_own(sent_at: Any, queued: bool) -> None
 )
 def test_second_send_of_a_queued_one_is_nobodys_to_repeat(error: Exception, expected: State) -> None:
     """Who queued it has gone: what says nothing of it leaves it open, and a refusal is shown to a person."""
-    assert expected == of_error(begun(), error, kept(queued=True, sent_at=START))
+    assert expected == state_of_error(begun(), error, kept(queued=True, sent_at=START))
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_second_send_of_a_queued_one_is_nobodys_to_repeat(error: Exception, expe
 )
 def test_queued_waits_again_unless_the_service_said_no(error: Exception, expected: State) -> None:
     """What was queued, and was certainly not done, is still to be sent; only the service's own word rejects it."""
-    assert expected == of_error(begun(), error, kept(queued=True))
+    assert expected == state_of_error(begun(), error, kept(queued=True))
 
 
 @pytest.mark.parametrize(
@@ -193,10 +193,10 @@ def test_unsent_is_new_only_where_nothing_arrived_before(facts: dict[str, Any], 
     """A direct call is its caller's to repeat, and what an earlier attempt may have done is asked about."""
     call = begun(value=False)
 
-    assert [expected] * 2 == [of_unsent(kept(**facts)), of_error(call, ValueError("no"), kept(**facts))]
+    assert [expected] * 2 == [state_of_unsent(kept(**facts)), state_of_error(call, ValueError("no"), kept(**facts))]
 
 
 @pytest.mark.parametrize(("value", "expected"), [(True, "unknown"), (False, "rejected")])
 def test_foreign_error_says_nothing_of_what_was_sent(value: bool, expected: State) -> None:  # noqa: FBT001 - the progress
     """Of what a layer of the user's raises, only that nothing had left proves that nothing was done."""
-    assert expected == of_error(begun(value), ValueError("no"), kept())
+    assert expected == state_of_error(begun(value), ValueError("no"), kept())

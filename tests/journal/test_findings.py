@@ -5,7 +5,6 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from payasync.calls import Objection
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -20,14 +19,16 @@ from payasync.errors import (
     SessionClosedError,
     StorageError,
 )
-from payasync.journal import Outcome, State
-from payasync.journal.findings import Evidence, Finding, named, question, refused, told
-from payasync.profile import Profile
+from payasync.journal import Outcome
+from payasync.journal.intents import State
+from payasync.journal.policy import Evidence, Finding, evidence_of_error, evidence_of_response, names_of, query_for
+from payasync.profile.profile import Profile
+from payasync.profile.schema import AnswerShape, States
 from payasync.resources.orders import QueryOrder
 from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
-from payasync.responses import OrderResponse, RefundResponse, Response
-from payasync.shapes import AnswerShape, States
+from payasync.wire.call import Objection
+from payasync.wire.response import OrderResponse, RefundResponse, Response
 from tests.building import ENVELOPE, STATES, call_for, reply
 from tests.building import PROFILE as REQUESTS
 from tests.journal.building import unknown
@@ -58,14 +59,14 @@ PAID: Final = {
 )
 def test_question(facts: dict[str, Any], expected: object) -> None:
     """An order is asked about by endpoint 3, a refund by 7, and a payment by 6, with the number of its answer."""
-    assert expected == question(unknown(**facts), PROFILE)
+    assert expected == query_for(unknown(**facts), PROFILE)
 
 
 def test_payment_without_a_known_number_is_no_question() -> None:
     """Where the profile does not say where a payment's number stands, nothing names it."""
     payment = unknown(operation="payments.create", outcome=Outcome(status=200, body=b'{"pay":{"no":7}}'))
 
-    assert question(payment, Profile()) is None
+    assert query_for(payment, Profile()) is None
 
 
 def answered(
@@ -87,7 +88,7 @@ def test_response_about_another_refund(*, about_another: bool, expected: State |
     error = NoAnswerError("HTTP 200; repeating it is harmless", reason=words, objection=objection, retry_after=7.0)
     evidence = Evidence(finding=Finding.UNMATCHED, state=expected, reason=words, retry_after=7.0)
 
-    assert evidence == refused(error)
+    assert evidence == evidence_of_error(error)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_response_about_another_refund(*, about_another: bool, expected: State |
 )
 def test_what_a_write_has_named(facts: dict[str, Any], expected: dict[str, object]) -> None:
     """Its numbers and amounts as far as they are kept, and the merchant where the operation carries it."""
-    assert expected == named(unknown(**facts), PROFILE)
+    assert expected == names_of(unknown(**facts), PROFILE)
 
 
 @pytest.mark.parametrize("state", ["unknown", "accepted"])
@@ -120,7 +121,9 @@ def test_what_a_write_has_named(facts: dict[str, Any], expected: dict[str, objec
 def test_answer_that_holds_nothing(state: State, document: object) -> None:
     """An answer without a payload ends nothing: so some services answer about what they do not know."""
     intent = unknown(state=state, request=ASKED_FOR)
-    evidence = told(intent, RefundResponse.of(call_for("refunds.status", PROFILE), reply(document)), PROFILE)
+    evidence = evidence_of_response(
+        intent, RefundResponse.of(call_for("refunds.status", PROFILE), reply(document)), PROFILE
+    )
 
     assert (Finding.UNCLEAR, "the service tells nothing of the refund") == (evidence.finding, evidence.reason)
 
@@ -128,7 +131,7 @@ def test_answer_that_holds_nothing(state: State, document: object) -> None:
 def test_answer_about_itself() -> None:
     """What the service repeats of the refund is what was asked for."""
     intent = unknown(request=ASKED_FOR)
-    found = told(intent, answered(RefundResponse, "refunds.status", "DONE", refundAmt=200), PROFILE)
+    found = evidence_of_response(intent, answered(RefundResponse, "refunds.status", "DONE", refundAmt=200), PROFILE)
 
     assert "succeeded" == found.state
 
@@ -170,7 +173,9 @@ def test_what_a_state_says_of_a_write(operation: str, value: object, expected: E
     profile = evolve(PROFILE, states=evolve(STATES, order={**STATES.order, "pending": ("WAIT",)}))
     kind = RefundResponse if operation == "refunds.create" else OrderResponse
 
-    assert expected == told(unknown(operation=operation), answered(kind, operation, value, profile), profile)
+    assert expected == evidence_of_response(
+        unknown(operation=operation), answered(kind, operation, value, profile), profile
+    )
 
 
 def test_what_has_no_states_is_done_when_it_is_there() -> None:
@@ -178,7 +183,7 @@ def test_what_has_no_states_is_done_when_it_is_there() -> None:
     profile = evolve(PROFILE, answer=AnswerShape(), states=States())
     answer = answered(RefundResponse, "refunds.create", "DONE", profile)
 
-    assert "succeeded" == told(unknown(), answer, profile).state
+    assert "succeeded" == evidence_of_response(unknown(), answer, profile).state
 
 
 @pytest.mark.parametrize(
@@ -199,7 +204,7 @@ def test_what_has_no_states_is_done_when_it_is_there() -> None:
 )
 def test_what_an_error_says(error: PayasyncError, finding: Finding) -> None:
     """Only what the service says of this write counts: what is of the keys, the way or the hour is asked again."""
-    assert finding is refused(error).finding
+    assert finding is evidence_of_error(error).finding
 
 
 @pytest.mark.parametrize(
@@ -214,7 +219,7 @@ def test_what_an_error_says(error: PayasyncError, finding: Finding) -> None:
 def test_what_is_wrong_here_says_nothing_of_any_write(error: PayasyncError) -> None:
     """It ends the run, and no write is given to a person for it."""
     with pytest.raises(type(error)) as caught:
-        refused(error)
+        evidence_of_error(error)
 
     assert error is caught.value
 
@@ -224,4 +229,4 @@ def test_words_of_an_error() -> None:
     error = NoAnswerError("HTTP 503, the service failed; repeating it is harmless", retry_after=7.0)
     expected = Evidence(finding=Finding.SILENT, reason="HTTP 503, the service failed", retry_after=7.0)
 
-    assert expected == refused(error)
+    assert expected == evidence_of_error(error)

@@ -3,9 +3,8 @@ from typing import Any, Final
 
 import pytest
 
-from payasync.arguments import ARGUMENTS
-from payasync.journal.hashing import COUNTED, digest
-from payasync.operations import OPERATIONS
+from payasync.endpoints import ARGUMENTS, OPERATIONS
+from payasync.journal.intents import COUNTED, digest
 
 SAID: Final = {"description", "subject", "body", "refund_desc"}
 ADDRESSES: Final = {"notify_url", "return_url"}

@@ -13,8 +13,8 @@ import pytest
 from attrs import evolve
 
 from payasync.errors import ConfigurationError, IntentConflictError, InvalidArgumentError, PayasyncError
-from payasync.journal import Intent, Journal, Outcome, State
-from payasync.journal.intents import ENDS, STATES, TRANSITIONS, Begun, Draft, Step
+from payasync.journal import Journal, Outcome
+from payasync.journal.intents import ENDS, STATES, TRANSITIONS, Begun, Draft, Intent, State, Step
 from payasync.journal.postgres_journal import PostgresJournal
 from payasync.journal.sqlite_journal import SqliteJournal
 from payasync.resources.orders import CloseOrder
@@ -34,7 +34,7 @@ async def journal(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, path: Path, clock: Clock
 ) -> AsyncIterator[Journal]:
     """An empty journal: in SQLite, with either way in which it makes a commit durable, or in PostgreSQL."""
-    monkeypatch.setattr("payasync.sqlite_opening.WAL_SINCE", (3,) if request.param == "wal" else (99,))
+    monkeypatch.setattr("payasync.storage.sqlite_opening.WAL_SINCE", (3,) if request.param == "wal" else (99,))
     if request.param == "postgres":
         made: Any = PostgresJournal(request.getfixturevalue("postgres_dsn"), clock=clock)
     else:

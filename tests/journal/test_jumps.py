@@ -14,9 +14,9 @@ from attrs import evolve
 
 from payasync import OutcomeUnknownError, RetryPolicy, Session
 from payasync.journal import Reconciler, Report, SqliteJournal
-from payasync.journal.ticks import between, boot_time, tick
+from payasync.journal.clock import between, boot_time, tick
+from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.shapes import Recovery
 from tests.journal.building import LEASE, draft, refund
 
 QUARANTINE: Final = 60.0
@@ -40,7 +40,7 @@ class Ticks:
 def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
     """What quarantines go by."""
     made = Ticks()
-    monkeypatch.setattr("payasync.journal.stored.tick", made)
+    monkeypatch.setattr("payasync.journal.store.tick", made)
     return made
 
 
@@ -118,7 +118,7 @@ async def test_stale_tick(ticks: Ticks, pay: Session, journal: SqliteJournal, pa
 def test_boot_time(monkeypatch: pytest.MonkeyPatch, *, has_one: bool) -> None:
     """What a holder's lease goes by counts the machine's sleep, which the wall clock does, too, where need be."""
     if not has_one:
-        monkeypatch.setattr("payasync.journal.ticks._CLOCK", None)
+        monkeypatch.setattr("payasync.journal.clock._CLOCK", None)
     expected = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if has_one else time.time
 
     assert sorted(times := [expected(), boot_time(), expected()]) == times

@@ -13,12 +13,12 @@ from typing import Final
 
 import pytest
 
-from chaos.forked import Forked
-from payasync.cli.sandbox_welcome import Welcome
+from payasync.cli.sandbox import Welcome
 from payasync.errors import InvalidArgumentError
 from payasync.journal import PostgresJournal, SqliteJournal
-from payasync.journal.stored import StoredJournal
+from payasync.journal.store import StoredJournal
 from payasync.sandbox import Sandbox
+from tests.chaos.forked import Forked
 from tests.inside import until
 from tests.journal.building import LEASE
 from tests.journal.refunding_process import BRIEF
@@ -63,7 +63,7 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 @pytest.fixture(params=["rollback", pytest.param("wal", marks=long), "postgres"])
 def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Test with either way in which SQLite makes a commit durable, and with PostgreSQL."""
-    monkeypatch.setattr("payasync.sqlite_opening.WAL_SINCE", (3,) if request.param == "wal" else (99,))
+    monkeypatch.setattr("payasync.storage.sqlite_opening.WAL_SINCE", (3,) if request.param == "wal" else (99,))
     return str(request.param)
 
 

@@ -13,12 +13,12 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 
 from payasync import Call, NotSentError, OutcomeUnknownError, PayasyncError, Reply, Send, Session, Unknown
-from payasync.calls import Layer
 from payasync.journal import Reconciler, SqliteJournal
 from payasync.journal.intents import Begun, Draft
-from payasync.journal.record import MARGIN
+from payasync.journal.middleware import MARGIN
 from payasync.middleware.retry import Pace
 from payasync.settings import Timeouts
+from payasync.wire.call import Layer
 from tests.foreign.recorder import RESET, Recorder, answer
 from tests.journal.building import Clock, move_away, refund
 from tests.matrix.cells import ABSENT_BODY, FAST, KEYS, REFUND_QUERY, SURE, session

@@ -8,12 +8,12 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from payasync.credentials import Secret
 from payasync.errors import ConfigurationError, IntentConflictError, StorageError
 from payasync.journal import PostgresJournal, statements
-from payasync.journal.asking import FOR_UPDATE, UNLESS_LOCKED
 from payasync.journal.intents import Begun, Step
 from payasync.journal.postgres_journal import as_postgres
-from payasync.secret import Secret
+from payasync.journal.transactions import FOR_UPDATE, UNLESS_LOCKED
 from tests.journal.building import LEASE, MERCHANT, START, Clock, draft, refund
 from tests.plans import Plan, dearer, plan
 from tests.postgres import database

@@ -22,9 +22,7 @@ from payasync import (
     Session,
     StorageError,
 )
-from payasync.calls import Call, Reply, Send
 from payasync.journal import (
-    Intent,
     Journal,
     Patience,
     PostgresJournal,
@@ -32,15 +30,18 @@ from payasync.journal import (
     Report,
     Result,
     SqliteJournal,
-    State,
-    interruptions,
+)
+from payasync.journal import (
+    reconciler as interruptions,
 )
 from payasync.journal import reconciler as module
-from payasync.journal.reconciling import SILENT
+from payasync.journal.intents import Intent, State
+from payasync.journal.policy import SILENT
 from payasync.middleware.retry import Pace
+from payasync.profile.schema import Accept, Recovery
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.shapes import Accept, Recovery
+from payasync.wire.call import Call, Reply, Send
 from tests.inside import turns, until
 from tests.journal.building import Clock
 

@@ -10,14 +10,14 @@ from typing import Final
 import pytest
 from attrs import evolve
 
-from chaos.forked import Forked, started
-from chaos.lives import Life, Strategy
-from chaos.tracing import lines
 from payasync import OutcomeUnknownError, RetryPolicy
 from payasync.journal import PostgresJournal, Reconciler, SqliteJournal
-from payasync.journal.stored import StoredJournal
+from payasync.journal.store import StoredJournal
 from payasync.middleware.retry import Pace
 from payasync.sandbox import Sandbox
+from tests.chaos.forked import Forked, started
+from tests.chaos.lives import Life, Strategy
+from tests.chaos.tracing import lines
 from tests.cli.sandbox_process import environment
 from tests.journal.building import refund
 

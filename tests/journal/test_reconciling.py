@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from payasync.journal import Outcome, Report, Result, State
-from payasync.journal.reconciling import End, is_due
+from payasync.journal import Outcome, Report, Result
+from payasync.journal.intents import State
+from payasync.journal.policy import End, is_due
 from tests.journal.building import START, kept
 
 LATER = START + timedelta(seconds=1)

@@ -3,11 +3,11 @@ from typing import Any
 import pytest
 from multidict import CIMultiDict
 
-from payasync.calls import Reply
 from payasync.errors import IntentConflictError, OutcomeUnknownError
+from payasync.journal.entries import outcome_from_text, outcome_text, recorded_reply, refusal_of
 from payasync.journal.intents import Begun, Outcome, Step
-from payasync.journal.recorded import read, refusal, reply, written
-from payasync.profile import Profile
+from payasync.profile.profile import Profile
+from payasync.wire.call import Reply
 from tests.journal.building import kept
 
 OUTCOME = Outcome(status=201, body='{"é":1}'.encode(), headers={"X-Request-Id": "7"}, verified=True, recovered=True)
@@ -19,11 +19,11 @@ def test_outcome_comes_back_as_it_was_written(outcome: Outcome) -> None:
     expected = outcome.body.decode(errors="backslashreplace").encode()
 
     assert (outcome.status, expected, outcome.headers, outcome.verified, outcome.recovered) == (
-        read(written(outcome)).status,
-        read(written(outcome)).body,
-        read(written(outcome)).headers,
-        read(written(outcome)).verified,
-        read(written(outcome)).recovered,
+        outcome_from_text(outcome_text(outcome)).status,
+        outcome_from_text(outcome_text(outcome)).body,
+        outcome_from_text(outcome_text(outcome)).headers,
+        outcome_from_text(outcome_text(outcome)).verified,
+        outcome_from_text(outcome_text(outcome)).recovered,
     )
 
 
@@ -37,7 +37,7 @@ def test_answer_is_the_services_own() -> None:
         recovered=True,
         verified=True,
     )
-    found = reply(kept(state="succeeded", outcome=OUTCOME))
+    found = recorded_reply(kept(state="succeeded", outcome=OUTCOME))
 
     assert expected == found
     assert "7" == found.headers["x-request-id"]
@@ -45,7 +45,7 @@ def test_answer_is_the_services_own() -> None:
 
 def test_persons_word_has_no_body() -> None:
     """What a person has ended is answered with a success that says nothing it does not know."""
-    found = reply(kept(state="succeeded"))
+    found = recorded_reply(kept(state="succeeded"))
 
     assert (204, b"", 0, True, None) == (found.status, found.body, found.attempts, found.recovered, found.verified)
 
@@ -60,7 +60,7 @@ def test_persons_word_has_no_body() -> None:
 )
 def test_conflict_names_the_other(facts: dict[str, str | None], words: str) -> None:
     """Who used a key twice is told for what it was used first."""
-    error = refusal(Begun(Step.CONFLICT, kept(id=7, **facts)), Profile())
+    error = refusal_of(Begun(Step.CONFLICT, kept(id=7, **facts)), Profile())
 
     assert isinstance(error, IntentConflictError)
     assert words in str(error)
@@ -79,7 +79,7 @@ def test_conflict_names_the_other(facts: dict[str, str | None], words: str) -> N
 )
 def test_unknown_says_what_to_ask_about(step: Step, state: str, reason: str, expected: str) -> None:
     """What may have been done is not repeated: the error names it, in the service's words and in the journal's."""
-    error = refusal(Begun(step, kept(id=7, state=state, reason=reason)), Profile())
+    error = refusal_of(Begun(step, kept(id=7, state=state, reason=reason)), Profile())
 
     assert isinstance(error, OutcomeUnknownError)
     assert (expected, "refunds.create", "R1", 7, None, 0) == (
@@ -103,7 +103,7 @@ def test_unknown_says_what_to_ask_about(step: Step, state: str, reason: str, exp
 )
 def test_advice_can_be_followed(facts: dict[str, Any], advice: str) -> None:
     """Only where a number names it can anybody ask for its state; else a person looks, and tells the journal."""
-    error = refusal(Begun(Step.ASK, kept(id=7, **{"state": "unknown", **facts})), Profile())
+    error = refusal_of(Begun(Step.ASK, kept(id=7, **{"state": "unknown", **facts})), Profile())
 
     assert str(error).endswith(f"it may have been done: {advice}")
 
@@ -131,13 +131,13 @@ def test_what_was_sent_goes_with_the_error(
     begun = Begun(Step.ASK, kept(state="unknown", request=ARGUMENTS, named=named))
     asked = {"outTradeNo": "T1", "outRefundNo": "R1", "totalAmt": 450, "refundAmt": 200, **expected}
 
-    assert asked == refusal(begun, Profile(merchant=merchant)).asked
+    assert asked == refusal_of(begun, Profile(merchant=merchant)).asked
 
 
 @pytest.mark.parametrize("answered", [False, True])
 def test_used_before_goes_with_the_error(*, answered: bool) -> None:
     """Whoever calls again learns that the service said so of an earlier call."""
-    error = refusal(Begun(Step.ASK, kept(state="unknown", answered=answered)), Profile())
+    error = refusal_of(Begun(Step.ASK, kept(state="unknown", answered=answered)), Profile())
 
     assert isinstance(error, OutcomeUnknownError)
     assert answered is error.used_before

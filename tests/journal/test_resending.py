@@ -8,9 +8,9 @@ from attrs import evolve
 
 from payasync import InvalidArgumentError, RetryPolicy, ServiceError
 from payasync.journal import SqliteJournal
-from payasync.journal.resending import Listening
+from payasync.journal.reconciler import Listening
+from payasync.profile.schema import Accept
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.shapes import Accept
 from tests.inside import until
 from tests.journal.building import refund
 

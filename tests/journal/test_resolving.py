@@ -8,10 +8,9 @@ import pytest
 from attrs import evolve
 
 from payasync.errors import ConfigurationError
-from payasync.journal import Intent, Patience, State
-from payasync.journal.findings import Evidence, Finding
-from payasync.journal.intents import ENDS, TRANSITIONS
-from payasync.journal.resolving import LONGEST_RETRY_AFTER, Decision, Move, decide, is_shown
+from payasync.journal import Patience
+from payasync.journal.intents import ENDS, TRANSITIONS, Intent, State
+from payasync.journal.policy import LONGEST_RETRY_AFTER, Decision, Evidence, Finding, Move, decide, is_shown
 from tests.building import ENVELOPE, STATES
 from tests.building import PROFILE as REQUESTS
 from tests.journal.building import START, unknown

@@ -28,12 +28,13 @@ from payasync import (
     StorageError,
     Timeouts,
 )
-from payasync.calls import Call, Reply, Send
-from payasync.journal import Intent, SqliteJournal
-from payasync.journal.record import CANCELLED
+from payasync.journal import SqliteJournal
+from payasync.journal.intents import Intent
+from payasync.journal.middleware import CANCELLED
+from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.asymmetric import new_key
-from payasync.shapes import Recovery
+from payasync.wire.call import Call, Reply, Send
 from tests.inside import turns, until
 from tests.journal.building import overwrite, refund
 

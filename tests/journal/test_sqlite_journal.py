@@ -11,10 +11,10 @@ import pytest
 from payasync.errors import ConfigurationError, IntentConflictError, StorageError
 from payasync.journal import statements
 from payasync.journal.sqlite_journal import SCHEMA, SqliteJournal
-from payasync.journal.stored import PRUNED_AT_ONCE
+from payasync.journal.store import PRUNED_AT_ONCE
 from payasync.journal.transactions import add
-from payasync.sqlite import SqliteFile
-from payasync.sqlite_opening import Schema
+from payasync.storage.sqlite import SqliteFile
+from payasync.storage.sqlite_opening import Schema
 from tests.foreign.recorder import Recorder, answer
 from tests.journal.building import (
     LEASE,

@@ -1,9 +1,8 @@
 """Transactions, statement by statement, without a database."""
 
 from payasync.journal import statements
-from payasync.journal.asking import Asked, run
 from payasync.journal.intents import Intents, Step
-from payasync.journal.transactions import begin
+from payasync.journal.transactions import Asked, begin, run
 from tests.journal.building import LEASE, START, draft, kept
 
 

@@ -11,8 +11,10 @@ from typing import Final
 import pytest
 from attrs import evolve
 
-from payasync import DuplicateError, OutcomeUnknownError, Recovery, RefundResponse, bulk
-from payasync.journal import Intent, Journal, SqliteJournal, State
+from payasync import DuplicateError, OutcomeUnknownError, Recovery, RefundResponse
+from payasync.journal import Journal, SqliteJournal
+from payasync.journal.intents import Intent, State
+from payasync.session import Unknown
 from tests.foreign.recorder import SILENT, Answer, answer
 from tests.inside import until
 from tests.journal.building import LEASE, Clock, draft
@@ -443,7 +445,7 @@ async def test_bulk_calls_it_unknown(store: Journal, clock: Clock) -> None:
         (result,) = [each async for each in service.pay.bulk([REFUND])]
         found = await service.kept()
 
-    assert isinstance(result, bulk.Unknown)
+    assert isinstance(result, Unknown)
     assert isinstance(result.error, DuplicateError)
     assert ("the number was used before", "unknown") == (result.reason, found.state)
 

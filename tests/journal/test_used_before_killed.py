@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from chaos.forked import Forked
 from payasync import OutcomeUnknownError
 from payasync.journal import Journal
+from tests.chaos.forked import Forked
 from tests.foreign.recorder import SILENT
 from tests.journal.building import Clock
 from tests.journal.service import ABSENT, LOST, QUARANTINE, SAYS, USED, serving

@@ -6,7 +6,7 @@ from typing import Any, Final
 from attrs import evolve, frozen
 
 from payasync import Credentials, HttpCodes, Profile, Recovery, Response, RetryPolicy, Session
-from payasync.sandbox_profile import PROFILE
+from payasync.profile.sandbox_profile import PROFILE
 from tests.foreign.certificates import trusting_tls
 from tests.foreign.recorder import Recorder
 from tests.wire.ten import TEN

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from payasync import CreateRefund, PayasyncError, Response, RetryPolicy, Session, Timeouts
 from payasync.documents import at
 from payasync.journal import SqliteJournal
-from payasync.sandbox_profile import PROFILE
-from payasync.shapes import AnswerShape
+from payasync.profile.sandbox_profile import PROFILE
+from payasync.profile.schema import AnswerShape
 from tests.foreign.recorder import Answer, Recorder
 from tests.matrix.cells import session
 from tests.wire.ten import TEN, TenCall

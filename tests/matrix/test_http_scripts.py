@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from payasync import NoAnswerError, PayasyncError, Recovery, RetryPolicy
-from payasync.calls import Call, Reply, Send
+from payasync.wire.call import Call, Reply, Send
 from tests.building import Hours
 from tests.foreign.recorder import GONE, RESET, Answer, Recorder, answer
 from tests.inside import set_pace

@@ -10,7 +10,15 @@ from attrs import evolve, field, frozen, mutable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from payasync.calls import Call, Reply
+from payasync.endpoints import (
+    CREATE_REFUND,
+    OPERATIONS,
+    PLACE_ORDER,
+    QUERY_ORDER,
+    QUERY_REFUND,
+    Kind,
+    Operation,
+)
 from payasync.errors import (
     NoAnswerError,
     NoAnswerTimeoutError,
@@ -21,12 +29,11 @@ from payasync.errors import (
     ServiceError,
 )
 from payasync.middleware.observe import Teller
-from payasync.middleware.quota import Quota
-from payasync.middleware.retry import Rules, retry
-from payasync.operations import CREATE_REFUND, OPERATIONS, PLACE_ORDER, QUERY_ORDER, QUERY_REFUND, Kind, Operation
-from payasync.profile import Profile
+from payasync.middleware.retry import Quota, Rules, retry
+from payasync.profile.profile import Profile
+from payasync.profile.schema import AnswerShape, HttpCodes, Recovery, ResultCodes
 from payasync.settings import RetryPolicy, Timeouts
-from payasync.shapes import AnswerShape, HttpCodes, Recovery, ResultCodes
+from payasync.wire.call import Call, Reply
 from tests.building import Hours, bare_call, reply
 
 LATEST: Final = 5.0

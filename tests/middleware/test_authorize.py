@@ -2,10 +2,10 @@ from typing import Final
 
 import pytest
 
+from payasync.credentials import Secret
+from payasync.endpoints import CREATE_PAYMENT
 from payasync.errors import ConfigurationError, InvalidArgumentError
-from payasync.middleware.authorize import authorize
-from payasync.operations import CREATE_PAYMENT
-from payasync.secret import Secret
+from payasync.middleware.sign import authorize
 from tests.building import bare_call, way
 
 KEY: Final = Secret("sk_canary")

@@ -4,10 +4,10 @@ from typing import Any, Final
 
 import pytest
 
-from payasync.calls import Call, Progress, Reply, Send
+from payasync.endpoints import CREATE_PAYMENT, QUERY_ORDER
 from payasync.errors import ConfigurationError, NoAnswerError, NoAnswerTimeoutError, NotSentTimeoutError, PayasyncError
 from payasync.middleware.chain import held, in_time
-from payasync.operations import CREATE_PAYMENT, QUERY_ORDER
+from payasync.wire.call import Call, Progress, Reply, Send
 from tests.building import bare_call, reply, way
 
 PATIENCE: Final = 30.0

@@ -4,10 +4,9 @@ from typing import Final
 
 import pytest
 
-from payasync.events import Attempted, Event, Retrying, Unknown
-from payasync.middleware.observe import Teller, observe
-from payasync.operations import CREATE_REFUND
-from payasync.secret import Secret
+from payasync.credentials import Secret
+from payasync.endpoints import CREATE_REFUND
+from payasync.middleware.observe import Attempted, Event, Retrying, Teller, Unknown, observe
 from tests.building import Heard, bare_call, reply, way
 
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payasync.middleware.quota import RETRY_COST, Quota
+from payasync.middleware.retry import RETRY_COST, Quota
 
 
 def test_empty_bucket_allows_no_retry() -> None:

@@ -4,7 +4,16 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from payasync.calls import Call, Layer, Reply, Send
+from payasync.endpoints import (
+    CLOSE_ORDER,
+    CREATE_REFUND,
+    OPERATIONS,
+    PLACE_ORDER,
+    QUERY_ORDER,
+    QUERY_REFUND,
+    Kind,
+    Operation,
+)
 from payasync.errors import (
     ConfigurationError,
     InvalidArgumentError,
@@ -18,23 +27,12 @@ from payasync.errors import (
     RateLimitedError,
     ServiceError,
 )
-from payasync.events import Retrying, Unknown
-from payasync.middleware.observe import Teller
-from payasync.middleware.quota import Quota
-from payasync.middleware.retry import Ask, Pace, Rules, retry
-from payasync.operations import (
-    CLOSE_ORDER,
-    CREATE_REFUND,
-    OPERATIONS,
-    PLACE_ORDER,
-    QUERY_ORDER,
-    QUERY_REFUND,
-    Kind,
-    Operation,
-)
-from payasync.profile import Profile
+from payasync.middleware.observe import Retrying, Teller, Unknown
+from payasync.middleware.retry import Ask, Pace, Quota, Rules, retry
+from payasync.profile.profile import Profile
+from payasync.profile.schema import AnswerShape, HttpCodes, Recovery, ResultCodes
 from payasync.settings import RetryPolicy, Timeouts
-from payasync.shapes import AnswerShape, HttpCodes, Recovery, ResultCodes
+from payasync.wire.call import Call, Layer, Reply, Send
 from tests.building import PROFILE, Heard, Hours, Way, bare_call, reply, way
 
 START: Final = 1000.0

@@ -6,13 +6,13 @@ from typing import Any, Final
 import pytest
 from attrs import evolve, field, frozen
 
-from payasync.calls import Call
+from payasync.credentials import Secret
+from payasync.endpoints import CREATE_REFUND
 from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError, NotSentError
 from payasync.middleware.sign import sign, signable
-from payasync.operations import CREATE_REFUND
-from payasync.profile import Profile
-from payasync.secret import Secret
-from payasync.signing import SortedPairs
+from payasync.profile.profile import Profile
+from payasync.signing.schemes import SortedPairs
+from payasync.wire.call import Call
 from tests.building import bare_call, way
 
 KEY: Final = Secret("sign_canary")

@@ -19,7 +19,7 @@ from payasync import (
     Session,
     SortedPairs,
 )
-from payasync.shapes import ResultCodes
+from payasync.profile.schema import ResultCodes
 from tests.foreign.recorder import Recorder, answer
 from tests.foreign.signatures import hmac_sha256
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from payasync import sqlite_opening
+from payasync.storage import sqlite_opening
 from tests.journal.building import Clock
 from tests.notifications.databases import IN_A_FILE, IN_POSTGRES, Database
 from tests.notifications.merchant import Shop, opened

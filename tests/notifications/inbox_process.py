@@ -12,12 +12,12 @@ from typing import Final
 
 sys.path.append(str(Path(__file__).parents[2]))
 
-from payasync import sqlite_opening
 from payasync.errors import StorageError
 from payasync.notifications import Notification, Receiver
 from payasync.notifications.inbox import Inbox, Received
 from payasync.notifications.postgres_inbox import PostgresInbox
 from payasync.notifications.sqlite_inbox import SqliteInbox
+from payasync.storage import sqlite_opening
 from tests.notifications.merchant import CREDENTIALS, SIGNED
 
 CALLERS: Final = 16

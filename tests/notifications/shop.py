@@ -15,9 +15,9 @@ from payasync.middleware.retry import Pace
 from payasync.notifications import Notification, Receiver, SqliteInbox
 from payasync.resources.orders import PlaceOrder
 from payasync.resources.refunds import CreateRefund
-from payasync.responses import OrderResponse
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.outbox import REDELIVERIES
+from payasync.sandbox.webhooks import REDELIVERIES
+from payasync.wire.response import OrderResponse
 from tests.scrambled import scrambled
 
 AT_ONCE: Final = Pace(clock=time.time, jitter=lambda _: 0.0)

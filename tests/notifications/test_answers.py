@@ -4,9 +4,9 @@ import pytest
 from attrs import evolve
 
 from payasync import ConfigurationError
-from payasync.notifications.answers import Answer, acknowledgement, overloaded, refusal, too_large
+from payasync.notifications.ingest import Answer, acknowledgement, overloaded, refusal, too_large
+from payasync.profile.schema import NotificationShape
 from payasync.sandbox import PROFILE
-from payasync.shapes import NotificationShape
 
 SHAPE = PROFILE.notification
 JSON = {"Content-Type": "application/json"}

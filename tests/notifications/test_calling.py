@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from payasync.notifications.calling import within
+from payasync.notifications.handlers import within
 from tests.inside import turns
 
 LONG = 3600.0

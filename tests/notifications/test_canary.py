@@ -8,9 +8,9 @@ import pytest
 from attrs import evolve
 
 from payasync import Credentials, PayasyncError, Profile, SortedPairs
-from payasync.notifications.verifying import verification_of, verify
+from payasync.notifications.verification import verification_of, verify
+from payasync.profile.schema import NotificationShape
 from payasync.sandbox import PROFILE
-from payasync.shapes import NotificationShape
 from payasync.testing import sign_notification
 from tests.test_canary import CANARIES, keys, singing, written
 

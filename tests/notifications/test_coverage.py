@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payasync import Credentials, SortedPairs
-from payasync.coverage import Coverage
 from payasync.errors import ConfigurationError, InvalidSignatureError
-from payasync.notifications.coverage import check_covered, coverage_of
 from payasync.notifications.notification import Notification
-from payasync.notifications.verifying import verification_of, verify
-from payasync.profile import Profile
-from payasync.shapes import AnswerShape, NotificationShape, States
+from payasync.notifications.reading import check_covered, coverage_of
+from payasync.notifications.verification import verification_of, verify
+from payasync.profile.profile import Profile
+from payasync.profile.schema import AnswerShape, NotificationShape, States
+from payasync.profile.signed_fields import Coverage
 
 NOW: Final = 1_800_000_000
 KEYS: Final = Credentials("M1", service_keys="service key number 1")

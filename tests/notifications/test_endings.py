@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payasync.notifications.endings import (
+from payasync.notifications.trust import (
     ATTEMPTS,
     CUT_OFF,
     LONGEST_REASON,

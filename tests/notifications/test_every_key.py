@@ -12,7 +12,7 @@ from standardwebhooks import Webhook
 
 from payasync import NotConfiguredError, Profile, Session
 from payasync.notifications import verify
-from payasync.shapes import NotificationShape
+from payasync.profile.schema import NotificationShape
 from tests.foreign.signatures import hmac_sha256, signed_text
 from tests.notifications.merchant import CREDENTIALS, NOW, Shop, opened
 

@@ -7,8 +7,8 @@ import pytest
 
 from payasync import ConfigurationError
 from payasync.notifications import Notification
-from payasync.notifications.endings import Ending
 from payasync.notifications.handlers import Handler, check_new, handler_of, takers
+from payasync.notifications.trust import Ending
 from tests.notifications.merchant import notification
 
 

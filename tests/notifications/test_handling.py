@@ -13,8 +13,8 @@ import pytest
 from attrs import evolve
 
 from payasync.notifications import Notification, SqliteInbox
-from payasync.notifications.endings import CUT_OFF, longest_wait
-from payasync.notifications.handling import SHUT_DOWN
+from payasync.notifications.handlers import SHUT_DOWN
+from payasync.notifications.trust import CUT_OFF, longest_wait
 from tests.notifications.merchant import CREDENTIALS, NOW, PAID, REFUNDED, SIGNED, Clock, Shop, opened, received
 
 

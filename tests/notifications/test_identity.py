@@ -9,9 +9,9 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payasync.notifications.identity import MAX_KEY, digest, identity
+from payasync.notifications.reading import MAX_KEY, digest, identity
+from payasync.profile.schema import NotificationShape
 from payasync.sandbox import PROFILE
-from payasync.shapes import NotificationShape
 
 SHAPE: Final = NotificationShape(
     data="data", id={"payment": ["no", "state.now"], "subscription": ["no", "period"]}, verification="body"

@@ -9,8 +9,18 @@ from typing import Any, Final, cast
 import pytest
 
 from payasync.errors import InvalidArgumentError, StorageError
-from payasync.notifications.inbox import ENDS, REPLAYABLE, STATES, Added, Claim, Inbox, InboxEvent, Received
-from payasync.notifications.inbox_decisions import AHEAD, FORGOTTEN_AT_ONCE
+from payasync.notifications.inbox import (
+    AHEAD,
+    ENDS,
+    FORGOTTEN_AT_ONCE,
+    REPLAYABLE,
+    STATES,
+    Added,
+    Claim,
+    Inbox,
+    InboxEvent,
+    Received,
+)
 from payasync.notifications.postgres_inbox import PostgresInbox
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from tests.journal.building import LEASE, START, Clock
@@ -28,7 +38,7 @@ async def inbox(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: Clock
 ) -> AsyncIterator[Inbox]:
     """An empty inbox: in SQLite, with either way in which it makes a commit durable, or in PostgreSQL."""
-    monkeypatch.setattr("payasync.sqlite_opening.WAL_SINCE", (3,) if request.param == "log" else (99,))
+    monkeypatch.setattr("payasync.storage.sqlite_opening.WAL_SINCE", (3,) if request.param == "log" else (99,))
     inbox: Inbox
     if request.param == "postgres":
         inbox = PostgresInbox(request.getfixturevalue("postgres_dsn"), clock=clock)

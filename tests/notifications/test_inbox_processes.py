@@ -12,13 +12,13 @@ from typing import Any, Final
 
 import pytest
 
-from chaos.forked import Forked
 from payasync.notifications import verify
 from payasync.notifications.inbox import Inbox, InboxEvent, Received
+from payasync.notifications.ingest import received as kept
 from payasync.notifications.postgres_inbox import PostgresInbox
-from payasync.notifications.reception import received as kept
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.testing import sign_notification
+from tests.chaos.forked import Forked
 from tests.notifications.inbox_building import received
 from tests.notifications.merchant import CREDENTIALS, PAID, SIGNED
 from tests.postgres import postgres
@@ -37,7 +37,7 @@ Start = Callable[..., Forked]
 @pytest.fixture(params=["journal", pytest.param("log", marks=pytest.mark.long), "postgres"])
 def journal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Test with either way in which SQLite makes a commit durable, and with PostgreSQL."""
-    monkeypatch.setattr("payasync.sqlite_opening.WAL_SINCE", (3,) if request.param == "log" else (99,))
+    monkeypatch.setattr("payasync.storage.sqlite_opening.WAL_SINCE", (3,) if request.param == "log" else (99,))
     return str(request.param)
 
 

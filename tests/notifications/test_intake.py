@@ -7,7 +7,7 @@ import pytest
 from multidict import CIMultiDict
 
 from payasync.errors import InvalidArgumentError
-from payasync.notifications.intake import MAX_BYTES, body_of, headers_of
+from payasync.notifications.notification import MAX_BYTES, body_of, headers_of
 
 RELEASED: Final = memoryview(b"{}")
 RELEASED.release()

@@ -7,10 +7,10 @@ from typing import Any, Final
 import psycopg
 import pytest
 
+from payasync.credentials import Secret
 from payasync.notifications import Added, PostgresInbox
-from payasync.notifications import postgres_inbox_statements as statements
-from payasync.notifications.inbox_decisions import AHEAD
-from payasync.secret import Secret
+from payasync.notifications import postgres_inbox as statements
+from payasync.notifications.inbox import AHEAD
 from tests.journal.building import LEASE, START, Clock
 from tests.notifications.inbox_building import received
 from tests.plans import Plan, dearer, plan

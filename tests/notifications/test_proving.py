@@ -20,9 +20,7 @@ from sqlalchemy.pool import NullPool
 
 from payasync import ConfigurationError
 from payasync.notifications import Notification, transactions
-from payasync.notifications.drivers import Begin
-from payasync.notifications.marks import TABLE
-from payasync.notifications.proving import prove
+from payasync.notifications.transactions import TABLE, Begin, prove
 from tests.notifications.databases import (
     IN_POSTGRES,
     Database,

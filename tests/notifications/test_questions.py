@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from payasync import OrderResponse
-from payasync.notifications.endings import Ending
-from payasync.notifications.questions import MOST_WAITING, QUIET, Questions
-from payasync.notifications.trust import Confirmed
+from payasync.notifications.trust import MOST_WAITING, QUIET, Confirmed, Ending, Questions
 from payasync.sandbox import PROFILE
 from tests.building import reply
 from tests.journal.building import Clock

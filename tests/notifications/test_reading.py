@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from payasync.errors import InvalidArgumentError
 from payasync.notifications.notification import Notification
 from payasync.notifications.reading import MOST_CONTAINERS, parse, says_kind
-from payasync.profile import Profile
+from payasync.profile.profile import Profile
+from payasync.profile.schema import KINDS, AnswerShape, NotificationShape
 from payasync.sandbox import PROFILE
-from payasync.shapes import KINDS, AnswerShape, NotificationShape
 from tests.scrambled import scrambled
 
 SHAPE: Final = NotificationShape(

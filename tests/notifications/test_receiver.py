@@ -20,8 +20,8 @@ from payasync import (
     StorageError,
 )
 from payasync.notifications import InboxEvent, Notification, Receiver, SqliteInbox
-from payasync.notifications.endings import upper_half
-from payasync.shapes import NotificationShape
+from payasync.notifications.trust import upper_half
+from payasync.profile.schema import NotificationShape
 from payasync.testing import sign_notification
 from tests.notifications.merchant import CREDENTIALS, PAID, REFUNDED, SIGNED, UNSIGNED, Shop, opened
 

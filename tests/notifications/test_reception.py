@@ -12,8 +12,9 @@ import pytest
 from attrs import evolve
 
 from payasync import InvalidArgumentError, Profile, Session, StorageError
-from payasync.notifications import Added, Answer, Notification, Received, SqliteInbox, reception, verify
-from payasync.notifications.reception import received
+from payasync.notifications import Added, Answer, Notification, Received, SqliteInbox, verify
+from payasync.notifications import ingest as reception
+from payasync.notifications.ingest import received
 from tests.inside import turns, until
 from tests.notifications.merchant import CREDENTIALS, PAID, SIGNED, UNSIGNED, Clock, Shop, opened
 

@@ -8,7 +8,7 @@ from attrs import evolve
 
 from payasync import InvalidArgumentError
 from payasync.notifications import InboxEvent, Notification, SqliteInbox
-from payasync.notifications.replaying import AT_ONCE
+from payasync.notifications.dispatcher import AT_ONCE
 from payasync.sandbox import Sandbox
 from tests.notifications.merchant import PAID, REFUNDED, SIGNED, UNSIGNED, Shop, opened, received
 

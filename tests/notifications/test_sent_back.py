@@ -13,12 +13,12 @@ from aiohttp import web
 from attrs import evolve
 
 from payasync import Accept, Credentials, Profile, Secret, Session, SortedPairs
-from payasync.coverage import names_in_requests
 from payasync.errors import ConfigurationError
 from payasync.notifications import Notification, Receiver, SqliteInbox
-from payasync.notifications.coverage import telling_paths
-from payasync.notifications.verifying import verification_of
-from payasync.shapes import AnswerShape, NotificationShape, Parameter, States
+from payasync.notifications.reading import telling_paths
+from payasync.notifications.verification import verification_of
+from payasync.profile.schema import AnswerShape, NotificationShape, Parameter, States
+from payasync.profile.signed_fields import names_in_requests
 from tests.foreign.recorder import Recorder, answer
 
 KEY: Final = "a key that both sides have"

@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from payasync.notifications.inbox import ENDS, REPLAYABLE, Added, Claim, InboxEvent, State
-from payasync.notifications.inbox_decisions import AHEAD
+from payasync.notifications.inbox import AHEAD, ENDS, REPLAYABLE, Added, Claim, InboxEvent, State
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from tests.journal.building import START, Clock
 from tests.notifications.inbox_building import received

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 from standardwebhooks import Webhook, WebhookVerificationError
 
+from payasync.credentials import Secret
 from payasync.errors import ConfigurationError, InvalidSignatureError
-from payasync.notifications.standard_webhooks import check, check_keys, sign
-from payasync.secret import Secret
+from payasync.notifications.verification import check_secrets, check_webhook, sign_webhook
 
 SECRET: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OLDER: Final = "whsec_" + base64.b64encode(b"an older key, 24 bytes..").decode()
@@ -36,7 +36,7 @@ def headers(signature: str = SIGNATURE, **others: str) -> CIMultiDict[str]:
 def verify(body: bytes = BODY, given: CIMultiDict[str] | None = None, now: float = SENT, *keys: str) -> None:
     """Check a notification with these keys."""
     held = [Secret(key) for key in keys or (SECRET,)]
-    check(body, headers() if given is None else given, keys=held, tolerance=300, now=now)
+    check_webhook(body, headers() if given is None else given, keys=held, tolerance=300, now=now)
 
 
 def refused(**facts: Any) -> InvalidSignatureError:
@@ -50,7 +50,7 @@ def test_published_vector() -> None:
     """The vector that every implementation of the scheme has in its tests: verified, and signed the same."""
     verify()
 
-    assert SIGNATURE == sign(BODY, number=NUMBER, sent=SENT, key=Secret(SECRET))
+    assert SIGNATURE == sign_webhook(BODY, number=NUMBER, sent=SENT, key=Secret(SECRET))
 
 
 @given(
@@ -73,7 +73,7 @@ def test_foreign_signatures(body: str, number: str, key: bytes) -> None:
 def test_foreign_verification(body: str, key: bytes) -> None:
     """What we sign the package verifies, and refuses with another body."""
     secret, now = f"whsec_{base64.b64encode(key).decode()}", int(datetime.now(UTC).timestamp())
-    signature = sign(body.encode(), number=NUMBER, sent=now, key=Secret(secret))
+    signature = sign_webhook(body.encode(), number=NUMBER, sent=now, key=Secret(secret))
     given = dict(headers(signature, timestamp=str(now)))
 
     Webhook(secret).verify(body, given, json_parse=False)
@@ -204,7 +204,7 @@ def test_whole_keys(length: int) -> None:
     """The scheme's keys have 24 bytes or more; with and without prefix and padding all of them are taken."""
     key = base64.b64encode(bytes(length)).decode()
 
-    check_keys([Secret(f"whsec_{key}"), Secret(key), Secret(key.rstrip("="))])
+    check_secrets([Secret(f"whsec_{key}"), Secret(key), Secret(key.rstrip("="))])
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_what_is_no_key(key: str) -> None:
     with pytest.raises(
         ConfigurationError, match=r"credentials.notification_keys: key 2 must be whsec_ and base64"
     ) as bad:
-        check_keys([Secret(SECRET), Secret(key)])
+        check_secrets([Secret(SECRET), Secret(key)])
 
     assert "credentials.notification_keys" == bad.value.field
     assert key not in str(bad.value).replace("whsec_ and", "") or key == "="
@@ -228,7 +228,7 @@ def test_what_is_no_key(key: str) -> None:
 def test_no_key() -> None:
     """Without a key nothing could verify; the error names the variable that holds it."""
     with pytest.raises(ConfigurationError, match="PAYASYNC_NOTIFICATION_KEYS"):
-        check_keys([])
+        check_secrets([])
 
 
 class Counted(Secret):
@@ -248,6 +248,6 @@ def test_many_signatures_cost_no_more_than_one() -> None:
     """A header full of them makes nobody compute more: a body is signed once by each key."""
     key = Counted(SECRET)
     many = " ".join(f"v1,{base64.b64encode(secrets.token_bytes(32)).decode()}" for _ in range(150))
-    check(BODY, headers(f"{many} {SIGNATURE}"), keys=[key], tolerance=300, now=SENT)
+    check_webhook(BODY, headers(f"{many} {SIGNATURE}"), keys=[key], tolerance=300, now=SENT)
 
     assert 1 == key.times

@@ -14,11 +14,11 @@ import aiohttp
 import pytest
 from attrs import frozen
 
-from chaos.forked import Forked
 from payasync import Profile
-from payasync.cli.sandbox_welcome import Welcome
+from payasync.cli.sandbox import Welcome
 from payasync.sandbox import Sandbox
-from payasync.sandbox.outbox import REDELIVERIES
+from payasync.sandbox.webhooks import REDELIVERIES
+from tests.chaos.forked import Forked
 from tests.notifications.shop import Books
 
 PROGRAM: Final = Path(__file__).with_name("shop_process.py")

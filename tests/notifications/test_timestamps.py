@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from payasync.errors import InvalidSignatureError
-from payasync.notifications.timestamps import check_window, seconds
+from payasync.notifications.reading import check_window, seconds
 
 NOW: Final = 1_800_000_000
 

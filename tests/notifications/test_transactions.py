@@ -14,8 +14,7 @@ from attrs import frozen
 
 from payasync import ConfigurationError, Credentials
 from payasync.notifications import Notification
-from payasync.notifications.marks import mark, marking
-from payasync.notifications.transactions import Transactions
+from payasync.notifications.transactions import Transactions, mark, marking
 from tests.notifications.databases import IN_POSTGRES, Database, by_sqlite3
 from tests.notifications.merchant import PAID, Shop, opened
 

@@ -22,11 +22,11 @@ from payasync import (
     SortedPairs,
 )
 from payasync.errors import PayasyncError
-from payasync.notifications.endings import Ending
 from payasync.notifications.trust import (
     LATE,
     UNSAID,
     Confirmed,
+    Ending,
     after_answer,
     after_error,
     difference,
@@ -37,9 +37,9 @@ from payasync.notifications.trust import (
     released,
     same,
 )
-from payasync.requests import Request
-from payasync.responses import OrderResponse, PaymentResponse, RefundResponse, Response
 from payasync.sandbox import PROFILE
+from payasync.wire.request import Request
+from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response
 from tests.building import reply
 from tests.notifications.merchant import PAID, notification
 

@@ -25,11 +25,11 @@ from payasync.errors import (
     PayasyncError,
 )
 from payasync.notifications.notification import Notification
-from payasync.notifications.timestamps import MISMATCH
-from payasync.notifications.verifying import verification_of, verify
-from payasync.profile import Profile
+from payasync.notifications.reading import MISMATCH
+from payasync.notifications.verification import verification_of, verify
+from payasync.profile.profile import Profile
+from payasync.profile.schema import NotificationShape
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.shapes import NotificationShape
 from tests.foreign.signatures import hmac_sha256, rsa_keys, rsa_sha256
 from tests.scrambled import scrambled
 

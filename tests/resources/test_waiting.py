@@ -10,6 +10,7 @@ import pytest
 from attrs import evolve, field, mutable
 
 from payasync import RetryPolicy, Session
+from payasync.endpoints import QUERY_ORDER
 from payasync.errors import (
     InvalidArgumentError,
     InvalidSignatureError,
@@ -22,12 +23,11 @@ from payasync.errors import (
     ServiceError,
     WaitTimeoutError,
 )
-from payasync.operations import QUERY_ORDER
-from payasync.profile import Profile
-from payasync.resources.waiting import Patience, wait
-from payasync.responses import OrderResponse, Response
-from payasync.sandbox_profile import PROFILE as SANDBOX
-from payasync.shapes import AnswerShape, States
+from payasync.profile.profile import Profile
+from payasync.profile.sandbox_profile import PROFILE as SANDBOX
+from payasync.profile.schema import AnswerShape, States
+from payasync.resources.polling import Patience, wait
+from payasync.wire.response import OrderResponse, Response
 from tests.building import PROFILE, bare_call, reply
 from tests.foreign.recorder import Recorder, answer
 from tests.wire.ten import CREDENTIALS

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from payasync import Accept, AnswerShape, HttpCodes, Profile
+from payasync.endpoints import PLACE_ORDER, QUERY_PAYMENT, Operation
 from payasync.errors import ConfigurationError
-from payasync.operations import PLACE_ORDER, QUERY_PAYMENT, Operation
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import Dialect
-from payasync.sandbox.values import RefusedError
+from payasync.sandbox.model import RefusedError
 
 ORDER = {"outTradeNo": "T1", "totalAmt": 450, "currency": "CAD"}
 BARE: Any = {"signed": [], "merchant": [], "bearer": []}

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from payasync.errors import InvalidArgumentError
 from payasync.sandbox import Sandbox
-from payasync.sandbox.agenda import Report
+from payasync.sandbox.scheduler import Report
 from tests.inside import turns
 from tests.sandbox.foreign import CLOSE, Foreign, Receiver, acknowledged, as_coroutine
 

@@ -12,7 +12,7 @@ import pytest
 
 from payasync.errors import ConfigurationError
 from payasync.sandbox.database import APPLICATION, VERSION, Database
-from payasync.sandbox.values import RefusedError
+from payasync.sandbox.model import RefusedError
 
 ADD: Final = "INSERT INTO keys VALUES (:name, 'x')"
 COUNT: Final = "SELECT count(*) FROM keys"

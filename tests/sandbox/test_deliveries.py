@@ -13,8 +13,7 @@ from attrs import evolve
 
 from payasync.errors import InvalidArgumentError
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.deliveries import MOST_AT_ONCE
-from payasync.sandbox.notifier import MOST_KEPT
+from payasync.sandbox.webhooks import MOST_AT_ONCE, MOST_KEPT
 from tests.inside import turns, until
 from tests.sandbox.foreign import Receiver, acknowledged, as_coroutine
 

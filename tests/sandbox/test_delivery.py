@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from payasync.sandbox import Sandbox
-from payasync.sandbox.delivery import MOST, Delivery, address
+from payasync.sandbox.webhooks import MOST, Delivery, address
 from tests.sandbox.foreign import Receiver, acknowledged, as_coroutine
 
 NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)

@@ -17,7 +17,7 @@ from payasync import (
     SortedPairs,
     States,
 )
-from payasync.operations import OPERATIONS
+from payasync.endpoints import OPERATIONS
 from payasync.sandbox import Sandbox
 from tests.sandbox.foreign import Answer, Foreign, Receiver
 

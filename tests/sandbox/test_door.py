@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from payasync.sandbox.door import Door
+from payasync.sandbox.server import Door
 from tests.inside import turns, until
 
 

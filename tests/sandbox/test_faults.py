@@ -10,13 +10,12 @@ import pytest
 from attrs import evolve
 
 from payasync.errors import ConfigurationError, InvalidArgumentError, PayasyncError
+from payasync.profile.schema import HttpCodes
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.faults import KINDS, Fault, FaultNeverFiredError, Faults, options_of
-from payasync.sandbox.faults.armoury import Armoury
-from payasync.sandbox.faults.effects import Corrupt, Latency, OldTimestamp, ServerError, StaleKeepAlive
-from payasync.sandbox.faults.passage import PLAIN, corrupted
+from payasync.sandbox.faults.armed_faults import PLAIN, Armoury, corrupted
+from payasync.sandbox.faults.catalogue import Corrupt, Latency, OldTimestamp, ServerError, StaleKeepAlive
 from payasync.sandbox.faults.wire import header
-from payasync.shapes import HttpCodes
 
 NOON: Final = datetime(2026, 1, 31, 12, tzinfo=UTC)
 NONE: Final = frozenset[str]()

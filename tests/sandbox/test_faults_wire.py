@@ -13,9 +13,10 @@ import aiohttp
 import pytest
 from attrs import evolve, frozen
 
-from payasync.sandbox import PROFILE, Sandbox, wiring
-from payasync.sandbox.faults.bomb import packed
-from payasync.shapes import HttpCodes
+from payasync.profile.schema import HttpCodes
+from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox import sandbox as wiring
+from payasync.sandbox.faults.wire import packed
 from tests.inside import turns, until
 from tests.sandbox.foreign import REFUND, Foreign
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from payasync import Profile, SortedPairs
-from payasync.operations import OPERATIONS, Operation
+from payasync.endpoints import OPERATIONS, Operation
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.threaded import ThreadedSandbox
 

@@ -8,7 +8,7 @@ import pytest
 from payasync import Profile, SortedPairs
 from payasync.errors import ConfigurationError
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.keys import keys_of
+from payasync.sandbox.signatures import keys_of
 from payasync.sandbox.store import Store
 
 PRIVATE: Final = Profile(signature=SortedPairs(algorithm="ed25519", encoding="base64"))

@@ -9,7 +9,7 @@ import pytest
 
 from payasync.errors import ConfigurationError
 from payasync.sandbox import Sandbox
-from payasync.sandbox.listening import listen, loopback, url_of
+from payasync.sandbox.server import listen, loopback, url_of
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@
 
 import pytest
 
-from payasync.sandbox.money import shown
-from payasync.sandbox.values import Order
+from payasync.sandbox.model import Order, format_order_amount
 
 
 @pytest.mark.parametrize(
@@ -21,4 +20,4 @@ def test_shown(amount: int, currency: str, unit: str, expected: str) -> None:
     """The smallest unit is a hundredth, but for some currencies; a profile may count whole units."""
     order = Order(out_trade_no="T1", payment_id="P1", token="t", origin="order", total_amt=amount, currency=currency)
 
-    assert expected == shown(order, unit)
+    assert expected == format_order_amount(order, unit)

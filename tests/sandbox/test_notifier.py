@@ -12,10 +12,10 @@ import pytest
 from aiohttp import web
 from attrs import evolve
 
+from payasync.profile.schema import NotificationShape
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.notifier import Acknowledgement, loopback_socket
-from payasync.sandbox.vocabulary import Vocabulary
-from payasync.shapes import NotificationShape
+from payasync.sandbox.dialect import Vocabulary
+from payasync.sandbox.webhooks import Acknowledgement, loopback_socket
 from tests.sandbox.foreign import CLOSE, Foreign, Receiver, acknowledged, as_coroutine
 
 PLAN: Final = {"billingFrequency": "monthly", "amount": 9, "startDate": "2000-01-31", "customer": {"a": "b"}}

@@ -8,9 +8,9 @@ import pytest
 from attrs import evolve
 
 from payasync import Profile
+from payasync.profile.schema import Accept
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.numbers import Numbering
-from payasync.shapes import Accept
+from payasync.sandbox.store import Numbering
 
 UUID: Final = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"
 

@@ -19,15 +19,14 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from payasync import HttpCodes, Profile
-from payasync.codec import Codec
+from payasync.endpoints import OPERATIONS, Operation
 from payasync.errors import PayasyncError
-from payasync.operations import OPERATIONS, Operation
-from payasync.outgoing import encode
-from payasync.profile import MERCHANT, NONCE, SIGN
+from payasync.profile.profile import MERCHANT, NONCE, SIGN
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import Dialect
 from payasync.sandbox.openapi import document
 from payasync.sandbox.threaded import ThreadedSandbox
+from payasync.wire.encode import Codec, encode
 from tests.sandbox.foreign import Receiver
 from tests.sandbox.world import SAMPLES, Told, World
 from tests.scrambled import scrambled

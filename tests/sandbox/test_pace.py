@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from payasync.errors import ConfigurationError
-from payasync.sandbox.pace import FASTEST, LATEST, Pace, pace
+from payasync.sandbox.clock import FASTEST, LATEST, Pace, pace
 
 NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payasync.sandbox import periods, rules
-from payasync.sandbox.values import Subscription
+from payasync.sandbox import rules
+from payasync.sandbox.model import Subscription
+from payasync.sandbox.rules import STEPS, current_period, midnight, next_period, period_step
 
 
 def walked(start: date, frequency: str, count: int) -> list[date]:
@@ -17,7 +18,7 @@ def walked(start: date, frequency: str, count: int) -> list[date]:
     begun = list[date]()
     day: date | None = start
     while day and len(begun) < count:
-        day = periods.following(day, frequency, start)
+        day = next_period(day, frequency, start)
         begun += [day] if day else []
     return begun
 
@@ -51,27 +52,27 @@ def test_frequency_that_has_changed() -> None:
     start, begun = date(2027, 1, 31), date(2027, 2, 7)
     days = [begun]
     for _ in range(2):
-        days.append(periods.following(days[-1], "monthly", start) or begun)
+        days.append(next_period(days[-1], "monthly", start) or begun)
 
     assert [date(2027, 2, 7), date(2027, 3, 7), date(2027, 4, 7)] == days
 
 
-@pytest.mark.parametrize("frequency", periods.STEPS)
+@pytest.mark.parametrize("frequency", STEPS)
 def test_calendar_ends(frequency: str) -> None:
     """After the last year there is no period."""
-    assert periods.following(date(9999, 12, 31), frequency, date(9999, 12, 31)) is None
+    assert next_period(date(9999, 12, 31), frequency, date(9999, 12, 31)) is None
 
 
 @given(
     start=st.dates(date(1, 1, 1), date(2100, 12, 31)),
     days=st.integers(0, 5000),
-    frequency=st.sampled_from(list(periods.STEPS)),
+    frequency=st.sampled_from(list(STEPS)),
 )
 def test_current_period_is_one_that_was_walked_to(start: date, days: int, frequency: str) -> None:
     """The period of a day began on the last day, of those that follow from the start, that is not after it."""
     today = start + timedelta(days=days)
-    begun = periods.current(start, frequency, today)
-    following = periods.following(begun, frequency, start)
+    begun = current_period(start, frequency, today)
+    following = next_period(begun, frequency, start)
 
     assert start <= begun <= today
     assert following is None or today < following
@@ -85,7 +86,7 @@ def test_no_month_is_left_out(start: date, frequency: str) -> None:
     days = [start, *walked(start, frequency, 30)]
     months = [day.year * 12 + day.month for day in days]
 
-    assert {periods.step(frequency).months} == {after - before for before, after in pairwise(months)}
+    assert {period_step(frequency).months} == {after - before for before, after in pairwise(months)}
     assert [min(start.day, monthrange(day.year, day.month)[1]) for day in days] == [day.day for day in days]
 
 
@@ -105,4 +106,4 @@ def test_what_is_cancelled_is_not_renewed() -> None:
 
 def test_midnight() -> None:
     """A day begins at midnight in UTC."""
-    assert datetime(2027, 1, 31, tzinfo=UTC) == periods.midnight(date(2027, 1, 31))
+    assert datetime(2027, 1, 31, tzinfo=UTC) == midnight(date(2027, 1, 31))

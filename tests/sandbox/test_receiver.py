@@ -9,8 +9,8 @@ from attrs import evolve
 
 from payasync.errors import WaitTimeoutError
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.keys import keys_of
 from payasync.sandbox.receiver import RecordingReceiver, Verifier
+from payasync.sandbox.signatures import keys_of
 
 IN_BODY: Final = evolve(
     PROFILE,

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from payasync.operations import OPERATIONS
-from payasync.profile import MERCHANT, NONCE, SIGN, Profile
+from payasync.endpoints import OPERATIONS
+from payasync.profile.profile import MERCHANT, NONCE, SIGN, Profile
 from payasync.sandbox import PROFILE
-from payasync.signing import SortedPairs
+from payasync.signing.schemes import SortedPairs
 from tests.sandbox.world import SAMPLES, Told, World
 
 PLACE, QUERY, REFUND = (SAMPLES[name] for name in ("orders.place", "orders.query", "refunds.create"))

@@ -7,7 +7,7 @@ from typing import Any
 from standardwebhooks import Webhook
 
 from payasync.documents import at
-from payasync.sandbox.outbox import REDELIVERIES
+from payasync.sandbox.webhooks import REDELIVERIES
 from tests.sandbox.test_scenarios_refunds import refund
 from tests.sandbox.world import SAMPLES, Notified, World
 

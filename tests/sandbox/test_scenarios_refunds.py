@@ -7,7 +7,7 @@ from attrs import evolve
 
 from payasync.errors import DuplicateError, ServiceError
 from payasync.resources.refunds import CreateRefund
-from payasync.responses import RefundResponse
+from payasync.wire.response import RefundResponse
 from tests.sandbox.world import SAMPLES, World
 
 

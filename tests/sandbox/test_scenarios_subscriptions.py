@@ -9,7 +9,7 @@ from attrs import evolve
 from payasync.documents import at
 from payasync.errors import ServiceError
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
-from payasync.responses import SubscriptionResponse
+from payasync.wire.response import SubscriptionResponse
 from tests.sandbox.world import SAMPLES, World
 
 

@@ -13,7 +13,7 @@ from payasync import Secret
 from payasync.errors import InvalidArgumentError
 from payasync.sandbox.asymmetric import new_key
 from payasync.sandbox.signatures import verify
-from payasync.signing import SortedPairs
+from payasync.signing.schemes import SortedPairs
 
 KEY: Final = Secret("key-1")
 PATH: Final = "/payment/unifiedorder"

@@ -12,9 +12,9 @@ import pytest
 from attrs import evolve
 
 from payasync.sandbox import statements
-from payasync.sandbox.outbox import Notification, Outbox
+from payasync.sandbox.model import Order, OrderState, Refund, Subscription
 from payasync.sandbox.store import Store
-from payasync.sandbox.values import Order, OrderState, Refund, Subscription
+from payasync.sandbox.webhooks import Notification, Outbox
 
 ORDER: Final = Order(out_trade_no="T1", payment_id="P1", token="t", origin="order", total_amt=450, currency="CAD")
 SUBSCRIPTION: Final = Subscription(

@@ -5,8 +5,7 @@ from typing import Final
 
 import pytest
 
-from payasync.sandbox.pace import LATEST, Pace
-from payasync.sandbox.timepiece import Timepiece
+from payasync.sandbox.clock import LATEST, Pace, Timepiece
 
 NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
 MINUTE: Final = timedelta(minutes=1)

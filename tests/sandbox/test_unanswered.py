@@ -9,8 +9,7 @@ from typing import Final
 import pytest
 import trustme
 
-from payasync.sandbox.notifier import outgoing_client
-from payasync.sandbox.unanswered import why
+from payasync.sandbox.webhooks import explain_failure, outgoing_client
 
 WORDS: Final = {
     b"": "the connection was closed before the answer",
@@ -26,7 +25,7 @@ async def reason(url: str) -> str:
             async with http.post(url, data=b"{}") as answer:
                 await answer.read()
         except Exception as error:  # noqa: BLE001 - whichever it is
-            return why(error)
+            return explain_failure(error)
     return ""
 
 
@@ -80,7 +79,7 @@ async def test_https_where_there_is_none() -> None:
 
 def test_no_answer_in_time() -> None:
     """The time that a receiver has is told."""
-    assert "no answer within 5 seconds" == why(TimeoutError())
+    assert "no answer within 5 seconds" == explain_failure(TimeoutError())
 
 
 async def test_address_that_cannot_be_used() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from payasync import AnswerShape, NotificationShape, Profile, ResultCodes, SortedPairs
-from payasync.sandbox.values import RefusedError
-from payasync.sandbox.vocabulary import Vocabulary, place
+from payasync.sandbox.dialect import Vocabulary, place
+from payasync.sandbox.model import RefusedError
 
 
 def words(**parts: Any) -> Vocabulary:

@@ -16,18 +16,17 @@ from attrs import evolve, field, frozen
 from yarl import URL
 
 from payasync import Profile, Session
-from payasync.codec import Codec
 from payasync.documents import at
-from payasync.operations import Operation
-from payasync.outgoing import encode
-from payasync.profile import NONCE, SIGN
-from payasync.requests import Request
+from payasync.endpoints import Operation
+from payasync.profile.profile import NONCE, SIGN
 from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
 from payasync.resources.payments import CreatePayment, QueryPayment
 from payasync.resources.refunds import CreateRefund, QueryRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
-from payasync.responses import Response
 from payasync.sandbox import Sandbox
+from payasync.wire.encode import Codec, encode
+from payasync.wire.request import Request
+from payasync.wire.response import Response
 from tests.sandbox.foreign import Delivered, Receiver, as_coroutine
 
 NOT_EXECUTED: Final = ("invalid", "unauthenticated", "bad_signature", "nonce_used", "wrong_state")

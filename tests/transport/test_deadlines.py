@@ -6,10 +6,10 @@ from typing import Final
 import pytest
 
 from payasync import Profile, Timeouts
-from payasync.calls import Call, Lease
-from payasync.operations import PLACE_ORDER
+from payasync.endpoints import PLACE_ORDER
 from payasync.transport import deadlines as module
 from payasync.transport.deadlines import Deadline, Deadlines, running_task
+from payasync.wire.call import Call, Lease
 from tests.inside import turns
 
 LONG: Final = 20

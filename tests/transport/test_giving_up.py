@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from payasync import Call, Credentials, NoAnswerError, OutcomeUnknownError, Reply, Response, RetryPolicy, Send, Session
-from payasync.sandbox_profile import PROFILE
+from payasync.profile.sandbox_profile import PROFILE
 from tests.foreign.recorder import Answer, Recorder, answer
 from tests.inside import busy, turns, until, waiting
 

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from payasync import Credentials, Event, NotSentError, Response, Retrying, RetryPolicy, Session, Unknown
-from payasync.sandbox_profile import PROFILE
+from payasync.profile.sandbox_profile import PROFILE
 from payasync.transport.body import OneShotBody
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import Answer, Recorder, answer

@@ -20,7 +20,7 @@ from payasync import (
     ServiceError,
     Session,
 )
-from payasync.sandbox_profile import PROFILE
+from payasync.profile.sandbox_profile import PROFILE
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import GONE, RESET, Answer, Recorder, answer
 from tests.wire.ten import CREDENTIALS, DOCUMENTED, TEN

@@ -1,16 +1,164 @@
-"""`sandbox.faults`: a method for each kind of fault that a call can meet."""
+"""`sandbox.faults`: a method for each kind of fault that a call or a notification can meet."""
 
-from collections.abc import Mapping
-from typing import Final, Unpack
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Unpack
+
+from attrs import fields_dict
 
 from payasync.errors import ConfigurationError
-from payasync.sandbox.door import Door
-from payasync.sandbox.faults import effects, text
-from payasync.sandbox.faults.aim import ANY, Aiming, Fault, Options
-from payasync.sandbox.faults.armoury import Armoury
-from payasync.sandbox.faults.checking import RetryAfter, wrong
-from payasync.sandbox.faults.notifications import NotificationFaults
-from payasync.shapes import HttpCodes
+from payasync.profile.schema import HttpCodes
+from payasync.sandbox.faults.armed_faults import Armoury
+from payasync.sandbox.faults.catalogue import (
+    KINDS,
+    BeforeAnswer,
+    Corrupt,
+    Delay,
+    Drop,
+    Duplicate,
+    Effect,
+    GzipBomb,
+    Hang,
+    HugeBody,
+    Latency,
+    MalformedJson,
+    OldTimestamp,
+    RateLimited,
+    Redirect,
+    Refuse,
+    Reorder,
+    ResetAfterCommit,
+    ResetBefore,
+    RetryAfter,
+    ServerError,
+    SlowDrip,
+    StaleKeepAlive,
+    TruncatedBody,
+    WrongContentType,
+    wrong,
+)
+from payasync.sandbox.faults.trigger import ANY, Aiming, Fault, Options
+from payasync.sandbox.server import Door
+
+_ENDLESS: Final = "always"
+
+
+def _times(text: str) -> int | None:
+    return None if text == _ENDLESS else int(text)
+
+
+_READ: Final[Mapping[str, tuple[Callable[[str], Any], str]]] = {
+    "order": (str, "a number"),
+    "nth": (int, "an integer"),
+    "times": (_times, f"an integer, or {_ENDLESS}"),
+    "probability": (float, "a number"),
+    "seed": (int, "an integer"),
+    "phase": (str, "before or after"),
+    "seconds": (float, "a number"),
+    "status": (int, "an integer"),
+    "retry_after": (str, "a text"),
+    "size": (int, "an integer"),
+    "location": (str, "a text"),
+}
+_ON: Final = "on"
+
+
+def options_of(kind: str) -> tuple[str, ...]:
+    """Return the names of the options that a kind of fault takes, in the order of a form.
+
+    Raises:
+        InvalidArgumentError: There is no such kind.
+    """
+    effect = _effect(kind)
+    aim = [name for name in Options.__annotations__ if name != "phase" or len(effect.phases) > 1]
+    return (_ON, *fields_dict(effect), *aim)
+
+
+def _effect(kind: str) -> type[Effect]:
+    if kind not in KINDS:
+        raise wrong("kind", f"one of {', '.join(KINDS)}", kind)
+    return KINDS[kind]
+
+
+def read_fault(kind: str, options: Mapping[str, str]) -> tuple[Effect, str | None, Options]:
+    """Return what a fault does, what it is on, if that is said, and how it is aimed.
+
+    Args:
+        kind: Its name, such as `reset_after_commit` or `notification.drop`.
+        options: By name; an empty text is none.
+
+    Raises:
+        InvalidArgumentError: There is no such kind, it has no such option, or the option cannot be that.
+    """
+    effect, given = _effect(kind), {name: text.strip() for name, text in options.items() if text.strip()}
+    allowed = options_of(kind)
+    for name in given:
+        if name not in allowed and name != "phase":
+            raise wrong("option", f"one of {', '.join(allowed)} for {kind}", name)
+    read_in = {name: _read(name, text) for name, text in given.items() if name != _ON}
+    own = {name: read_in.pop(name) for name in fields_dict(effect) if name in read_in}
+    if effect is Refuse and not own:
+        raise wrong("seconds", "given: nobody could end it, for the door is shut to all", "")
+    aim: Options = read_in  # type: ignore[assignment] # `options_of` has no other names
+    return effect(**own), given.get(_ON), aim
+
+
+def _read(name: str, text: str) -> Any:
+    convert, rule = _READ[name]
+    try:
+        value = convert(text)
+    except ValueError:
+        pass
+    else:
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+    raise wrong(name, rule, text)
+
+
+class NotificationFaults:
+    """Arms faults of notifications.
+
+    Each method takes what the notification is about, `"payment"`, `"refund"`, `"subscription"`, or `"*"` for any,
+    and the options of `Faults` without `phase`. What counts is the attempt to deliver: a redelivery is one more,
+    and one that was held back is not counted again.
+
+    Args:
+        armoury: The sandbox's.
+    """
+
+    def __init__(self, armoury: Armoury) -> None:
+        self._armoury = armoury
+
+    def drop(self, about: str = ANY, **aim: Unpack[Aiming]) -> Fault:
+        """Lose it on its way: the attempt has failed, and it is sent again when its next one is due."""
+        return self._armoury.arm(Drop(), about, aim)
+
+    def duplicate(self, about: str = ANY, **aim: Unpack[Aiming]) -> Fault:
+        """Deliver it twice."""
+        return self._armoury.arm(Duplicate(), about, aim)
+
+    def reorder(self, about: str = ANY, *, seconds: float = 60.0, **aim: Unpack[Aiming]) -> Fault:
+        """Hold it back until another one has been attempted, or so many seconds of the sandbox's clock have passed."""
+        return self._armoury.arm(Reorder(seconds=seconds), about, aim)
+
+    def delay(self, about: str = ANY, *, seconds: float = 60.0, **aim: Unpack[Aiming]) -> Fault:
+        """Send it so many seconds later, by the sandbox's clock."""
+        return self._armoury.arm(Delay(seconds=seconds), about, aim)
+
+    def corrupt(self, about: str = ANY, **aim: Unpack[Aiming]) -> Fault:
+        """Change one character of its body after it was signed: the signature is no longer right."""
+        return self._armoury.arm(Corrupt(), about, aim)
+
+    def old_timestamp(self, about: str = ANY, *, seconds: int = 86_400, **aim: Unpack[Aiming]) -> Fault:
+        """Sign it, rightly, with a time so many seconds ago."""
+        return self._armoury.arm(OldTimestamp(seconds=seconds), about, aim)
+
+    def before_answer(self, operation: str = ANY, **aim: Unpack[Options]) -> Fault:
+        """Deliver what a call has to tell before the call itself is answered.
+
+        Args:
+            operation: The call's, such as `refunds.create`; not a kind of notification.
+            aim: As for all.
+        """
+        return self._armoury.arm(BeforeAnswer(), operation, aim)
 
 
 class Faults:
@@ -65,15 +213,15 @@ class Faults:
 
     def latency(self, operation: str = ANY, *, seconds: float = 1.0, **aim: Unpack[Options]) -> Fault:
         """Answer late, in real time; the wait is before the commit, or after it."""
-        return self._arm(effects.Latency(seconds=seconds), operation, aim)
+        return self._arm(Latency(seconds=seconds), operation, aim)
 
     def hang(self, operation: str = ANY, **aim: Unpack[Options]) -> Fault:
         """Never answer, before or after the commit; the connection stays open until the sandbox ends."""
-        return self._arm(effects.Hang(), operation, aim)
+        return self._arm(Hang(), operation, aim)
 
     def server_error(self, operation: str = ANY, *, status: int = 503, **aim: Unpack[Options]) -> Fault:
         """Answer 5xx in the shape of all refusals, before or after the commit."""
-        return self._arm(effects.ServerError(status=status), operation, aim)
+        return self._arm(ServerError(status=status), operation, aim)
 
     def rate_limited(self, operation: str = ANY, *, retry_after: RetryAfter = None, **aim: Unpack[Options]) -> Fault:
         """Answer 429 in the shape of all refusals, before or after the commit.
@@ -87,7 +235,7 @@ class Faults:
                 `past`, `nonsense` or `huge`; any other text is sent as it stands.
             aim: As for all.
         """
-        return self._arm(effects.RateLimited(retry_after=retry_after), operation, aim)
+        return self._arm(RateLimited(retry_after=retry_after), operation, aim)
 
     def refuse(self, operation: str | None = None, *, seconds: float | None = None, **aim: Unpack[Options]) -> Fault:
         """Listen no more: the kernel itself refuses connections, and those that are idle are closed.
@@ -103,7 +251,7 @@ class Faults:
         Raises:
             ConfigurationError: At once, where the sandbox does not run.
         """
-        effect = effects.Refuse(seconds=seconds)
+        effect = Refuse(seconds=seconds)
         if operation is not None or aim:
             return self._arm(effect, operation or ANY, aim)
         if self._door is None:
@@ -115,35 +263,35 @@ class Faults:
 
     def reset_before(self, operation: str = ANY, **aim: Unpack[Options]) -> Fault:
         """Send a TCP reset in place of doing anything."""
-        return self._arm(effects.ResetBefore(), operation, aim)
+        return self._arm(ResetBefore(), operation, aim)
 
     def reset_after_commit(self, operation: str = ANY, **aim: Unpack[Options]) -> Fault:
         """Do what is asked, commit it, and send a TCP reset in place of the answer."""
-        return self._arm(effects.ResetAfterCommit(), operation, aim)
+        return self._arm(ResetAfterCommit(), operation, aim)
 
     def truncated_body(self, operation: str = ANY, **aim: Unpack[Options]) -> Fault:
         """Send half of the body that Content-Length promises, and close; after or before the commit."""
-        return self._arm(effects.TruncatedBody(), operation, aim)
+        return self._arm(TruncatedBody(), operation, aim)
 
     def malformed_json(self, operation: str = ANY, **aim: Unpack[Options]) -> Fault:
         """Send a whole body that lacks its last bracket; after or before the commit."""
-        return self._arm(effects.MalformedJson(), operation, aim)
+        return self._arm(MalformedJson(), operation, aim)
 
     def wrong_content_type(self, operation: str = ANY, **aim: Unpack[Options]) -> Fault:
         """Send the right answer as `text/html`."""
-        return self._arm(effects.WrongContentType(), operation, aim)
+        return self._arm(WrongContentType(), operation, aim)
 
     def huge_body(self, operation: str = ANY, *, size: int = 16 << 20, **aim: Unpack[Options]) -> Fault:
         """Send the right answer with blanks behind it: so many bytes in all, 1 GiB at most."""
-        return self._arm(effects.HugeBody(size=size), operation, aim)
+        return self._arm(HugeBody(size=size), operation, aim)
 
     def gzip_bomb(self, operation: str = ANY, *, size: int = 200 << 20, **aim: Unpack[Options]) -> Fault:
         """Send, packed to a thousandth, the right answer with blanks behind it: unpacked, so many bytes at least."""
-        return self._arm(effects.GzipBomb(size=size), operation, aim)
+        return self._arm(GzipBomb(size=size), operation, aim)
 
     def slow_drip(self, operation: str = ANY, *, seconds: float = 0.1, **aim: Unpack[Options]) -> Fault:
         """Send the right answer byte by byte, so many seconds of real time apart."""
-        return self._arm(effects.SlowDrip(seconds=seconds), operation, aim)
+        return self._arm(SlowDrip(seconds=seconds), operation, aim)
 
     def redirect(
         self, operation: str = ANY, *, status: int = 302, location: str | None = None, **aim: Unpack[Options]
@@ -156,11 +304,11 @@ class Faults:
             location: Where to; `None`: to the very address of the call, so that who follows a 307 does it again.
             aim: As for all.
         """
-        return self._arm(effects.Redirect(status=status, location=location), operation, aim)
+        return self._arm(Redirect(status=status, location=location), operation, aim)
 
     def stale_keep_alive(self, operation: str = ANY, **aim: Unpack[Options]) -> Fault:
         """Close a connection that was kept open, as the next call comes over it; first calls do not count."""
-        return self._arm(effects.StaleKeepAlive(), operation, aim)
+        return self._arm(StaleKeepAlive(), operation, aim)
 
     def arm(self, kind: str, options: Mapping[str, str] | None = None) -> Fault:
         """Arm a fault that is written in texts.
@@ -174,8 +322,8 @@ class Faults:
             InvalidArgumentError: There is no such kind, it has no such option, or the option cannot be so.
             ConfigurationError: As for `refuse`.
         """
-        effect, on, aim = text.read(kind, {} if options is None else options)
-        if isinstance(effect, effects.Refuse):
+        effect, on, aim = read_fault(kind, {} if options is None else options)
+        if isinstance(effect, Refuse):
             return self.refuse(on, seconds=effect.seconds, **aim)
         return self._arm(effect, on or ANY, aim)
 
@@ -183,12 +331,12 @@ class Faults:
         """Say where the sandbox listens now, if anywhere."""
         self._door = door
 
-    def _arm(self, effect: effects.Effect, on: str, aim: Aiming) -> Fault:
-        if self._refused_first and isinstance(effect, effects.RateLimited) and aim.get("phase") == "after":
+    def _arm(self, effect: Effect, on: str, aim: Aiming) -> Fault:
+        if self._refused_first and isinstance(effect, RateLimited) and aim.get("phase") == "after":
             rule = "before for rate_limited, where the profile says http.rate_limit_precedes_execution"
             raise wrong("phase", rule, "after")
         return self.armoury.arm(effect, on, aim, self._ended)
 
     def _ended(self, fault: Fault) -> None:
-        if isinstance(fault.effect, effects.Refuse) and self._door:
+        if isinstance(fault.effect, Refuse) and self._door:
             self._door.reopen(fault)

@@ -1,11 +1,12 @@
-"""Inflicts faults on calls: on their connections, over the real socket.
-
-aiohttp serves the connection; what no server does by itself is done to its transport.
-"""
+"""Inflicts faults on calls: on their connections, over the real socket."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import socket
+import struct
+import zlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import chain
@@ -13,13 +14,154 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from aiohttp import web
+from attrs import frozen
 
-from payasync.sandbox.door import Door
-from payasync.sandbox.faults import checking, effects
-from payasync.sandbox.faults.armoury import Armoury
-from payasync.sandbox.faults.bomb import packed
-from payasync.sandbox.faults.scene import Scene
-from payasync.sandbox.recorder import FAULT
+from payasync.sandbox.faults.armed_faults import Armoury
+from payasync.sandbox.faults.catalogue import (
+    RETRY_AFTER,
+    BeforeAnswer,
+    Effect,
+    GzipBomb,
+    Hang,
+    HugeBody,
+    Latency,
+    MalformedJson,
+    Phase,
+    RateLimited,
+    Redirect,
+    Refuse,
+    ResetAfterCommit,
+    ResetBefore,
+    RetryAfter,
+    ServerError,
+    SlowDrip,
+    StaleKeepAlive,
+    TruncatedBody,
+    WrongContentType,
+)
+from payasync.sandbox.faults.trigger import Fault
+from payasync.sandbox.server import Door
+from payasync.sandbox.timeline import FAULT
+
+PIECE: Final = 1 << 20
+"""Bytes, unpacked, of one piece of blanks."""
+
+_HEAD: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+_END: Final = b"\x03\x00"
+"""DEFLATE's empty last block."""
+
+
+def packed(start: bytes, size: int) -> Iterator[bytes]:
+    """Yield a gzip stream in pieces; unpacked it is `start`, and blanks up to a size at least.
+
+    Args:
+        start: What stands before the blanks.
+        size: Bytes, unpacked.
+    """
+    crc, length = zlib.crc32(start), len(start)
+    yield _HEAD + _block(start)
+    blanks = b" " * PIECE
+    again = _block(blanks)
+    while length < size:
+        crc, length = zlib.crc32(blanks, crc), length + PIECE
+        yield again
+    yield _END + struct.pack("<LL", crc, length & 0xFFFFFFFF)
+
+
+def _block(data: bytes) -> bytes:
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    # A full flush makes a block that looks back at nothing: it can be sent again and again.
+    return packer.compress(data) + packer.flush(zlib.Z_FULL_FLUSH)
+
+
+_NO_LINGERING: Final = struct.pack("ii", 1, 0)
+
+
+class NoAnswer(web.StreamResponse):
+    """What stands for an answer where the connection has ended without one; its status is 0."""
+
+    def __init__(self) -> None:
+        super().__init__(status=0)
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Say that nothing can be sent."""
+        raise ConnectionResetError(f"a fault has ended the connection of {request.path}")
+
+
+@frozen(kw_only=True, eq=False)
+class Scene:
+    """Where a fault happens.
+
+    Attributes:
+        request: The call, wholly received.
+        fault: What happens.
+        phase: Before or after the commit.
+        commit: Does what is asked, and gives the answer.
+        fail: Gives an answer of a status that says that the service failed, in the words of the profile.
+        ending: Set when the sandbox closes.
+        door: Where it listens.
+        told: Returns when the notifications that are due have been attempted.
+    """
+
+    request: web.Request
+    fault: Fault
+    phase: Phase
+    commit: Callable[[], Awaitable[web.Response]]
+    fail: Callable[[int], Awaitable[web.Response]]
+    ending: asyncio.Event
+    door: Door
+    told: Callable[[], Awaitable[None]]
+
+    async def in_phase(self) -> web.Response | None:
+        """Do what is asked, and return the answer, where the fault comes after the commit."""
+        return await self.commit() if self.phase == "after" else None
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait for some seconds, or until the sandbox closes, and return whether it still runs."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.ending.wait()
+        return not self.ending.is_set()
+
+    def reset(self) -> NoAnswer:
+        """End the connection with a TCP reset."""
+        if transport := self.request.transport:
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGERING)
+            transport.abort()
+        return NoAnswer()
+
+    def hang_up(self) -> NoAnswer:
+        """End the connection in the ordinary way, once what was written is sent."""
+        if self.request.transport:
+            self.request.transport.close()
+        return NoAnswer()
+
+    async def stream(
+        self,
+        answer: web.Response,
+        pieces: Iterable[bytes],
+        *,
+        length: int | None = None,
+        pause: float | None = None,
+    ) -> web.StreamResponse:
+        """Send a body in pieces, and return what sent it.
+
+        Args:
+            answer: Whose status and headers it has.
+            pieces: The body.
+            length: What Content-Length says; `None`: the body is chunked.
+            pause: Seconds behind each piece.
+        """
+        sent = web.StreamResponse(status=answer.status, headers=answer.headers)
+        sent.content_length = length
+        with suppress(ConnectionError):
+            await sent.prepare(self.request)
+            for piece in pieces:
+                await sent.write(piece)
+                if pause and not await self.wait(pause):
+                    break
+        return sent
+
 
 _CHUNK: Final = 1 << 16
 _LOOK: Final = 0.1
@@ -95,26 +237,26 @@ class Wire:
         return False
 
 
-async def _latency(effect: effects.Latency, scene: Scene) -> web.StreamResponse:
+async def _latency(effect: Latency, scene: Scene) -> web.StreamResponse:
     answer = await scene.in_phase()
     if not await scene.wait(effect.seconds):
         return scene.reset()
     return await scene.commit() if answer is None else answer
 
 
-async def _hang(_: effects.Hang, scene: Scene) -> web.StreamResponse:
+async def _hang(_: Hang, scene: Scene) -> web.StreamResponse:
     await scene.in_phase()
     while scene.request.transport and await scene.wait(_LOOK):
         pass
     return scene.reset()
 
 
-async def _server_error(effect: effects.ServerError, scene: Scene) -> web.StreamResponse:
+async def _server_error(effect: ServerError, scene: Scene) -> web.StreamResponse:
     await scene.in_phase()
     return await scene.fail(effect.status)
 
 
-async def _rate_limited(effect: effects.RateLimited, scene: Scene) -> web.StreamResponse:
+async def _rate_limited(effect: RateLimited, scene: Scene) -> web.StreamResponse:
     await scene.in_phase()
     answer = await scene.fail(429)
     if (wait := header(effect.retry_after, datetime.now(UTC))) is not None:
@@ -122,14 +264,14 @@ async def _rate_limited(effect: effects.RateLimited, scene: Scene) -> web.Stream
     return answer
 
 
-def header(retry_after: checking.RetryAfter, now: datetime) -> str | None:
+def header(retry_after: RetryAfter, now: datetime) -> str | None:
     """Return a Retry-After header, or `None` for none.
 
     Args:
         retry_after: What it says.
         now: The wall clock.
     """
-    meant = checking.RETRY_AFTER.get(retry_after, retry_after) if isinstance(retry_after, str) else retry_after
+    meant = RETRY_AFTER.get(retry_after, retry_after) if isinstance(retry_after, str) else retry_after
     if isinstance(meant, timedelta):
         meant = now + meant
     if isinstance(meant, datetime):
@@ -137,41 +279,41 @@ def header(retry_after: checking.RetryAfter, now: datetime) -> str | None:
     return None if meant is None else str(meant)
 
 
-async def _refuse(effect: effects.Refuse, scene: Scene) -> web.StreamResponse:
+async def _refuse(effect: Refuse, scene: Scene) -> web.StreamResponse:
     await scene.in_phase()
     scene.door.shut(effect.seconds, by=scene.fault)
     return scene.reset()
 
 
-async def _reset(_: effects.ResetBefore | effects.ResetAfterCommit, scene: Scene) -> web.StreamResponse:
+async def _reset(_: ResetBefore | ResetAfterCommit, scene: Scene) -> web.StreamResponse:
     await scene.in_phase()
     return scene.reset()
 
 
-async def _stale(_: effects.StaleKeepAlive, scene: Scene) -> web.StreamResponse:
+async def _stale(_: StaleKeepAlive, scene: Scene) -> web.StreamResponse:
     return scene.hang_up()
 
 
-async def _truncated(_: effects.TruncatedBody, scene: Scene) -> web.StreamResponse:
+async def _truncated(_: TruncatedBody, scene: Scene) -> web.StreamResponse:
     answer = await scene.in_phase() or _nothing_done()
     body = _body(answer)
     await scene.stream(answer, [body[: len(body) // 2]], length=len(body))
     return scene.hang_up()
 
 
-async def _malformed(_: effects.MalformedJson, scene: Scene) -> web.StreamResponse:
+async def _malformed(_: MalformedJson, scene: Scene) -> web.StreamResponse:
     answer = await scene.in_phase() or _nothing_done()
     answer.body = _body(answer).rstrip()[:-1]
     return answer
 
 
-async def _wrong_type(_: effects.WrongContentType, scene: Scene) -> web.StreamResponse:
+async def _wrong_type(_: WrongContentType, scene: Scene) -> web.StreamResponse:
     answer = await scene.commit()
     answer.content_type = "text/html"
     return answer
 
 
-async def _huge(effect: effects.HugeBody, scene: Scene) -> web.StreamResponse:
+async def _huge(effect: HugeBody, scene: Scene) -> web.StreamResponse:
     answer = await scene.commit()
     body = _body(answer)
     length = max(effect.size, len(body))
@@ -179,26 +321,26 @@ async def _huge(effect: effects.HugeBody, scene: Scene) -> web.StreamResponse:
     return await scene.stream(answer, chain([body], blanks), length=length)
 
 
-async def _bomb(effect: effects.GzipBomb, scene: Scene) -> web.StreamResponse:
+async def _bomb(effect: GzipBomb, scene: Scene) -> web.StreamResponse:
     answer = await scene.commit()
     answer.headers["Content-Encoding"] = "gzip"
     return await scene.stream(answer, packed(_body(answer), effect.size))
 
 
-async def _drip(effect: effects.SlowDrip, scene: Scene) -> web.StreamResponse:
+async def _drip(effect: SlowDrip, scene: Scene) -> web.StreamResponse:
     answer = await scene.commit()
     body = _body(answer)
     pieces = (body[at : at + 1] for at in range(len(body)))
     return await scene.stream(answer, pieces, length=len(body), pause=effect.seconds)
 
 
-async def _redirect(effect: effects.Redirect, scene: Scene) -> web.StreamResponse:
+async def _redirect(effect: Redirect, scene: Scene) -> web.StreamResponse:
     await scene.in_phase()
     location = scene.request.path_qs if effect.location is None else effect.location
     return web.Response(status=effect.status, headers={"Location": location})
 
 
-async def _before_answer(_: effects.BeforeAnswer, scene: Scene) -> web.StreamResponse:
+async def _before_answer(_: BeforeAnswer, scene: Scene) -> web.StreamResponse:
     answer = await scene.commit()
     await scene.told()
     return answer
@@ -214,21 +356,21 @@ def _nothing_done() -> web.Response:
 
 Action = Callable[[Any, Scene], Awaitable[web.StreamResponse]]
 
-_ACTIONS: Final[Mapping[type[effects.Effect], Action]] = {
-    effects.Latency: _latency,
-    effects.Hang: _hang,
-    effects.ServerError: _server_error,
-    effects.RateLimited: _rate_limited,
-    effects.Refuse: _refuse,
-    effects.ResetBefore: _reset,
-    effects.ResetAfterCommit: _reset,
-    effects.TruncatedBody: _truncated,
-    effects.MalformedJson: _malformed,
-    effects.WrongContentType: _wrong_type,
-    effects.HugeBody: _huge,
-    effects.GzipBomb: _bomb,
-    effects.SlowDrip: _drip,
-    effects.Redirect: _redirect,
-    effects.StaleKeepAlive: _stale,
-    effects.BeforeAnswer: _before_answer,
+_ACTIONS: Final[Mapping[type[Effect], Action]] = {
+    Latency: _latency,
+    Hang: _hang,
+    ServerError: _server_error,
+    RateLimited: _rate_limited,
+    Refuse: _refuse,
+    ResetBefore: _reset,
+    ResetAfterCommit: _reset,
+    TruncatedBody: _truncated,
+    MalformedJson: _malformed,
+    WrongContentType: _wrong_type,
+    HugeBody: _huge,
+    GzipBomb: _bomb,
+    SlowDrip: _drip,
+    Redirect: _redirect,
+    StaleKeepAlive: _stale,
+    BeforeAnswer: _before_answer,
 }

@@ -1,0 +1,206 @@
+"""The ten endpoints of the service's document, and the arguments of each, as data."""
+
+import enum
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Final
+from urllib.parse import unquote
+
+from attrs import evolve, frozen
+
+from payasync.errors import InvalidArgumentError
+
+
+class Auth(enum.Enum):
+    """How the document says that an endpoint is authenticated."""
+
+    BEARER = "bearer"
+    SIGNED = "signed"
+    NOT_SHOWN = "not shown"
+
+
+class Kind(enum.Enum):
+    """What is safe when an answer is lost."""
+
+    READ = "read"
+    """Asking again changes nothing."""
+    KEYED = "keyed"
+    """A write named by the merchant's own number, where it is given: it can be asked about."""
+    UNKEYED = "unkeyed"
+    """A write that nothing names: it must never be sent twice."""
+
+
+@frozen(slots=False)
+class Operation:
+    """One endpoint.
+
+    Attributes:
+        name: As users write it: namespace and method.
+        method: The HTTP method.
+        path: Below the base URL.
+        auth: What the document says.
+        kind: What is safe when an answer is lost.
+        reference: The argument that names the order, refund or subscription.
+    """
+
+    name: str
+    method: str
+    path: str
+    auth: Auth
+    kind: Kind
+    reference: str | None = None
+
+    @cached_property
+    def has_body(self) -> bool:
+        """Whether the fields travel in a JSON body; otherwise they are in the query."""
+        return self.method not in _BODILESS
+
+    @cached_property
+    def read(self) -> bool:
+        """Whether asking again changes nothing."""
+        return self.kind is Kind.READ
+
+
+_BODILESS: Final = frozenset({"GET", "DELETE"})
+
+CREATE_PAYMENT: Final = Operation("payments.create", "POST", "/v1/payments", Auth.BEARER, Kind.UNKEYED)
+PLACE_ORDER: Final = Operation("orders.place", "POST", "/payment/unifiedorder", Auth.SIGNED, Kind.KEYED, "out_trade_no")
+QUERY_ORDER: Final = Operation("orders.query", "POST", "/payment/orderquery", Auth.SIGNED, Kind.READ, "out_trade_no")
+CLOSE_ORDER: Final = Operation("orders.close", "POST", "/payment/closeorder", Auth.SIGNED, Kind.KEYED, "out_trade_no")
+CREATE_REFUND: Final = Operation("refunds.create", "POST", "/payment/refund", Auth.SIGNED, Kind.KEYED, "out_refund_no")
+QUERY_PAYMENT: Final = Operation("payments.status", "GET", "/payment/status", Auth.NOT_SHOWN, Kind.READ, "identifier")
+QUERY_REFUND: Final = Operation(
+    "refunds.status", "GET", "/payment/refund/status", Auth.NOT_SHOWN, Kind.READ, "identifier"
+)
+CREATE_SUBSCRIPTION: Final = Operation(
+    "subscriptions.create", "POST", "/subscriptions/create", Auth.NOT_SHOWN, Kind.UNKEYED
+)
+UPDATE_SUBSCRIPTION: Final = Operation(
+    "subscriptions.update", "POST", "/subscriptions/update", Auth.NOT_SHOWN, Kind.UNKEYED, "subscription_id"
+)
+CANCEL_SUBSCRIPTION: Final = Operation(
+    "subscriptions.cancel", "POST", "/subscriptions/cancel", Auth.NOT_SHOWN, Kind.UNKEYED, "subscription_id"
+)
+
+OPERATIONS: Final = (
+    CREATE_PAYMENT,
+    PLACE_ORDER,
+    QUERY_ORDER,
+    CLOSE_ORDER,
+    CREATE_REFUND,
+    QUERY_PAYMENT,
+    QUERY_REFUND,
+    CREATE_SUBSCRIPTION,
+    UPDATE_SUBSCRIPTION,
+    CANCEL_SUBSCRIPTION,
+)
+"""In the order of the document's table."""
+
+
+def names(auth: Auth) -> tuple[str, ...]:
+    """Return the operations that the document authenticates so."""
+    return tuple(operation.name for operation in OPERATIONS if operation.auth is auth)
+
+
+_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_PATH: Final = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)+")
+
+
+def custom(method: str, path: str, *, read: bool) -> Operation:
+    """Return an endpoint that the document does not show.
+
+    Raises:
+        InvalidArgumentError: The method or the path is none.
+    """
+    if method not in _METHODS:
+        raise InvalidArgumentError(
+            f"method must be one of {', '.join(_METHODS)}, not {method!r}",
+            field="method",
+            rule="an HTTP method in capitals",
+            value=method,
+        )
+    if not isinstance(path, str) or not _PATH.fullmatch(path) or {".", ".."}.intersection(unquote(path).split("/")):
+        raise InvalidArgumentError(
+            f"path must be a path below the base URL, such as /payment/bill, not {path!r}",
+            field="path",
+            rule="a path below the base URL",
+            value=path,
+        )
+    return Operation(f"{method} {path}", method, path, Auth.NOT_SHOWN, Kind.READ if read else Kind.UNKEYED)
+
+
+@frozen
+class Argument:
+    """One argument of a request.
+
+    Attributes:
+        name: As users write it.
+        wire: Its wire name, where the document shows it.
+        point: Where it does not, the key in the profile's `fields`; the identifier of endpoints 6 and 7 has none.
+        text: Whether it is a text, so that it has a length.
+        required: Every call gives it.
+    """
+
+    name: str
+    wire: str = ""
+    point: str = ""
+    text: bool = True
+    required: bool = False
+
+
+_CURRENCY: Final = Argument("currency", "currency", required=True)
+_TOTAL_AMT: Final = Argument("total_amt", "totalAmt", text=False, required=True)
+_OUT_TRADE_NO: Final = Argument("out_trade_no", "outTradeNo", required=True)
+_NOTIFY_URL: Final = Argument("notify_url", "notifyUrl")
+_IDENTIFIER: Final = Argument("identifier", required=True)
+_SUBSCRIPTION_ID: Final = Argument("subscription_id", point="subscription_id", required=True)
+_SUBSCRIPTION: Final = (
+    Argument("frequency", point="frequency"),
+    Argument("amount", point="subscription_amount", text=False),
+    Argument("start_date", point="start_date", text=False),
+    Argument("customer", point="customer", text=False),
+)
+
+ARGUMENTS: Final[Mapping[str, tuple[Argument, ...]]] = {
+    "payments.create": (
+        Argument("amount", "amount", text=False, required=True),
+        _CURRENCY,
+        Argument("description", "description"),
+    ),
+    "orders.place": (
+        _TOTAL_AMT,
+        _CURRENCY,
+        Argument("subject", "subject"),
+        Argument("body", "body"),
+        _NOTIFY_URL,
+        Argument("scene_type", "sceneType"),
+        Argument("return_url", point="return_url"),
+        evolve(_OUT_TRADE_NO, required=False),
+    ),
+    "orders.query": (_OUT_TRADE_NO,),
+    "orders.close": (_OUT_TRADE_NO,),
+    "refunds.create": (
+        _OUT_TRADE_NO,
+        Argument("out_refund_no", "outRefundNo", required=True),
+        _TOTAL_AMT,
+        Argument("refund_amt", "refundAmt", text=False, required=True),
+        Argument("refund_desc", "refundDesc"),
+        _NOTIFY_URL,
+    ),
+    "payments.status": (_IDENTIFIER,),
+    "refunds.status": (_IDENTIFIER,),
+    "subscriptions.create": tuple(evolve(each, required=True) for each in _SUBSCRIPTION),
+    "subscriptions.update": (_SUBSCRIPTION_ID, *_SUBSCRIPTION),
+    "subscriptions.cancel": (_SUBSCRIPTION_ID,),
+}
+"""By the name of the operation, without `extra`."""
+
+TEXTS: Final = frozenset(each.name for arguments in ARGUMENTS.values() for each in arguments if each.text)
+"""The arguments that are texts."""
+
+
+def camel(name: str) -> str:
+    """Return the wire name of an argument that the document shows: `total_amt` is `totalAmt`."""
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))

@@ -1,0 +1,301 @@
+"""Which points of the service's document a profile answers, which are assumed, and which stay open."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Literal
+
+from attrs import fields, frozen
+
+from payasync.endpoints import OPERATIONS, Auth, camel
+from payasync.profile.profile import OPEN_FIELDS, Profile
+from payasync.profile.schema import AnswerShape, HttpCodes
+from payasync.signing.schemes import SortedPairs
+
+Status = Literal["answered", "assumed", "open"]
+
+
+@frozen
+class Point:
+    """One point that the document leaves open.
+
+    Attributes:
+        name: The profile's field, such as `fields.return_url`.
+        status: `answered` by the profile, `assumed` where a convention of HTTP or of payasync stands in, or `open`.
+        needed_by: The methods that cannot do without it, or that are less safe or say less without it.
+        value: The answer, the assumption, or `None`.
+        means: What to put there, or what is assumed.
+    """
+
+    name: str
+    status: Status
+    needed_by: tuple[str, ...]
+    value: Any
+    means: str
+
+
+_SUBSCRIBING: Final = ("subscriptions.create", "subscriptions.update")
+_REFUNDING: Final = ("refunds.create", "refunds.status")
+_NEEDED_BY: Final = {
+    "return_url": ("orders.place",),
+    "frequency": _SUBSCRIBING,
+    "start_date": _SUBSCRIBING,
+    "subscription_amount": _SUBSCRIBING,
+    "customer": _SUBSCRIBING,
+    "subscription_id": ("subscriptions.update", "subscriptions.cancel"),
+}
+_ALL: Final = tuple(operation.name for operation in OPERATIONS)
+_WRITES_WITH_A_NUMBER: Final = ("orders.place", "refunds.create")
+
+_ANSWER: Final = {
+    "data": (_ALL, "the path of the payload inside an envelope; without it, the whole document is"),
+    "message": (_ALL, "the path of the service's words"),
+    "request_id": (_ALL, "the path, or `header:` and the name, of the service's number of a request"),
+    "payment_id": (("payments.create", "payments.status"), "the path of the service's number of a payment"),
+    "payment_status": (("payments.create", "payments.status"), "the path of a payment's state"),
+    "redirect_url": (("orders.place",), "the path of the address that the customer goes to"),
+    "order_status": (("orders.place", "orders.query", "orders.close"), "the path of an order's state"),
+    "refund_status": (_REFUNDING, "the path of a refund's state"),
+    "subscription_status": ((*_SUBSCRIBING, "subscriptions.cancel"), "the path of a subscription's state"),
+    "signature": (_ALL, "the path of the signature of an answer; without it, answers are not verified"),
+}
+_VALUES: Final = {
+    "skip_null": "whether null is left out of what is signed; else it is the text null",
+    "booleans": "what true and false do to the signature: refuse, or json",
+    "numbers": "what a received number with a fraction does to the signature: refuse, or text",
+}
+_COMPARED: Final = {
+    "out_trade_no": ("orders.place", "orders.query", "orders.close", *_REFUNDING),
+    "out_refund_no": _REFUNDING,
+    "total_amt": ("payments.create", "payments.status", "orders.place", "orders.query", *_REFUNDING),
+    "refund_amt": _REFUNDING,
+    "currency": ("payments.create", "orders.place", "orders.query"),
+    "merchant_id": _ALL,
+}
+"""By point, the methods whose response, or the response to whose query, is compared in it."""
+
+_CODES: Final = {
+    "not_executed": (_ALL, "result codes that mean that nothing was done"),
+    "retryable": (_ALL, "result codes that mean that the service failed, as a 5xx"),
+    "duplicate": ((*_WRITES_WITH_A_NUMBER, "orders.close"), "result codes that mean that the number was used before"),
+    "absent": (_WRITES_WITH_A_NUMBER, "result codes that mean that there is no such order or refund"),
+}
+_NOTIFICATION: Final = {
+    "verification": "how notifications are signed: body, standard-webhooks, or none",
+    "data": "the path of the payload; without it, the whole body is",
+    "signature": "the path of the signature, where it stands in the body",
+    "kind": "the path of an event's name; without it, the receiver's route says the kind",
+    "kinds": "the service's names of events, by our kinds",
+    "time": "the path of a timestamp",
+    "id": "the paths that together identify one event of a kind",
+    "out_trade_no": "the path of the order's number, which a confirmation asks about",
+    "out_refund_no": "the path of the refund's number, which a confirmation asks about",
+    "subscription_id": "the path of the subscription's number",
+    "ack_status": "the HTTP status that acknowledges a notification",
+    "ack_body": "the body that acknowledges a notification",
+    "nack_status": "the HTTP status that refuses a notification",
+    "nack_body": "the body that refuses a notification",
+}
+
+
+def audit(profile: Profile) -> tuple[Point, ...]:
+    """Return every point that the document leaves open, in the order of a profile's TOML form."""
+    return tuple(point for part in _PARTS for point in part(profile))
+
+
+def _answered(name: str, value: Any, needed_by: tuple[str, ...], means: str) -> Point:
+    return Point(name, "answered" if value else "open", needed_by, value or None, means)
+
+
+def _located(name: str, value: Any, needed_by: tuple[str, ...], means: str, missing: str | None) -> Point:
+    """Return the point of a table of values; it stays open as long as nothing says where such a value stands."""
+    if value and missing:
+        return Point(name, "open", needed_by, None, f"{means}; those given have no effect without {missing}")
+    return _answered(name, value, needed_by, means)
+
+
+def _authentication(profile: Profile) -> Iterator[Point]:
+    defaults = {each.name: each.default for each in fields(Profile)}
+    given = profile.bearer != defaults["bearer"] or profile.signed != defaults["signed"]
+    for operation in OPERATIONS:
+        carried = [name for name in ("bearer", "signed") if operation.name in getattr(profile, name)]
+        if operation.auth is Auth.NOT_SHOWN:
+            yield Point(
+                f"authentication of {operation.name}",
+                "answered" if given else "assumed",
+                (operation.name,),
+                " and ".join(carried) or "none",
+                "how it is authenticated: list it in bearer, in signed, or in neither",
+            )
+
+
+def _amounts(profile: Profile) -> Iterator[Point]:
+    yield _answered("amount_unit", profile.amount_unit, _ALL, "minor or major: the unit that amounts are counted in")
+
+
+def _signature(profile: Profile) -> Iterator[Point]:
+    scheme = profile.signature
+    needed_by = _ALL if profile.answer.signature else profile.signed
+    if scheme is not None and not isinstance(scheme, SortedPairs):
+        yield Point("signature", "answered", needed_by, type(scheme).__name__, "a scheme of your own")
+        return
+    for option in ("algorithm", "encoding"):
+        chosen = getattr(scheme, option, "")
+        yield _answered(f"signature.{option}", chosen, needed_by, f"the {option} that requests are signed with")
+    for option, means in _VALUES.items():
+        value = getattr(scheme or SortedPairs(), option)
+        status: Status = "assumed" if value == getattr(SortedPairs(), option) else "answered"
+        yield Point(f"signature.{option}", status, needed_by, value, means)
+    yield from _signed_address(profile, scheme or SortedPairs())
+
+
+def _signed_address(profile: Profile, scheme: SortedPairs) -> Iterator[Point]:
+    """Yield whether an address in a signed answer may hold `&` and `=`: addresses do, and would never verify."""
+    answer = profile.answer
+    signed, _, _ = answer.signature.rpartition(".")
+    place, _, name = ".".join(filter(None, (answer.data, answer.redirect_url))).rpartition(".")
+    if answer.signature and answer.redirect_url and place == signed and name not in scheme.exclude:
+        covered = scheme.allow_delimiters if name in scheme.allow_delimiters else ()
+        means = f"must hold {name!r}: the address stands in a signed answer, which must not hold '&' or '=' otherwise"
+        yield _answered("signature.allow_delimiters", covered, ("orders.place",), means)
+
+
+def _fields(profile: Profile) -> Iterator[Point]:
+    for name, means in OPEN_FIELDS.items():
+        yield _answered(f"fields.{name}", profile.fields.get(name), _NEEDED_BY[name], means)
+    written = profile.formats.get("start_date")
+    yield _answered("formats.start_date", written, _SUBSCRIBING, "how the date is written, such as %Y-%m-%d")
+
+
+def _accepted(profile: Profile) -> Iterator[Point]:
+    for each in fields(type(profile.accept)):
+        value = getattr(profile.accept, each.name)
+        yield _answered(f"accept.{each.name}", value, _ALL, "what the service takes; empty: not checked here")
+
+
+def _parameters(profile: Profile) -> Iterator[Point]:
+    means = "the name and the place of its identifier"
+    yield _answered("payment_status", profile.payment_status, ("payments.status",), means)
+    yield _answered("refund_status", profile.refund_status, ("refunds.status", "refunds.create"), means)
+
+
+def _answers(profile: Profile) -> Iterator[Point]:
+    code = profile.answer.code
+    means = "the path of a result code; without it, HTTP 2xx is success"
+    if profile.answer.ok and not code:
+        means += ", and answer.ok has no effect"
+    yield Point("answer.code", "answered" if code else "assumed", _ALL, code or None, means)
+    for name, (needed_by, put) in _ANSWER.items():
+        yield _answered(f"answer.{name}", getattr(profile.answer, name), needed_by, put)
+        if name == "refund_status":
+            yield _subscription(profile.answer.subscription_id)
+    yield from _refusals_signed(profile.answer)
+    for name, needed_by in _COMPARED.items():
+        yield _compared(name, getattr(profile.answer, name), needed_by)
+
+
+def _subscription(path: str | None) -> Point:
+    """Return where a response names a subscription: 8 tells it from there, 9 and 10 are compared in it."""
+    means = "the path of the service's number of a subscription; in subscriptions.update and subscriptions.cancel "
+    if path:
+        means += "a success that lacks it, or names another number, is unrecognised"
+    else:
+        means += "it is not compared" if path == "" else "it is compared under its wire name, if it is there"
+    needed_by = (*_SUBSCRIBING, "subscriptions.cancel")
+    return Point("answer.subscription_id", "open" if path is None else "answered", needed_by, path, means)
+
+
+def _refusals_signed(answer: AnswerShape) -> Iterator[Point]:
+    """Yield whether failures are signed: a question only where successes are, or where it is answered."""
+    given, name = answer.refusals_signed, "answer.refusals_signed"
+    means = "true or false: whether a failure is signed, too"
+    if not answer.signature:
+        if given is not None:
+            yield Point(name, "open", _ALL, None, f"{means}; the one given has no effect without answer.signature")
+        return
+    if given is None:
+        means += '; until then an unsigned "not found" is never final, and recovery.quarantine has no effect'
+    yield Point(name, "open" if given is None else "answered", _ALL, given, means)
+
+
+def _compared(name: str, path: str | None, needed_by: tuple[str, ...]) -> Point:
+    """Return where a response names what it is about: an empty path is an answer, too."""
+    if name == "total_amt":
+        return _total(path, needed_by)
+    wire = camel(name)
+    if path is None:
+        means = f"a response that names another {wire} is refused"
+        return Point(f"answer.{name}", "assumed", needed_by, camel(name), means)
+    means = f"a success that lacks it, or names another {wire}, is refused" if path else f"{wire} is not compared"
+    return Point(f"answer.{name}", "answered", needed_by, path, means)
+
+
+def _total(path: str | None, needed_by: tuple[str, ...]) -> Point:
+    """Return where a response names the total; payments.create and payments.status call it `amount`."""
+    if path == "":
+        return Point("answer.total_amt", "answered", needed_by, path, "totalAmt and amount are not compared")
+    means = "a response that names another totalAmt (payments.create: amount) is refused"
+    if path is None:
+        return Point("answer.total_amt", "assumed", needed_by, "totalAmt", means)
+    means = "a success that lacks it, or names another totalAmt, is refused; of payments.create, one that names another"
+    return Point("answer.total_amt", "answered", needed_by, path, f"{means} amount, here or as amount")
+
+
+def _states(profile: Profile) -> Iterator[Point]:
+    for each in fields(type(profile.states)):
+        needed_by = tuple(name for name in _ALL if name.startswith(f"{each.name}s."))
+        path = f"{each.name}_status"
+        where = None if getattr(profile.answer, path) else f"answer.{path}"
+        means = "the service's values of our states"
+        yield _located(f"states.{each.name}", getattr(profile.states, each.name), needed_by, means, where)
+
+
+def _codes(profile: Profile) -> Iterator[Point]:
+    where = None if profile.answer.code or profile.answer.message else "answer.code or answer.message"
+    for name, (needed_by, means) in _CODES.items():
+        yield _located(f"codes.{name}", getattr(profile.codes, name), needed_by, means, where)
+
+
+def _http(profile: Profile) -> Iterator[Point]:
+    assumed = HttpCodes()
+    for name, means in (
+        ("not_executed", "4xx that mean that nothing was done"),
+        ("absent", "statuses that mean, on a query, that there is no such order or refund"),
+        ("duplicate", "4xx that mean that the number was used before"),
+        ("rate_limit_precedes_execution", "whether a 429 was not executed"),
+    ):
+        value = getattr(profile.http, name)
+        status: Status = "assumed" if value == getattr(assumed, name) else "answered"
+        yield Point(f"http.{name}", status, _ALL, value, means)
+
+
+def _recovery(profile: Profile) -> Iterator[Point]:
+    quarantine, answer = profile.recovery.quarantine, profile.answer
+    means = "seconds after which an absent answer is final; without it, nothing is ever sent a second time"
+    if quarantine is not None and answer.signature and answer.refusals_signed is None:
+        means = (
+            f"{quarantine:g} is given, but has no effect until answer.refusals_signed is given: put true there if the "
+            "service signs every refusal, else false"
+        )
+        quarantine = None
+    status: Status = "open" if quarantine is None else "answered"
+    yield Point("recovery.quarantine", status, _WRITES_WITH_A_NUMBER, quarantine, means)
+
+
+def _notifications(profile: Profile) -> Iterator[Point]:
+    for name, means in _NOTIFICATION.items():
+        yield _answered(f"notification.{name}", getattr(profile.notification, name), (), means)
+
+
+_PARTS: Final[tuple[Callable[[Profile], Iterator[Point]], ...]] = (
+    _authentication,
+    _amounts,
+    _signature,
+    _fields,
+    _accepted,
+    _parameters,
+    _answers,
+    _states,
+    _codes,
+    _http,
+    _recovery,
+    _notifications,
+)

@@ -1,0 +1,171 @@
+"""What the service does: one field for each point that its document leaves open.
+
+A live session has no answer of its own for an open point. A call that needs one raises
+`NotConfiguredError` before any I/O, naming the field and what to put there.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+
+from attrs import Factory, field, frozen
+
+from payasync.documents import flaw, plain
+from payasync.endpoints import Auth, names
+from payasync.errors import NotConfiguredError
+from payasync.profile.consistency import check
+from payasync.profile.schema import (
+    ANYTHING,
+    Accept,
+    AnswerShape,
+    HttpCodes,
+    NotificationShape,
+    Parameter,
+    Recovery,
+    ResultCodes,
+    States,
+)
+from payasync.signing.schemes import SignatureScheme
+from payasync.validators import listed, named, typed
+
+if TYPE_CHECKING:
+    from payasync.profile.audit import Point
+
+NONCE: Final = "nonceStr"
+SIGN: Final = "sign"
+MERCHANT: Final = "merchantId"
+SIGNING: Final = (NONCE, SIGN)
+RESERVED: Final = frozenset({MERCHANT, *SIGNING})
+"""Wire names that only payasync itself may set."""
+
+OPEN_FIELDS: Final = {
+    "return_url": "the wire name of the return URL",
+    "frequency": "the wire name of a subscription's billing frequency",
+    "start_date": "the wire name of a subscription's start date",
+    "subscription_amount": "the wire name of a subscription's amount",
+    "customer": "the wire name of a subscription's customer details",
+    "subscription_id": "the wire name of a subscription's number",
+}
+"""Arguments whose wire names the document does not show (spec: Endpoints, gaps)."""
+
+
+def _tables(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return constants as tables of their own; what is none, or no JSON, stays for the checks to refuse."""
+    copied: Any = given if flaw(given) else plain(given)
+    return cast("dict[str, dict[str, Any]]", copied)
+
+
+@frozen(kw_only=True, field_transformer=typed(""))
+class Profile:
+    """What this service does, as a value; equal in Python and in TOML.
+
+    What the document states is the default, so `Profile()` can already do `payments.create`.
+
+    Args:
+        name: For people.
+        bearer: Operations that carry `Authorization: Bearer` (spec: Authentication, 2 and 5).
+        signed: Operations that carry `nonceStr` and `sign` (spec: Authentication, 3 and 5).
+        merchant: Operations that carry `merchantId`.
+        identifier: The pattern that order, refund and subscription numbers must match as a whole.
+        amount_unit: `minor` or `major`: said in docs and audit; amounts are never converted.
+        signature: The scheme: a `SortedPairs`, or any object of the shape of `SignatureScheme`.
+        fields: Wire names of the arguments that the document does not show: `return_url`, `frequency`,
+            `start_date`, `subscription_amount`, `customer` and `subscription_id`.
+        formats: `start_date`: how the date is written, as for `strftime`.
+        constants: Fields sent with every operation (`"*"`), or with one by its name; none is an argument of it, and
+            where it is signed none is what `signature` refuses.
+        headers: Headers sent with every operation.
+        accept: What the service takes.
+        payment_status: How endpoint 6 takes its identifier (TOML: `[status.payment]`).
+        refund_status: How endpoint 7 takes its identifier (TOML: `[status.refund]`).
+        answer: Where things stand in answers.
+        states: What the service's states mean.
+        codes: What result codes mean.
+        http: What HTTP statuses mean.
+        recovery: When a write may be sent a second time.
+        notification: What notifications look like.
+
+    Raises:
+        ConfigurationError: An operation or a field that does not exist, or parts that contradict each other.
+    """
+
+    name: str = ""
+    bearer: tuple[str, ...] = field(default=names(Auth.BEARER), converter=listed)
+    signed: tuple[str, ...] = field(default=names(Auth.SIGNED), converter=listed)
+    merchant: tuple[str, ...] = field(default=names(Auth.SIGNED), converter=listed)
+    identifier: str = "[A-Za-z0-9_-]{1,64}"
+    amount_unit: Literal["", "minor", "major"] = ""
+    signature: SignatureScheme | None = None
+    fields: Mapping[str, str] = field(default=Factory(dict), converter=named)
+    formats: Mapping[str, str] = field(default=Factory(dict), converter=named)
+    constants: Mapping[str, Mapping[str, Any]] = field(default=Factory(dict), converter=_tables)
+    headers: Mapping[str, str] = field(default=Factory(dict), converter=named)
+    accept: Accept = ANYTHING
+    payment_status: Parameter | None = None
+    refund_status: Parameter | None = None
+    answer: AnswerShape = AnswerShape()
+    states: States = States()
+    codes: ResultCodes = ResultCodes()
+    http: HttpCodes = HttpCodes()
+    recovery: Recovery = Recovery()
+    notification: NotificationShape = NotificationShape()
+
+    def __attrs_post_init__(self) -> None:
+        check(self, RESERVED)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> "Profile":
+        """Read a profile from a TOML file.
+
+        Raises:
+            ConfigurationError: The file cannot be read, is not TOML, or has a key that is unknown or wrong.
+        """
+        from payasync.profile.toml import read_file  # noqa: PLC0415 - it builds on this module, and few need it
+
+        return read_file(path)
+
+    @classmethod
+    def from_toml(cls, text: str) -> "Profile":
+        """Read a profile from a TOML text.
+
+        Raises:
+            ConfigurationError: It is not TOML, or has a key that is unknown or wrong.
+        """
+        from payasync.profile.toml import read_text  # noqa: PLC0415 - as above
+
+        return read_text(text)
+
+    def to_toml(self) -> str:
+        """Return the profile's TOML form, from which `from_toml` makes an equal one.
+
+        Raises:
+            ConfigurationError: It holds what TOML cannot, such as a scheme of your own.
+        """
+        from payasync.profile.toml import write_toml  # noqa: PLC0415 - as above
+
+        return write_toml(self)
+
+    def audit(self) -> "tuple[Point, ...]":
+        """Return every point that the document leaves open: answered, assumed or open, and which methods need it."""
+        from payasync.profile.audit import audit  # noqa: PLC0415 - it builds on this module, and few need it
+
+        return audit(self)
+
+    def wire_name(self, argument: str) -> str:
+        """Return the wire name of an argument that the document does not show.
+
+        Raises:
+            NotConfiguredError: The profile does not answer it.
+        """
+        name = self.fields.get(argument)
+        if not name:
+            raise not_configured(f"fields.{argument}", OPEN_FIELDS[argument])
+        return name
+
+
+def not_configured(point: str, put: str) -> NotConfiguredError:
+    """Return the error for an open point, which says what to put there."""
+    return NotConfiguredError(
+        f"{point} is open: the service's document does not show it. Put {put} into the profile, as {point!r}",
+        field=point,
+    )

@@ -1,0 +1,242 @@
+"""What a signature covers that stands beside what it signs: nothing else is to be believed.
+
+Who got hold of a genuine answer or notification can write what he likes beside what is signed, and it verifies all the
+same.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import frozen
+
+from payasync.documents import ExactNumber, at
+from payasync.endpoints import ARGUMENTS
+from payasync.errors import ConfigurationError
+from payasync.profile.profile import RESERVED
+from payasync.signing.schemes import SortedPairs
+
+if TYPE_CHECKING:
+    from payasync.credentials import Credentials
+    from payasync.profile.profile import Profile
+    from payasync.profile.schema import AnswerShape
+    from payasync.signing.schemes import SignatureScheme
+
+_STATES: Final = ("payment_status", "order_status", "refund_status", "subscription_status")
+"""What of a response decides whether money has moved."""
+
+_OWN: Final = ("redirect_url", "payment_id", "subscription_id")
+"""What a response says of the service's own."""
+
+COMPARED: Final = ("out_trade_no", "out_refund_no", "total_amt", "refund_amt", "currency", "merchant_id")
+"""Where a response says what it is about: compared with the request."""
+
+
+@frozen
+class Coverage:
+    """The fields that a signature is made over: those of the object that it stands in.
+
+    Attributes:
+        place: The path of that object.
+        name: Of the signature in it.
+        left_out: Other names in it that are not signed.
+        nested: Objects and lists in it are signed, too.
+        as_texts: A number, true, false and null are signed as texts: nobody can tell the two apart.
+        skip_empty: An empty text leaves no trace in what is signed.
+        skip_null: Null leaves no trace in what is signed.
+    """
+
+    place: str
+    name: str
+    left_out: frozenset[str] = frozenset()
+    nested: bool = True
+    as_texts: bool = False
+    skip_empty: bool = False
+    skip_null: bool = False
+
+    def covers(self, path: str) -> bool:
+        """Return whether a value at a path of the document can be signed."""
+        above, steps = _steps(self.place), _steps(path)
+        if steps[: len(above)] != above:
+            return False
+        inner = steps[len(above) :]
+        signed = not inner or inner[0] not in {self.name, *self.left_out}
+        return signed and (self.nested or len(inner) <= 1)
+
+    def first_step(self, path: str) -> str:
+        """Return the name, in the object that is signed, of the field in which a path ends or begins."""
+        inner = _steps(path)[len(_steps(self.place)) :]
+        return inner[0] if inner else ""
+
+    def read(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return as much of a document as is covered, in its place, and the signature itself."""
+        signed = self._signed(document)
+        return self._placed({name: value for name, value in signed.items() if self._holds(name, value)})
+
+    def said(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is covered so that it is the same wherever the signature is."""
+        signed = self._signed(self.read(document))
+        texts = {name: self._text(value) for name, value in signed.items() if value is not None or not self.skip_null}
+        return self._placed({name: text for name, text in texts.items() if text != "" or not self.skip_empty})
+
+    def _signed(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        found = at(document, self.place)
+        return found if isinstance(found, dict) else {}
+
+    def _holds(self, name: str, value: object) -> bool:
+        return name not in self.left_out and (self.nested or not isinstance(value, dict | list))
+
+    def _text(self, value: Any) -> Any:
+        if not self.as_texts:
+            return value
+        if value is None or type(value) is bool:
+            return json.dumps(value)
+        if type(value) is int:
+            return str(value)
+        return value.text if type(value) is ExactNumber else value
+
+    def _placed(self, signed: dict[str, Any]) -> dict[str, Any]:
+        for step in reversed(_steps(self.place)):
+            signed = {step: signed}
+        return signed
+
+
+def coverage(path: str, scheme: "SignatureScheme | None") -> Coverage:
+    """Return what the signature at a path covers: the object that it stands in, as far as the scheme signs it."""
+    place, _, name = path.rpartition(".")
+    if not isinstance(scheme, SortedPairs):
+        return Coverage(place, name)
+    return Coverage(
+        place,
+        name,
+        left_out=frozenset(scheme.exclude) - {name},
+        nested=scheme.nested != "omit",
+        as_texts=True,
+        skip_empty=scheme.skip_empty,
+        skip_null=scheme.skip_null,
+    )
+
+
+def check_answers_covered(profile: "Profile") -> None:
+    """Refuse a profile that would have a payload or a state believed that the signature of its answer does not cover.
+
+    A code stands beside it at many services, and some leave the redirect address out.
+
+    Raises:
+        ConfigurationError: It names the point.
+    """
+    if profile.answer.signature:
+        check_covered(
+            coverage(profile.answer.signature, profile.signature), profile.answer.signature, _told(profile.answer)
+        )
+
+
+def check_covered(signed: Coverage, signature: str, believed: Iterator[tuple[str, str, str]]) -> None:
+    """Refuse what is to be believed, and is not covered.
+
+    Args:
+        signed: What is.
+        signature: Where it stands.
+        believed: Points of the profile, with their paths, and where in the document that is.
+
+    Raises:
+        ConfigurationError: It names the point.
+    """
+    for point, path, place in believed:
+        if not signed.covers(place):
+            raise ConfigurationError(
+                f"{point} is {path!r}, which the signature at {signature!r} does not cover: it is made over the "
+                "object that it stands in, and anybody could write his own beside a genuine one. Correct one of the "
+                f"two, or signature.nested and signature.exclude, or leave {point} out",
+                field=point,
+            )
+
+
+def _told(shape: "AnswerShape") -> Iterator[tuple[str, str, str]]:
+    if shape.data:
+        yield "answer.data", shape.data, joined(shape.data, "any field of it")
+    for name in (*_STATES, *COMPARED):
+        if path := getattr(shape, name):
+            yield f"answer.{name}", path, joined(shape.data, path)
+
+
+def proofs(profile: "Profile", credentials: "Credentials") -> tuple[str, ...]:
+    """Return the paths of what a success must hold one of, so that it is no request that was sent back.
+
+    Where the same key signs requests and verifies responses, a request is as well signed as a response. Inside the
+    signature a response must hold something that the profile locates and that no request says.
+
+    Returns:
+        No path where the service has a key of its own, or does not sign its responses.
+
+    Raises:
+        ConfigurationError: The profile locates nothing of that kind inside the signature.
+    """
+    shape = profile.answer
+    if not shape.signature or not same_key(profile, credentials):
+        return ()
+    found = only_from_the_service(profile, coverage(shape.signature, profile.signature), _located(shape))
+    if not found:
+        raise ConfigurationError(
+            f"the signature at {shape.signature!r} covers nothing that only a response says, and the key that signs "
+            "requests verifies it: a request that is sent back would pass for a success. Add the path of a code, a "
+            "state, an address or the service's own number inside the signed object to the profile's [answer], or give "
+            "a key of the service's own as credentials.service_keys",
+            field="answer.signature",
+        )
+    return found
+
+
+def proof_names(profile: "Profile", paths: tuple[str, ...]) -> frozenset[str]:
+    """Return the names, in the signed object, of the fields that hold what `proofs` found: no request may say them."""
+    signed = coverage(profile.answer.signature, profile.signature)
+    return frozenset(map(signed.first_step, paths))
+
+
+def same_key(profile: "Profile", credentials: "Credentials") -> bool:
+    """Return whether a key that signs requests also verifies what the service signs."""
+    scheme, own = profile.signature, credentials.signing_key
+    if scheme is None or own is None or (isinstance(scheme, SortedPairs) and not scheme.algorithm):
+        return False
+    if credentials.service_keys:
+        return own in credentials.service_keys and getattr(scheme, "symmetric", True) is not False
+    return getattr(scheme, "symmetric", False) is True
+
+
+def names_in_requests(profile: "Profile") -> frozenset[str]:
+    """Return the wire names that a request by this profile may have; of `extra` those that the profile demands."""
+    arguments = [each for several in ARGUMENTS.values() for each in several]
+    shown = (each.wire or profile.fields.get(each.point, "") for each in arguments)
+    ours = {each.name for each in arguments}
+    demanded = (name for names in profile.accept.required.values() for name in names if name not in ours)
+    parameters = (each.name for each in (profile.payment_status, profile.refund_status) if each)
+    constants = (name for table in profile.constants.values() for name in table)
+    return frozenset({*shown, *demanded, *parameters, *constants, *RESERVED})
+
+
+def only_from_the_service(profile: "Profile", signed: Coverage, paths: Iterable[str]) -> tuple[str, ...]:
+    """Return those paths of a document that a signature covers, and that no request can have.
+
+    Args:
+        profile: Says what requests have.
+        signed: What the signature covers.
+        paths: Of the whole document; empty ones do not count.
+    """
+    said = {"", *names_in_requests(profile)}  # the signed object itself stands in a request that is sent back, too
+    return tuple(path for path in paths if path and signed.covers(path) and signed.first_step(path) not in said)
+
+
+def _located(shape: "AnswerShape") -> Iterator[str]:
+    """Yield the paths of what the profile locates in a response, but for what is compared with the request."""
+    header = shape.request_id.partition(":")[1]
+    yield from (shape.code, shape.message, "" if header else shape.request_id)
+    yield from (joined(shape.data, path) for name in (*_STATES, *_OWN) if (path := getattr(shape, name)))
+
+
+def joined(place: str, path: str) -> str:
+    """Return the path of what stands at a path below a place."""
+    return f"{place}.{path}" if place and path else place or path
+
+
+def _steps(path: str) -> list[str]:
+    return path.split(".") if path else []

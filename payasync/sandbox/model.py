@@ -1,0 +1,259 @@
+"""What the sandbox keeps: orders, refunds, subscriptions, and what is told about them."""
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final, Literal
+
+from attrs import field, frozen
+
+BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def micros(moment: datetime) -> int:
+    """Return an aware moment as microseconds since 1970."""
+    return (moment - BEGINNING) // _MICROSECOND
+
+
+def instant(given: datetime | int) -> datetime:
+    """Return a moment in UTC, from itself or from its microseconds."""
+    return BEGINNING + timedelta(microseconds=given) if isinstance(given, int) else given.astimezone(UTC)
+
+
+def instant_if_any(given: datetime | int | None) -> datetime | None:
+    """Return a moment as `instant` does, where there is one."""
+    return None if given is None else instant(given)
+
+
+def format_instant(moment: datetime) -> str:
+    """Return a moment as people read it: ISO 8601, in UTC, to the millisecond."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+OrderState = Literal["pending", "paid", "failed", "expired", "closed"]
+RefundState = Literal["processing", "succeeded", "failed"]
+SubscriptionState = Literal["scheduled", "active", "past_due", "cancelled"]
+Decision = Literal["authorize", "decline", "cancel"]
+Kind = Literal["payment", "refund", "subscription"]
+Why = Literal["invalid", "unauthenticated", "bad_signature", "nonce_used", "wrong_state", "duplicate", "absent", "busy"]
+
+
+class RefusedError(Exception):
+    """A request is not done.
+
+    Attributes:
+        why: What the refusal means; the dialect has the service's code for it.
+        message: For people.
+        argument: The argument at fault, by our name.
+        field: The field at fault, by its wire name, where no argument stands for it.
+        status: The HTTP status, where it is not the usual one for `why`.
+        expected: The text that was to be signed: for the dashboard, and never answered.
+    """
+
+    def __init__(
+        self,
+        why: Why,
+        message: str,
+        *,
+        argument: str = "",
+        field: str = "",
+        status: int | None = None,
+        expected: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.why: Why = why
+        self.message = message
+        self.argument = argument
+        self.field = field
+        self.status = status
+        self.expected = expected
+
+
+@frozen(kw_only=True)
+class Order:
+    """One order, or one payment of endpoint 1, with the page where its customer decides.
+
+    Attributes:
+        out_trade_no: The merchant's own number, or one that the sandbox made.
+        payment_id: The sandbox's number.
+        token: Names the gateway page; nobody can guess it.
+        origin: Which endpoint made it: `order` (2) or `payment` (1).
+        total_amt: What the customer pays.
+        currency: Its code.
+        subject: The title that the customer reads.
+        body: What the customer reads below.
+        notify_url: Where notifications go.
+        return_url: Where the customer is sent back to.
+        state: Where it stands.
+        declines: How often the customer's payment was declined.
+        reserved: The sum of its refunds, those under way included.
+        created: When it was made, by the sandbox's time, as all that follows.
+    """
+
+    out_trade_no: str
+    payment_id: str
+    token: str
+    origin: Literal["order", "payment"]
+    total_amt: int
+    currency: str
+    subject: str = ""
+    body: str = ""
+    notify_url: str | None = None
+    return_url: str | None = None
+    state: OrderState = "pending"
+    declines: int = 0
+    reserved: int = 0
+    created: datetime = field(default=BEGINNING, converter=instant)
+
+
+@frozen(kw_only=True)
+class Refund:
+    """One refund of a paid order.
+
+    Attributes:
+        out_refund_no: The merchant's own number.
+        out_trade_no: The order's number.
+        total_amt: The order's amount.
+        refund_amt: What goes back.
+        notify_url: Where the notification goes.
+        fingerprint: Equal for equal requests: nonce and signature do not count.
+        state: Where it stands.
+        created: When it was asked for.
+    """
+
+    out_refund_no: str
+    out_trade_no: str
+    total_amt: int
+    refund_amt: int
+    notify_url: str | None = None
+    fingerprint: str
+    state: RefundState = "processing"
+    created: datetime = field(default=BEGINNING, converter=instant)
+
+
+def _date(given: date | str) -> date:
+    return date.fromisoformat(given) if isinstance(given, str) else given
+
+
+def _date_if_any(given: date | str | None) -> date | None:
+    return None if given is None else _date(given)
+
+
+@frozen(kw_only=True)
+class Subscription:
+    """One subscription (spec: Subscription).
+
+    Attributes:
+        subscription_id: The sandbox's number.
+        frequency: How often it is billed, as the merchant wrote it.
+        amount: What each period costs.
+        start_date: When the first period begins.
+        customer: The customer's details, as JSON.
+        state: Where it stands.
+        period: The periods that have begun.
+        renews: When the next period begins; `None` before the first and where the calendar ends.
+        ends: It is cancelled then.
+        failing: How many of its next charges fail.
+        failures: How many have failed in a row.
+        created: When it was made.
+    """
+
+    subscription_id: str
+    frequency: str
+    amount: int
+    start_date: date = field(converter=_date)
+    customer: str
+    state: SubscriptionState = "scheduled"
+    period: int = 0
+    renews: date | None = field(default=None, converter=_date_if_any)
+    ends: bool = field(default=False, converter=bool)
+    failing: int = 0
+    failures: int = 0
+    created: datetime = field(default=BEGINNING, converter=instant)
+
+
+@frozen(kw_only=True)
+class Charge:
+    """What one period of a subscription was billed.
+
+    Attributes:
+        subscription_id: Whose.
+        period: Which, from 1.
+        at: When.
+        amount: How much.
+        paid: It succeeded.
+    """
+
+    subscription_id: str
+    period: int
+    at: datetime = field(converter=instant)
+    amount: int
+    paid: bool = field(converter=bool)
+
+
+@frozen(kw_only=True)
+class Event:
+    """Something that the merchant's server is told (spec: Events).
+
+    Attributes:
+        kind: What it is about.
+        name: What happened, such as `paid`.
+        subject: The thing as it is now.
+        url: Where the notification goes; `None` where the merchant gave no address.
+    """
+
+    kind: Kind
+    name: str
+    subject: Order | Refund | Subscription
+    url: str | None
+
+
+@frozen(kw_only=True)
+class Answered:
+    """One call that the sandbox answered.
+
+    Attributes:
+        operation: Its name, such as `refunds.create`.
+        status: The HTTP status.
+        code: The result code, as it was sent.
+    """
+
+    operation: str
+    status: int
+    code: str | int
+
+
+Arguments = Mapping[str, Any]
+"""A request's arguments by our names, checked."""
+
+
+_DIGITS: Final = {
+    **dict.fromkeys(("BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF"), 0),
+    **dict.fromkeys(("UGX", "VND", "VUV", "XAF", "XOF", "XPF"), 0),
+    **dict.fromkeys(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"), 3),
+}
+"""Currencies whose smallest unit is not a hundredth."""
+
+
+def format_order_amount(order: Order, unit: str) -> str:
+    """Return an order's amount with its currency.
+
+    Args:
+        order: Whose amount is an integer.
+        unit: `major` where that counts whole units of the currency, else the smallest ones.
+    """
+    return format_amount(order.total_amt, order.currency, unit)
+
+
+def format_amount(count: int, currency: str, unit: str) -> str:
+    """Return an amount with its currency.
+
+    Args:
+        count: So many units.
+        currency: Its code.
+        unit: `major` where whole units of the currency are counted, else the smallest ones are.
+    """
+    currency = currency.upper()
+    digits = 0 if unit == "major" else _DIGITS.get(currency, 2)
+    whole, rest = divmod(count, 10**digits)
+    return f"{whole:,}.{rest:0{digits}} {currency}" if digits else f"{whole:,} {currency}"

@@ -1,0 +1,305 @@
+"""Where the sandbox listens, on this machine alone, and how it takes a request off the wire."""
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from payasync.errors import ConfigurationError
+from payasync.sandbox.model import RefusedError
+from payasync.sandbox.store import encodable
+
+_MOST: Final = 0xFFFF
+_KEYS: Final = "the sandbox's keys are for everybody who can reach it"
+
+
+def listen(host: str, port: int, *, because: str = _KEYS) -> socket.socket:
+    """Return a socket that listens.
+
+    Args:
+        host: A loopback address: `localhost` (which is 127.0.0.1), one in 127.0.0.0/8, or `::1`.
+        port: 0: a free one.
+        because: Why nobody else may reach it.
+
+    Raises:
+        ConfigurationError: The host is not this machine alone, or the port cannot be had.
+    """
+    address = loopback(host, because)
+    if type(port) is not int or not 0 <= port <= _MOST:
+        raise ConfigurationError(f"port: cannot listen on {port!r}: it must be 0 to {_MOST}", field="port")
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        return socket.create_server((address, port), family=family)
+    except OSError as error:
+        why = _reason(error)
+    raise ConfigurationError(f"port: cannot listen on {_netloc(address, port)}: {why}", field="port")
+
+
+def url_of(listening: socket.socket) -> str:
+    """Return the URL of what listens; an IPv6 address stands in brackets."""
+    host, port, *_ = listening.getsockname()
+    return f"http://{_netloc(host, port)}"
+
+
+async def turns() -> None:
+    """Let the loop finish what it has begun: a connection that it has just accepted, or is closing."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+def loopback(host: str, because: str = _KEYS) -> str:
+    """Return the address of a host that is this machine alone.
+
+    Raises:
+        ConfigurationError: It is another, or a name whose address somebody else decides.
+    """
+    if host == "localhost":
+        return "127.0.0.1"
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        address = None
+    if address is None or str(address) != host or not (address.is_loopback and _plain(address)):
+        raise ConfigurationError(
+            f"host must be this machine alone: 127.0.0.1, another of 127.0.0.0/8, ::1 or localhost, not {host!r}; "
+            f"{because}",
+            field="host",
+        )
+    return host
+
+
+def _plain(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    return address.version == 4 or address == ipaddress.IPv6Address("::1")  # noqa: PLR2004 - the IP version
+
+
+def _netloc(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _reason(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "it is in use: stop what listens there, or choose another port"
+    return error.strerror or str(error)
+
+
+_TURNS: Final = 3
+"""Of the loop, after which a connection that it accepted is known to the server."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Door:
+    """Takes connections for a server.
+
+    Args:
+        listening: A socket that listens; the door owns it.
+    """
+
+    def __init__(self, listening: socket.socket) -> None:
+        self._server: web.Server | None = None
+        self._socket = listening
+        self._address = listening.getsockname()
+        self._shut = False
+        self._busy = set[object]()
+        self._held = dict[object, asyncio.TimerHandle | None]()
+        self._next: asyncio.Task[None] | None = None
+
+    async def open(self, server: web.Server) -> None:
+        """Take connections.
+
+        Args:
+            server: Serves them.
+        """
+        self._server = server
+        self._loop = asyncio.get_running_loop()
+        # It is never closed: a connection that it accepts in the very turn in which it closes would be left open.
+        await self._loop.create_server(server, sock=self._socket)
+
+    def shut(self, seconds: float | None = None, *, by: object = None) -> None:
+        """Refuse new connections, close the idle ones, and let each other one end with its answer.
+
+        Args:
+            seconds: Until it opens again, in real time; `None`: until `reopen`.
+            by: Who shuts it: it is open again when all who did have let go of it.
+        """
+        self._release(by)
+        loop = asyncio.get_running_loop()
+        self._held[by] = None if seconds is None else loop.call_later(seconds, self.reopen, by)
+        if self._shut:
+            return
+        self._shut = True
+        self._stop()
+        # Bound, so that nobody else gets the port; and not listening, so that the kernel answers with a reset.
+        self._socket = _bound(self._socket.family, self._address)
+        known = frozenset(self._connections())
+        self._hang_up(known)
+        self._next = loop.create_task(self._turn_away(known), name="payasync sandbox door")
+
+    @web.middleware
+    async def note(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Have a request answered, and know meanwhile that its connection is not idle."""
+        self._busy.add(request.protocol)
+        try:
+            return await handler(request)
+        finally:
+            self._busy.discard(request.protocol)
+
+    def reopen(self, by: object = None) -> None:
+        """Take connections again, unless somebody else holds it shut; an open door stays so.
+
+        It may be called in any thread.
+
+        Args:
+            by: Who lets go of it.
+        """
+        if self._server is None:
+            return
+        if not _runs(self._loop):
+            self._loop.call_soon_threadsafe(self.reopen, by)
+            return
+        self._release(by)
+        if self._shut and not self._held:
+            self._cancel()
+            self._socket.listen()
+            self._next = self._loop.create_task(self.open(self._server), name="payasync sandbox door")
+            self._shut = False
+
+    def rest(self) -> None:
+        """Accept no further connection, and leave all else as it is: the way to close it without a race."""
+        if self._socket.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+
+    def close(self) -> None:
+        """Shut it for good."""
+        for each in tuple(self._held):
+            self._release(each)
+        self._server = None
+        self._stop()
+
+    def _stop(self) -> None:
+        self._cancel()
+        self.rest()
+        self._socket.close()
+
+    async def _turn_away(self, known: AbstractSet[web.RequestHandler]) -> None:
+        """Hang up on those that the loop had accepted already, and the server had not seen."""
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+            self._hang_up(each for each in self._connections() if each not in known)
+
+    def _connections(self) -> list[web.RequestHandler]:
+        return self._server.connections if self._server else []
+
+    def _hang_up(self, connections: Iterable[web.RequestHandler]) -> None:
+        for connection in connections:
+            if connection in self._busy:
+                connection.close()
+            else:
+                connection.force_close()
+
+    def _release(self, by: object) -> None:
+        if timer := self._held.pop(by, None):
+            timer.cancel()
+
+    def _cancel(self) -> None:
+        if self._next:
+            self._next.cancel()
+            self._next = None
+
+
+def _runs(loop: asyncio.AbstractEventLoop) -> bool:
+    """Return whether it is this thread's loop that runs."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
+def _bound(family: int, address: object) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.bind(address)  # type: ignore[arg-type] # as another socket of this family gave it
+    return made
+
+
+MAX_BODY: Final = 64 * 1024
+"""Bytes; the sandbox's own limit."""
+MAX_ADDRESS: Final = 8190
+"""Characters of a request's path and query; the sandbox's own limit."""
+MOST_READ: Final = 1 << 20
+"""Bytes of a request's first line that are read at all: what is longer gets no answer in our shape."""
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError)
+
+
+access_logger: Final = logging.getLogger("payasync.sandbox.http")
+"""aiohttp's, without the tracebacks of what is no HTTP: the client alone is at fault there, and is told."""
+access_logger.addFilter(_is_ours)
+
+
+def check_address(request: web.Request) -> None:
+    """Check that a request's address is not too long.
+
+    Raises:
+        RefusedError: It is.
+    """
+    if len(request.raw_path) > MAX_ADDRESS:
+        raise RefusedError("invalid", f"the address has more than {MAX_ADDRESS} characters", status=414)
+
+
+async def read_body(request: web.Request, content_type: str) -> bytes:
+    """Return a request's body.
+
+    Args:
+        request: Whose body has not been read yet.
+        content_type: What it must be.
+
+    Raises:
+        RefusedError: It is too large, or of another type.
+    """
+    received = await _bounded(request)
+    if "Content-Encoding" in request.headers:
+        raise RefusedError("invalid", "the body must not be compressed", status=415)
+    if request.content_type != content_type or _charset(request) not in {"", "utf-8"}:
+        raise RefusedError("invalid", f"Content-Type must be {content_type}", status=415)
+    return received
+
+
+def _charset(request: web.Request) -> str:
+    return (request.charset or "").lower()
+
+
+async def _bounded(request: web.Request) -> bytes:
+    received = bytearray()
+    if (request.content_length or 0) <= MAX_BODY:
+        async for chunk in request.content.iter_any():
+            received += chunk
+            if len(received) > MAX_BODY:
+                break
+        else:
+            return bytes(received)
+    raise RefusedError("invalid", f"the body has more than {MAX_BODY} bytes", status=413)
+
+
+def read_query(request: web.Request) -> dict[str, str]:
+    """Return the fields in a request's query.
+
+    Raises:
+        RefusedError: A name stands there twice, or a text is no Unicode.
+    """
+    fields = dict(request.query)
+    if len(fields) != len(request.query):
+        raise RefusedError("invalid", "a name stands twice in the query", status=400)
+    if not all(encodable(name + value) for name, value in fields.items()):
+        raise RefusedError("invalid", "the query is not UTF-8", status=400)
+    return fields

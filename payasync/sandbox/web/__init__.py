@@ -1,0 +1,1 @@
+"""The sandbox's pages: the payment gateway, and the dashboard with its controls."""

@@ -1,0 +1,147 @@
+"""The algorithms that a signature scheme can name: bytes and a key in, a signature out."""
+
+import hashlib
+import hmac
+import importlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Literal, Protocol
+
+from attrs import frozen
+
+from payasync.credentials import Secret
+from payasync.errors import ConfigurationError
+
+AlgorithmName = Literal["md5", "hmac-md5", "hmac-sha256", "hmac-sha512", "rsa-sha256", "rsa-sha512", "ed25519"]
+
+SHORTEST: Final = 8
+"""Characters of a shared secret; a shorter one is guessed in no time."""
+SIGNING_KEY: Final = "credentials.signing_key"
+SERVICE_KEYS: Final = "credentials.service_keys"
+
+
+class Algorithm(Protocol):
+    """What a scheme needs of an algorithm.
+
+    Attributes:
+        symmetric: The key that signs also verifies.
+        blocking: Signing takes so long that it belongs off the event loop.
+    """
+
+    @property
+    def symmetric(self) -> bool: ...  # noqa: D102 - said above
+    @property
+    def blocking(self) -> bool: ...  # noqa: D102 - said above
+    def check(self, key: Secret, *, signs: bool) -> None: ...  # noqa: D102 - refuses a key that it cannot use
+    def sign(self, message: bytes, key: Secret) -> bytes: ...  # noqa: D102 - as it says
+    def signer(self, key: Secret) -> Callable[[bytes], bytes]: ...  # noqa: D102 - `sign` with one key, prepared
+    def verify(self, message: bytes, signature: bytes, key: Secret) -> bool: ...  # noqa: D102 - as it says
+
+
+@frozen
+class _Shared:
+    """What has one key for both sides."""
+
+    symmetric: bool = True
+    blocking: bool = False
+
+    def check(self, key: Secret, *, signs: bool) -> None:
+        field = SIGNING_KEY if signs else SERVICE_KEYS
+        if "-----BEGIN" in key.reveal():
+            raise ConfigurationError(
+                f"{field} must be a shared secret, not a PEM text: anybody who has a public key could sign with it. "
+                "Give the secret that the service shows, or the service's own signature.algorithm",
+                field=field,
+            )
+        if len(key.reveal()) < SHORTEST:
+            raise ConfigurationError(
+                f"{field} must be a shared secret of {SHORTEST} characters or more: a shorter one is guessed. "
+                "Give the whole secret that the service shows",
+                field=field,
+            )
+
+
+@frozen(kw_only=True)
+class _Hmac(_Shared):
+    digest: str
+
+    def sign(self, message: bytes, key: Secret) -> bytes:
+        self.check(key, signs=True)
+        return hmac.digest(key.reveal().encode(), message, self.digest)
+
+    def signer(self, key: Secret) -> Callable[[bytes], bytes]:
+        self.check(key, signs=True)
+        keyed = hmac.new(key.reveal().encode(), digestmod=self.digest)
+
+        def sign(message: bytes) -> bytes:
+            made = keyed.copy()  # a digest that has taken the key in: half of what a short message costs
+            made.update(message)
+            return made.digest()
+
+        return sign
+
+    def verify(self, message: bytes, signature: bytes, key: Secret) -> bool:
+        self.check(key, signs=False)
+        return hmac.compare_digest(hmac.digest(key.reveal().encode(), message, self.digest), signature)
+
+
+@frozen
+class _Md5(_Shared):
+    """A plain digest: the key is in the message, as `key_param` put it there."""
+
+    def sign(self, message: bytes, key: Secret) -> bytes:
+        self.check(key, signs=True)
+        return hashlib.md5(message, usedforsecurity=False).digest()
+
+    def signer(self, key: Secret) -> Callable[[bytes], bytes]:
+        return partial(self.sign, key=key)
+
+    def verify(self, message: bytes, signature: bytes, key: Secret) -> bool:
+        self.check(key, signs=False)
+        return hmac.compare_digest(hashlib.md5(message, usedforsecurity=False).digest(), signature)
+
+
+@frozen
+class _Asymmetric:
+    """RSA and Ed25519, through the `cryptography` package, loaded when first used."""
+
+    name: str
+    blocking: bool
+    symmetric: bool = False
+
+    def check(self, key: Secret, *, signs: bool) -> None:
+        read = _cryptography(self.name)
+        (read.private_key if signs else read.public_key)(self.name, key)
+
+    def sign(self, message: bytes, key: Secret) -> bytes:
+        signature: bytes = _cryptography(self.name).sign(self.name, message, key)
+        return signature
+
+    def signer(self, key: Secret) -> Callable[[bytes], bytes]:
+        return partial(self.sign, key=key)
+
+    def verify(self, message: bytes, signature: bytes, key: Secret) -> bool:
+        verified: bool = _cryptography(self.name).verify(self.name, message, signature, key)
+        return verified
+
+
+def _cryptography(name: str) -> Any:
+    try:
+        return importlib.import_module("payasync.signing.asymmetric")
+    except ImportError:
+        pass
+    raise ConfigurationError(
+        f'signature.algorithm "{name}" needs the cryptography package: python -m pip install "payasync[rsa]"',
+        field="signature.algorithm",
+    )
+
+
+ALGORITHMS: Final[dict[str, Algorithm]] = {
+    "md5": _Md5(),
+    "hmac-md5": _Hmac(digest="md5"),
+    "hmac-sha256": _Hmac(digest="sha256"),
+    "hmac-sha512": _Hmac(digest="sha512"),
+    "rsa-sha256": _Asymmetric("rsa-sha256", blocking=True),
+    "rsa-sha512": _Asymmetric("rsa-sha512", blocking=True),
+    "ed25519": _Asymmetric("ed25519", blocking=False),
+}

@@ -1,0 +1,116 @@
+"""RSA (PKCS #1 v1.5) and Ed25519, on the `cryptography` package: extra `[rsa]`."""
+
+import base64
+import functools
+import re
+from collections.abc import Callable
+from typing import Final
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
+
+from payasync.credentials import Secret
+from payasync.errors import ConfigurationError
+from payasync.signing.algorithms import SERVICE_KEYS, SIGNING_KEY
+
+PrivateKey = RSAPrivateKey | Ed25519PrivateKey
+PublicKey = RSAPublicKey | Ed25519PublicKey
+
+MIN_RSA_BITS: Final = 2048
+_LABEL: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,40})-----")
+_HASHES: Final = {"rsa-sha256": hashes.SHA256(), "rsa-sha512": hashes.SHA512()}
+
+
+def sign(name: str, message: bytes, key: Secret) -> bytes:
+    """Return the signature of a message by a private key.
+
+    Raises:
+        ConfigurationError: The key is not one for this algorithm.
+    """
+    private = private_key(name, key)
+    if isinstance(private, RSAPrivateKey):
+        return private.sign(message, padding.PKCS1v15(), _HASHES[name])
+    return private.sign(message)
+
+
+def verify(name: str, message: bytes, signature: bytes, key: Secret) -> bool:
+    """Return whether a signature is that of the message.
+
+    Raises:
+        ConfigurationError: The key is not one for this algorithm.
+    """
+    public = public_key(name, key)
+    try:
+        if isinstance(public, RSAPublicKey):
+            public.verify(signature, message, padding.PKCS1v15(), _HASHES[name])
+        else:
+            public.verify(signature, message)
+    except InvalidSignature:
+        return False
+    return True
+
+
+@functools.lru_cache(maxsize=64)
+def private_key(name: str, key: Secret) -> PrivateKey:
+    """Read a private key: PEM, or base64 of PKCS #8.
+
+    Raises:
+        ConfigurationError: It is none, or not for this algorithm, or an RSA key below 2048 bits.
+    """
+    loaded = _loaded(key, serialization.load_pem_private_key, serialization.load_der_private_key, password=None)
+    if not isinstance(loaded, PrivateKey) or isinstance(loaded, Ed25519PrivateKey) is not (name == "ed25519"):
+        raise _refused(SIGNING_KEY, f"is not a private key for {name}: {_mistake(name, key, loaded, private=True)}")
+    _check_bits(SIGNING_KEY, loaded)
+    return loaded
+
+
+@functools.lru_cache(maxsize=64)
+def public_key(name: str, key: Secret) -> PublicKey:
+    """Read a public key: PEM, or base64 of SubjectPublicKeyInfo.
+
+    Raises:
+        ConfigurationError: It is none, or not for this algorithm, or an RSA key below 2048 bits.
+    """
+    loaded = _loaded(key, serialization.load_pem_public_key, serialization.load_der_public_key)
+    if not isinstance(loaded, PublicKey) or isinstance(loaded, Ed25519PublicKey) is not (name == "ed25519"):
+        raise _refused(SERVICE_KEYS, f"is not a public key for {name}: {_mistake(name, key, loaded, private=False)}")
+    _check_bits(SERVICE_KEYS, loaded)
+    return loaded
+
+
+def _loaded(key: Secret, pem: Callable[..., object], der: Callable[..., object], **options: None) -> object:
+    """Return the key that a text holds, or `None`: the loaders' own errors could quote it."""
+    try:
+        if "-----BEGIN" in key.reveal():
+            return pem(key.reveal().encode(), **options)
+        return der(base64.b64decode("".join(key.reveal().split()), validate=True), **options)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return None
+
+
+def _mistake(name: str, key: Secret, loaded: object, *, private: bool) -> str:
+    """Return what a refused key is instead, and what to do; nothing of the key itself."""
+    if loaded is not None:
+        return f"it is a key of another algorithm. Give one for {name}, or correct signature.algorithm"
+    label = found[1] if (found := _LABEL.search(key.reveal())) else ""
+    if "CERTIFICATE" in label:
+        return "it is a certificate. Give the public key in it: openssl x509 -pubkey -noout -in FILE"
+    if "ENCRYPTED" in label or "Proc-Type: 4,ENCRYPTED" in key.reveal():
+        return "it is locked by a password. Give a copy without one: openssl pkey -in FILE -out COPY"
+    if private and "PUBLIC KEY" in label:
+        return "it is a public key. Give the private key that belongs to it"
+    if not private and "PRIVATE KEY" in label:
+        return "it is a private key. Give the public key that the service shows"
+    return f"it must be PEM, or base64 of {'PKCS #8, and without a password' if private else 'SubjectPublicKeyInfo'}"
+
+
+def _check_bits(field: str, key: PrivateKey | PublicKey) -> None:
+    if isinstance(key, RSAPrivateKey | RSAPublicKey) and key.key_size < MIN_RSA_BITS:
+        raise _refused(field, f"has {key.key_size} bits: an RSA key needs {MIN_RSA_BITS} or more. Use a longer one")
+
+
+def _refused(field: str, why: str) -> ConfigurationError:
+    return ConfigurationError(f"{field} {why}", field=field)

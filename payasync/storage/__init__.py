@@ -1,0 +1,1 @@
+"""SQLite and PostgreSQL for journal and inbox: opening, migrations, durable transactions."""

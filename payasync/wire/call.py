@@ -1,0 +1,281 @@
+"""One call on its way out, and the answer on its way back: the values that middleware passes on."""
+
+import enum
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Self, TypeAlias
+
+from attrs import Factory, field, fields, frozen
+from multidict import CIMultiDict
+
+from payasync import documents
+from payasync.credentials import Secret
+from payasync.endpoints import Operation
+from payasync.errors import InvalidArgumentError
+from payasync.profile.profile import Profile
+from payasync.profile.schema import Parameter
+from payasync.settings import FRAMING, Timeouts, is_header
+
+
+class Progress:
+    """How far one attempt has come.
+
+    Attributes:
+        begun: Something of it may have left this machine.
+        over: It has ended without an answer: nothing of it may begin any more, whatever still holds on to it.
+        used_before: The service said that the number of the write was used before.
+    """
+
+    begun = False
+    over = False
+    used_before = False
+
+
+@frozen
+class Entry:
+    """Where the session's journal has a write already.
+
+    Attributes:
+        id: Its number there.
+        fence: Of who holds it and knows that it was never done, though something of it may have been sent.
+    """
+
+    id: int
+    fence: int | None = None
+
+
+class Likeness(enum.Enum):
+    """How a value in a request and one in a response are compared."""
+
+    NUMBER = "number"
+    AMOUNT = "amount"
+    CURRENCY = "currency"
+
+
+@frozen
+class Compared:
+    """One thing that a request and its response may both name.
+
+    Attributes:
+        name: Its wire name in the request.
+        path: Where a response names it, below the payload.
+        kind: How the two are compared.
+        required: The profile gives the path, so that a success must name it.
+        also: Other paths at which the same value may stand instead, such as the service's own number of a payment.
+    """
+
+    name: str
+    path: str
+    kind: Likeness
+    required: bool = False
+    also: tuple[str, ...] = ()
+
+
+def _simple_names(several: tuple[Compared, ...]) -> frozenset[str] | None:
+    simple = all("." not in each.path and not each.required for each in several)
+    return frozenset(each.path for each in several) if simple else None
+
+
+def _ordered(found: Iterable[Compared]) -> tuple[Compared, ...]:
+    return tuple(sorted(found, key=lambda each: each.kind is not Likeness.NUMBER))
+
+
+@frozen
+class Things:
+    """All that a request and its response may both name.
+
+    Attributes:
+        several: Numbers and the merchant first: a response about another thing is told from one about another amount.
+        names: The paths, if all stand at the top of a payload and none is required: most payloads have none of them.
+    """
+
+    several: tuple[Compared, ...] = field(default=(), converter=_ordered)
+    names: frozenset[str] | None = field(
+        init=False, default=Factory(lambda self: _simple_names(self.several), takes_self=True)
+    )
+
+
+@frozen
+class Expected:
+    """What a response to a call must match.
+
+    Attributes:
+        compared: What the call may name.
+        proofs: Paths in a response of what no request says; a success must hold one of them. Empty: it need not.
+        asked: Of a query: what the write that it asks about named, by wire names.
+    """
+
+    compared: Things = Things()
+    proofs: tuple[str, ...] = ()
+    asked: Mapping[str, object] | None = None
+
+
+@frozen
+class Objection:
+    """Why a response is not believed.
+
+    Attributes:
+        words: In one line, with both values.
+        about_another: It names another order, refund or merchant, or none: the next response may be the right one. Else
+            the number stands at the service for another amount or currency, and will go on to do so.
+    """
+
+    words: str
+    about_another: bool = True
+
+
+@frozen
+class Lease:
+    """How long a journal leaves a write to its sender: afterwards another process may send it.
+
+    Attributes:
+        begun: When it began, by the clock, or a moment earlier.
+        seconds: How long it lasts.
+        clock: Returns seconds, and counts them while the machine is suspended, too.
+    """
+
+    begun: float
+    seconds: float
+    clock: Callable[[], float]
+
+    @property
+    def over(self) -> bool:
+        """Whether it may be over; if the clock was set back, nobody knows, so it may be."""
+        return not 0 <= self.clock() - self.begun < self.seconds
+
+
+@frozen(kw_only=True, slots=False)
+class Call:
+    """One call; never changed, each layer that adds to it derives another.
+
+    Attributes:
+        operation: Which endpoint.
+        profile: What the service does.
+        fields: By their wire names.
+        reference: The order, refund or subscription number that the call is about.
+        parameter: Where the identifier of endpoints 6 and 7 stands.
+        bearer: It carries `Authorization: Bearer`.
+        signed: It carries `nonceStr` and `sign`.
+        headers: By their names; a `Secret` is revealed only as it is sent.
+        timeouts: In seconds.
+        deadline: When it must end, on the event loop's clock.
+        attempt: 1 for the first.
+        intent: The caller's own name of what a write is for.
+        entry: Where the journal has it, if it was queued there.
+        expected: What a response to it must match.
+        sent_before: An earlier call sent the same write, and nobody knows that it was refused.
+        lease: How long the journal leaves it to this process; nothing of it begins afterwards.
+        note_used: Writes to the journal that the service said "used before"; returns whether that is durable.
+        progress: How far this attempt has come; the one thing in it that changes.
+    """
+
+    operation: Operation
+    profile: Profile = field(repr=False)
+    fields: Mapping[str, Any] = field(repr=False)
+    reference: str | None = None
+    parameter: Parameter | None = None
+    bearer: bool = False
+    signed: bool = False
+    headers: Mapping[str, str | Secret] = field(default=Factory(dict), repr=False)
+    timeouts: Timeouts = Timeouts()
+    deadline: float = float("inf")
+    attempt: int = 1
+    intent: str | None = None
+    entry: Entry | None = None
+    expected: Expected = field(default=Expected(), repr=False)
+    sent_before: bool = False
+    lease: Lease | None = None
+    note_used: Callable[[], Awaitable[bool]] | None = field(default=None, repr=False)
+    progress: Progress = field(default=Factory(Progress), eq=False, repr=False)
+
+    def derived(self, /, **changes: Any) -> Self:
+        """Return the call with other values under the names of its attributes."""
+        # Not `attrs.evolve`, which takes four times as long: each call derives two others.
+        other = object.__new__(type(self))
+        attributes = other.__dict__
+        attributes |= {**self.__dict__, **changes}
+        return other
+
+    def with_fields(self, /, **fields: Any) -> Self:
+        """Return the call with further fields, by their wire names."""
+        return self.derived(fields={**self.fields, **fields})
+
+    def with_headers(self, headers: Mapping[str, str | Secret]) -> Self:
+        """Return the call with further headers.
+
+        Raises:
+            InvalidArgumentError: A name or value that could break the request apart, or that frames it.
+        """
+        for name, value in headers.items():
+            if not is_header(name, value.reveal() if isinstance(value, Secret) else value):
+                raise InvalidArgumentError(
+                    f"header {name!r} must be of visible ASCII characters",
+                    field=name,
+                    rule="visible ASCII",
+                    value=value,
+                )
+            if name.lower() in FRAMING:
+                raise InvalidArgumentError(
+                    f"header {name} must not be set: it says where the message ends, or when it is sent, which "
+                    "payasync does",
+                    field=name,
+                    rule="not of the message itself",
+                    value=value,
+                )
+        return self.derived(headers={**self.headers, **headers})
+
+    @property
+    def read(self) -> bool:
+        """Whether asking again changes nothing."""
+        return self.operation.read
+
+
+@frozen(slots=False)
+class Reply:
+    """What came back: bytes, not yet judged.
+
+    Attributes:
+        status: The HTTP status.
+        headers: Of the answer, by names in any case.
+        body: As it was received.
+        elapsed: Seconds that the call took; 0 until it has ended.
+        attempts: Those that had begun when the call ended, queries of recovery included.
+        recovered: It answers a query that was made after the first answer was lost.
+        verified: Whether its signature is the service's; `None` where it has none, or nobody looked.
+        doubt: Why its signature could not be checked, where a field of it is what the profile's scheme refuses.
+    """
+
+    status: int
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+    elapsed: float = 0.0
+    attempts: int = 1
+    recovered: bool = False
+    verified: bool | None = None
+    doubt: str = ""
+
+    @property
+    def document(self) -> Any:
+        """The decoded JSON; `ABSENT` where there is none."""
+        # Not a `cached_property`, which takes a lock in Python 3.11.
+        kept = self.__dict__
+        if "document" not in kept:
+            kept["document"] = documents.loads(self.body)
+        return kept["document"]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        facts = {each.name: getattr(self, each.name) for each in fields(type(self)) if each.init}
+        return _revive, ({**facts, "headers": CIMultiDict(self.headers)},)
+
+
+def _revive(facts: Mapping[str, Any]) -> Reply:
+    return Reply(**facts)
+
+
+Send: TypeAlias = Callable[[Call], Awaitable[Reply]]
+"""The rest of the way, as a layer sees it."""
+
+Layer: TypeAlias = Callable[[Call, Send], Awaitable[Reply]]
+"""One layer of middleware: `async def layer(call, send)`, which returns what `send` returns."""
+
+Wiring: TypeAlias = Callable[[Send], Send]
+"""A layer that is given the rest of the way once, and returns the way that leads through it."""

@@ -1,0 +1,270 @@
+"""Whether a response is about what was asked for: decisions only, no I/O.
+
+A response about another order, refund or amount may be genuine, such as one that is replayed or cached. It says nothing
+about this request.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from attrs import evolve
+
+from payasync.documents import ABSENT, at
+from payasync.endpoints import (
+    CANCEL_SUBSCRIPTION,
+    CLOSE_ORDER,
+    CREATE_PAYMENT,
+    CREATE_REFUND,
+    CREATE_SUBSCRIPTION,
+    OPERATIONS,
+    PLACE_ORDER,
+    QUERY_ORDER,
+    QUERY_PAYMENT,
+    QUERY_REFUND,
+    UPDATE_SUBSCRIPTION,
+    Operation,
+)
+from payasync.profile.profile import MERCHANT, Profile
+from payasync.profile.schema import ORDER_STATES, AnswerShape, Parameter
+from payasync.wire.call import Compared, Likeness, Objection, Things
+from payasync.wire.response import holds_nothing
+
+_LONGEST: Final = 100
+"""Characters of a strange value that an error shows."""
+_GAP: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
+"""White space and control characters: a log takes a text with a line end in it for two."""
+
+_WIRE: Final[Mapping[str, tuple[str, Likeness]]] = {
+    "out_trade_no": ("outTradeNo", Likeness.NUMBER),
+    "out_refund_no": ("outRefundNo", Likeness.NUMBER),
+    "merchant_id": (MERCHANT, Likeness.NUMBER),
+    "total_amt": ("totalAmt", Likeness.AMOUNT),
+    "refund_amt": ("refundAmt", Likeness.AMOUNT),
+    "currency": ("currency", Likeness.CURRENCY),
+}
+"""By key of the profile's `[answer]`: the wire name in requests, and how it is compared."""
+
+_AMOUNT: Final = "amount"
+"""The wire name of the total amount in endpoint 1, and in a response about its payment."""
+
+NAMED: Final = (*(name for name, _ in _WIRE.values()), _AMOUNT)
+"""What a write may name that a response to it, or to a query about it, is compared with."""
+
+_OF_PAYMENT: Final = frozenset({CREATE_PAYMENT, QUERY_PAYMENT})
+"""The operations that call the total `amount`, and need not find it in a response."""
+
+PAYMENT: Final = "payment_id"
+"""The service's own number of a payment, which only the write that is asked about can have named."""
+
+_AMOUNTS: Final = (("total_amt", "totalAmt"), ("total_amt", _AMOUNT), ("refund_amt", "refundAmt"))
+"""By key of the profile's `[answer]`, the wire names of all amounts."""
+
+_THINGS: Final[Mapping[str, str]] = {
+    CREATE_PAYMENT.name: "payment",
+    PLACE_ORDER.name: "order",
+    QUERY_ORDER.name: "order",
+    CLOSE_ORDER.name: "order",
+    CREATE_REFUND.name: "refund",
+    QUERY_PAYMENT.name: "payment",
+    QUERY_REFUND.name: "refund",
+    CREATE_SUBSCRIPTION.name: "subscription",
+    CANCEL_SUBSCRIPTION.name: "subscription",
+}
+"""By operation, what it creates, ends or asks about."""
+
+_DONE: Final[Mapping[str, frozenset[str]]] = {
+    CREATE_PAYMENT.name: frozenset({"pending", "paid"}),
+    PLACE_ORDER.name: frozenset(ORDER_STATES),
+    CLOSE_ORDER.name: frozenset({"closed"}),
+    CREATE_REFUND.name: frozenset({"processing", "succeeded"}),
+    CREATE_SUBSCRIPTION.name: frozenset({"scheduled", "active"}),
+    CANCEL_SUBSCRIPTION.name: frozenset({"cancelled"}),
+}
+"""By write, the states that only a success of the write can lead to."""
+
+
+def compared(operation: Operation, profile: Profile) -> Things:
+    """Return what a response to an operation is compared in."""
+    found = [each for key, name, kind in _wire_names(operation) for each in _places(profile.answer, key, name, kind)]
+    if operation in _OF_PAYMENT:
+        found = [evolve(each, required=False) if each.kind is Likeness.AMOUNT else each for each in found]
+    if operation not in OPERATIONS:
+        # Nobody knows what amounts mean at an endpoint that the document does not show.
+        return Things(each for each in found if each.kind is Likeness.NUMBER)
+    if operation in {UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION} and (name := profile.fields.get("subscription_id")):
+        found += _places(profile.answer, "subscription_id", name, Likeness.NUMBER)
+    if operation is QUERY_REFUND:
+        found += _identifier(profile.refund_status, "out_refund_no", profile.answer, ())
+    if operation is QUERY_PAYMENT:
+        # Endpoint 6 may be asked by the merchant's number or by the service's own.
+        own = (profile.answer.payment_id,) if profile.answer.payment_id else ()
+        found = [evolve(each, also=own) if each.name == _WIRE["out_trade_no"][0] else each for each in found]
+        found += _identifier(profile.payment_status, "out_trade_no", profile.answer, own)
+        found += [Compared(PAYMENT, path, Likeness.NUMBER) for path in own]
+    return Things(found)
+
+
+def _wire_names(operation: Operation) -> Iterable[tuple[str, str, Likeness]]:
+    """Yield the keys of `[answer]`, each with its wire name in requests, and how it is compared."""
+    yield from ((key, name, kind) for key, (name, kind) in _WIRE.items())
+    if operation in _OF_PAYMENT:
+        yield "total_amt", _AMOUNT, Likeness.AMOUNT
+
+
+def _places(shape: AnswerShape, key: str, name: str, kind: Likeness) -> Iterable[Compared]:
+    """Yield where a response may name what a request names so; nothing if the profile switches that off."""
+    path: str | None = getattr(shape, key)
+    if path != "":
+        yield Compared(name, path or name, kind, required=path is not None)
+    if path and name == _AMOUNT != path:
+        # A service may have one path for the totals of orders, and answer payments in their own words.
+        yield Compared(name, name, kind)
+
+
+def _identifier(parameter: Parameter | None, key: str, shape: AnswerShape, own: tuple[str, ...]) -> Iterable[Compared]:
+    """Yield where a response to endpoint 6 or 7 may name the identifier, if its wire name is not the document's."""
+    wire, _ = _WIRE[key]
+    if parameter is None or any(parameter.name == name for name, _ in _WIRE.values()):
+        return
+    yield Compared(parameter.name, parameter.name, Likeness.NUMBER)
+    path: str | None = getattr(shape, key)
+    # An order's response may name the merchant's number alone, and be asked for by the service's own.
+    if path != "" and (key == "out_refund_no" or path or own):
+        # A path that is given must hold the number, whatever stands under the parameter's own name.
+        also = own if path else (*own, parameter.name)
+        yield Compared(parameter.name, path or wire, Likeness.NUMBER, required=path is not None, also=also)
+
+
+def named(fields: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields of a write that a response to it, or to a query about it, is compared with."""
+    return {name: fields[name] for name in NAMED if name in fields}
+
+
+def mismatch(fields: Mapping[str, object], things: Things, told: object, *, success: bool = True) -> Objection | None:
+    """Return the first value in which a payload differs from the fields of a request.
+
+    Args:
+        fields: Of the request, by their wire names.
+        things: In what they are compared.
+        told: The payload of a response or of a notification.
+        success: It is no refusal; a refusal may name another amount, such as the one that is left.
+    """
+    if type(told) is dict and things.names is not None and things.names.isdisjoint(told):
+        return None
+    for each in things.several:
+        mine = fields.get(each.name)
+        if mine is None:
+            continue
+        theirs = at(told, each.path, None)
+        counts = success or (each.kind is Likeness.NUMBER and not _is_missing(theirs))
+        if counts and theirs != mine and (found := _mismatch(each, mine, theirs, told)):
+            return found
+    return None
+
+
+def _mismatch(each: Compared, mine: object, theirs: object, told: object) -> Objection | None:
+    if any(_stands_at(told, path, mine) for path in each.also):
+        return None
+    if _is_missing(theirs):
+        words = f"the response lacks {each.path}, which must name {each.name}"
+        return Objection(words) if each.required else None
+    words = f"{each.name} is {_shown(theirs)} in the response, and {_shown(mine)} in the request"
+    return Objection(words, about_another=each.kind is Likeness.NUMBER) if _differs(each.kind, mine, theirs) else None
+
+
+def _is_missing(theirs: object) -> bool:
+    return theirs is None or theirs == ""
+
+
+def _stands_at(told: object, path: str, mine: object) -> bool:
+    found = at(told, path, None)
+    return found is not None and not _differs(Likeness.NUMBER, mine, found)
+
+
+def _differs(kind: Likeness, mine: object, theirs: object) -> bool:
+    """Return whether two values differ, however they are written; a value in another form says nothing."""
+    if kind is Likeness.AMOUNT:
+        return type(mine) is int and _differs_in_amount(mine, theirs)
+    if kind is Likeness.CURRENCY:
+        return isinstance(mine, str) and isinstance(theirs, str) and theirs.casefold() != mine.casefold()
+    if not isinstance(mine, str | int) or not isinstance(theirs, str | int) or isinstance(theirs, bool):
+        return False
+    return str(theirs) != (str.__str__(mine) if isinstance(mine, str) else str(mine))
+
+
+def _differs_in_amount(mine: int, theirs: object) -> bool:
+    if isinstance(theirs, str):
+        # Not `int()`, which refuses thousands of digits.
+        return theirs.isascii() and theirs.isdigit() and theirs.lstrip("0") != str(mine)
+    return type(theirs) is int and theirs != mine
+
+
+def _shown(value: object) -> str:
+    text = _GAP.sub(" ", str.__str__(value) if isinstance(value, str) else str(value))
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def contradiction(operation: Operation, profile: Profile, told: object, *, absent: bool) -> Objection | None:
+    """Return that a refusal contradicts itself: what it refuses has a state that only a success leads to.
+
+    Args:
+        operation: The write or the query that is refused.
+        profile: Says where the state stands, and what it means.
+        told: The payload of the refusal.
+        absent: It is "not found". If a query asked, any state contradicts it.
+    """
+    thing = _THINGS.get(operation.name, "")
+    path: str = getattr(profile.answer, f"{thing}_status", "")
+    state = profile.states.name(thing, at(told, path)) if path else None
+    if operation.read:
+        contradicted = absent and state is not None
+        return Objection(f"it says that there is no such {thing}, and that it is {state}") if contradicted else None
+    contradicted = state in _DONE.get(operation.name, ())
+    return Objection(f"it refuses the request, and says that the {thing} is {state}") if contradicted else None
+
+
+def may_be_relabelled(operation: Operation, profile: Profile, told: object) -> bool:
+    """Return whether a signed payload may be that of a success, beside a refusal that its signature does not cover."""
+    thing = _THINGS.get(operation.name, "")
+    if path := getattr(profile.answer, f"{thing}_status", ""):
+        return _is_said(at(told, path)) and profile.states.name(thing, at(told, path)) is None
+    places = (getattr(profile.answer, key) or name for key, name, _ in _wire_names(operation))
+    return any(_is_said(at(told, place)) for place in places)
+
+
+def names_number_and_amounts(operation: Operation, fields: Mapping[str, object], things: Things, told: object) -> bool:
+    """Return whether a payload names the number of a write, and each amount that it named.
+
+    Args:
+        operation: The write.
+        fields: What it named, by wire names.
+        things: Where a payload may name these.
+        told: The payload.
+    """
+    number = {PLACE_ORDER: "outTradeNo", CLOSE_ORDER: "outTradeNo", CREATE_REFUND: "outRefundNo"}.get(operation)
+    amount = {PLACE_ORDER: "totalAmt", CREATE_REFUND: "refundAmt"}.get(operation)
+    wanted = {name for name in (number, amount) if name in fields}
+    said = {each.name for each in things.several if not _is_missing(at(told, each.path, None))}
+    return wanted <= said
+
+
+def names_an_amount(profile: Profile, told: object) -> bool:
+    """Return whether a payload names an amount, which nothing has that is not there."""
+    paths = (getattr(profile.answer, key) or name for key, name in _AMOUNTS)
+    return any(at(told, path, None) is not None for path in paths)
+
+
+def is_sent_back(proofs: tuple[str, ...], document: object) -> bool:
+    """Return whether a verified success may be a request that was sent back: it says nothing that no request says."""
+    return bool(proofs) and not any(_is_said(at(document, path)) for path in proofs)
+
+
+def _is_said(value: Any) -> bool:
+    """Return whether a value is signed by every scheme; nulls, empty texts and nested values leave no trace in some."""
+    return value is not ABSENT and value is not None and value != "" and not isinstance(value, dict | list)
+
+
+def tells_nothing(number: str | None, shape: AnswerShape, document: object) -> str:
+    """Return that the response to a query holds nothing; an empty text if it holds something."""
+    return f"the service tells nothing of {number}" if holds_nothing(shape, document) else ""

@@ -1,0 +1,150 @@
+"""What all requests share: their checks, and the link to the endpoint that takes them."""
+
+import re
+import reprlib
+from collections.abc import Mapping
+from datetime import date
+from functools import lru_cache
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from attrs import Attribute, field, frozen
+
+from payasync.documents import ABSENT, encodable, flaw, plain
+from payasync.endpoints import Operation
+from payasync.errors import InvalidArgumentError
+from payasync.wire.response import Response
+
+R_co = TypeVar("R_co", bound=Response, covariant=True)
+
+NOTHING: Final[Mapping[str, Any]] = {}
+"""The default of `extra`: no further fields."""
+
+MAX_AMOUNT: Final = 2**53 - 1
+"""The greatest integer that every JSON reader keeps exact."""
+
+A_WORD: Final = "a text that is not empty"
+AN_OBJECT: Final = "a mapping of names to JSON values"
+
+_URL: Final = re.compile(
+    r"(?i:https?)://(?:[^\s/?#@]*@)?(?:\[[0-9A-Fa-f:.]+\]|[^\s/?#@:\[\]]+)(?::\d{1,5})?(?:[/?#]\S*)?"
+)
+
+
+def invalid(name: str, rule: str, value: object, operation: Operation | None = None) -> InvalidArgumentError:
+    """Return the error for a bad argument: it names the field, the rule and the value."""
+    hint = ": leave it out" if value is None else ""
+    message = f"{name} must be {rule}, not {_shown(value)}{hint}"
+    about = operation.name if operation else None
+    return InvalidArgumentError(message, field=name, rule=rule, value=value, operation=about)
+
+
+def _shown(value: object) -> str:
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # it holds an integer of more digits than Python writes
+        return f"this {type(value).__name__}, which is too long to show"
+
+
+def _refuse(request: Any, attribute: "Attribute[Any]", rule: str, value: object) -> None:
+    """Raise, but where an argument that may be left out was: its default is `ABSENT`, and `None` is another value."""
+    if value is not ABSENT or attribute.default is not ABSENT:
+        raise invalid(attribute.name, rule, value, request.operation)
+
+
+def an_amount(request: Any, attribute: "Attribute[Any]", value: object) -> None:
+    """Check an amount: an `int`, in the unit that the service counts in."""
+    if type(value) is not int or not 1 <= value <= MAX_AMOUNT:
+        rule = f"an int from 1 to {MAX_AMOUNT}, in the unit that the service counts in"
+        _refuse(request, attribute, rule, value)
+
+
+def a_text(request: Any, attribute: "Attribute[Any]", value: object) -> None:
+    """Check a text; it may be empty."""
+    if not isinstance(value, str) or not (value.isascii() or encodable(value)):
+        _refuse(request, attribute, "a text of valid Unicode", value)
+
+
+def a_word(request: Any, attribute: "Attribute[Any]", value: object) -> None:
+    """Check a code or a number that names something: a text that is not empty."""
+    if not isinstance(value, str) or not value.strip() or not (value.isascii() or encodable(value)):
+        _refuse(request, attribute, A_WORD, value)
+
+
+def word(name: str, value: object, operation: Operation) -> str:
+    """Return a text that is not empty.
+
+    Raises:
+        InvalidArgumentError: It is something else.
+    """
+    if not isinstance(value, str) or not value.strip() or not encodable(value):
+        raise invalid(name, A_WORD, value, operation)
+    return value
+
+
+@lru_cache(maxsize=256)
+def _is_url(text: str) -> bool:
+    """A merchant has few addresses, and gives them with every order."""
+    return bool(_URL.fullmatch(text)) and encodable(text)
+
+
+def a_url(request: Any, attribute: "Attribute[Any]", value: object) -> None:
+    """Check an absolute http(s) URL."""
+    if not isinstance(value, str) or not _is_url(value):
+        _refuse(request, attribute, "an absolute http or https URL", value)
+
+
+def a_date(request: Any, attribute: "Attribute[Any]", value: object) -> None:
+    """Check a date; a `datetime` is one, too."""
+    if not isinstance(value, date):
+        _refuse(request, attribute, "a datetime.date", value)
+
+
+def an_object(request: Any, attribute: "Attribute[Any]", value: object) -> None:
+    """Check a mapping that can be sent as a JSON object."""
+    if value is not NOTHING and not (value is ABSENT and attribute.default is ABSENT):
+        check_object(attribute.name, value, request.operation)
+
+
+def check_object(name: str, value: object, operation: Operation) -> None:
+    """Refuse what cannot be sent as a JSON object.
+
+    Raises:
+        InvalidArgumentError: The argument, the rule and the value.
+    """
+    if not isinstance(value, Mapping):
+        raise invalid(name, AN_OBJECT, _kind(value), operation)
+    if found := flaw(value):
+        raise invalid(name, f"{AN_OBJECT}, without {found}", _kind(value), operation)
+
+
+def _kind(value: object) -> type | None:
+    """Return the type of an object, which may hold a customer's details; `None` stays, and gets its hint."""
+    return None if value is None else type(value)
+
+
+def taken(value: Any) -> Any:
+    """Return a copy of a mapping that nobody else can change; what cannot be sent stays for `an_object` to refuse."""
+    if value is NOTHING:
+        return value
+    return plain(value) if isinstance(value, Mapping) and not flaw(value) else value
+
+
+@frozen(kw_only=True)
+class Request(Generic[R_co]):
+    """One call's arguments, checked as it is made; `Session.send` sends it.
+
+    Args:
+        extra: Fields that the document does not show, by their wire names.
+    """
+
+    operation: ClassVar[Operation]
+    answer: ClassVar[type[Response]]
+
+    extra: Mapping[str, Any] = field(default=NOTHING, converter=taken, validator=an_object)
+
+    @property
+    def reference(self) -> str | None:
+        """The number that the call is about, where it has one."""
+        name = self.operation.reference
+        value = getattr(self, name, ABSENT) if name else ABSENT
+        return None if value is ABSENT else str.__str__(value)  # of a `str` Enum its value, as it is sent

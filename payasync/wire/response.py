@@ -1,0 +1,220 @@
+"""The service's answers, lightly typed, because their fields are not shown (spec: Resources, gaps)."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self, TypeVar
+
+from attrs import define, field
+
+from payasync.documents import ABSENT, at
+from payasync.profile.profile import not_configured
+from payasync.profile.schema import AnswerShape, States
+from payasync.wire.call import Call, Reply
+from payasync.wire.structure import fitted
+
+T = TypeVar("T")
+
+
+@define(repr=False, unsafe_hash=True)
+class Response:
+    """An answer of the service, read by the call's profile."""
+
+    # What is public of it are properties, which nobody can set: to freeze the rest, too, makes it in twice the time.
+
+    _reply: Reply
+    _shape: AnswerShape = field(eq=False)
+    _states: States = field(eq=False)
+
+    thing: ClassVar[str] = ""
+    """Which table of the profile's states is this answer's."""
+
+    @classmethod
+    def of(cls, call: Call, reply: Reply) -> Self:
+        """Return what a reply to a call says."""
+        return cls(reply, call.profile.answer, call.profile.states)
+
+    @property
+    def http_status(self) -> int:
+        """Its HTTP status."""
+        return self._reply.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Its headers, by names in any case."""
+        return self._reply.headers
+
+    @property
+    def body(self) -> bytes:
+        """Its bytes, as they were received."""
+        return self._reply.body
+
+    @property
+    def document(self) -> Any:
+        """The decoded JSON, or `None` where there is none."""
+        document = self._reply.document
+        return None if document is ABSENT else document
+
+    @property
+    def data(self) -> Any:
+        """The payload inside the profile's envelope, else the document."""
+        return payload(self._shape, self._reply.document)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds that the call took."""
+        return self._reply.elapsed
+
+    @property
+    def request_id(self) -> str | int | None:
+        """The service's number of the request, where the profile says where it stands."""
+        return _request_id(self._shape, self._reply)
+
+    @property
+    def attempts(self) -> int:
+        """Those begun for this call, queries of recovery included."""
+        return self._reply.attempts
+
+    @property
+    def recovered(self) -> bool:
+        """Whether it is the answer of a query, after the call's own answer was lost."""
+        return self._reply.recovered
+
+    def __repr__(self) -> str:
+        # Its data may hold a signature, or a customer's details.
+        state = "" if self.state is None else f" {self.state!r}"
+        return f"<{type(self).__name__} {self.http_status}{state}>"
+
+    def __getitem__(self, name: str) -> Any:
+        """Return one field of `data`.
+
+        Raises:
+            KeyError: There is no such field.
+        """
+        found = self.data.get(name, ABSENT) if isinstance(self.data, Mapping) else ABSENT
+        if found is ABSENT:
+            raise KeyError(name)
+        return found
+
+    def get(self, path: str, default: Any = None) -> Any:
+        """Return what stands at a dotted path in `data`, or the default."""
+        return at(self.data, path, default)
+
+    def to(self, kind: type[T]) -> T:
+        """Return `data` as an attrs class, strictly: no text becomes a number, and `"false"` is not true.
+
+        Raises:
+            InvalidArgumentError: The data does not fit the class; the message says where.
+        """
+        return fitted(self.data, kind, "the answer")
+
+    @property
+    def state(self) -> str | None:
+        """Our name of the state, where the profile maps it, else `None`."""
+        path = getattr(self._shape, f"{self.thing}_status", "")
+        return self._states.name(self.thing, at(self.data, path)) if path else None
+
+    def _located(self, name: str) -> str | int | None:
+        path = getattr(self._shape, name)
+        if not path:
+            raise not_configured(f"answer.{name}", f"the path, inside the answer's data, of its {name}")
+        found = at(payload(self._shape, self._reply.document), path, None)
+        return found if isinstance(found, str) or type(found) is int else None
+
+
+def payload(shape: AnswerShape, document: Any) -> Any:
+    """Return the payload inside the profile's envelope, else the document, else `None`."""
+    if shape.data and (inner := at(document, shape.data)) is not ABSENT:
+        return inner
+    return None if document is ABSENT else document
+
+
+def holds_nothing(shape: AnswerShape, document: Any) -> bool:
+    """Return whether the profile's envelope is empty: so some services answer who asks about what they do not know."""
+    return bool(shape.data) and not at(document, shape.data, None)
+
+
+def _request_id(shape: AnswerShape, reply: Reply) -> str | int | None:
+    path, _, header = shape.request_id.partition(":")
+    if header:
+        return reply.headers.get(header)
+    found = at(reply.document, path) if path else None
+    return found if isinstance(found, str) or type(found) is int else None
+
+
+@define(repr=False, unsafe_hash=True)
+class PaymentResponse(Response):
+    """An answer about a payment: endpoints 1 and 6."""
+
+    thing = "payment"
+
+    @property
+    def payment_id(self) -> str | int | None:
+        """The service's number of the payment.
+
+        Raises:
+            NotConfiguredError: The profile does not say where it stands; so with the next, too.
+        """
+        return self._located("payment_id")
+
+    @property
+    def payment_status(self) -> str | int | None:
+        """Its state, as the service sent it."""
+        return self._located("payment_status")
+
+
+@define(repr=False, unsafe_hash=True)
+class OrderResponse(Response):
+    """An answer about an order: endpoints 2, 3 and 4."""
+
+    thing = "order"
+
+    @property
+    def redirect_url(self) -> str | None:
+        """Where the customer goes to authorise (spec: Endpoints, rule 2).
+
+        Raises:
+            NotConfiguredError: The profile does not say where it stands; so with the next, too.
+        """
+        found = self._located("redirect_url")
+        return found if isinstance(found, str) else None
+
+    @property
+    def order_status(self) -> str | int | None:
+        """Its state, as the service sent it."""
+        return self._located("order_status")
+
+
+@define(repr=False, unsafe_hash=True)
+class RefundResponse(Response):
+    """An answer about a refund: endpoints 5 and 7."""
+
+    thing = "refund"
+
+    @property
+    def refund_status(self) -> str | int | None:
+        """Its state, as the service sent it.
+
+        Raises:
+            NotConfiguredError: The profile does not say where it stands.
+        """
+        return self._located("refund_status")
+
+
+@define(repr=False, unsafe_hash=True)
+class SubscriptionResponse(Response):
+    """An answer about a subscription: endpoints 8, 9 and 10."""
+
+    thing = "subscription"
+
+    @property
+    def subscription_id(self) -> str | int | None:
+        """The service's number of the subscription.
+
+        Raises:
+            NotConfiguredError: The profile does not say where it stands; so with the next, too.
+        """
+        return self._located("subscription_id")
+
+    @property
+    def subscription_status(self) -> str | int | None:
+        """Its state, as the service sent it."""
+        return self._located("subscription_status")

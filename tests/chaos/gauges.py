@@ -1,0 +1,70 @@
+"""What this process holds, measured from within; Linux tells it under /proc."""
+
+import asyncio
+import gc
+import os
+import sys
+import threading
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from tests.chaos.steady import Sample
+
+PROC: Final = Path("/proc/self")
+MOST: Final = 5
+"""So many lines of code, and so many classes, are named."""
+
+
+def measured(operations: int) -> Sample:
+    """Return what this process holds now, in one turn of the loop."""
+    gc.collect()
+    classes = census()
+    opened = list(descriptors())
+    sockets = sum(each.startswith("socket:") for each in opened)
+    return Sample(
+        operations=operations,
+        resident=int((PROC / "statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE"),
+        blocks=sys.getallocatedblocks(),
+        objects=classes.total(),
+        ours=sum(count for name, count in classes.items() if name.startswith("payasync.")),
+        sockets=sockets,
+        files=len(opened) - sockets,
+        tasks=len(asyncio.all_tasks()),
+        threads=threading.active_count(),
+    )
+
+
+def census() -> Counter[str]:
+    """Return how many objects there are of each class, of those that the garbage collector knows."""
+    named = Counter[str]()
+    for kind, count in Counter(map(type, gc.get_objects())).items():
+        named[f"{kind.__module__}.{kind.__qualname__}"] += count
+    return named
+
+
+def descriptors() -> Iterator[str]:
+    """Yield what each open descriptor stands for."""
+    for each in (PROC / "fd").iterdir():
+        with suppress(FileNotFoundError):  # the one that lists them
+            yield str(each.readlink())
+
+
+class Before:
+    """What this process held when this was made."""
+
+    def __init__(self) -> None:
+        self._classes = census()
+        self._memory = tracemalloc.take_snapshot() if tracemalloc.is_tracing() else None
+
+    def more(self) -> list[str]:
+        """Return what there is most more of now: its classes, and where memory is traced, the lines that made it."""
+        classes = census() - self._classes
+        more = [f"{name}: +{count:,}" for name, count in classes.most_common(MOST)]
+        if self._memory:
+            lines = tracemalloc.take_snapshot().compare_to(self._memory, "lineno")
+            more += [str(each) for each in lines[:MOST] if each.size_diff > 0]
+        return more

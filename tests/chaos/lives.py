@@ -1,0 +1,144 @@
+"""What one process of the run is told: what it does, under which strategy, and where it dies. No I/O here."""
+
+import json
+from itertools import chain, cycle, islice
+from random import Random
+from typing import Any, Final, Literal, Self, get_args
+
+from attrs import asdict, frozen
+
+from tests.chaos.clock import WAYS
+
+Strategy = Literal["naive", "stable", "sqlite", "postgres"]
+STRATEGIES: Final[tuple[Strategy, ...]] = get_args(Strategy)
+"""Naive: a new number on each retry; stable: one number, and no journal; and one number with either journal."""
+JOURNALS: Final[frozenset[Strategy]] = frozenset({"sqlite", "postgres"})
+NAMES: Final[dict[Strategy, str]] = {
+    "naive": "new numbers",
+    "stable": "no journal",
+    "sqlite": "SQLite",
+    "postgres": "PostgreSQL",
+}
+
+SENDING: Final = ("leaving", "flying", "answered", "inquiring")
+MOMENTS: Final = ("asking", "writing", "kept", *SENDING, "judged", "settling", "settled", "claimed")
+"""The steps of the protocol, in their order.
+
+Before the journal is asked; within its transaction; once that is on the disk; before the first byte; on the way;
+once the answer is there; while a question about it is; before the verdict is kept; within that transaction; after it;
+and once a reconciler holds an intention.
+"""
+ENDED: Final = "ended"
+"""The caller has been told that it is done."""
+RESTING: Final = "resting"
+"""Nothing goes on about it."""
+
+RARE: Final = frozenset({"claimed", "inquiring"})
+"""What comes only after a fault."""
+AT_ONCE: Final = 16
+"""So many operations a process is at; a kill interrupts them all."""
+
+
+def moments(strategy: Strategy) -> tuple[str, ...]:
+    """Return the steps at which a process with this strategy may die."""
+    if strategy in JOURNALS:
+        return MOMENTS
+    return SENDING[:-1] if strategy == "naive" else SENDING
+
+
+@frozen(kw_only=True)
+class Life:
+    """What one process does.
+
+    Attributes:
+        strategy: How it goes about retries.
+        journal: A file's path, or a connection string.
+        traces: The folder of all traces.
+        worker: Whose share it has.
+        life: Which of that worker's processes it is, from 0.
+        first: The first operation of its share.
+        last: The last one, and one more.
+        fatal: The step at which it kills itself; empty: at none; `any`: wherever it is then.
+        nth: As it comes to that step for the nth time.
+        latest: It dies at the latest when so many operations have ended; 0: it does not.
+        clock: The file of the jumps of the journal's clock; empty: the clock is the machine's, or the server's.
+        jump: The way in which that clock jumps in this life; empty: it does not.
+        jumping: It jumps when so many operations have ended.
+        ahead: Seconds by which the journal's clock is ahead.
+    """
+
+    strategy: Strategy
+    journal: str
+    traces: str
+    worker: int
+    life: int = 0
+    first: int
+    last: int
+    fatal: str = ""
+    nth: int = 1
+    latest: int = 0
+    clock: str = ""
+    jump: str = ""
+    jumping: int = 0
+    ahead: float = 0.0
+
+    @property
+    def trace(self) -> str:
+        """Where it says what it is about to do."""
+        return f"{self.traces}/{self.worker}-{self.life}"
+
+    def json(self) -> str:
+        """Return it as one argument of a command."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Return what `json` wrote."""
+        return cls(**json.loads(text))
+
+
+def deaths(strategy: Strategy, kills: int, pace: int, chance: Random) -> list[dict[str, Any]]:
+    """Return where processes die, as facts of their lives: at each step once, then anywhere or at any step by turns.
+
+    Args:
+        strategy: Which steps there are.
+        kills: How many.
+        pace: So many operations end in a life, as a rule at most; one that dies at a rare step, or is the first to die
+            at its step, lives until then.
+        chance: Draws when.
+    """
+    # What is rare comes last: waiting for it may use up the operations that the other steps need.
+    first = sorted(chance.sample(moments(strategy), len(moments(strategy))), key=RARE.__contains__)
+    turns = chain(first, cycle([each for moment in first for each in ("any", moment)]))
+    latest = 2 * pace + AT_ONCE
+    return [
+        {
+            "fatal": step,
+            "nth": 1 if step in RARE else chance.randint(1, pace),
+            # Many may end without that step: those that a journal knows the end of already.
+            "latest": 0 if step in RARE or number < len(first) else latest,
+        }
+        for number, step in enumerate(islice(turns, kills))
+    ]
+
+
+def jumps(lives: int, share: float, pace: int, chance: Random) -> list[dict[str, Any]]:
+    """Return where the clock jumps, as facts of so many lives: in a drawn share of them, and in the last.
+
+    Args:
+        lives: How many.
+        share: Of the lives, in which it jumps.
+        pace: So many operations end in a life, as a rule at most.
+        chance: Draws in which of them, when, and whether forward or back.
+    """
+    # The others may end before that, as often in the second half of a life.
+    jumping = {*chance.sample(range(lives), round(share * lives)), lives - 1} if share else set[int]()
+    half = max(1, pace // 2)
+    drawn = [{"jump": chance.choice(WAYS), "jumping": chance.randint(1, half)} for _ in range(lives)]
+    return [each if life in jumping else {} for life, each in enumerate(drawn)]
+
+
+def pace(kills: int, operations: int, workers: int) -> int:
+    """Return how many operations may end in a life, so that there are enough of them for all kills."""
+    lives = kills // workers + 1
+    return max(1, operations // workers // lives - AT_ONCE)

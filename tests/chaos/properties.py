@@ -1,0 +1,49 @@
+"""The properties and the state machines of the tests, tried far more often than in `nox -s tests`."""
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from rich.console import Console
+
+PROPERTIES: Final = (
+    "tests/signing/test_schemes.py",
+    "tests/middleware/test_retry_after.py",
+    "tests/test_documents.py",
+    "tests/profile/test_profile_toml.py",
+    "tests/notifications/test_reading.py",
+    "tests/notifications/test_verifying.py",
+    "tests/notifications/test_identity.py",
+    "tests/notifications/test_coverage.py",
+    "tests/notifications/test_standard_webhooks.py",
+    "tests/matrix/test_http_scripts.py",
+)
+"""What is signed, and what reads what others wrote: answers, Retry-After, profiles, notifications.
+
+The last takes a tenth of the examples: it is about calls over real HTTP, and what is never sent whatever fails.
+"""
+MODELS: Final = ("tests/notifications/test_sqlite_inbox_model.py", "tests/journal/test_model.py")
+"""The inbox and the journal, beside models of them."""
+LONG: Final = "chaos"
+"""The profile of properties; that of state machines is `models`."""
+LONGEST: Final = 3600
+"""Seconds after which a test hangs: pytest's own limit is made for short ones."""
+
+
+def tried(profile: str, paths: Sequence[str], seed: int, console: Console) -> list[str]:
+    """Run tests with a profile of Hypothesis, as tests/conftest.py registers it; return what is wrong.
+
+    Args:
+        profile: Which.
+        paths: The tests' files.
+        seed: Repeats the draws.
+        console: Shows how to repeat it.
+    """
+    command = ["-m", "pytest", "-q", "--numprocesses=auto", "--maxprocesses=4", "--dist=worksteal", "--durations=10"]
+    command += [f"--hypothesis-profile={profile}", f"--hypothesis-seed={seed}", f"--randomly-seed={seed}"]
+    command += ["-o", f"faulthandler_timeout={LONGEST}", *(["-m", "hypothesis"] if profile == LONG else []), *paths]
+    console.print(shlex.join(["python", *command]), soft_wrap=True, highlight=False)
+    code = subprocess.run([sys.executable, *command], check=False).returncode
+    return [f"pytest ended with {code}"] if code else []

@@ -1,0 +1,140 @@
+"""A merchant's server as a process of its own, which goes about its errands, is told of them, and measures itself.
+
+Run with a `Soak` as JSON, and a folder; the service and the keys are those of the environment. It prints lines of JSON:
+samples, and at last what it has done, and what it holds more of.
+"""
+
+import asyncio
+import json
+import logging
+import sys
+import tracemalloc
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager, suppress
+from itertools import count, pairwise
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+from attrs import asdict
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from payasync import PayasyncError, Session
+from payasync.journal import Reconciler, SqliteJournal
+from payasync.journal.policy import Patience
+from payasync.notifications import Notification, Receiver, SqliteInbox
+from tests.chaos.errands import PATIENT, TIMES, Errands
+from tests.chaos.gauges import Before, measured
+from tests.chaos.leaks import Leaks
+from tests.chaos.steady import Soak
+
+AT_ONCE: Final = 16
+"""So many errands are under way."""
+PAUSE: Final = 0.2
+"""Seconds between two runs of the reconciler."""
+PATIENCE: Final = Patience(first=0.2, longest=1.0, questions=30)
+CLUMSY: Final = 20
+"""One in so many attempts to handle a notification fails."""
+
+
+@asynccontextmanager
+async def receiving(pay: Session, journal: SqliteJournal, folder: Path, told: Counter[str]) -> AsyncGenerator[Receiver]:
+    """Handle what the service tells."""
+    receiver, attempts = Receiver(inbox=SqliteInbox(folder / "inbox.db"), session=pay), count(1)
+
+    @receiver.on("*")
+    async def handle(it: Notification) -> None:
+        if next(attempts) % CLUMSY == 0:
+            raise RuntimeError("clumsy")
+        if it.kind == "refund" and it.out_refund_no:
+            await journal.told("refunds.create", it.out_refund_no, it.state, it.data, merchant=pay.merchant_id)
+        told["handled"] += 1
+
+    async with receiver:
+        yield receiver
+
+
+@asynccontextmanager
+async def serving(receiver: Receiver) -> AsyncGenerator[str]:
+    """Listen on a free port, and give the address that is to be told; anything may stand behind it."""
+    application = web.Application()
+    application.router.add_post("/notify/{any}", receiver.aiohttp_handler)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host, port = runner.addresses[0]
+        yield f"http://{host}:{port}/notify/"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def reconciling(pay: Session, journal: SqliteJournal, told: Counter[str]) -> AsyncGenerator[asyncio.Lock]:
+    """Ask again and again what became of the unknown ones; who holds the lock has it stand still."""
+    reconciler, standstill = Reconciler(pay, journal, patience=PATIENCE), asyncio.Lock()
+
+    async def watch() -> None:
+        while True:
+            async with standstill:
+                with suppress(PayasyncError):
+                    await reconciler.run_once(lambda result: told.update([result.end]))
+            await asyncio.sleep(PAUSE)
+
+    task = asyncio.create_task(watch())
+    try:
+        yield standstill
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def run_all(errands: Errands, operations: Iterable[int]) -> None:
+    """Do some of the errands, a few at a time."""
+    todo = iter(operations)
+
+    async def some() -> None:
+        for operation in todo:
+            await errands.run(operation)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(AT_ONCE):
+            group.create_task(some())
+
+
+def say(**words: object) -> None:
+    """Tell whoever started this."""
+    print(json.dumps(words), flush=True)  # noqa: T201 - it reads that
+
+
+async def main(soak: Soak, folder: Path) -> None:
+    """Run all errands, and measure in between."""
+    told, layers = Counter[str](), [Leaks().layer] if soak.leaky else []
+    async with (
+        SqliteJournal(folder / "pay.db") as journal,
+        Session.from_env(timeouts=TIMES, retry=PATIENT, middleware=layers, journal=journal) as pay,
+        receiving(pay, journal, folder, told) as receiver,
+        serving(receiver) as notify,
+        reconciling(pay, journal, told) as standstill,
+    ):
+        errands = Errands(pay, journal, folder, notify, soak.seed)
+        before = Before()
+        ends = [soak.operations * number // soak.samples for number in range(soak.samples + 1)]
+        for number, (first, end) in enumerate(pairwise(ends)):
+            if number == soak.samples // 2:
+                before = Before()
+            await run_all(errands, range(first, end))
+            async with standstill:
+                await receiver.settle()
+                say(sample=asdict(measured(end)))
+        say(done=errands.done + told, more=before.more())
+
+
+if __name__ == "__main__":
+    logging.disable(logging.WARNING)  # what fails is what the run is about
+    told, where = sys.argv[1:]
+    if Soak.read(told).trace:
+        tracemalloc.start()
+    asyncio.run(main(Soak.read(told), Path(where)))

@@ -1,0 +1,128 @@
+"""A soak: a merchant's server under all kinds of faults, for long; its memory and its descriptors are to stay flat.
+
+The sandbox lives in this process, the server in a child, whose memory is its own.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from types import MappingProxyType
+from typing import Any, Final
+
+from payasync.cli.sandbox import Welcome
+from payasync.sandbox import Sandbox
+from payasync.sandbox.faults.catalogue import KINDS, OfNotification
+from payasync.sandbox.faults.trigger import Fault
+from tests.chaos.errands import ERRANDS, ORDER, PAID
+from tests.chaos.leaks import SHOWN_BY
+from tests.chaos.steady import BOUNDS, Sample, Soak, Soaked
+
+PROGRAM: Final = Path(__file__).with_name("shop.py")
+LONGEST: Final = 1 << 20
+"""Bytes of a line that the server prints."""
+OPTIONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        "latency": {"seconds": "0.1"},
+        "refuse": {"seconds": "0.01"},
+        "huge_body": {"size": str(2 << 20)},
+        "gzip_bomb": {"size": str(64 << 20)},
+        "notification.delay": {"seconds": "1"},
+        "notification.reorder": {"seconds": "1"},
+    }
+)
+"""What keeps a fault from taking longer than it must."""
+WANTED: Final = (*ERRANDS, "OutcomeUnknownError", "handled", "resolved")
+"""What must have happened in any run."""
+
+Heard = Callable[[Sample], None]
+
+
+SHORT: Final = Soak(operations=450, samples=10)
+"""Long enough to show a leak, as the control proves."""
+
+
+def arm(sandbox: Sandbox, soak: Soak) -> list[Fault]:
+    """Arm all kinds of faults; of those that a call can meet, and a notification, each is as often as any other."""
+    of_notifications = [kind for kind, effect in KINDS.items() if issubclass(effect, OfNotification)]
+    of_calls = [kind for kind in KINDS if kind not in of_notifications]
+    armed: list[Fault] = []
+    for kinds in (of_calls, of_notifications):
+        share, left = soak.faults / len(kinds), 1.0
+        for kind in kinds:
+            # One that comes behind others is drawn less often.
+            draw = {"probability": str(share / left), "seed": str(soak.seed * 100 + len(armed))}
+            armed.append(sandbox.faults.arm(kind, {**draw, **OPTIONS.get(kind, {})}))
+            left -= share
+    return armed
+
+
+async def run(soak: Soak, heard: Heard | None = None) -> Soaked:
+    """Return what a run comes to.
+
+    Args:
+        soak: What it does.
+        heard: Told each sample.
+
+    Raises:
+        TimeoutError: It takes too long.
+        RuntimeError: The server failed, or complained.
+    """
+    with TemporaryDirectory() as folder:
+        async with Sandbox() as sandbox, asyncio.timeout(soak.seconds):
+            await sandbox.given.paid_order(out_trade_no=ORDER, total_amt=PAID)
+            armed = arm(sandbox, soak)
+            try:
+                lines = await _served(soak, folder, sandbox, heard)
+            finally:
+                sandbox.faults.clear()
+            await sandbox.settle()
+    *samples, end = lines
+    return Soaked(
+        samples=[Sample(**each["sample"]) for each in samples],
+        done=dict.fromkeys(WANTED, 0) | end["done"],
+        more=end["more"],
+        faults={each.kind: each.fired for each in armed},
+    )
+
+
+def overlooked(leaking: Soaked) -> list[str]:
+    """Return what the control does not show: who overlooks that would overlook anything."""
+    grown = leaking.growths()
+    return [f"{gauge} of a server that leaks do not grow" for gauge in SHOWN_BY if grown[gauge] <= BOUNDS[gauge]]
+
+
+async def _served(soak: Soak, folder: str, sandbox: Sandbox, heard: Heard | None) -> list[dict[str, Any]]:
+    """Let the server live, and return what it prints."""
+    welcome = Welcome.of(sandbox, None, clock="real", db=":memory:")
+    said: list[dict[str, Any]] = []
+    with TemporaryFile() as complaints:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-W", "error", str(PROGRAM), soak.json(), folder,
+            env={**os.environ, **welcome.environment},
+            limit=LONGEST, stdout=asyncio.subprocess.PIPE, stderr=complaints,
+        )  # fmt: skip
+        try:
+            async for line in _lines(process.stdout):
+                said.append(json.loads(line))
+                if heard and "sample" in said[-1]:
+                    heard(Sample(**said[-1]["sample"]))
+            await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        complaints.seek(0)
+        errors = complaints.read().decode()
+    if errors or process.returncode:
+        raise RuntimeError(f"the server ended with {process.returncode}: {errors}")
+    return said
+
+
+async def _lines(stream: asyncio.StreamReader | None) -> AsyncGenerator[bytes]:
+    if stream:
+        async for line in stream:
+            yield line

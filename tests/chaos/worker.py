@@ -1,0 +1,238 @@
+"""One process of the run: it makes its share of refunds and orders until they are done, or until it dies.
+
+Run with a `Life` as JSON; the service and the keys are those of the environment.
+"""
+
+import asyncio
+import logging
+import secrets
+import sys
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from payasync import (
+    Call,
+    CreateRefund,
+    DuplicateError,
+    OutcomeUnknownError,
+    PayasyncError,
+    Reply,
+    RetryPolicy,
+    Send,
+    Session,
+    Timeouts,
+)
+from payasync.journal import Reconciler
+from payasync.journal.policy import Patience
+from payasync.middleware.retry import Pace
+from tests.chaos.clock import Clock
+from tests.chaos.lives import AT_ONCE, ENDED, JOURNALS, RESTING, Life
+from tests.chaos.mortal import Mortal, MortalPostgres, MortalSqlite
+from tests.chaos.tracing import Trace, lines
+from tests.chaos.truth import name_of, operation_of
+
+ORDER: Final = "T0"
+"""The paid order that all refunds are of."""
+PAID: Final = 900_000_000
+TRIES: Final = 20
+PAUSE: Final = 0.2
+"""Seconds between two runs of the reconciler."""
+ROUNDS: Final = 10
+MOST_ROUNDS: Final = 200
+"""Of the last process, for which nothing is left to others."""
+
+TIMES: Final = Timeouts(total=1.5, connect=1.0, read=0.5)
+PATIENT: Final = RetryPolicy(attempts=3, base_delay=0.05, max_delay=0.2, quota=10_000)
+ONCE: Final = RetryPolicy(attempts=1, quota=0)
+PATIENCE: Final = Patience(first=0.2, longest=1.0, questions=30)
+
+Do = Callable[[int], Awaitable[bool]]
+
+
+class Merchant:
+    """Does operations in one way or another; `True` says that one is done.
+
+    Args:
+        pay: The session.
+        trace: Where to say what is about to be done.
+        journal: The session's, if it has one.
+    """
+
+    def __init__(self, pay: Session, trace: Trace, journal: Mortal | None) -> None:
+        self._pay = pay
+        self._trace = trace
+        self._journal = journal
+
+    async def naive(self, operation: int) -> bool:
+        """Try until it is done, under a new number each time."""
+        for _ in range(TRIES):
+            with suppress(PayasyncError):
+                await self._send(operation, f"{name_of(operation)}-{secrets.token_hex(4)}")
+                return True
+        return False
+
+    async def stable(self, operation: int) -> bool:
+        """Try until it is done, under one number; that the service has it already means done."""
+        for _ in range(TRIES):
+            with suppress(PayasyncError):
+                with suppress(DuplicateError):
+                    await self._send(operation, name_of(operation))
+                return True
+        return False
+
+    async def journaled(self, operation: int) -> bool:
+        """Try until it is done, under one number, but never what may have been done."""
+        for _ in range(TRIES):
+            try:
+                await self._kept(operation, name_of(operation))
+            except OutcomeUnknownError:
+                return False
+            except PayasyncError:
+                continue
+            return True
+        return False
+
+    async def _kept(self, operation: int, number: str) -> None:
+        if self._journal is None or not number.startswith("Q"):
+            await self._send(operation, number)
+            return
+        queued = await self._journal.add(_refund(number), merchant=self._pay.merchant_id)
+        await self._pay.execute(queued)
+
+    async def _send(self, operation: int, number: str) -> None:
+        if name_of(operation).startswith("P"):
+            await self._pay.orders.place(total_amt=1, currency="CAD", subject="Chaos", out_trade_no=number)
+        else:
+            await self._pay.send(_refund(number))
+
+
+def _refund(number: str) -> CreateRefund:
+    return CreateRefund(out_trade_no=ORDER, out_refund_no=number, total_amt=PAID, refund_amt=1)
+
+
+def around(trace: Trace) -> Callable[[Call, Send], Awaitable[Reply]]:
+    """Return the layer that traces each attempt."""
+
+    async def layer(call: Call, send: Send) -> Reply:
+        if call.read:
+            trace.mark("inquiring", call.reference)
+            return await send(call)
+        trace.mark("leaving", call.reference)
+        trace.mark("flying", call.reference)
+        try:
+            return await send(call)
+        finally:
+            trace.mark("answered", call.reference)
+
+    return layer
+
+
+def journal_of(life: Life, trace: Trace) -> Mortal | None:
+    """Return the journal of a strategy that has one."""
+    if life.strategy not in JOURNALS:
+        return None
+    clock = clock_of(life)
+    journal: Mortal
+    if life.strategy == "postgres":
+        journal = MortalPostgres(life.journal, clock=clock)
+    else:
+        journal = MortalSqlite(life.journal, clock=clock or time.time)
+    journal.trace = trace
+    if life.clock:
+        journal.ticks()
+    return journal
+
+
+def clock_of(life: Life) -> Callable[[], float] | None:
+    """Return the journal's clock, where that is not the journal's own."""
+    if life.clock:
+        return Clock(life.clock, life.ahead)
+    return (lambda: time.time() + life.ahead) if life.ahead else None
+
+
+def left(life: Life) -> list[int]:
+    """Return the operations of a share that no process of this worker was told the end of."""
+    traces = [Path(life.traces) / f"{life.worker}-{number}" for number in range(life.life)]
+    if life.ahead:
+        traces = sorted(Path(life.traces).iterdir())
+    ended = {operation_of(number) for trace in traces for moment, number in lines(trace) if moment == ENDED}
+    return [each for each in range(life.first, life.last) if each not in ended]
+
+
+async def done(share: list[int], do: Do, trace: Trace) -> list[int]:
+    """Do a share, a few at a time; return what is not done then."""
+    todo: Iterator[int] = iter(share)
+    still: list[int] = []
+
+    async def some() -> None:
+        for operation in todo:
+            ended = await do(operation)
+            trace.mark(ENDED if ended else RESTING, name_of(operation))
+            if not ended:
+                still.append(operation)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(AT_ONCE):
+            group.create_task(some())
+    return still
+
+
+@asynccontextmanager
+async def reconciling(pay: Session, journal: Mortal, life: Life, trace: Trace) -> AsyncGenerator[None]:
+    """Ask again and again what became of the unknown ones, meanwhile."""
+    reconciler = Reconciler(pay, journal, patience=PATIENCE, pace=Pace(clock=clock_of(life) or time.time))
+
+    async def watch() -> None:
+        while True:
+            with suppress(PayasyncError):
+                await reconciler.run_once(lambda result: trace.mark(RESTING, result.intent.reference))
+            await asyncio.sleep(PAUSE)
+
+    task = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def persist(merchant: Merchant, journal: Mortal, life: Life, trace: Trace) -> None:
+    """Do all that can be done; what was interrupted waits for the end of its lease, and for the last process."""
+    still = await done(left(life), merchant.journaled, trace)
+    for _ in range(MOST_ROUNDS if life.ahead else ROUNDS):
+        if not [each for each in still if await _asked(journal, life, name_of(each))]:
+            return
+        await asyncio.sleep(PAUSE)
+        still = await done(still, merchant.journaled, trace)
+
+
+async def _asked(journal: Mortal, life: Life, number: str) -> bool:
+    """Return whether an operation will be heard of before long."""
+    operation = "orders.place" if number.startswith("P") else "refunds.create"
+    open_ones = {"unknown", "rejected", "new"} | ({"sending"} if life.ahead else set())
+    return any(each.state in open_ones for each in await journal.find(operation, number))
+
+
+async def main(life: Life) -> None:
+    """Live."""
+    with Trace(life) as trace:
+        journal = journal_of(life, trace)
+        policy = ONCE if life.strategy == "naive" else PATIENT
+        pay = Session.from_env(timeouts=TIMES, retry=policy, middleware=[around(trace)], journal=journal)
+        merchant = Merchant(pay, trace, journal)
+        async with pay:
+            if journal is None:
+                await done(left(life), merchant.naive if life.strategy == "naive" else merchant.stable, trace)
+                return
+            async with journal, reconciling(pay, journal, life, trace):
+                await persist(merchant, journal, life, trace)
+
+
+if __name__ == "__main__":
+    logging.disable(logging.WARNING)  # what could not be kept is what the run is about
+    asyncio.run(main(Life.read(sys.argv[1])))

@@ -1,0 +1,648 @@
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from payasync.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    DuplicateError,
+    IntentConflictError,
+    InvalidArgumentError,
+    NotSentError,
+    NotSentTimeoutError,
+    OutcomeUnknownError,
+    RateLimitedError,
+    ServiceError,
+    StorageError,
+)
+from payasync.journal import SqliteJournal
+from payasync.journal.entries import AT_IT
+from payasync.journal.intents import Begun, Draft, Intent, State, Step
+from payasync.journal.middleware import CANCELLED, EARLIER, MARGIN, TOO_LATE
+from payasync.middleware.observe import Event, Unknown
+from payasync.profile.schema import AnswerShape, States
+from payasync.resources.orders import QueryOrder
+from payasync.settings import Timeouts
+from payasync.wire.call import Call, Entry, Reply
+from tests.building import PROFILE, Way, codec, reply, way
+from tests.inside import until
+from tests.journal.building import LEASE, MERCHANT, SERVICE, START, Clock, draft, refund
+
+UNKNOWN: Final = OutcomeUnknownError("HTTP 503, it failed; it may have been done", reason="the service failed")
+TELLING: Final = evolve(
+    PROFILE, answer=AnswerShape(refund_status="state"), states=States(refund={"failed": ("failed",)})
+)
+FAILED: Final = reply({"state": "failed"})
+
+
+def call(**facts: Any) -> Call:
+    """Return the call of a refund, as it comes to the layer."""
+    loop = asyncio.get_running_loop()
+    given = {"timeouts": Timeouts(total=30), "deadline": loop.time() + 30, **facts}
+    return codec(evolve(PROFILE, answer=AnswerShape(refund_status="state"))).call(refund()).derived(**given)
+
+
+async def sent(journal: SqliteJournal, leads: Way, **facts: Any) -> Reply:
+    """Send a refund through the layer."""
+    return await journal.recorder.layer(MERCHANT, SERVICE)(call(**facts), leads.send)
+
+
+async def only(journal: SqliteJournal) -> Intent:
+    """Return the journal's only intention."""
+    (intent,) = await journal.list()
+    return intent
+
+
+async def test_it_is_kept_before_it_is_sent(journal: SqliteJournal) -> None:
+    """When the first byte leaves, the journal says *sending*, until the call's time and a margin are over."""
+    seen = list[Intent]()
+
+    async def send(_: Call) -> Reply:
+        seen.append(await only(journal))
+        return reply({})
+
+    await journal.recorder.layer(MERCHANT, SERVICE)(call(intent="a"), send)
+    (intent,) = seen
+
+    assert ("sending", "R1", "a", MERCHANT) == (intent.state, intent.reference, intent.intent, intent.merchant)
+    assert intent.lease is not None
+    assert 30 + MARGIN == (intent.lease - START).total_seconds()
+
+
+async def test_another_service_is_sent_nothing(journal: SqliteJournal) -> None:
+    """What one service has done is no answer to a call to another, and nothing of that call is kept."""
+    leads = way(reply({}))
+    await sent(journal, leads)
+    with pytest.raises(ConfigurationError) as caught:
+        await journal.recorder.layer(MERCHANT, "https://other.example")(call(intent="a"), leads.send)
+
+    assert f"sent to {SERVICE}, and this session's service is https://other.example" in str(caught.value)
+    assert ("journal", "refunds.create", "R1") == (caught.value.field, caught.value.operation, caught.value.reference)
+    assert 1 == len(leads.calls)
+    assert 1 == len(await journal.list())
+
+
+@pytest.mark.parametrize("queued", [False, True])
+async def test_service_that_has_moved_is_sent_no_more(journal: SqliteJournal, *, queued: bool) -> None:
+    """A session of the old address is refused also where it has sent already, and that of the new one goes on."""
+    layer = journal.recorder.layer(MERCHANT, SERVICE)
+    leads = way(reply({}))
+    await layer(call(intent="a"), leads.send)
+    await journal.move(SERVICE, "https://new.example")
+    facts = {"entry": Entry(await journal.add(refund("R2"), merchant=MERCHANT))} if queued else {}
+    with pytest.raises(ConfigurationError, match=r"sent to https://new\.example, and this session's service is"):
+        await layer(call(**facts), leads.send)
+
+    known = await journal.recorder.layer(MERCHANT, "https://new.example")(call(), leads.send)
+
+    assert (0, 1) == (known.attempts, len(leads.calls))
+
+
+async def test_answer_is_kept_and_given(journal: SqliteJournal) -> None:
+    """The caller gets the service's own reply, and the journal what may be kept of it."""
+    came = reply({"state": "DONE", "sign": "canary"})
+    given = await sent(journal, way(came))
+    intent = await only(journal)
+
+    assert came is given
+    assert intent.outcome is not None
+    assert ("succeeded", b'{"state":"DONE"}', None) == (intent.state, intent.outcome.body, intent.lease)
+
+
+async def test_same_again_is_answered_without_sending(journal: SqliteJournal) -> None:
+    """What was done is not done again: the answer is the one that was kept, after no attempt."""
+    leads = way(reply({"state": "DONE"}))
+    await sent(journal, leads)
+    again = await sent(journal, leads)
+
+    assert 1 == len(leads.calls)
+    assert ({"state": "DONE"}, 200, 0) == (again.document, again.status, again.attempts)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ServiceError("HTTP 400, refused", sent=True), "rejected"),
+        (NotSentError("connection refused"), "rejected"),
+        (ValueError("connection refused"), "rejected"),
+        (UNKNOWN, "unknown"),
+    ],
+)
+async def test_error_is_kept_and_raised(journal: SqliteJournal, error: Exception, expected: State) -> None:
+    """The caller hears of any end as without a journal, and the journal has its state and its reason."""
+    with pytest.raises(type(error)) as caught:
+        await sent(journal, way(error))
+    intent = await only(journal)
+    reasons = {
+        "rejected": {"HTTP 400, refused", "connection refused", "ValueError: connection refused"},
+        "unknown": {"the service failed"},
+    }
+
+    assert error is caught.value
+    assert expected == intent.state
+    assert intent.reason in reasons[expected]
+    assert (START if expected == "unknown" else None) == intent.sent_at
+
+
+async def test_unknown_names_its_intention(journal: SqliteJournal) -> None:
+    """Who must ask later knows by which number the journal has it."""
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await sent(journal, way(OutcomeUnknownError("no answer")))
+
+    assert (await only(journal)).id == caught.value.intent_id
+
+
+async def test_rejected_is_sent_again(journal: SqliteJournal) -> None:
+    """What was not done may be tried again under its number, and it is one intention."""
+    leads = way(ServiceError("no"), reply({}))
+    with pytest.raises(ServiceError):
+        await sent(journal, leads)
+    await sent(journal, leads)
+    intent = await only(journal)
+
+    assert (2, "succeeded", 2) == (len(leads.calls), intent.state, intent.attempts)
+
+
+async def test_unknown_is_not_sent_again(journal: SqliteJournal) -> None:
+    """What may have been done is asked about before anything is sent, whoever comes with its key."""
+    leads = way(UNKNOWN)
+    for _ in range(3):
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await sent(journal, leads)
+
+        assert (1, "the service failed") == (caught.value.intent_id, caught.value.reason)
+    assert 1 == len(leads.calls)
+
+
+async def test_other_request_under_the_key_is_not_sent(journal: SqliteJournal) -> None:
+    """A number that stands for another refund is refused before anything leaves."""
+    leads = way()
+    await journal.begin(draft(refund(refund_amt=1)), LEASE)
+    with pytest.raises(IntentConflictError) as caught:
+        await sent(journal, leads)
+
+    assert ([], "refunds.create", "R1", False) == (
+        leads.calls,
+        caught.value.operation,
+        caught.value.reference,
+        caught.value.sent,
+    )
+
+
+async def test_what_another_sends_is_not_sent(journal: SqliteJournal) -> None:
+    """While another process is at it, nobody knows what becomes of it."""
+    leads = way()
+    await journal.begin(draft(), LEASE)
+    with pytest.raises(OutcomeUnknownError, match=AT_IT):
+        await sent(journal, leads)
+
+    assert [] == leads.calls
+
+
+async def test_number_used_before_after_a_doubt_is_unknown(journal: SqliteJournal) -> None:
+    """An attempt that was given up as never arrived, and arrived after all, is asked about, not repeated."""
+    with pytest.raises(OutcomeUnknownError):
+        await sent(journal, way(UNKNOWN))
+    (asked,) = await journal.ask(1, LEASE)
+    await journal.settle(asked, "rejected", reason="never arrived")
+    with pytest.raises(DuplicateError):
+        await sent(journal, way(DuplicateError("used before", sent=True)))
+
+    assert ("unknown", "used before") == ((await only(journal)).state, (await only(journal)).reason)
+
+
+async def test_reads_are_not_kept(journal: SqliteJournal) -> None:
+    """A question moves no money."""
+    leads = way()
+    question = codec(PROFILE).call(QueryOrder(out_trade_no="T1"))
+    await journal.recorder.layer(MERCHANT, SERVICE)(question, leads.send)
+
+    assert ([question], []) == (leads.calls, await journal.list())
+
+
+async def test_nothing_is_sent_that_cannot_be_kept(journal: SqliteJournal) -> None:
+    """Where the journal cannot say *sending*, no byte leaves, and the error says so."""
+    leads = way()
+    await journal.aclose()
+    with pytest.raises(StorageError, match="the journal is closed") as caught:
+        await sent(journal, leads)
+
+    assert ([], "refunds.create", "R1", False) == (
+        leads.calls,
+        caught.value.operation,
+        caught.value.reference,
+        caught.value.sent,
+    )
+
+
+async def test_journal_has_no_longer_than_the_call(journal: SqliteJournal) -> None:
+    """Who waits for a journal waits within the call's time, and nothing is sent after it."""
+    leads, over = way(), asyncio.get_running_loop().time() - 1
+    with pytest.raises(NotSentTimeoutError, match="the journal took longer than the call had") as caught:
+        await sent(journal, leads, deadline=over)
+
+    assert ([], "refunds.create", "R1") == (leads.calls, caught.value.operation, caught.value.reference)
+
+
+@pytest.mark.parametrize("end", [reply({"state": "DONE"}), ServiceError("no"), UNKNOWN])
+async def test_verdict_that_cannot_be_kept_stops_nobody(
+    journal: SqliteJournal, path: Any, clock: Clock, caplog: pytest.LogCaptureFixture, end: Any
+) -> None:
+    """The caller hears what the service said; the intention stays *sending*, and is asked about in time."""
+
+    async def send(_: Call) -> Reply:
+        await journal.aclose()
+        if isinstance(end, Reply):
+            return end
+        raise end
+
+    with caplog.at_level(logging.WARNING, "payasync"):
+        found: Any
+        try:
+            found = await journal.recorder.layer(MERCHANT, SERVICE)(call(), send)
+        except (ServiceError, OutcomeUnknownError) as error:
+            found = error
+    async with SqliteJournal(path, clock=clock) as again:
+        intent = await only(again)
+
+    assert end is found
+    assert "sending" == intent.state
+    assert ["which the journal could not keep"] == [
+        record.getMessage().partition(", ")[2] for record in caplog.records if record.name == "payasync"
+    ]
+
+
+async def test_verdict_that_comes_too_late_is_told(
+    journal: SqliteJournal, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who was overtaken while it slept gets its answer, changes nothing, and says so."""
+
+    async def send(_: Call) -> Reply:
+        clock.advance(1000)
+        await journal.ask(1, LEASE)
+        return reply({"state": "DONE"})
+
+    with caplog.at_level(logging.WARNING, "payasync"):
+        given = await journal.recorder.layer(MERCHANT, SERVICE)(call(), send)
+
+    assert ("DONE", "unknown") == (given.document["state"], (await only(journal)).state)
+    assert "somebody took it" in caplog.text
+
+
+class Gated(SqliteJournal):
+    """A journal that waits for a gate before it keeps a verdict, or an intention."""
+
+    def __init__(self, path: Any, clock: Clock) -> None:
+        super().__init__(path, clock=clock)
+        self.reached, self.gate = asyncio.Event(), asyncio.Event()
+
+    async def settle(self, *args: Any, **given: Any) -> bool:
+        """Keep a verdict."""
+        self.reached.set()
+        await self.gate.wait()
+        return await super().settle(*args, **given)
+
+
+async def test_cancelled_while_it_is_kept_is_kept(path: Any, clock: Clock) -> None:
+    """What the service said is kept, though the caller, who had it almost, is gone."""
+    async with Gated(path, clock) as journal:
+        task = asyncio.ensure_future(sent(journal, way(reply({}))))
+        await journal.reached.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        journal.gate.set()
+        await until(lambda: not settling(journal))
+        state = (await only(journal)).state
+
+    assert task.cancelled()
+    assert "succeeded" == state
+
+
+class Slow(SqliteJournal):
+    """A journal that waits for a gate after it has committed that an intention is being sent."""
+
+    def __init__(self, path: Any, clock: Clock) -> None:
+        super().__init__(path, clock=clock)
+        self.reached, self.gate = asyncio.Event(), asyncio.Event()
+
+    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
+        """Keep an intention as *sending*."""
+        return await self._gated(await super().begin(draft, lease, service=service))
+
+    async def claim(self, intent_id: int, lease: float, **facts: Any) -> Begun:
+        """Make an intention *sending*."""
+        return await self._gated(await super().claim(intent_id, lease, **facts))
+
+    async def _gated(self, begun: Begun) -> Begun:
+        self.reached.set()
+        await self.gate.wait()
+        return begun
+
+
+@pytest.mark.parametrize(
+    "end", [asyncio.CancelledError(), NotSentError("no network"), ServiceError("no"), FAILED], ids=type
+)
+async def test_what_is_added_while_it_is_sent_directly_is_not_lost(
+    journal: SqliteJournal, end: BaseException | Reply
+) -> None:
+    """Its worker was told that somebody is at it: where that comes to nothing, it is as if it was added right after."""
+
+    async def send(_: Call) -> Reply:
+        await journal.add(refund(), merchant=MERCHANT)
+        if isinstance(end, BaseException):
+            raise end
+        return end
+
+    with suppress(asyncio.CancelledError, NotSentError, ServiceError):
+        await journal.recorder.layer(MERCHANT, SERVICE)(call(profile=TELLING), send)
+    await until(lambda: not settling(journal))
+    kept = await only(journal)
+
+    assert ("new", True, "") == (kept.state, kept.queued, kept.reason)
+    assert Step.SEND is (await journal.claim(kept.id, LEASE)).step
+
+
+async def test_what_was_taken_and_declined_says_so(journal: SqliteJournal) -> None:
+    """An answer that is no refusal, and says that it was not done, is the reason that a person reads."""
+    await sent(journal, way(FAILED), profile=TELLING)
+
+    assert ("rejected", "the refund's state is failed") == ((await only(journal)).state, (await only(journal)).reason)
+
+
+async def test_what_was_queued_and_used_before_is_a_persons_where_it_is_refused(
+    journal: SqliteJournal,
+) -> None:
+    """Its task has ended with the doubt: nobody else would hear of what becomes of it."""
+    intent_id = await journal.add(refund(), merchant=MERCHANT)
+    with pytest.raises(DuplicateError):
+        await sent(journal, way(DuplicateError("used before")), entry=Entry(intent_id))
+    (held,) = await journal.ask(1, LEASE)
+    with pytest.raises(ServiceError):
+        await sent(journal, way(ServiceError("no such order")), entry=Entry(intent_id, held.fence))
+
+    assert "manual" == (await only(journal)).state
+
+
+async def test_number_that_was_used_before_leaves_nothing_on_its_way(journal: SqliteJournal) -> None:
+    """What the service answers so is asked about, and what stands there counts at once."""
+    await sent(journal, way(FAILED), profile=TELLING)
+    with pytest.raises(DuplicateError):
+        await sent(journal, way(DuplicateError("used before")))
+    kept = await only(journal)
+
+    assert ("unknown", 2, START, True) == (kept.state, kept.attempts, kept.sent_at, kept.answered)
+
+
+async def test_recovered_refusal_of_what_failed_before_says_nothing(journal: SqliteJournal) -> None:
+    """What is asked after a lost answer may be told the end of the attempt before: it is in doubt, not failed."""
+    told = list[Event]()
+    await sent(journal, way(FAILED), profile=TELLING)
+    layer = journal.recorder.layer(MERCHANT, SERVICE, told.append)
+    with pytest.raises(OutcomeUnknownError, match="perhaps of an earlier attempt, and this one may still") as caught:
+        await layer(call(profile=TELLING), way(evolve(FAILED, recovered=True)).send)
+    kept = await only(journal)
+
+    assert ("unknown", 2, kept.id) == (kept.state, kept.attempts, caught.value.intent_id)
+    assert [Unknown(operation="refunds.create", reference="R1", reason=EARLIER)] == told
+
+
+@pytest.mark.parametrize("recovered", [False, True])
+async def test_refusal_of_this_attempt_is_its_end(journal: SqliteJournal, *, recovered: bool) -> None:
+    """The first attempt's own state, asked about or not, and a later attempt's own answer."""
+    first = await sent(journal, way(evolve(FAILED, recovered=recovered)), profile=TELLING)
+    again = await sent(journal, way(FAILED), profile=TELLING)
+
+    assert ("rejected", [recovered, False]) == ((await only(journal)).state, [first.recovered, again.recovered])
+
+
+@pytest.mark.parametrize("queued", [False, True])
+@pytest.mark.parametrize("late", [False, True])
+async def test_who_is_gone_while_the_journal_commits_leaves_nothing_in_doubt(
+    path: Any, clock: Clock, *, late: bool, queued: bool
+) -> None:
+    """Cancelled or out of time while *sending* is committed: nothing was sent, and the journal says so at once."""
+    leads = way(reply({}))
+    async with Slow(path, clock) as journal:
+        facts: dict[str, Any] = {"entry": Entry(await journal.add(refund(), merchant=MERCHANT))} if queued else {}
+        if late:
+            facts["deadline"] = asyncio.get_running_loop().time() + 0.1
+        task = asyncio.ensure_future(sent(journal, leads, **facts))
+        await journal.reached.wait()
+        if not late:
+            task.cancel()
+        await asyncio.wait([task])
+        during = (await only(journal)).state
+        journal.gate.set()
+        await until(lambda: not settling(journal))
+        after = await only(journal)
+        before = len(leads.calls)
+        await sent(journal, leads, **{name: facts[name] for name in facts if name == "entry"})
+
+    assert task.cancelled() != late
+    assert not late or isinstance(task.exception(), NotSentTimeoutError)
+    assert ("sending", "new" if queued else "rejected", TOO_LATE) == (during, after.state, after.reason)
+    assert (None, 0, 1) == (after.sent_at, before, len(leads.calls))
+
+
+async def test_who_is_gone_while_the_journal_says_no_changes_nothing(
+    path: Any, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was done before stays so, whoever is cancelled while the journal tells of it."""
+    async with Slow(path, clock) as journal:
+        journal.gate.set()
+        await sent(journal, way(reply({"state": "DONE"})))
+        journal.gate.clear()
+        journal.reached.clear()
+        task = asyncio.ensure_future(sent(journal, way()))
+        await journal.reached.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        journal.gate.set()
+        await until(lambda: not settling(journal))
+        intent = await only(journal)
+
+    assert ("succeeded", 1) == (intent.state, intent.attempts)
+    assert [] == caplog.records
+
+
+async def test_answer_waits_for_the_journal_within_the_call_only(path: Any, clock: Clock) -> None:
+    """A slow journal keeps nobody from an answer longer than the call has time; it goes on behind."""
+    async with Gated(path, clock) as journal:
+        given = await sent(journal, way(reply({"a": 1})), deadline=asyncio.get_running_loop().time() + 0.2)
+        during = (await only(journal)).state
+        journal.gate.set()
+        await until(lambda: not settling(journal))
+        after = (await only(journal)).state
+
+    assert {"a": 1} == given.document
+    assert ("sending", "succeeded") == (during, after)
+
+
+def settling(journal: Any) -> int:
+    """Return how many verdicts are being kept."""
+    return len(journal.recorder._settling)
+
+
+async def test_cancelled_while_it_is_sent_stays_sending(journal: SqliteJournal) -> None:
+    """Who is cancelled after bytes may have left knows nothing: the journal says *sending*, which means ask."""
+    assert await cancelled(journal, call(), begins=True)
+    assert "sending" == (await only(journal)).state
+
+
+async def cancelled(journal: SqliteJournal, call: Call, *, begins: bool) -> bool:
+    """Cancel a call, once it has begun or before; return whether its caller hears of that."""
+    inside = asyncio.Event()
+
+    async def send(call: Call) -> Reply:
+        call.progress.begun = begins
+        inside.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    task = asyncio.ensure_future(journal.recorder.layer(MERCHANT, SERVICE)(call, send))
+    await inside.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    await until(lambda: not settling(journal))
+    return task.cancelled()
+
+
+async def test_cancelled_before_it_was_sent_is_not_in_doubt(journal: SqliteJournal) -> None:
+    """Of what a caller gave up before its first byte left everything is known: it may be done again."""
+    assert await cancelled(journal, call(), begins=False)
+    intent = await only(journal)
+    await sent(journal, way(reply({})))
+
+    assert ("rejected", CANCELLED, None) == (intent.state, intent.reason, intent.sent_at)
+    assert "succeeded" == (await only(journal)).state
+
+
+async def test_queued_that_was_cancelled_before_it_was_sent_is_new(journal: SqliteJournal) -> None:
+    """A worker that is stopped leaves it to another."""
+    intent_id = await journal.add(refund(), merchant=MERCHANT)
+
+    assert await cancelled(journal, call(entry=Entry(intent_id)), begins=False)
+    assert ("new", CANCELLED) == ((await only(journal)).state, (await only(journal)).reason)
+
+
+async def test_cancelled_does_not_wait_for_the_journal(path: Any, clock: Clock) -> None:
+    """Who is cancelled is so at once; what is known of its write is kept behind."""
+    inside = asyncio.Event()
+
+    async def send(_: Call) -> Reply:
+        inside.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with Gated(path, clock) as journal:
+        task = asyncio.ensure_future(journal.recorder.layer(MERCHANT, SERVICE)(call(), send))
+        await inside.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        await until(journal.reached.is_set)
+        during = (await only(journal)).state
+        journal.gate.set()
+        await until(lambda: not settling(journal))
+        after = (await only(journal)).state
+
+    assert task.cancelled()
+    assert ("sending", "rejected") == (during, after)
+
+
+@pytest.mark.parametrize(
+    "error", [NotSentError("connection refused"), AuthenticationError("unknown key"), RateLimitedError("slow down")]
+)
+async def test_queued_that_was_not_done_waits_for_a_worker(
+    journal: SqliteJournal, clock: Clock, error: Exception
+) -> None:
+    """It is *new* since it was tried, says why, and is sent by the next who comes."""
+    intent_id = await journal.add(refund(), merchant=MERCHANT)
+    tried = clock.advance(5)
+    with pytest.raises(type(error)):
+        await sent(journal, way(error), entry=Entry(intent_id))
+    intent = await only(journal)
+    await sent(journal, way(reply({})), entry=Entry(intent_id))
+    after = await only(journal)
+
+    assert ("new", tried, str(error)) == (intent.state, intent.updated, intent.reason)
+    assert (1, None, None) == (intent.attempts, intent.lease, intent.sent_at)
+    assert ("succeeded", 2) == (after.state, after.attempts)
+
+
+async def test_queued_that_may_have_arrived_is_never_new(journal: SqliteJournal) -> None:
+    """That a second attempt did not leave says nothing of the first one, which nobody has found the end of."""
+    intent_id = await journal.add(refund(), merchant=MERCHANT)
+    with pytest.raises(OutcomeUnknownError):
+        await sent(journal, way(UNKNOWN), entry=Entry(intent_id))
+    (asked,) = await journal.ask(1, LEASE)
+    with pytest.raises(NotSentError):
+        await sent(journal, way(NotSentError("no")), entry=Entry(intent_id, asked.fence))
+
+    assert "unknown" == (await only(journal)).state
+
+
+async def test_queued_is_sent_by_its_number(journal: SqliteJournal) -> None:
+    """A worker that has the number sends what was queued, and it is the same intention."""
+    intent_id = await journal.add(refund(), merchant=MERCHANT)
+    leads = way(reply({}))
+    request = await journal.recorder.queued(intent_id, MERCHANT)
+    await sent(journal, leads, entry=Entry(intent_id))
+    again = await sent(journal, leads, entry=Entry(intent_id))
+    intent = await only(journal)
+
+    assert refund() == request
+    assert (1, 0, "succeeded") == (len(leads.calls), again.attempts, intent.state)
+
+
+async def test_unknown_is_sent_again_by_who_holds_it(journal: SqliteJournal) -> None:
+    """Who has found out that a queued intention never arrived sends it; any other is told that it is unknown."""
+    intent_id = await journal.add(refund(), merchant=MERCHANT)
+    with pytest.raises(OutcomeUnknownError):
+        await sent(journal, way(UNKNOWN), entry=Entry(intent_id))
+    (asked,) = await journal.ask(1, LEASE)
+    leads = way(reply({}))
+    for entry in (Entry(intent_id), Entry(intent_id, asked.fence - 1)):
+        with pytest.raises(OutcomeUnknownError):
+            await sent(journal, leads, entry=entry)
+    before = len(leads.calls)
+    await sent(journal, leads, entry=Entry(intent_id, asked.fence))
+
+    assert (0, 1, "succeeded") == (before, len(leads.calls), (await only(journal)).state)
+
+
+@pytest.mark.parametrize(
+    ("number", "merchant", "rule"),
+    [
+        (7, MERCHANT, "the number of an intention"),
+        (1, "M2", "the number of an intention of merchant 'M2'; 1 is of 'M1'"),
+    ],
+)
+async def test_queued_is_ones_own(journal: SqliteJournal, number: int, merchant: str, rule: str) -> None:
+    """A worker sends for its own merchant, and only what is there."""
+    await journal.add(refund(), merchant=MERCHANT)
+    with pytest.raises(InvalidArgumentError, match=f"intent_id must be {rule}"):
+        await journal.recorder.queued(number, merchant)
+
+
+async def test_keep_is_asked_for_each_call(path: Any, clock: Clock) -> None:
+    """What may be kept is the merchant's to say."""
+    async with SqliteJournal(path, clock=clock, keep=lambda operation, _: {"what": operation}) as journal:
+        await sent(journal, way())
+        intent = await only(journal)
+
+    assert {"what": "refunds.create"} == intent.request
+
+
+async def test_draft_and_call_agree(journal: SqliteJournal) -> None:
+    """What is queued and what is called directly meet under one key."""
+    await journal.add(refund(), merchant=MERCHANT)
+    leads = way()
+    await sent(journal, leads)
+    made: Draft = await only(journal)
+
+    assert (1, True) == (len(leads.calls), made.queued)
+    assert Step.ANSWER == (await journal.begin(evolve(draft(), intent="a"), LEASE)).step

@@ -1,0 +1,247 @@
+"""What became of a write: the question within a call, and `Session.reconcile` after it."""
+
+import pickle
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from payasync import (
+    DuplicateError,
+    IntentConflictError,
+    InvalidArgumentError,
+    NoAnswerError,
+    NotConfiguredError,
+    OrderResponse,
+    OutcomeUnknownError,
+    PayasyncError,
+    Profile,
+    RefundResponse,
+    RetryPolicy,
+    ServiceError,
+    Session,
+)
+from payasync.middleware.recovery import question
+from payasync.profile.sandbox_profile import PROFILE as SANDBOX
+from payasync.profile.schema import Accept, AnswerShape
+from tests.building import PROFILE, call_for, codec
+from tests.foreign import signatures
+from tests.foreign.recorder import RESET, Answer, Recorder, answer
+from tests.wire.ten import CREDENTIALS
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        evolve(PROFILE, refund_status=None),
+        evolve(PROFILE, accept=Accept(required={"refunds.status": ("refund_desc",)})),
+    ],
+    ids=["not mapped", "demands more"],
+)
+def test_where_the_profile_does_not_say_how_to_ask(profile: Profile) -> None:
+    """What cannot be asked is no question, and no error in the place of the write's own."""
+    assert question(codec(profile), call_for("refunds.create", profile)) is None
+
+
+@pytest.mark.parametrize("operation", ["payments.create", "subscriptions.cancel"])
+def test_what_nothing_names_is_not_asked_about(operation: str) -> None:
+    """A write without a number of the merchant's has no query that could tell what became of it."""
+    assert question(codec(PROFILE), call_for(operation, PROFILE)) is None
+
+
+def unknown(operation: str | None, reference: str | None) -> OutcomeUnknownError:
+    """Return the error of a call that nobody knows the end of."""
+    return OutcomeUnknownError("lost", operation=operation, reference=reference)
+
+
+def pay_with(service: Recorder, profile: Profile = SANDBOX) -> Session:
+    """Return a session with a recorder."""
+    return Session(service.url, credentials=CREDENTIALS, profile=profile, retry=RetryPolicy(attempts=1))
+
+
+PAID: Final = answer(200, b'{"code":"SBX_OK","status":"SBX_PAID"}')
+DONE: Final = answer(200, b'{"code":"SBX_OK","status":"SBX_SUCCEEDED"}')
+NONE: Final = answer(200, b'{"code":"SBX_NOT_FOUND"}')
+
+
+@pytest.mark.parametrize("operation", ["orders.place", "orders.close"])
+async def test_reconcile_an_order(operation: str) -> None:
+    """An order is asked for by its number, and what the service says is returned."""
+    with Recorder([PAID]) as service:
+        async with pay_with(service) as pay:
+            found = await pay.reconcile(unknown(operation, "T9"))
+
+    assert isinstance(found, OrderResponse)
+    assert ("paid", "/payment/orderquery") == (found.state, service.only.path)
+    assert "T9" == signatures.fields(service.only)["outTradeNo"]
+
+
+async def test_reconcile_a_refund() -> None:
+    """A refund is asked for by its own number, where the profile says that it stands."""
+    with Recorder([DONE]) as service:
+        async with pay_with(service) as pay:
+            found = await pay.reconcile(unknown("refunds.create", "R9"))
+
+    assert isinstance(found, RefundResponse)
+    assert ("succeeded", "/payment/refund/status", "outRefundNo=R9") == (
+        found.state,
+        service.only.path,
+        service.only.query,
+    )
+
+
+@pytest.mark.parametrize("operation", ["orders.place", "orders.close", "refunds.create"])
+async def test_reconcile_with_what_the_document_does_not_show(operation: str) -> None:
+    """`extra` goes with the query, beside the number that it asks about; what payasync says itself it cannot say."""
+    with Recorder([PAID]) as service:
+        async with pay_with(service) as pay:
+            await pay.reconcile(unknown(operation, "N9"), extra={"deviceNo": "7"})
+            with pytest.raises(InvalidArgumentError) as caught:
+                await pay.reconcile(unknown("orders.place", "N9"), extra={"outTradeNo": "N8"})
+    sent = signatures.fields(service.only)
+    number = "outRefundNo" if operation == "refunds.create" else "outTradeNo"
+
+    assert ("7", "N9") == (sent["deviceNo"], sent[number])
+    assert "extra" == caught.value.field
+
+
+async def test_reconcile_what_a_call_raised() -> None:
+    """The error that a call ended with is all that is needed."""
+    with Recorder([RESET, *[RESET] * 3, PAID]) as service:
+        async with pay_with(service) as pay:
+            fast = pay.with_options(retry=RetryPolicy(attempts=1, base_delay=0))
+            with pytest.raises(OutcomeUnknownError) as caught:
+                await fast.orders.place(total_amt=1, currency="CAD", out_trade_no="T1")
+            found = await pay.reconcile(caught.value)
+
+    assert ["/payment/unifiedorder", *["/payment/orderquery"] * 4] == [each.path for each in service.requests]
+    assert "paid" == found.state
+
+
+async def test_reconcile_a_duplicate() -> None:
+    """To ask for its state is said of a duplicate, too: the same call asks."""
+    with Recorder([answer(409, b"{}"), PAID]) as service:
+        async with pay_with(service) as pay:
+            with pytest.raises(DuplicateError) as caught:
+                await pay.orders.place(total_amt=1, currency="CAD", out_trade_no="T1")
+            found = await pay.reconcile(caught.value)
+
+    assert "paid" == found.state
+
+
+ANOTHER: Final = answer(200, b'{"code":"SBX_OK","status":"SBX_PAID","outTradeNo":"T1","totalAmt":990}')
+EMPTY: Final = answer(200, b'{"code":0,"data":null}')
+LOST: Final = [RESET, *[RESET] * 3]
+"""The write's answer, and those of the questions within the call."""
+
+
+@pytest.mark.parametrize(
+    "began", [LOST, [answer(409, b"{}")], [answer(400, b"{}")]], ids=["lost", "duplicate", "refused"]
+)
+async def test_reconcile_what_stands_for_another(began: list[Answer]) -> None:
+    """A number that stands for another amount says nothing of this order: who asks is not told that it is paid."""
+    with Recorder([*began, ANOTHER]) as service:
+        async with pay_with(service) as pay:
+            fast = pay.with_options(retry=RetryPolicy(attempts=1, base_delay=0))
+            with pytest.raises((OutcomeUnknownError, ServiceError)) as lost:
+                await fast.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
+            with pytest.raises(OutcomeUnknownError) as caught:
+                await pay.reconcile(pickle.loads(pickle.dumps(lost.value)))  # noqa: S301 - made in the same line
+
+    assert "totalAmt is 990 in the response, and 450 in the request" in str(caught.value.reason)
+    assert ("orders.place", "T1") == (caught.value.operation, caught.value.reference)
+    assert caught.value.response is not None
+    asked = {"outTradeNo": "T1", "totalAmt": 450, "currency": "CAD", "merchantId": "M1"}
+    assert asked == lost.value.asked == caught.value.asked
+    assert "450" not in f"{lost.value} {lost.value!r}".replace(service.url, "")  # its port may be 4501
+
+
+async def test_reconcile_a_conflict() -> None:
+    """What stands under a number that was used for another refund is no news of this one: nothing is asked."""
+    error = IntentConflictError("another", operation="refunds.create", reference="R1")
+    with Recorder() as service:
+        async with pay_with(service) as pay:
+            with pytest.raises(IntentConflictError) as caught:
+                await pay.reconcile(error)
+
+    assert error is caught.value
+    assert [] == service.requests
+
+
+async def test_reconcile_an_error_of_ones_own() -> None:
+    """What does not say what it asked for can be compared with nothing: the service's answer is returned as it is."""
+    with Recorder([ANOTHER]) as service:
+        async with pay_with(service) as pay:
+            found = await pay.reconcile(NoAnswerError("lost", operation="orders.query", reference="T1"))
+
+    assert ("paid", 990) == (found.state, found.data["totalAmt"])
+
+
+async def test_reconcile_an_empty_answer() -> None:
+    """An envelope that holds nothing does not say that anything was done."""
+    profile = evolve(SANDBOX, answer=AnswerShape(code="code", ok=(0,), data="data"))
+    with Recorder([EMPTY]) as service:
+        async with pay_with(service, profile) as pay:
+            with pytest.raises(OutcomeUnknownError) as caught:
+                await pay.reconcile(unknown("orders.place", "T1"))
+
+    assert ("the service tells nothing of T1", "orders.place") == (caught.value.reason, caught.value.operation)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"), [(NONE, ServiceError), (answer(400, b"{}"), ServiceError), (RESET, NoAnswerError)]
+)
+async def test_reconcile_without_an_answer(said: Answer, expected: type[PayasyncError]) -> None:
+    """An absent thing, a refusal and silence raise, as from any query."""
+    with Recorder([said]) as service:
+        async with pay_with(service) as pay:
+            with pytest.raises(PayasyncError) as caught:
+                await pay.reconcile(unknown("orders.place", "T1"))
+
+    assert (expected, "orders.query", "T1") == (type(caught.value), caught.value.operation, caught.value.reference)
+
+
+@pytest.mark.parametrize(("operation", "reference"), [("payments.create", None), ("subscriptions.update", "S1")])
+async def test_reconcile_what_nothing_names(operation: str, reference: str | None) -> None:
+    """Nothing is sent, and the error goes on."""
+    error = unknown(operation, reference)
+    with Recorder() as service:
+        async with pay_with(service) as pay:
+            with pytest.raises(OutcomeUnknownError) as caught:
+                await pay.reconcile(error)
+
+    assert error is caught.value
+    assert [] == service.requests
+
+
+async def test_reconcile_where_the_profile_does_not_say_how() -> None:
+    """The open point is named, and nothing is sent."""
+    with Recorder() as service:
+        async with pay_with(service, evolve(SANDBOX, refund_status=None)) as pay:
+            with pytest.raises(NotConfiguredError) as caught:
+                await pay.reconcile(unknown("refunds.create", "R1"))
+
+    assert ("refund_status", "refunds.status") == (caught.value.field, caught.value.operation)
+    assert [] == service.requests
+
+
+async def test_reconcile_within_a_time() -> None:
+    """It has a time of its own, as any call."""
+    with Recorder() as service:
+        async with pay_with(service) as pay:
+            with pytest.raises(InvalidArgumentError) as caught:
+                await pay.reconcile(unknown("orders.place", "T1"), timeout=0)
+
+    assert "timeout" == caught.value.field
+
+
+@pytest.mark.parametrize("given", [None, "R1", ValueError("lost")], ids=repr)
+async def test_reconcile_takes_an_error_of_ours_alone(given: Any) -> None:
+    """Anything else is refused, by its name."""
+    with Recorder() as service:
+        async with pay_with(service) as pay:
+            with pytest.raises(InvalidArgumentError) as caught:
+                await pay.reconcile(given)
+
+    assert "error" == caught.value.field
+    assert [] == service.requests

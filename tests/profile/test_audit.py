@@ -1,0 +1,395 @@
+"""The audit: which points of the service's document a profile answers."""
+
+from typing import Any, Final
+
+import pytest
+from attrs import evolve, fields
+
+from payasync.endpoints import OPERATIONS
+from payasync.profile.audit import Point
+from payasync.profile.profile import OPEN_FIELDS, Profile
+from payasync.profile.sandbox_profile import PROFILE as SANDBOX
+from payasync.profile.schema import (
+    Accept,
+    AnswerShape,
+    HttpCodes,
+    NotificationShape,
+    Parameter,
+    Recovery,
+    ResultCodes,
+    States,
+)
+from payasync.profile.signed_fields import COMPARED as COMPARED_KEYS
+from payasync.signing.schemes import SignatureScheme, SortedPairs
+
+NAMES: Final = tuple(operation.name for operation in OPERATIONS)
+NOT_SHOWN: Final = NAMES[5:]
+"""6 to 10: the document does not say how they are authenticated (spec: Authentication, 5)."""
+
+
+def named(prefix: str, part: type[Any], *without: str) -> list[str]:
+    """Return the names of the points of a part of the profile."""
+    return [f"{prefix}.{each.name}" for each in fields(part) if each.name not in without]
+
+
+SIGNED_VALUES: Final = ["signature.skip_null", "signature.booleans", "signature.numbers"]
+
+POINTS: Final = [
+    *(f"authentication of {name}" for name in NOT_SHOWN),
+    "amount_unit",
+    "signature.algorithm",
+    "signature.encoding",
+    *SIGNED_VALUES,
+    *(f"fields.{name}" for name in OPEN_FIELDS),
+    "formats.start_date",
+    *named("accept", Accept),
+    "payment_status",
+    "refund_status",
+    "answer.code",
+    *named("answer", AnswerShape, "code", "ok", "refusals_signed"),
+    *named("states", States),
+    *named("codes", ResultCodes),
+    *named("http", HttpCodes),
+    *named("recovery", Recovery),
+    *named("notification", NotificationShape, "tolerance", "volatile"),
+]
+"""Every point that the document leaves open.
+
+`ok`, which `code` demands, is no point of its own, nor are two that have defaults, nor is `refusals_signed` while
+successes are not signed.
+"""
+
+COMPARED: Final = [f"answer.{name}" for name in COMPARED_KEYS]
+"""What a response is compared in."""
+SIGNED: Final = AnswerShape(signature="sign")
+
+
+class Custom:
+    """A scheme of a merchant's own."""
+
+    def sign(self, *_: object, **__: object) -> str:
+        """Sign anything."""
+        return "signed"
+
+    def verify(self, *_: object, **__: object) -> bool:
+        """Verify nothing."""
+        return False
+
+
+PROFILES: Final = {
+    "bare": Profile(),
+    "sandbox": SANDBOX,
+    "custom": Profile(signature=Custom()),
+    "signed": Profile(answer=SIGNED),
+}
+
+
+def audited(profile: Profile) -> dict[str, Point]:
+    """Return the points by their names."""
+    return {point.name: point for point in profile.audit()}
+
+
+@pytest.mark.parametrize("profile", [PROFILES["bare"], SANDBOX], ids=["bare", "sandbox"])
+def test_each_point_once_and_in_order(profile: Profile) -> None:
+    """Every open point is listed, once, in the order of the TOML form, whatever the profile answers."""
+    names = [point.name for point in profile.audit()]
+
+    assert [name for name in POINTS if name.startswith("answer.")] == [n for n in names if n.startswith("answer.")]
+    assert sorted(POINTS) == sorted(names)
+    assert len(names) == len(set(names))
+    assert [name.partition(".")[0] for name in POINTS] == [name.partition(".")[0] for name in names]
+
+
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+def test_every_method_that_is_named_exists(profile: Profile) -> None:
+    """What needs a point is a method of a session."""
+    needed = {method for point in profile.audit() for method in point.needed_by}
+
+    assert set() == needed - set(NAMES)
+
+
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+def test_every_point_says_what_to_put_there(profile: Profile) -> None:
+    """Whoever reads the table knows what is missing; an open point has no value."""
+    points = profile.audit()
+
+    assert all(point.means for point in points)
+    assert {None} == {point.value for point in points if point.status == "open"} | {None}
+    assert all(point.value is not None for point in points if point.status == "answered")
+
+
+def test_bare_profile_answers_nothing() -> None:
+    """What is assumed without a profile are named conventions only; all else is open."""
+    points = audited(Profile())
+    assumed = [name for name, point in points.items() if point.status == "assumed"]
+
+    assert [
+        *(f"authentication of {name}" for name in NOT_SHOWN),
+        *SIGNED_VALUES,
+        "answer.code",
+        *COMPARED,
+        *named("http", HttpCodes),
+    ] == assumed
+    assert set() == {name for name, point in points.items() if point.status == "answered"}
+
+
+def test_sandbox_answers_what_calls_need() -> None:
+    """With the sandbox's profile only what it does not restrict, wrap or sign stays open."""
+    points = audited(SANDBOX)
+
+    assert {
+        *named("accept", Accept),
+        "answer.data",
+        "answer.signature",
+        "notification.signature",
+    } == {name for name, point in points.items() if point.status == "open"}
+    assumed = {name for name, point in points.items() if point.status == "assumed"}
+    assert {*COMPARED, *SIGNED_VALUES, "http.not_executed", "http.duplicate"} == assumed
+
+
+def test_custom_scheme_is_one_answer() -> None:
+    """A scheme of a merchant's own has no algorithm and no encoding to be asked for."""
+    points = audited(Profile(signature=Custom()))
+
+    assert ("answered", "Custom") == (points["signature"].status, points["signature"].value)
+    assert not {"signature.algorithm", "signature.encoding"} & set(points)
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "value"),
+    [
+        ({"amount_unit": "minor"}, "amount_unit", "minor"),
+        ({"signature": SortedPairs(algorithm="md5", encoding="HEX", key_param="key")}, "signature.encoding", "HEX"),
+        ({"signature": SortedPairs(skip_null=False)}, "signature.skip_null", False),
+        ({"signature": SortedPairs(booleans="json")}, "signature.booleans", "json"),
+        ({"signature": SortedPairs(numbers="text")}, "signature.numbers", "text"),
+        ({"fields": {"return_url": "back"}}, "fields.return_url", "back"),
+        ({"formats": {"start_date": "%Y"}}, "formats.start_date", "%Y"),
+        ({"accept": Accept(currency=("CAD",))}, "accept.currency", ("CAD",)),
+        ({"payment_status": Parameter("no")}, "payment_status", Parameter("no")),
+        ({"answer": AnswerShape(code="c", ok=(0,))}, "answer.code", "c"),
+        ({"answer": AnswerShape(redirect_url="u")}, "answer.redirect_url", "u"),
+        (
+            {"states": States(order={"paid": ("P",)}), "answer": AnswerShape(order_status="s")},
+            "states.order",
+            {"paid": ("P",)},
+        ),
+        ({"codes": ResultCodes(absent=("N",)), "answer": AnswerShape(code="c", ok=(0,))}, "codes.absent", ("N",)),
+        ({"codes": ResultCodes(absent=("N",)), "answer": AnswerShape(message="m")}, "codes.absent", ("N",)),
+        ({"answer": AnswerShape(total_amt="a.b")}, "answer.total_amt", "a.b"),
+        ({"answer": AnswerShape(merchant_id="")}, "answer.merchant_id", ""),
+        ({"http": HttpCodes(absent=(404,))}, "http.absent", (404,)),
+        ({"http": HttpCodes(duplicate=(410,))}, "http.duplicate", (410,)),
+        ({"http": HttpCodes(duplicate=())}, "http.duplicate", ()),
+        ({"http": HttpCodes(rate_limit_precedes_execution=True)}, "http.rate_limit_precedes_execution", True),
+        ({"recovery": Recovery(quarantine=0.0)}, "recovery.quarantine", 0.0),
+        ({"notification": NotificationShape(ack_status=204)}, "notification.ack_status", 204),
+        ({"notification": NotificationShape(out_trade_no="no")}, "notification.out_trade_no", "no"),
+    ],
+)
+def test_what_is_answered_is_shown(change: dict[str, Any], name: str, value: object) -> None:
+    """An answer moves its point, and no other that is open, to *answered*, with the value."""
+    before, after = audited(Profile()), audited(evolve(Profile(), **change))
+
+    assert ("answered", value) == (after[name].status, after[name].value)
+    assert before[name].status in {"open", "assumed"}
+
+
+@pytest.mark.parametrize(
+    ("lists", "expected"),
+    [
+        ({}, ("assumed", "none")),
+        ({"bearer": ["payments.create", "payments.status"]}, ("answered", "bearer")),
+        ({"signed": ["payments.status"]}, ("answered", "signed")),
+        ({"signed": []}, ("answered", "none")),
+        ({"bearer": ["payments.status"], "signed": ["payments.status"]}, ("answered", "bearer and signed")),
+    ],
+)
+def test_authentication_of_6_to_10(lists: dict[str, list[str]], expected: tuple[str, str]) -> None:
+    """It is assumed that they carry nothing, until one of the two lists is given."""
+    point = audited(Profile(**lists))["authentication of payments.status"]  # type: ignore[arg-type] # converted
+
+    assert expected == (point.status, point.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("fields.return_url", {"orders.place"}),
+        ("fields.subscription_id", {"subscriptions.update", "subscriptions.cancel"}),
+        ("payment_status", {"payments.status"}),
+        ("refund_status", {"refunds.status", "refunds.create"}),
+        ("signature.algorithm", set(NAMES[1:5])),
+        ("answer.refund_amt", {"refunds.create", "refunds.status"}),
+        ("recovery.quarantine", {"orders.place", "refunds.create"}),
+        ("codes.absent", {"orders.place", "refunds.create"}),
+        ("states.order", set(NAMES[1:4])),
+        ("answer.subscription_status", set(NAMES[7:])),
+        ("notification.id", set()),
+    ],
+)
+def test_who_needs_a_point(name: str, expected: set[str]) -> None:
+    """The methods that cannot do without it, or are less safe without it; of notifications none."""
+    assert expected == set(audited(Profile())[name].needed_by)
+
+
+@pytest.mark.parametrize("scheme", [None, SortedPairs(), Custom()], ids=["none", "pairs", "custom"])
+def test_signed_answers_need_the_scheme_everywhere(scheme: SignatureScheme | None) -> None:
+    """Where answers are signed, those that carry Bearer must verify, too."""
+    points = audited(Profile(signature=scheme, answer=AnswerShape(signature="sign"))).values()
+    needed = [point.needed_by for point in points if point.name.startswith("signature")]
+
+    assert {NAMES} == set(needed)
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "missing"),
+    [
+        ({"states": States(order={"paid": ("P",)})}, "states.order", "answer.order_status"),
+        ({"states": States(payment={"paid": ("P",)})}, "states.payment", "answer.payment_status"),
+        ({"states": States(refund={"failed": ("P",)})}, "states.refund", "answer.refund_status"),
+        ({"states": States(subscription={"active": (1,)})}, "states.subscription", "answer.subscription_status"),
+        ({"codes": ResultCodes(absent=("N",))}, "codes.absent", "answer.code or answer.message"),
+        ({"codes": ResultCodes(retryable=(1,))}, "codes.retryable", "answer.code or answer.message"),
+    ],
+)
+def test_values_that_stand_nowhere_are_open(part: dict[str, Any], name: str, missing: str) -> None:
+    """Values that no answer is searched for have no effect: their point stays open, and says what is missing."""
+    point = audited(Profile(**part))[name]
+
+    assert ("open", None) == (point.status, point.value)
+    assert point.means.endswith(f"; those given have no effect without {missing}")
+
+
+def test_success_without_a_code() -> None:
+    """Codes that mean success have no effect where HTTP 2xx does."""
+    point = audited(Profile(answer=AnswerShape(ok=("OK",))))["answer.code"]
+
+    assert "assumed" == point.status
+    assert point.means.endswith("HTTP 2xx is success, and answer.ok has no effect")
+
+
+def test_what_a_response_is_compared_in() -> None:
+    """Each has its wire name until it is given, at the top level of the payload; the duplicate is HTTP 409."""
+    points = audited(Profile())
+    wire = ["outTradeNo", "outRefundNo", "totalAmt", "refundAmt", "currency", "merchantId"]
+
+    assert wire == [points[name].value for name in COMPARED]
+    assert (409,) == points["http.duplicate"].value
+    assert "a response that names another outTradeNo is refused" == points["answer.out_trade_no"].means
+    assert points["answer.total_amt"].means.startswith(
+        "a response that names another totalAmt (payments.create: amount)"
+    )
+    assert "payments.create" in points["answer.total_amt"].needed_by
+
+
+@pytest.mark.parametrize(
+    ("path", "means"),
+    [("no", "a success that lacks it, or names another outTradeNo, is refused"), ("", "outTradeNo is not compared")],
+)
+def test_what_a_given_path_means(path: str, means: str) -> None:
+    """A path that is given demands more than the assumed one; an empty one demands nothing."""
+    assert means == audited(Profile(answer=AnswerShape(out_trade_no=path)))["answer.out_trade_no"].means
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "means"),
+    [
+        (None, "open", "it is compared under its wire name, if it is there"),
+        ("", "answered", "it is not compared"),
+        ("no", "answered", "a success that lacks it, or names another number, is unrecognised"),
+    ],
+)
+def test_where_a_subscription_is_named(path: str | None, status: str, means: str) -> None:
+    """It says what that means for endpoints 9 and 10, too."""
+    point = audited(Profile(answer=AnswerShape(subscription_id=path)))["answer.subscription_id"]
+
+    assert (status, path) == (point.status, point.value)
+    assert point.means.endswith(f"in subscriptions.update and subscriptions.cancel {means}")
+    assert {"subscriptions.create", "subscriptions.update", "subscriptions.cancel"} == set(point.needed_by)
+
+
+@pytest.mark.parametrize(("path", "means"), [("", "totalAmt and amount are not compared"), ("t", "here or as amount")])
+def test_where_a_total_is_named(path: str, means: str) -> None:
+    """Endpoint 1 calls it `amount`, and need not name it."""
+    assert audited(Profile(answer=AnswerShape(total_amt=path)))["answer.total_amt"].means.endswith(means)
+
+
+REFUSALS: Final = "answer.refusals_signed"
+
+
+def test_signed_refusals_are_open_where_successes_are_signed() -> None:
+    """Until it is given, the quarantine says that it has no effect, and what to put where."""
+    points = audited(Profile(answer=SIGNED, recovery=Recovery(quarantine=60.0)))
+    refusals, quarantine = points[REFUSALS], points["recovery.quarantine"]
+
+    assert ("open", None) == (refusals.status, refusals.value)
+    assert refusals.means.endswith("is never final, and recovery.quarantine has no effect")
+    assert ("open", None) == (quarantine.status, quarantine.value)
+    assert quarantine.means == (
+        "60 is given, but has no effect until answer.refusals_signed is given: put true there if the service signs "
+        "every refusal, else false"
+    )
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_signed_refusals_that_are_answered(*, said: bool) -> None:
+    """With either answer the quarantine counts."""
+    answer = AnswerShape(signature="sign", refusals_signed=said)
+    points = audited(Profile(answer=answer, recovery=Recovery(quarantine=60.0)))
+
+    assert [("answered", said), ("answered", 60.0)] == [
+        (points[name].status, points[name].value) for name in (REFUSALS, "recovery.quarantine")
+    ]
+
+
+def test_signed_refusals_where_nothing_is_signed() -> None:
+    """There they are no question; who answers it all the same is told what is missing."""
+    point = audited(Profile(answer=AnswerShape(refusals_signed=True)))[REFUSALS]
+
+    assert REFUSALS not in audited(Profile(recovery=Recovery(quarantine=60.0)))
+    assert ("open", None) == (point.status, point.value)
+    assert point.means.endswith("has no effect without answer.signature")
+
+
+ADDRESS: Final = "signature.allow_delimiters"
+
+
+@pytest.mark.parametrize(
+    ("answer", "scheme", "expected"),
+    [
+        (AnswerShape(data="data", signature="data.sign", redirect_url="payUrl"), None, ("open", None)),
+        (AnswerShape(signature="sign", redirect_url="payUrl"), SortedPairs(), ("open", None)),
+        (AnswerShape(signature="a.sign", redirect_url="a.payUrl"), SortedPairs(), ("open", None)),
+        (
+            AnswerShape(signature="sign", redirect_url="payUrl"),
+            SortedPairs(allow_delimiters=("payUrl",)),
+            ("answered", ("payUrl",)),
+        ),
+    ],
+)
+def test_address_in_a_signed_answer(
+    answer: AnswerShape, scheme: SortedPairs | None, expected: tuple[str, object]
+) -> None:
+    """An address holds `&` and `=`, with which a signed answer verifies only where the scheme allows them there."""
+    point = audited(Profile(answer=answer, signature=scheme))[ADDRESS]
+
+    assert expected == (point.status, point.value)
+    assert ("orders.place",) == point.needed_by
+    assert "'payUrl'" in point.means
+
+
+@pytest.mark.parametrize(
+    ("answer", "scheme"),
+    [
+        (AnswerShape(redirect_url="payUrl"), SortedPairs()),
+        (AnswerShape(signature="sign"), SortedPairs()),
+        (AnswerShape(data="data", signature="sign", redirect_url="payUrl"), SortedPairs()),
+        (AnswerShape(signature="sign", redirect_url="payUrl"), SortedPairs(exclude=("sign", "payUrl"))),
+        (AnswerShape(signature="sign", redirect_url="payUrl"), Custom()),
+    ],
+    ids=["unsigned", "none", "outside", "excluded", "custom"],
+)
+def test_address_that_is_not_signed(answer: AnswerShape, scheme: SignatureScheme) -> None:
+    """An address outside what is signed, and a scheme of a merchant's own, have no such point."""
+    assert ADDRESS not in audited(Profile(answer=answer, signature=scheme))

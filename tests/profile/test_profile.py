@@ -1,0 +1,385 @@
+import pickle
+from collections.abc import Callable, Iterable, Mapping
+from itertools import combinations
+from typing import Any, Final
+
+import attrs
+import pytest
+
+from payasync.credentials import Secret
+from payasync.endpoints import OPERATIONS
+from payasync.errors import ConfigurationError, NotConfiguredError
+from payasync.profile.profile import OPEN_FIELDS, RESERVED, Profile
+from payasync.profile.sandbox_profile import PROFILE
+from payasync.profile.schema import (
+    Accept,
+    AnswerShape,
+    HttpCodes,
+    NotificationShape,
+    Parameter,
+    Recovery,
+    ResultCodes,
+    States,
+)
+from payasync.signing.schemes import SortedPairs
+
+SIGNED: Final = ("orders.place", "orders.query", "orders.close", "refunds.create")
+
+
+class OwnScheme:
+    """A scheme outside the families: any object with these two methods."""
+
+    def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:
+        """Return the same for all."""
+        return f"{len(fields)}{path}{key}"
+
+    def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
+        """Return whether it is that."""
+        return signature == self.sign(fields, path=path, key=key)
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "unknown", "allowed"),
+    [
+        ("bearer", ["payments.make"], "payments.make", "payments.create"),
+        ("signed", ["orders.place", "order.query"], "order.query", "orders.query"),
+        ("merchant", ["*"], "*", "refunds.create"),
+        ("fields", {"out_trade_no": "no"}, "out_trade_no", "customer, frequency, return_url"),
+        ("formats", {"date": "%Y"}, "date", "start_date"),
+        ("constants", {"orders": {}}, "orders", "*, orders.close"),
+    ],
+)
+def test_unknown_name_is_refused(key: str, given: Any, unknown: str, allowed: str) -> None:
+    """A misspelt operation, field or format is named with its key, and with what is allowed."""
+    with pytest.raises(ConfigurationError) as caught:
+        Profile(**{key: given})
+
+    assert str(caught.value).startswith(f"{key} knows no {unknown!r}; allowed are ")
+    assert allowed in str(caught.value)
+    assert (f"{key}.{unknown}" if isinstance(given, dict) else key) == caught.value.field
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "unknown"),
+    [
+        ({"accept": Accept(required={"orders.make": ["subject"]})}, "accept.required", "orders.make"),
+        ({"accept": Accept(length={"subjct": 30})}, "accept.length", "subjct"),
+        ({"accept": Accept(length={"notifyUrl": 30})}, "accept.length", "notifyUrl"),
+        ({"accept": Accept(length={"total_amt": 9})}, "accept.length", "total_amt"),
+        ({"accept": Accept(length={"customer": 9})}, "accept.length", "customer"),
+        ({"notification": NotificationShape(kinds={"payments": ["paid"]})}, "notification.kinds", "payments"),
+        ({"notification": NotificationShape(id={"order": ["outTradeNo"]})}, "notification.id", "order"),
+    ],
+)
+def test_unknown_name_in_a_part_is_refused(part: dict[str, Any], key: str, unknown: str) -> None:
+    """A rule for an operation, a text or a kind of notification that does not exist would never hold."""
+    with pytest.raises(ConfigurationError, match=f"^{key} knows no '{unknown}'; allowed are ") as caught:
+        Profile(**part)
+
+    assert f"{key}.{unknown}" == caught.value.field
+
+
+@pytest.mark.parametrize("key", ["bearer", "signed", "merchant"])
+@pytest.mark.parametrize("kind", [list, tuple, set, frozenset])
+def test_operations_in_any_list_or_set(key: str, kind: Callable[[Iterable[str]], Any]) -> None:
+    """Where order means nothing, a set of operations says as much as a list."""
+    assert set(SIGNED) == set(getattr(Profile(**{key: kind(SIGNED)}), key))
+
+
+@pytest.mark.parametrize("key", ["bearer", "signed", "merchant"])
+@pytest.mark.parametrize("wrong", ["orders.place", None, 1, ["orders.place", None], {"orders.place": True}])
+def test_one_name_is_no_list_of_them(key: str, wrong: Any) -> None:
+    """A list of operations is a list, where there is one of them too."""
+    with pytest.raises(ConfigurationError) as caught:
+        Profile(**{key: wrong})
+
+    assert f"{key} must be a list, each of it a text, not {wrong!r}" == str(caught.value)
+    assert key == caught.value.field
+
+
+TABLES: Final = {"fields": "a text", "formats": "a text", "constants": "a table", "headers": "a text"}
+
+
+@pytest.mark.parametrize(("key", "each"), TABLES.items())
+@pytest.mark.parametrize(("wrong", "kind"), [("x", "a text"), (None, "nothing"), (["x"], "a list")])
+def test_a_value_is_no_table(key: str, each: str, wrong: Any, kind: str) -> None:
+    """A table is names and their values; anything else is refused by our own error, unquoted: it may be a secret."""
+    with pytest.raises(ConfigurationError) as caught:
+        Profile(**{key: wrong})
+
+    assert f"{key} must be a table of names, each with {each}, not {kind}" == str(caught.value)
+    assert key == caught.value.field
+
+
+@pytest.mark.parametrize(("key", "each"), TABLES.items())
+def test_an_entry_of_a_table_is_named(key: str, each: str) -> None:
+    """The entry that is of another type is named, and not what it holds."""
+    wrong: dict[str, Any] = {key: {"x": 5}}
+    with pytest.raises(ConfigurationError) as caught:
+        Profile(**wrong)
+
+    assert f"{key} must be a table of names, each with {each}, not 'x' with an integer" == str(caught.value)
+    assert f"{key}.x" == caught.value.field
+
+
+@pytest.mark.parametrize(
+    ("key", "wanted"),
+    [
+        ("accept", "an Accept"),
+        ("payment_status", "a Parameter"),
+        ("refund_status", "a Parameter"),
+        ("answer", "an AnswerShape"),
+        ("states", "a States"),
+        ("codes", "a ResultCodes"),
+        ("http", "a HttpCodes"),
+        ("recovery", "a Recovery"),
+        ("notification", "a NotificationShape"),
+        ("name", "a text"),
+        ("identifier", "a text"),
+    ],
+)
+@pytest.mark.parametrize("wrong", [{"name": "x"}, ["x"], 5, Profile])
+def test_a_part_is_of_its_class(key: str, wanted: str, wrong: Any) -> None:
+    """A dict, as TOML would have it, is no part, and is not found in the midst of a call."""
+    with pytest.raises(ConfigurationError) as caught:
+        Profile(**{key: wrong})
+
+    assert f"{key} must be {wanted}, not {wrong!r}" == str(caught.value)
+    assert key == caught.value.field
+
+
+@pytest.mark.parametrize("wrong", ["md5", OwnScheme, object(), {"algorithm": "md5"}])
+def test_a_scheme_has_both_methods(wrong: Any) -> None:
+    """A scheme signs and verifies; its class alone does neither."""
+    with pytest.raises(ConfigurationError) as caught:
+        Profile(signature=wrong)
+
+    assert f"signature must be a SignatureScheme, not {wrong!r}" == str(caught.value)
+    assert "signature" == caught.value.field
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED))
+@pytest.mark.parametrize(
+    ("key", "make"),
+    [
+        ("constants.*.{}", lambda name: {"constants": {"*": {name: "x"}}}),
+        ("constants.orders.place.{}", lambda name: {"constants": {"orders.place": {"a": 1, name: "x"}}}),
+        ("fields.return_url", lambda name: {"fields": {"return_url": name}}),
+        ("payment_status.name", lambda name: {"payment_status": Parameter(name)}),
+        ("refund_status.name", lambda name: {"refund_status": Parameter(name, "path")}),
+    ],
+)
+def test_reserved_name_is_refused(name: str, key: str, make: Any) -> None:
+    """No profile can make a user's argument, or a constant, stand where a nonce or a signature does."""
+    with pytest.raises(ConfigurationError, match=f"must not set {name}: payasync does") as caught:
+        Profile(**make(name))
+
+    assert f"{key.format(name)} must not set {name}: payasync does" == str(caught.value)
+    assert key.format(name) == caught.value.field
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("X-Api-Version", "2024-01-01"), ("x", "a"), ("X-A!#$%&'*+.^_`|~9", 'a b;c="d"')],
+)
+def test_headers_of_visible_ascii_are_taken(name: str, value: str) -> None:
+    """A header is what RFC 9110 takes for one: a token, and visible ASCII with spaces between."""
+    assert {name: value} == Profile(headers={name: value}).headers
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("X-A\r\nX-B", "1"),
+        ("X-A", "1\r\nX-B: 2"),
+        ("X-A", "1\n"),
+        ("X-A", "1\r"),
+        ("X-A\n", "1"),
+        ("X-A:", "1"),
+        ("X A", "1"),
+        ("", "1"),
+        ("X-A", ""),
+        ("X-A", " 1"),
+        ("X-A", "1 "),
+        ("X-A", "\x00"),
+        ("X-A", "1\t2"),
+        ("X-A", "é"),
+        ("Ünder", "1"),
+    ],
+)
+def test_header_that_breaks_the_request_apart_is_refused(name: Any, value: Any) -> None:
+    """No line end and no invisible character gets into a header; the value, perhaps a token, is not quoted."""
+    with pytest.raises(ConfigurationError, match="must be of visible ASCII") as caught:
+        Profile(headers={"X-Fine": "1", name: value})
+
+    assert f"headers: {name!r} must be of visible ASCII characters" == str(caught.value)
+    assert f"headers.{name}" == caught.value.field
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wrong"),
+    [
+        ("X-A", 1, "'X-A' with an integer"),
+        (1, "sk_live", "1 with a text"),
+        ("X-A", None, "'X-A' with nothing"),
+        ("X-A", b"sk_live", "'X-A' with a bytes"),
+    ],
+)
+def test_header_is_of_two_texts(name: Any, value: Any, wrong: str) -> None:
+    """What is no text is no header; its name is said, and not its value, which may be a token."""
+    with pytest.raises(ConfigurationError) as caught:
+        Profile(headers={"X-Fine": "sk_fine", name: value})
+
+    assert f"headers must be a table of names, each with a text, not {wrong}" == str(caught.value)
+    assert ("headers" if name == 1 else "headers.X-A") == caught.value.field
+
+
+@pytest.mark.parametrize("key", ["payment_status", "refund_status"])
+def test_parameter_in_a_header_needs_the_name_of_one(key: str) -> None:
+    """The name of a header parameter is subject to the rule of headers; in a query it is free."""
+    with pytest.raises(ConfigurationError, match=f"{key}.name: 'X-Order.r.n' is no header that") as caught:
+        Profile(**{key: Parameter("X-Order\r\n", "header")})  # type: ignore[arg-type] # a key of this type only
+
+    assert f"{key}.name" == caught.value.field
+
+
+@pytest.mark.parametrize("key", ["payment_status", "refund_status"])
+@pytest.mark.parametrize("name", ["Authorization", "Content-Length", "host", "Cookie", "Proxy-Connection", "Expect"])
+def test_identifier_does_not_travel_in_a_header_of_the_request_itself(key: str, name: str) -> None:
+    """An identifier cannot stand where it is said how a request is sent, or who sends it; a query is free."""
+    refused: dict[str, Any] = {key: Parameter(name, "header")}
+    taken: dict[str, Any] = {key: Parameter(name)}
+    with pytest.raises(ConfigurationError, match=f"{key}.name: '{name}' is no header that") as caught:
+        Profile(**refused)
+
+    assert f"{key}.name" == caught.value.field
+    assert Parameter(name) == getattr(Profile(**taken), key)
+
+
+LISTED_CODES: Final = ("answer.ok", "codes.not_executed", "codes.retryable", "codes.duplicate", "codes.absent")
+
+
+def profile_of_codes(lists: Mapping[str, list[str | int]]) -> Profile:
+    """Return a profile with the codes in the lists that are named as errors name them."""
+    named = {name.removeprefix("codes."): codes for name, codes in lists.items() if name != "answer.ok"}
+    return Profile(answer=AnswerShape(ok=lists.get("answer.ok", [])), codes=ResultCodes(**named))
+
+
+@pytest.mark.parametrize(("one", "other"), list(combinations(LISTED_CODES, 2)))
+def test_a_code_means_one_thing(one: str, other: str) -> None:
+    """A code in two lists could be read as either: done, or not."""
+    with pytest.raises(ConfigurationError) as caught:
+        profile_of_codes({one: ["A", 7], other: [8, 7]})
+
+    assert f"{one} and {other} both hold 7: it means one of them" == str(caught.value)
+    assert other == caught.value.field
+
+
+@pytest.mark.parametrize("identifier", ["[", "(", "*", "a{99999999999999999999}", "(" * 5_000])
+def test_identifier_must_be_a_pattern(identifier: str) -> None:
+    """A pattern that does not compile is found in the profile, and not in the first order."""
+    with pytest.raises(ConfigurationError, match="identifier is no regular expression") as caught:
+        Profile(identifier=identifier)
+
+    assert "identifier" == caught.value.field
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("unit", ["cents", "Minor", None])
+def test_unit_is_minor_or_major(unit: Any) -> None:
+    """Nobody should have to guess what another word for a unit means."""
+    with pytest.raises(ConfigurationError) as caught:
+        Profile(amount_unit=unit)
+
+    assert f"amount_unit must be one of 'minor', 'major', not {unit!r}" == str(caught.value)
+    assert "amount_unit" == caught.value.field
+
+
+@pytest.mark.parametrize("argument", OPEN_FIELDS)
+@pytest.mark.parametrize("answered", [{}, dict.fromkeys(OPEN_FIELDS, "")], ids=["not given", "empty"])
+def test_open_wire_name_says_what_to_put_there(argument: str, answered: dict[str, str]) -> None:
+    """An open or empty name raises before any I/O, names the field, and says what belongs there."""
+    profile = Profile(fields=answered)
+    with pytest.raises(NotConfiguredError, match=f"fields.{argument} is open: .* as 'fields.{argument}'$") as caught:
+        profile.wire_name(argument)
+
+    assert f"fields.{argument}" == caught.value.field
+    assert OPEN_FIELDS[argument] in str(caught.value)
+
+
+FULL: Final = Profile(
+    name="my-gateway",
+    signature=SortedPairs(algorithm="md5", encoding="HEX", key_param="key"),
+    fields={"return_url": "returnUrl"},
+    formats={"start_date": "%Y-%m-%d"},
+    constants={"*": {"signType": "MD5", "terminal": {"no": 7}}},
+    headers={"X-Version": "2"},
+    accept=Accept(currency=["CAD"], amount=[1, 99], required={"orders.place": ["subject"]}, length={"subject": 30}),
+    payment_status=Parameter("outTradeNo"),
+    refund_status=Parameter("X-Refund", "header"),
+    answer=AnswerShape(code="code", ok=[0, "0"]),
+    states=States(order={"paid": ["SUCCESS"]}),
+    codes=ResultCodes(absent=["ORDER_NOT_FOUND"]),
+    http=HttpCodes(absent=[404]),
+    recovery=Recovery(quarantine=60.0),
+    notification=NotificationShape(kinds={"payment": ["trade.paid"]}, id={"payment": ["outTradeNo"]}),
+)
+
+
+@pytest.mark.parametrize("profile", [Profile(), FULL, PROFILE], ids=["bare", "full", "sandbox"])
+def test_pickles(profile: Profile) -> None:
+    """A session's profile reaches a worker process as it was."""
+    assert profile == pickle.loads(pickle.dumps(profile))  # noqa: S301 - made in the same line
+
+
+def test_own_scheme_is_taken() -> None:
+    """A scheme outside the families is any object of the shape of `SignatureScheme`."""
+    scheme = OwnScheme()
+
+    assert Profile(signature=scheme).signature is scheme
+
+
+def test_sandbox_answers_every_open_point() -> None:
+    """With the sandbox's profile no call stops at an open point."""
+    assert list(OPEN_FIELDS) == [argument for argument in OPEN_FIELDS if PROFILE.wire_name(argument)]
+    assert {operation.name for operation in OPERATIONS} == {*PROFILE.bearer, *PROFILE.signed}
+    assert all([PROFILE.signature, PROFILE.formats, PROFILE.payment_status, PROFILE.refund_status, PROFILE.amount_unit])
+    assert [] == [name for name, value in attrs.asdict(PROFILE.states).items() if not value]
+    assert {"payment", "refund", "subscription"} == set(PROFILE.notification.kinds) == set(PROFILE.notification.id)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Accept-Encoding", "Authorization", "Connection", "Content-Encoding", "Content-Length", "content-type"),
+        *("Cookie", "Expect", "HOST", "Keep-Alive", "Proxy-Authorization", "proxy-connection", "TE", "Trailer"),
+        *("Transfer-Encoding", "Upgrade"),
+    ],
+)
+def test_headers_of_the_request_itself_are_not_the_profiles(name: str) -> None:
+    """A profile cannot set a header that says how a request is sent, or who sends it."""
+    with pytest.raises(ConfigurationError) as caught:
+        Profile(headers={"X-A": "1", name: "anything"})
+
+    assert f"headers must not set {name}: payasync does" == str(caught.value)
+    assert f"headers.{name}" == caught.value.field
+
+
+@pytest.mark.parametrize("value", [float("nan"), object(), b"text", 2**64])
+def test_constants_are_json(value: object) -> None:
+    """A constant that cannot be sent as it stands is refused with the profile, not with the first call."""
+    with pytest.raises(ConfigurationError) as caught:
+        Profile(constants={"*": {"fine": 1, "odd": value}})
+
+    assert str(caught.value).startswith("constants.*.odd must be JSON, without ")
+    assert "constants.*.odd" == caught.value.field
+
+
+def test_constants_are_the_profiles_own() -> None:
+    """What the caller does later to nested constants changes nothing; tuples are lists, as JSON has them."""
+    given: dict[str, Any] = {"*": {"goods": [{"id": 1}], "pair": (1, 2)}}
+
+    profile = Profile(constants=given)
+    given["*"]["goods"][0]["id"] = 2
+
+    assert {"*": {"goods": [{"id": 1}], "pair": [1, 2]}} == profile.constants

@@ -1,0 +1,315 @@
+"""The parts of a profile: what each takes, what it refuses, and how codes and states are compared."""
+
+import pickle
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+import pytest
+
+from payasync.errors import ConfigurationError
+from payasync.profile.schema import (
+    Accept,
+    AnswerShape,
+    HttpCodes,
+    NotificationShape,
+    Parameter,
+    Recovery,
+    ResultCodes,
+    States,
+    among,
+)
+
+Shape = Callable[..., Any]
+
+SHAPES: Final = {
+    "accept": Accept,
+    "answer": AnswerShape,
+    "states": States,
+    "codes": ResultCodes,
+    "http": HttpCodes,
+    "recovery": Recovery,
+    "notification": NotificationShape,
+}
+CODES: Final = "a list, each of it a text or an integer"
+TEXTS: Final = "a list, each of it a text"
+INTEGERS: Final = "a list, each of it an integer"
+FITTING: Final[dict[str, list[Any]]] = {TEXTS: ["A", "B"], CODES: [0, "0"], INTEGERS: [400, 401]}
+LISTS: Final = {
+    "accept.currency": TEXTS,
+    "accept.scene_type": TEXTS,
+    "accept.amount": INTEGERS,
+    "answer.ok": CODES,
+    "codes.not_executed": CODES,
+    "codes.retryable": CODES,
+    "codes.duplicate": CODES,
+    "codes.absent": CODES,
+    "http.not_executed": INTEGERS,
+    "http.absent": INTEGERS,
+    "http.duplicate": INTEGERS,
+    "notification.volatile": TEXTS,
+}
+TABLES: Final = {
+    "accept.required": ("orders.place", TEXTS),
+    "states.order": ("paid", CODES),
+    "states.payment": ("paid", CODES),
+    "states.refund": ("succeeded", CODES),
+    "states.subscription": ("active", CODES),
+    "notification.kinds": ("payment", TEXTS),
+    "notification.id": ("payment", TEXTS),
+}
+PATHS: Final = [
+    f"{section}.{each.name}"
+    for section in ("answer", "notification")
+    for each in attrs.fields(SHAPES[section])
+    if each.default == "" and each.name != "verification"
+]
+ORDER_STATES: Final = ["pending", "paid", "closed", "failed", "expired", "refunded"]
+STATES: Final = {
+    "order": ORDER_STATES,
+    "payment": ORDER_STATES,
+    "refund": ["processing", "succeeded", "failed"],
+    "subscription": ["scheduled", "active", "past_due", "cancelled"],
+}
+
+
+def made(field: str, value: Any) -> Any:
+    """Return what the part of a field holds there, when the field is given so."""
+    section, _, name = field.partition(".")
+    return getattr(SHAPES[section](**{name: value}), name)
+
+
+def refusal(make: Callable[[], object]) -> tuple[str | None, str]:
+    """Return the field and the words of the error that something is refused with."""
+    with pytest.raises(ConfigurationError) as caught:
+        make()
+    return caught.value.field, str(caught.value)
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_shapes_are_frozen_values(shape: Shape) -> None:
+    """A part of a profile is compared by its value, sent to workers, and never changed; no misspelt key is taken."""
+    part = shape()
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        setattr(part, attrs.fields(type(part))[0].name, "x")
+    with pytest.raises(TypeError, match="curency"):
+        shape(curency=["CAD"])
+
+    assert part == pickle.loads(pickle.dumps(part))  # noqa: S301 - made in the same line
+
+
+@pytest.mark.parametrize(("field", "wanted"), LISTS.items())
+@pytest.mark.parametrize("kind", [list, tuple, set, frozenset, lambda values: dict.fromkeys(values).keys()])
+def test_a_list_is_its_own(field: str, wanted: str, kind: Callable[..., Any]) -> None:
+    """A tuple, a set and the names of a table say as much as a list, which is taken over as it was."""
+    given = kind(FITTING[wanted])
+    found = made(field, given)
+    if isinstance(given, list):
+        given.clear()
+
+    assert set(FITTING[wanted]) == set(found)
+    assert isinstance(found, tuple)
+
+
+@pytest.mark.parametrize(("field", "wanted"), LISTS.items())
+@pytest.mark.parametrize("wrong", ["SUCCESS", 0, None, b"SU", {"SUCCESS": 1}, [True], [1.0], [None], [["A"]], [b"A"]])
+def test_a_value_is_no_list(field: str, wanted: str, wrong: Any) -> None:
+    """`ok="SUCCESS"` would otherwise mean the codes S, U, C and E; and `false` is not the code 0."""
+    given = [*FITTING[wanted], *wrong] if isinstance(wrong, list) else wrong
+
+    assert (field, f"{field} must be {wanted}, not {given!r}") == refusal(lambda: made(field, given))
+
+
+@pytest.mark.parametrize(("field", "entry"), TABLES.items())
+def test_a_table_of_lists_is_its_own(field: str, entry: tuple[str, str]) -> None:
+    """A table is taken over as it was, with the lists in it."""
+    key, wanted = entry
+    given = {key: list(FITTING[wanted])}
+    found = made(field, given)
+    given[key].append("C")
+    given["x"] = []
+
+    assert {key: tuple(FITTING[wanted])} == found
+
+
+@pytest.mark.parametrize(("field", "entry"), TABLES.items())
+@pytest.mark.parametrize("wrong", ["PAID", 0, None, [False], ["A", 1.5]])
+def test_a_value_in_a_table_is_no_list(field: str, entry: tuple[str, str], wrong: Any) -> None:
+    """`{"paid": "PAID"}` would otherwise mean the values P, A, I and D; the entry that is wrong is named."""
+    key, wanted = entry
+    words = f"{field} must be a table of names, each with {wanted}, not {key!r} with {wrong!r}"
+
+    assert (f"{field}.{key}", words) == refusal(lambda: made(field, {"x": [], key: wrong}))
+
+
+@pytest.mark.parametrize("wrong", [["paid"], "paid", None, [("paid", ["A"])]])
+def test_a_value_is_no_table(wrong: Any) -> None:
+    """A list or a word where names and values belong is refused by our own error."""
+    for field, wanted in [("accept.length", "an integer"), *((field, wanted) for field, (_, wanted) in TABLES.items())]:
+        words = f"{field} must be a table of names, each with {wanted}, not {wrong!r}"
+
+        assert (field, words) == refusal(lambda field=field: made(field, wrong))  # type: ignore[misc] # bound at once
+
+
+@pytest.mark.parametrize(("field", "wrong"), [*((field, None) for field in PATHS), (PATHS[0], 5), (PATHS[0], b"a")])
+def test_a_path_or_a_text_is_one(field: str, wrong: Any) -> None:
+    """What is read as a path, or sent as a body, is a text: a `None` would be found in no answer."""
+    assert (field, f"{field} must be a text, not {wrong!r}") == refusal(lambda: made(field, wrong))
+
+
+@pytest.mark.parametrize("path", [None, "", "a.b"])
+def test_a_compared_path_is_a_text_or_not_given(path: str | None) -> None:
+    """Not given and empty are two things: looked for under its wire name, and not compared."""
+    assert path == made("answer.total_amt", path)
+
+
+AMOUNT: Final = "accept.amount"
+LENGTH: Final = "accept.length.subject"
+QUARANTINE: Final = "recovery.quarantine"
+VERIFICATION: Final = "notification.verification"
+WRONG: Final[list[tuple[Callable[[], object], str, str]]] = [
+    *(
+        (lambda field=field, wrong=wrong: made(field, wrong), field, f"{wanted}, not {wrong!r}")
+        for field, wrong, wanted in (
+            ("answer.total_amt", 5, "a text"),
+            ("answer.merchant_id", ["a"], "a text"),
+            ("answer.refusals_signed", "false", "true or false"),
+            ("answer.refusals_signed", 0, "true or false"),
+            ("http.rate_limit_precedes_execution", 1, "true or false"),
+            ("notification.tolerance", True, "an integer"),
+            ("notification.tolerance", 1.5, "an integer"),
+            ("notification.ack_status", "200", "an integer"),
+            ("notification.nack_status", False, "an integer"),
+            (VERIFICATION, "Body", "one of 'body', 'standard-webhooks', 'none'"),
+            (VERIFICATION, None, "one of 'body', 'standard-webhooks', 'none'"),
+            (AMOUNT, [1], "[least, greatest], two integers"),
+            (AMOUNT, [1, 2, 3], "[least, greatest], two integers"),
+            (AMOUNT, [2, 1], "[least, greatest], two integers"),
+            (QUARANTINE, -1, "a number of seconds, 0 or more"),
+            (QUARANTINE, float("nan"), "a number of seconds, 0 or more"),
+            (QUARANTINE, float("inf"), "a number of seconds, 0 or more"),
+            (QUARANTINE, True, "a number"),
+            (QUARANTINE, "60", "a number"),
+        )
+    ),
+    (lambda: made("accept.length", {"body": 1, "subject": 0}), LENGTH, "1 or more, not 0"),
+    (lambda: Parameter("no", "body"), "status.place", "one of 'query', 'path', 'header', not 'body'"),  # type: ignore[arg-type] # the mistake that is refused
+    (lambda: Parameter(5), "status.name", "a text, not 5"),  # type: ignore[arg-type] # the mistake that is refused
+]
+
+
+@pytest.mark.parametrize(("make", "field", "words"), WRONG, ids=lambda each: each if isinstance(each, str) else "")
+def test_a_value_of_another_kind_is_refused(make: Callable[[], object], field: str, words: str) -> None:
+    """No truth value passes for a number, nor a text for either; bounds and words are those that make sense."""
+    assert (field, f"{field} must be {words}") == refusal(make)
+
+
+@pytest.mark.parametrize("length", ["30", True, 1.5, None])
+def test_a_length_is_an_integer(length: Any) -> None:
+    """A number of characters is counted; the argument whose length is wrong is named."""
+    wanted = "accept.length must be a table of names, each with an integer"
+    found = refusal(lambda: Accept(length={"body": 5, "subject": length}))
+
+    assert (LENGTH, f"{wanted}, not 'subject' with {length!r}") == found
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        (AMOUNT, ()),
+        (AMOUNT, (1, 1)),
+        (AMOUNT, (1, 2**53 - 1)),
+        (QUARANTINE, None),
+        (QUARANTINE, 0),
+        (QUARANTINE, 60.0),
+        *((VERIFICATION, word) for word in ("", "body", "standard-webhooks", "none")),
+    ],
+)
+def test_a_value_that_makes_sense_is_taken(field: str, value: object) -> None:
+    """Amounts have bounds on both sides or none, a quarantine is seconds or nothing, a verification one of three."""
+    assert value == made(field, value)
+
+
+def test_parameter() -> None:
+    """It has a name, and stands in the query unless something else is said."""
+    assert Parameter("no", "query") == Parameter("no")
+    assert "status.name" == refusal(lambda: Parameter(""))[0]
+
+
+def test_a_code_needs_to_know_success() -> None:
+    """With a result code, but without those that mean success, no answer would be one."""
+    field, words = refusal(lambda: AnswerShape(code="code"))
+
+    assert ("answer.ok", True) == (field, "must list the codes that mean success" in words)
+
+
+@pytest.mark.parametrize(("thing", "names"), STATES.items())
+def test_our_names_of_states(thing: str, names: list[str]) -> None:
+    """Each of our names can be mapped, and gives the name back for the service's value; another is refused."""
+    states = States(**{thing: {name: [name.upper()] for name in names}})
+    field, words = refusal(lambda: States(**{thing: {"payed": ["A"], "done": ["B"]}}))
+
+    assert names == [states.name(thing, name.upper()) for name in names]
+    assert f"states.{thing}.done" == field
+    assert words.startswith(f"states.{thing} knows no done, payed; allowed are ")
+    assert all(name in words for name in names)
+
+
+@pytest.mark.parametrize(
+    ("table", "second"),
+    [
+        ({"paid": ["A"], "closed": ["A"]}, "closed"),
+        ({"paid": ["A", "A"]}, "paid"),
+        ({"paid": ["A", "B"], "pending": [0, "B"]}, "pending"),
+    ],
+)
+def test_a_value_has_one_meaning(table: dict[str, list[str | int]], second: str) -> None:
+    """A value under two names could be read as either: paid, or not."""
+    field, words = refusal(lambda: States(order=table))
+
+    assert (f"states.order.{second}", True) == (field, "two meanings" in words)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0, "pending"),
+        ("0", "paid"),
+        (1, "closed"),
+        ("", "failed"),
+        (False, None),
+        (True, None),
+        (0.0, None),
+        (None, None),
+        ("1", None),
+        ([], None),
+        ({"a": 1}, None),
+    ],
+    ids=repr,
+)
+def test_states_compare_by_type_and_value(value: object, expected: str | None) -> None:
+    """`0` is not `False`, nor `"0"`: what the service did not write is not what the profile says."""
+    states = States(order={"pending": [0], "paid": ["0"], "closed": [1], "failed": [""]}, refund={"failed": ["1"]})
+
+    assert expected == states.name("order", value)
+    assert states.name("subscription", value) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "codes", "expected"),
+    [
+        ("SUCCESS", ("SUCCESS",), True),
+        ("success", ("SUCCESS",), False),
+        (0, (0, "0"), True),
+        ("0", (0, "0"), True),
+        (False, (0, "0"), False),
+        (True, (1,), False),
+        (0.0, (0,), False),
+        ("SUCC", ("SUCCESS",), False),
+        (None, (), False),
+    ],
+)
+def test_codes_compare_by_type_and_value(value: object, codes: tuple[str | int, ...], *, expected: bool) -> None:
+    """A JSON `false` is not the code 0 that means success."""
+    assert expected == among(value, codes)
+    assert expected == among(value, list(codes))

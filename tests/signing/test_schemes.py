@@ -1,0 +1,914 @@
+import base64
+import enum
+import itertools
+import pickle
+import shutil
+import subprocess
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import orjson
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from payasync.credentials import Secret
+from payasync.documents import ExactNumber
+from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError
+from payasync.signing.algorithms import ALGORITHMS
+from payasync.signing.schemes import FREE_TEXT, IDENTIFIERS, SortedPairs
+
+PATH: Final = "/payment/refund"
+KEY: Final = Secret("signing key of M1")
+ENCODINGS: Final = ("hex", "HEX", "base64")
+FIELDS: Final = {"totalAmt": 450, "outTradeNo": "T1", "nonceStr": "n", "body": "", "sign": "old"}
+"""In no order, with an empty value and an old signature."""
+OPTIONS: Final[dict[str, Any]] = {"algorithm": "hmac-sha256", "encoding": "hex"}
+
+# The example of the WeChat Pay v2 documentation, "Signature algorithm" (pay.weixin.qq.com/wiki/doc/api, chapter 4.3).
+WECHAT_FIELDS: Final = {
+    "appid": "wxd930ea5d5a258f4f",
+    "mch_id": "10000100",
+    "device_info": "1000",
+    "body": "test",
+    "nonce_str": "ibuaiVcKdpRxkhJA",
+}
+WECHAT_KEY: Final = Secret("192006250b4c09247ec02edce69f6a2d")
+WECHAT_TEXT: Final = "appid=wxd930ea5d5a258f4f&body=test&device_info=1000&mch_id=10000100&nonce_str=ibuaiVcKdpRxkhJA"
+WECHAT_SIGNS: Final = {
+    "md5": "9A0A8659F005D6984697E2CA0A9CF3B7",
+    "hmac-sha256": "6A9AE1657590FD6257D693A078E1C3E4BB6BA4DC30B23E0EE2496E54170DACD6",
+}
+
+
+def scheme(**options: Any) -> SortedPairs:
+    """Return a scheme that is complete but for the options given."""
+    return SortedPairs(**(OPTIONS | options))
+
+
+def text(fields: Mapping[str, Any], path: str = PATH, **options: Any) -> str:
+    """Return the text that a scheme of these options signs."""
+    return scheme(**options).text(fields, path=path)
+
+
+def pem_pair(private: rsa.RSAPrivateKey | Ed25519PrivateKey) -> tuple[Secret, Secret]:
+    """Return a key that signs, and the one that verifies."""
+    signing = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    verifying = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return Secret(signing.decode()), Secret(verifying.decode())
+
+
+RSA_PAIR: Final = pem_pair(rsa.generate_private_key(65537, 2048))
+PAIRS: Final = dict.fromkeys(ALGORITHMS, (KEY, KEY)) | {
+    "rsa-sha256": RSA_PAIR,
+    "rsa-sha512": RSA_PAIR,
+    "ed25519": pem_pair(Ed25519PrivateKey.generate()),
+}
+
+
+def complete(algorithm: str, **options: Any) -> SortedPairs:
+    """Return a scheme of any algorithm, with a key in the text where the algorithm demands it."""
+    return scheme(algorithm=algorithm, **({"key_param": "key"} if algorithm == "md5" else {}), **options)
+
+
+def often(least: int, *, shared_by: int = 1) -> settings:
+    """Try a property so often at least; in the long run as often as its profile says, all its parameters together."""
+    return settings(max_examples=max(least, settings().max_examples // shared_by))
+
+
+class Currency(str, enum.Enum):  # noqa: UP042 - the older form, which formats as its name
+    """A caller's own currency codes."""
+
+    CAD = "CAD"
+
+
+def test_pairs_stand_in_ascii_order() -> None:
+    """The text is `name=value`, in the ASCII order of the names: capitals first, digits by their characters."""
+    fields = {"b": "1", "a": "2", "B": "3", "a10": "4", "a2": "5", "_": "6"}
+
+    assert "B=3&_=6&a=2&a10=4&a2=5&b=1" == text(fields)
+
+
+def test_what_the_document_leaves_open_has_the_stated_defaults() -> None:
+    """Algorithm and encoding have no default; the rest is as the profile's form states it."""
+    expected = {
+        "algorithm": "",
+        "encoding": "",
+        "separator": "&",
+        "exclude": ("sign",),
+        "skip_empty": True,
+        "key_param": "",
+        "append_path": False,
+        "prehash": "",
+        "skip_null": True,
+        "booleans": "refuse",
+        "numbers": "refuse",
+        "nested": "refuse",
+        "allow_delimiters": ("subject", "body", "description", "refundDesc", "notifyUrl", "returnUrl"),
+    }
+
+    assert expected == attrs.asdict(SortedPairs(), recurse=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "nonceStr=n&outTradeNo=T1&totalAmt=450"),
+        ({"separator": "|"}, "nonceStr=n|outTradeNo=T1|totalAmt=450"),
+        ({"separator": "\n"}, "nonceStr=n\noutTradeNo=T1\ntotalAmt=450"),
+        ({"exclude": ["sign", "nonceStr"]}, "outTradeNo=T1&totalAmt=450"),
+        ({"skip_empty": False}, "body=&nonceStr=n&outTradeNo=T1&totalAmt=450"),
+        ({"key_param": "key"}, "nonceStr=n&outTradeNo=T1&totalAmt=450&key=<signing key>"),
+        ({"key_param": "key", "separator": "|"}, "nonceStr=n|outTradeNo=T1|totalAmt=450|key=<signing key>"),
+        ({"append_path": True}, "nonceStr=n&outTradeNo=T1&totalAmt=450/payment/refund"),
+        (
+            {"append_path": True, "key_param": "key"},
+            "nonceStr=n&outTradeNo=T1&totalAmt=450&key=<signing key>/payment/refund",
+        ),
+        ({"prehash": "sha256"}, "nonceStr=n&outTradeNo=T1&totalAmt=450"),
+        ({"prehash": "sha256-hex"}, "nonceStr=n&outTradeNo=T1&totalAmt=450"),
+    ],
+    ids=str,
+)
+def test_each_option_changes_the_text_so(options: dict[str, Any], expected: str) -> None:
+    """Each option does to the text what the profile's form says, and the shown text holds no key."""
+    assert expected == text(FIELDS, **options)
+
+
+@pytest.mark.parametrize(
+    ("nested", "expected"),
+    [("json", 'a=[]&b={}&c={"z":1,"a":["é",true,null]}&d=1'), ("omit", "d=1")],
+)
+def test_nested_values(nested: str, expected: str) -> None:
+    """A nested value stands in the text as the compact JSON that is sent, in its order, or not at all."""
+    fields = {"a": [], "b": {}, "c": {"z": 1, "a": ["é", True, None]}, "d": 1}
+
+    assert expected == text(fields, nested=nested, allow_delimiters=["c"])
+
+
+@pytest.mark.parametrize(
+    ("options", "value", "expected"),
+    [
+        ({}, None, "b=1"),
+        ({"skip_empty": False}, None, "b=1"),
+        ({"skip_null": False}, None, "a=null&b=1"),
+        ({"booleans": "json"}, True, "a=true&b=1"),
+        ({"booleans": "json"}, False, "a=false&b=1"),
+        ({"numbers": "text"}, ExactNumber("1.10"), "a=1.10&b=1"),
+        ({"numbers": "text"}, ExactNumber("-1E+2"), "a=-1E+2&b=1"),
+        (
+            {"numbers": "text", "nested": "json"},
+            [ExactNumber("1.10"), {"c": ExactNumber("2.0")}],
+            'a=[1.10,{"c":2.0}]&b=1',
+        ),
+        ({"nested": "json"}, [None, True, {"c": False}], 'a=[null,true,{"c":false}]&b=1'),
+        ({"nested": "omit", "skip_null": False}, [None], "b=1"),
+    ],
+    ids=str,
+)
+def test_values_that_a_profile_lets_sign(options: dict[str, Any], value: Any, expected: str) -> None:
+    """A null, true, false and a received number stand in the text as the profile says."""
+    assert expected == text({"a": value, "b": 1}, **options)
+
+
+@pytest.mark.parametrize("nested", ["refuse", "json"])
+def test_number_that_is_to_be_sent_has_no_text(nested: str) -> None:
+    """Only who received a number knows how it was written: one of ours can be written in several ways."""
+    for value in (FLOAT, [FLOAT] if nested == "json" else FLOAT):
+        with pytest.raises(InvalidArgumentError, match=r"^the field 'fee' cannot be signed"):
+            sign({"fee": value}, numbers="text", nested=nested)
+
+
+def test_nested_json_is_what_the_body_holds() -> None:
+    """What is signed is what is sent: the same writer makes both."""
+    customer = {"name": "Zoë", "tags": [1, "a/b"], "key": {}}
+
+    assert f"customer={orjson.dumps(customer).decode()}" == text({"customer": customer}, nested="json")
+
+
+def test_nothing_to_sign_is_an_empty_text() -> None:
+    """No field, or only empty ones, is no error: a key or a path may be all that is signed."""
+    assert "" == text({})
+    assert "/payment/refund" == text({"a": "", "sign": "s"}, append_path=True)
+
+
+def test_an_enum_that_is_a_text_signs_as_it_is_sent() -> None:
+    """JSON carries the value of a `str` Enum, so its value is signed, and not its name."""
+    fields = {"currency": Currency.CAD}
+
+    assert "currency=CAD" == text(fields)
+    assert scheme().verify(orjson.loads(orjson.dumps(fields)), sign(fields), path=PATH, key=KEY)
+
+
+@pytest.mark.parametrize("value", [0, -1, 2**53 - 1, 2**64 - 1, -(2**63)])
+def test_integers_sign_in_decimal(value: int) -> None:
+    """An integer signs as JSON writes it; zero is a value, and not empty."""
+    assert f"a={value}" == text({"a": value})
+    assert orjson.dumps({"a": value}).decode() == f'{{"a":{value}}}'
+
+
+def sign(fields: Mapping[str, Any], key: Secret = KEY, **options: Any) -> str:
+    """Return the signature by a scheme of these options."""
+    return scheme(**options).sign(fields, path=PATH, key=key)
+
+
+@pytest.mark.parametrize(("algorithm", "signature"), WECHAT_SIGNS.items())
+def test_wechat_vectors(algorithm: str, signature: str) -> None:
+    """The scheme with an appended key is that of the WeChat Pay v2 documentation."""
+    options: dict[str, Any] = {"algorithm": algorithm, "encoding": "HEX", "key_param": "key"}
+
+    assert f"{WECHAT_TEXT}&key=<signing key>" == text(WECHAT_FIELDS, **options)
+    assert signature == sign(WECHAT_FIELDS, WECHAT_KEY, **options)
+    assert scheme(**options).verify(WECHAT_FIELDS, signature, path=PATH, key=WECHAT_KEY)
+
+
+OpenSSL = Callable[..., bytes]
+
+
+@pytest.fixture
+def openssl(tmp_path: Path) -> OpenSSL:
+    """Run the `openssl` command line in a folder of its own, and return what it prints."""
+    program = shutil.which("openssl")
+    if program is None:
+        pytest.skip("the openssl command line is not installed")
+
+    def run(*arguments: str, text: str = "") -> bytes:
+        (tmp_path / "text").write_bytes(text.encode())
+        return subprocess.run([program, *arguments], cwd=tmp_path, capture_output=True, check=True).stdout
+
+    return run
+
+
+SIGNED_TEXT: Final = "nonceStr=n&outTradeNo=T1&totalAmt=450"
+
+
+@pytest.mark.parametrize("digest", ["md5", "sha256", "sha512"])
+@pytest.mark.parametrize(
+    ("encoding", "encode"),
+    [
+        ("hex", bytes.hex),
+        ("HEX", lambda raw: raw.hex().upper()),
+        ("base64", lambda raw: base64.b64encode(raw).decode()),
+    ],
+)
+def test_openssl_makes_the_same_hmac(
+    digest: str, encoding: str, encode: Callable[[bytes], str], openssl: OpenSSL
+) -> None:
+    """Each HMAC, in each encoding, is what the openssl command line makes of the text."""
+    raw = openssl("dgst", f"-{digest}", "-hmac", KEY.reveal(), "-binary", "text", text=SIGNED_TEXT)
+
+    assert encode(raw) == sign(FIELDS, algorithm=f"hmac-{digest}", encoding=encoding)
+
+
+@pytest.mark.parametrize(
+    ("options", "signed"),
+    [
+        ({"key_param": "key"}, f"{SIGNED_TEXT}&key={KEY.reveal()}"),
+        ({"key_param": "key", "separator": "|"}, f"{SIGNED_TEXT}|key={KEY.reveal()}".replace("&", "|")),
+        ({"key_param": "key", "append_path": True}, f"{SIGNED_TEXT}&key={KEY.reveal()}/payment/refund"),
+    ],
+    ids=str,
+)
+def test_openssl_makes_the_same_md5(options: dict[str, Any], signed: str, openssl: OpenSSL) -> None:
+    """md5 digests the text with the key in it, as openssl does."""
+    raw = openssl("dgst", "-md5", "-binary", "text", text=signed)
+
+    assert raw.hex() == sign(FIELDS, algorithm="md5", **options)
+
+
+@pytest.mark.parametrize("prehash", ["sha256", "sha256-hex"])
+def test_openssl_makes_the_same_prehash(prehash: str, openssl: OpenSSL, tmp_path: Path) -> None:
+    """`prehash` signs the SHA-256 of the text, key and path included: its bytes, or its lower-case hexadecimal text."""
+    whole = f"{SIGNED_TEXT}&key={KEY.reveal()}{PATH}"
+    digest = openssl("dgst", "-sha256", "-binary", "text", text=whole)
+    (tmp_path / "digest").write_bytes(digest if prehash == "sha256" else digest.hex().encode())
+    raw = openssl("dgst", "-sha512", "-hmac", KEY.reveal(), "-binary", "digest")
+    options: dict[str, Any] = {"algorithm": "hmac-sha512", "prehash": prehash, "key_param": "key", "append_path": True}
+
+    assert raw.hex() == sign(FIELDS, **options)
+
+
+@pytest.mark.parametrize("prehash", ["", "sha256", "sha256-hex"])
+@pytest.mark.parametrize(("algorithm", "digest"), [("rsa-sha256", "-sha256"), ("rsa-sha512", "-sha512")])
+def test_openssl_and_we_verify_each_other(
+    algorithm: str, digest: str, prehash: str, openssl: OpenSSL, tmp_path: Path
+) -> None:
+    """By RSA, openssl verifies what we sign, and we verify what openssl signs."""
+    signing, verifying = RSA_PAIR
+    (tmp_path / "private.pem").write_text(signing.reveal())
+    (tmp_path / "public.pem").write_text(verifying.reveal())
+    rsa_scheme = scheme(algorithm=algorithm, encoding="base64", prehash=prehash)
+    hashed = openssl("dgst", "-sha256", "-binary", "text", text=SIGNED_TEXT)
+    signed = {"": SIGNED_TEXT.encode(), "sha256": hashed, "sha256-hex": hashed.hex().encode()}[prehash]
+    (tmp_path / "signed").write_bytes(signed)
+    theirs = openssl("dgst", digest, "-sign", "private.pem", "signed")
+    ours = rsa_scheme.sign(FIELDS, path=PATH, key=signing)
+    (tmp_path / "ours").write_bytes(base64.b64decode(ours))
+    said = openssl("dgst", digest, "-verify", "public.pem", "-signature", "ours", "signed")
+
+    assert b"Verified OK\n" == said
+    assert rsa_scheme.verify(FIELDS, base64.b64encode(theirs).decode(), path=PATH, key=verifying)
+
+
+identifiers: Final = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True)
+amounts: Final = st.integers(1, 2**53 - 1)
+urls: Final = st.builds(
+    "https://{}.example/{}?{}".format,
+    st.from_regex(r"[a-z]{1,8}", fullmatch=True),
+    st.from_regex(r"[a-z/]{0,8}", fullmatch=True),
+    st.from_regex(r"[a-z0-9&=%]{0,12}", fullmatch=True),
+)
+refunds: Final = st.fixed_dictionaries(
+    {
+        "merchantId": identifiers,
+        "outTradeNo": identifiers,
+        "outRefundNo": identifiers,
+        "totalAmt": amounts,
+        "refundAmt": amounts,
+        "nonceStr": identifiers,
+    },
+    optional={"refundDesc": st.text(), "notifyUrl": urls},
+)
+"""The fields of a refund as they are accepted: endpoint 5 of the document."""
+
+
+def read_back(signed: str) -> dict[str, str]:
+    """Return the fields that a signed text without delimiters in its values stands for."""
+    return dict(pair.split("=") for pair in signed.split("&"))
+
+
+def plain(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields as texts, without empty ones and without delimiters."""
+    texts = {name: str(value).replace("&", "").replace("=", "") for name, value in fields.items()}
+    return {name: value for name, value in texts.items() if value}
+
+
+@given(refunds)
+@example({"outRefundNo": "R1", "refundDesc": "&="})
+def test_text_says_which_request_it_is(fields: dict[str, Any]) -> None:
+    """But for empties and delimiters in free text and URLs, the text can be read back: equal texts, equal requests."""
+    free = {name: plain(fields).get(name, "") for name in fields if name in FREE_TEXT}
+
+    assert plain(fields) == read_back(text(fields | free))
+
+
+@given(refunds, refunds)
+def test_only_free_text_can_hide_a_difference(first: dict[str, Any], second: dict[str, Any]) -> None:
+    """Two accepted requests that share free text and URL, and the text that is signed, are equal."""
+    shared = {name: value for name, value in first.items() if name in FREE_TEXT}
+    other = {name: value for name, value in second.items() if name not in FREE_TEXT} | shared
+
+    assert (text(first) == text(other)) == (first == other)
+
+
+def test_no_two_small_requests_share_a_text() -> None:
+    """Of all small requests, delimiters tried everywhere, equal texts stand for equal requests, as promised."""
+    # Made for collisions: each value can pass for the end of one field and the start of the next.
+    tried = ("", "1", "1&outTradeNo=1", "1&refundDesc=1", "1&totalAmt=1", "=", "&")
+    values: dict[str, tuple[Any, ...]] = {"outRefundNo": tried, "outTradeNo": tried, "refundDesc": tried}
+    found: dict[str, dict[str, str]] = {}
+    accepted = 0
+    for chosen in itertools.product(*values.values(), (None, 1, 11)):
+        fields = {name: value for name, value in zip((*values, "totalAmt"), chosen, strict=True) if value is not None}
+        try:
+            signed = text(fields)
+        except InvalidArgumentError:
+            continue
+        if plain(fields).get("refundDesc", "") == fields["refundDesc"]:
+            accepted += 1
+            assert found.setdefault(signed, plain(fields)) == plain(fields)
+
+    assert 24 == accepted
+
+
+@given(refunds, st.randoms())
+def test_order_of_fields_does_not_matter(fields: dict[str, Any], random: Any) -> None:
+    """The same fields sign alike in whatever order a dict holds them."""
+    shuffled = list(fields.items())
+    random.shuffle(shuffled)
+
+    assert sign(fields) == sign(dict(shuffled))
+
+
+SEPARATORS: Final = ("&", "&&", "|", "aba", "a")
+bits: Final = st.text(alphabet="&=|ab", max_size=4)
+"""Made of what stands between pairs, and of what may pass for it."""
+names: Final = bits | st.sampled_from(("sign", "body", "outTradeNo"))
+leaves: Final = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | bits
+values: Final = (
+    bits
+    | st.just("")
+    | st.integers(-(2**65), 2**65)
+    | st.recursive(leaves, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(bits, inner, max_size=2))
+    | st.sampled_from(("\ud800", "ok\udfff"))
+    | leaves
+    | st.sampled_from(("1.10", "-0.0", "1E+2")).map(ExactNumber)
+)
+
+
+def one_text(value: Any, signer: SortedPairs) -> str | None:
+    """Return the text of one value, `None` where it is left out; what cannot be signed is a `ValueError`."""
+    plain: dict[type, bool] = {
+        bool: signer.booleans == "json",
+        ExactNumber: signer.numbers == "text",
+        int: type(value) is int and abs(value) < 2**64,
+        type(None): True,
+    }
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict | list) and signer.nested != "refuse":
+        return None if signer.nested == "omit" else compact(value)
+    if not plain.get(type(value), False):
+        raise ValueError(value)
+    if value is None:
+        return None if signer.skip_null else "null"
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else getattr(value, "text", str(value))
+
+
+def compact(value: Any) -> str:
+    """Return nested JSON; floats, and what JSON writers do not agree on, are a `ValueError`."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{compact(name)}:{compact(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(compact, value)) + "]"
+    if isinstance(value, float) or (type(value) is int and not -(2**63) <= value < 2**64):
+        raise ValueError(value)
+    value.encode() if isinstance(value, str) else None
+    return orjson.dumps(value).decode()
+
+
+def slowly(fields: Mapping[str, Any], signer: SortedPairs) -> str:
+    """Return the text by the rules as they are written down, one by one; a `ValueError` where one is broken."""
+    texts = {name: one_text(fields[name], signer) for name in sorted(set(fields) - set(signer.exclude))}
+    delimiters = [mark for mark in (signer.separator, "=") if mark]
+    for name, words in texts.items():
+        (name + (words or "")).encode()
+        free = name in signer.allow_delimiters
+        if any(mark in name or (mark in (words or "") and not free) for mark in delimiters):
+            raise ValueError(name)
+    kept = {name: words for name, words in texts.items() if words is not None and (words or not signer.skip_empty)}
+    return signer.separator.join(f"{name}={words}" for name, words in kept.items())
+
+
+@pytest.mark.long
+@given(
+    st.dictionaries(names, values, max_size=5),
+    st.sampled_from(SEPARATORS),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "nested": st.sampled_from(("refuse", "json", "omit")),
+            "skip_empty": st.booleans(),
+            "skip_null": st.booleans(),
+            "booleans": st.sampled_from(("refuse", "json")),
+            "numbers": st.sampled_from(("refuse", "text")),
+            "allow_delimiters": st.sampled_from(((), ("body",), ("body", "a", "b", ""))),
+        },
+    ),
+)
+@example({"a": "", "b": "=&"}, "&", {"allow_delimiters": ()})
+@example({"a=": "", "b": "1"}, "&", {"allow_delimiters": ()})
+@example({"": ""}, "&", {"skip_empty": False, "allow_delimiters": ()})
+@example({"ab": "a", "b": "ab"}, "aba", {"allow_delimiters": ()})
+@example({"a": "&", "b": "&"}, "&&", {"allow_delimiters": ()})
+@example({"a&b": [1]}, "&", {"nested": "omit", "allow_delimiters": ()})
+@example({"a&b": None}, "&", {})
+@often(600)
+def test_quick_check_is_the_slow_one(fields: dict[str, Any], separator: str, options: dict[str, Any]) -> None:
+    """What is refused, and what is signed, is what the rules say of each name and each text by itself."""
+    signer = scheme(separator=separator, **options)
+    try:
+        expected: str | None = slowly(fields, signer)
+    except ValueError:
+        expected = None
+    try:
+        actual: str | None = signer.text(fields, path=PATH)
+    except InvalidArgumentError:
+        actual = None
+
+    assert expected == actual
+
+
+@given(st.text())
+@example("Größe 😀 日本 \u0000 \u2028 e\u0301")
+def test_unicode_is_signed_as_utf_8(words: str) -> None:
+    """Every valid text signs, unchanged and unnormalised."""
+    assert (f"refundDesc={words}" if words else "") == text({"refundDesc": words})
+    assert scheme().verify({"refundDesc": words}, sign({"refundDesc": words}), path=PATH, key=KEY)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@often(10, shared_by=len(ALGORITHMS) * len(ENCODINGS))
+@given(fields=refunds)
+def test_what_is_signed_verifies(algorithm: str, encoding: str, fields: dict[str, Any]) -> None:
+    """A signature by any algorithm, in any encoding, verifies; an old `sign` among the fields does not count."""
+    signing, verifying = PAIRS[algorithm]
+    signer = complete(algorithm, encoding=encoding, append_path=True, prehash="sha256")
+    signature = signer.sign(fields, path=PATH, key=signing)
+
+    assert signer.verify(fields | {"sign": signature}, signature, path=PATH, key=verifying)
+    assert signer.verify(fields, signer.signer(signing)(fields, PATH), path=PATH, key=verifying)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@often(10, shared_by=len(ALGORITHMS))
+@given(fields=refunds, name=st.sampled_from(["totalAmt", "refundAmt", "outTradeNo", "outRefundNo", "merchantId"]))
+def test_flipped_field_fails(algorithm: str, fields: dict[str, Any], name: str) -> None:
+    """A signature holds for no other amount, number or merchant, nor for a field more or less."""
+    signing, verifying = PAIRS[algorithm]
+    signer = complete(algorithm)
+    signature = signer.sign(fields, path=PATH, key=signing)
+    value = fields[name]
+    forged: list[dict[str, Any]] = [
+        fields | {name: value + 1 if isinstance(value, int) else value + "x"},
+        {key: other for key, other in fields.items() if key != name},
+        fields | {"currency": "CAD"},
+    ]
+
+    assert [False] * 3 == [signer.verify(fields, signature, path=PATH, key=verifying) for fields in forged]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_path_is_signed_where_it_is_appended(algorithm: str) -> None:
+    """With `append_path` a signature for one endpoint is none for another."""
+    signing, verifying = PAIRS[algorithm]
+    signer = complete(algorithm, append_path=True)
+    signature = signer.sign(FIELDS, path="/payment/orderquery", key=signing)
+
+    assert not signer.verify(FIELDS, signature, path="/payment/closeorder", key=verifying)
+
+
+def test_key_in_the_text_is_the_key() -> None:
+    """With md5 the appended key is what makes a signature: another key, another signature."""
+    signer = complete("md5")
+
+    assert not signer.verify(
+        FIELDS, signer.sign(FIELDS, path=PATH, key=KEY), path=PATH, key=Secret("Signing key of M1")
+    )
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@often(25, shared_by=len(ALGORITHMS) * len(ENCODINGS))
+@given(signature=st.text(st.characters(exclude_categories=())) | st.text("0aF+/= \n\ud800é", max_size=9))
+@example("")
+@example("00")
+@example("===")
+@example("é")
+@example("\ud800")
+@example("A" * 10_000)
+def test_hostile_signature_is_none(algorithm: str, encoding: str, signature: str) -> None:
+    """Whatever stands in the place of a signature is refused without an error."""
+    _, verifying = PAIRS[algorithm]
+
+    assert complete(algorithm, encoding=encoding).verify(FIELDS, signature, path=PATH, key=verifying) is False
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("signature", [None, 5, ["00"], {"a": "b"}])
+def test_signature_that_is_no_text_is_none(signature: Any, encoding: str) -> None:
+    """A notification's JSON may hold anything where its signature belongs."""
+    assert scheme(encoding=encoding).verify(FIELDS, signature, path=PATH, key=KEY) is False
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("change", ["{} ", "\n{}", "{}!", "é{}", "{}=", "{0}{0}"])
+def test_signature_with_anything_beside_it_is_none(change: str, encoding: str) -> None:
+    """A signature is taken as it was made: a reader that skips what it does not know takes many for one."""
+    signature = sign(FIELDS, encoding=encoding)
+
+    assert scheme(encoding=encoding).verify(FIELDS, change.format(signature), path=PATH, key=KEY) is False
+
+
+@pytest.mark.parametrize("encoding", ["hex", "HEX"])
+def test_hexadecimal_verifies_in_either_case(encoding: str) -> None:
+    """Upper and lower case are the same bytes; which one is written is the scheme's business."""
+    signature = sign(FIELDS)
+
+    assert scheme(encoding=encoding).verify(FIELDS, signature.upper(), path=PATH, key=KEY)
+    assert scheme(encoding=encoding).verify(FIELDS, signature.lower(), path=PATH, key=KEY)
+
+
+json_values: Final = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@pytest.mark.parametrize("nested", ["refuse", "json", "omit"])
+@often(50, shared_by=3)
+@given(fields=st.dictionaries(st.text(st.characters(exclude_categories=()), max_size=3), json_values, max_size=4))
+def test_hostile_fields_let_no_foreign_error_out(nested: str, fields: dict[str, Any]) -> None:
+    """Fields of any JSON sign, or are refused by our own error; they verify only as they were signed."""
+    signer = scheme(nested=nested)
+    try:
+        signature = signer.sign(fields, path=PATH, key=KEY)
+    except InvalidArgumentError:
+        assert signer.verify(fields, "00", path=PATH, key=KEY) is False
+    else:
+        assert signer.verify(fields, signature, path=PATH, key=KEY)
+
+
+FLOAT: Final = 1.5
+UNSIGNABLE: Final[dict[str, tuple[str, Any]]] = {
+    "bool": ("refuse", True),
+    "float": ("refuse", FLOAT),
+    "bytes": ("refuse", b"x"),
+    "object": ("refuse", {"a": 1}),
+    "list": ("refuse", [1]),
+    "empty list": ("refuse", []),
+    "integer beyond JSON": ("refuse", 2**64),
+    "integer of 5000 digits": ("refuse", 10**5000),
+    "bool, nested read as JSON": ("json", True),
+    "float, nested left out": ("omit", FLOAT),
+    "tuple, nested left out": ("omit", (1,)),
+    "float in a list": ("json", [FLOAT]),
+    "float in an object": ("json", {"a": {"b": [FLOAT]}}),
+    "float in a tuple": ("json", [(FLOAT,)]),
+    "key that is no text": ("json", {1: "a"}),
+    "nested integer beyond JSON": ("json", [2**64]),
+    "nested bytes": ("json", [b"x"]),
+    "nested lone surrogate": ("json", ["\ud800"]),
+}
+
+
+@pytest.mark.parametrize(("nested", "value"), UNSIGNABLE.values(), ids=UNSIGNABLE)
+def test_value_without_one_form_is_refused(nested: str, value: Any) -> None:
+    """What can be written in two ways could be signed in one and read in the other; of an object the type is named."""
+    with pytest.raises(InvalidArgumentError, match=r"^the field 'amount' cannot be signed: it must be ") as caught:
+        sign({"amount": value}, nested=nested)
+
+    shown = type(value) if isinstance(value, dict | list | tuple) else value
+    assert ("amount", shown) == (caught.value.field, caught.value.value)
+    assert caught.value.rule
+    assert caught.value.rule in str(caught.value)
+    assert caught.value.__context__ is None
+    assert scheme(nested=nested).verify({"amount": value}, "00", path=PATH, key=KEY) is False
+
+
+def test_nesting_without_end_is_refused() -> None:
+    """A document nested beyond all measure is refused, and does not exhaust the stack."""
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(InvalidArgumentError, match=r"^the field 'a' cannot be signed"):
+        text({"a": deep}, nested="json")
+
+
+@pytest.mark.parametrize("name", sorted(IDENTIFIERS | {"currency", "sceneType", "customer"}))
+@pytest.mark.parametrize("value", ["x&totalAmt=1", "a&b", "a=b", "=", "&"])
+def test_delimiter_outside_free_text_is_refused(name: str, value: str) -> None:
+    """`&` and `=` could make one field pass for two: they may stand in free text and URLs only."""
+    with pytest.raises(
+        InvalidArgumentError, match=f"^the field '{name}' cannot be signed: it must be free of '&' and '='"
+    ):
+        sign({name: value})
+
+
+def ways(fields: Mapping[str, Any], **options: Any) -> str:
+    """Return what an error says that can be done about a field."""
+    with pytest.raises(InvalidArgumentError) as caught:
+        sign(fields, **options)
+    return str(caught.value).rpartition(". ")[2]
+
+
+ALLOW: Final = "Leave it out, or name it in the profile's signature.allow_delimiters if it holds free text or a URL"
+CHANGE: Final = "Leave it out, or change the profile's signature"
+
+
+@pytest.mark.parametrize(("name", "options"), [("payUrl", {}), ("body", {"allow_delimiters": []})])
+def test_way_for_free_text_is_told(name: str, options: dict[str, Any]) -> None:
+    """Who has a URL in a field of the service's own learns where to allow it; with that, it is signed."""
+    fields = {name: "https://a.example/?b=c&d=e"}
+
+    assert ALLOW == ways(fields, **options)
+    assert f"{name}={fields[name]}" == text(fields, allow_delimiters=[name])
+
+
+@pytest.mark.parametrize("name", sorted(IDENTIFIERS))
+def test_identifiers_have_no_such_way(name: str) -> None:
+    """`allow_delimiters` holds no identifier: nobody is sent there with one."""
+    assert CHANGE == ways({name: "a=b"})
+
+
+@pytest.mark.parametrize("fields", [{"a=b": "x"}, {"a&b": "c=d"}, {"fee": FLOAT}, {"body": "\ud800"}])
+def test_other_fields_have_no_such_way(fields: dict[str, Any]) -> None:
+    """Neither a name with a delimiter, nor what has no text, is mended by allowing delimiters."""
+    assert CHANGE == ways(fields)
+
+
+@pytest.mark.parametrize("name", FREE_TEXT)
+def test_delimiter_in_free_text_is_taken(name: str) -> None:
+    """A description may say what it likes, and a URL has a query."""
+    assert f"{name}=https://a.example/?b=c&d=e" == text({name: "https://a.example/?b=c&d=e"})
+
+
+def test_allow_delimiters_says_where() -> None:
+    """The profile widens or narrows the fields in which delimiters may stand."""
+    assert "currency=a=b" == text({"currency": "a=b"}, allow_delimiters=["currency"])
+    with pytest.raises(InvalidArgumentError, match=r"^the field 'body' cannot be signed"):
+        text({"body": "a=b"}, allow_delimiters=["currency"])
+
+
+@pytest.mark.parametrize("name", ["a&b", "a=b", "=", "&"])
+def test_delimiter_in_a_name_is_refused(name: str) -> None:
+    """No name holds a delimiter, whatever the profile allows in values."""
+    with pytest.raises(InvalidArgumentError, match="free of"):
+        sign({name: "x"}, allow_delimiters=[name])
+
+
+def test_own_separator_is_the_delimiter() -> None:
+    """With another separator it is that one, and `=`, that may not stand in a value."""
+    assert "currency=a&b" == text({"currency": "a&b"}, separator="|")
+    with pytest.raises(InvalidArgumentError, match=r"free of '\|' and '='"):
+        text({"currency": "a|b"}, separator="|")
+
+
+def test_delimiter_in_nested_json_is_refused() -> None:
+    """A nested value is subject to the same rule as a text."""
+    with pytest.raises(InvalidArgumentError, match=r"^the field 'customer' cannot be signed"):
+        text({"customer": {"mail": "a=b&c"}}, nested="json")
+
+
+@pytest.mark.parametrize("fields", [{"body": "\ud800"}, {"\udfff": "x"}, {"\ud800": "\udc00"}])
+def test_lone_surrogate_is_refused(fields: dict[str, str]) -> None:
+    """A lone surrogate has no bytes that could be signed."""
+    with pytest.raises(InvalidArgumentError, match="must be valid Unicode") as caught:
+        sign(fields)
+
+    assert next(iter(fields)) == caught.value.field
+    assert scheme().verify(fields, "00", path=PATH, key=KEY) is False
+
+
+def test_lone_surrogate_in_the_path_is_refused() -> None:
+    """A path that is signed must be text; the key, appended before it, is in no error."""
+    signer = scheme(append_path=True, key_param="key")
+    with pytest.raises(InvalidArgumentError, match=r"^the field 'path' cannot be signed") as caught:
+        signer.sign(FIELDS, path="/\ud800", key=Secret("canary of a key"))
+
+    assert caught.value.__context__ is None
+    assert "canary" not in shown(caught.value)
+    assert signer.verify(FIELDS, "00", path="/\ud800", key=KEY) is False
+    assert scheme().sign(FIELDS, path="/\ud800", key=KEY)
+
+
+def test_excluded_and_omitted_values_may_be_anything() -> None:
+    """What is not signed is not judged."""
+    assert "a=1" == text({"a": 1, "sign": FLOAT, "x": True}, exclude=["sign", "x"])
+
+
+def shown(error: BaseException) -> str:
+    """Return a traceback with the local variables of every frame below the test's own."""
+    below = error.__traceback__ and error.__traceback__.tb_next
+    return "".join(traceback.TracebackException(type(error), error, below, capture_locals=True).format())
+
+
+@pytest.mark.parametrize("fields", [{"a": FLOAT}, {"a": "\ud800"}, {"a": "b=c"}])
+def test_refused_value_shows_no_key(fields: dict[str, Any]) -> None:
+    """An error about a field is logged with its frames: the key is masked in all of them."""
+    with pytest.raises(InvalidArgumentError) as caught:
+        sign(fields, Secret("canary of a key"), key_param="key", append_path=True)
+
+    assert "canary" not in shown(caught.value)
+
+
+WORDS: Final = {
+    "algorithm": "one of 'md5', 'hmac-md5', 'hmac-sha256', 'hmac-sha512', 'rsa-sha256', 'rsa-sha512', 'ed25519'",
+    "encoding": "one of 'hex', 'HEX', 'base64'",
+    "prehash": "one of 'sha256', 'sha256-hex'",
+    "booleans": "one of 'refuse', 'json'",
+    "numbers": "one of 'refuse', 'text'",
+    "nested": "one of 'refuse', 'json', 'omit'",
+}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "wanted"),
+    [
+        ("algorithm", "sha1", WORDS["algorithm"]),
+        ("encoding", "Hex", WORDS["encoding"]),
+        ("prehash", "md5", WORDS["prehash"]),
+        ("skip_null", None, "true or false"),
+        ("booleans", "text", WORDS["booleans"]),
+        ("numbers", "json", WORDS["numbers"]),
+        ("nested", "", WORDS["nested"]),
+        ("separator", 5, "a text"),
+        ("key_param", None, "a text"),
+        ("append_path", "false", "true or false"),
+        ("exclude", "sign", "a list, each of it a text"),
+        ("allow_delimiters", "body", "a list, each of it a text"),
+    ],
+)
+def test_option_of_another_kind_is_refused(option: str, value: Any, wanted: str) -> None:
+    """A misspelt word, or what is no word, is named, with what is allowed; a text is no list of its letters."""
+    with pytest.raises(ConfigurationError) as caught:
+        scheme(**{option: value})
+
+    assert f"signature.{option} must be {wanted}, not {value!r}" == str(caught.value)
+    assert f"signature.{option}" == caught.value.field
+
+
+@pytest.mark.parametrize("option", ["separator", "key_param"])
+def test_text_option_must_be_encodable(option: str) -> None:
+    """What stands between the pairs, and before the key, is text that can be encoded."""
+    with pytest.raises(ConfigurationError, match=f"signature.{option} must be a text of valid Unicode") as caught:
+        scheme(**{option: "\ud800"})
+
+    assert f"signature.{option}" == caught.value.field
+
+
+@pytest.mark.parametrize("separator", ["", "=", "&=", "a=b"])
+def test_separator_keeps_pairs_apart(separator: str) -> None:
+    """With nothing or `=` between the pairs, nobody could tell a name from a value: two requests have one text."""
+    with pytest.raises(ConfigurationError, match=r"signature.separator must not be empty or hold '='") as caught:
+        scheme(separator=separator)
+
+    assert "signature.separator" == caught.value.field
+
+
+@pytest.mark.parametrize("kind", [list, tuple, set, frozenset])
+def test_names_in_any_list_or_set(kind: Callable[[list[str]], Any]) -> None:
+    """Where order means nothing, a set of names says as much as a list."""
+    signer = scheme(exclude=kind(["sign", "x"]), allow_delimiters=kind(["body", "subject"]))
+
+    assert ({"sign", "x"}, {"body", "subject"}) == (set(signer.exclude), set(signer.allow_delimiters))
+
+
+def test_md5_without_a_key_is_refused() -> None:
+    """A plain digest of what travels in the open can be made by anybody."""
+    with pytest.raises(ConfigurationError, match="anybody could sign") as caught:
+        SortedPairs(algorithm="md5")
+
+    assert "signature.key_param" == caught.value.field
+
+
+@pytest.mark.parametrize("algorithm", ["rsa-sha256", "rsa-sha512", "ed25519"])
+def test_private_key_never_stands_in_the_text(algorithm: str) -> None:
+    """Who verifies has the public key only, so a text with the private key could never be checked."""
+    with pytest.raises(ConfigurationError, match=f'must be empty with algorithm "{algorithm}"') as caught:
+        scheme(algorithm=algorithm, key_param="key")
+
+    assert "signature.key_param" == caught.value.field
+
+
+@pytest.mark.parametrize("exclude", [[], ["nonceStr"], {"Sign"}])
+def test_signature_must_be_excluded(exclude: Any) -> None:
+    """A signature cannot sign itself, whatever else is left out."""
+    with pytest.raises(ConfigurationError, match='must hold "sign"') as caught:
+        SortedPairs(exclude=exclude)
+
+    assert "signature.exclude" == caught.value.field
+
+
+@pytest.mark.parametrize("name", sorted(IDENTIFIERS))
+def test_identifiers_never_hold_delimiters(name: str) -> None:
+    """No profile can allow a delimiter where an order, a refund or a merchant is named."""
+    with pytest.raises(ConfigurationError, match=f"must not hold {name}: ") as caught:
+        SortedPairs(allow_delimiters=["body", name])
+
+    assert "signature.allow_delimiters" == caught.value.field
+
+
+@pytest.mark.parametrize("option", ["algorithm", "encoding"])
+def test_open_point_is_named_before_any_signature(option: str) -> None:
+    """What the document does not show is asked for, by its name and with what is possible."""
+    opened = scheme(**{option: ""})
+    for use in (
+        lambda: opened.sign(FIELDS, path=PATH, key=KEY),
+        lambda: opened.verify(FIELDS, "00", path=PATH, key=KEY),
+    ):
+        with pytest.raises(NotConfiguredError, match=f"signature.{option} is open: .*(hmac-sha256|hex)") as caught:
+            use()
+
+        assert f"signature.{option}" == caught.value.field
+
+
+@pytest.mark.parametrize("use", [lambda opened: opened.symmetric, lambda opened: opened.blocking])
+def test_open_algorithm_has_no_properties(use: Callable[[SortedPairs], bool]) -> None:
+    """Nothing is guessed of an algorithm that is not known."""
+    with pytest.raises(NotConfiguredError, match=r"signature.algorithm is open"):
+        use(SortedPairs())
+
+
+def test_open_scheme_shows_its_text() -> None:
+    """The text depends on neither algorithm nor encoding: it can be compared with the service's before."""
+    assert SIGNED_TEXT == SortedPairs().text(FIELDS, path=PATH)
+
+
+def test_scheme_is_a_value() -> None:
+    """A scheme can be compared, kept in a dict and sent to a worker, and nobody changes it in use."""
+    signer = scheme(exclude=["sign"], allow_delimiters=["body"])
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        signer.separator = "|"  # type: ignore[misc] # the mistake that is refused
+
+    assert signer == scheme(exclude=("sign",), allow_delimiters=("body",))
+    assert hash(signer) == hash(scheme(allow_delimiters=("body",)))
+    assert signer == pickle.loads(pickle.dumps(signer))  # noqa: S301 - made in the same line

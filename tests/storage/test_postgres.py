@@ -1,0 +1,329 @@
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from payasync import ConfigurationError, InvalidArgumentError, StorageError
+from payasync.credentials import Hidden
+from payasync.storage import postgres as module
+from payasync.storage.postgres import Database, Transaction
+from payasync.storage.postgres_opening import Schema
+from payasync.wire.request import invalid
+from tests.postgres import postgres
+
+SCHEMA: Final = Schema(name="notebook", steps=("CREATE TABLE notes (text text UNIQUE);",))
+PATIENT: Final = 500
+PROGRAM: Final = Path(__file__).with_name("postgres_forking.py")
+HALF_A_PAIR: Final = "\ud800"
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture
+async def notebook(postgres_dsn: str) -> AsyncIterator[Database]:
+    """A database to write in."""
+    notebook = Database(Hidden(postgres_dsn), SCHEMA)
+    yield notebook
+    await notebook.aclose()
+
+
+def note(text: str) -> Callable[[Transaction], Awaitable[Rows]]:
+    """Return what writes a text."""
+    return lambda transaction: transaction.rows("INSERT INTO notes VALUES (%(text)s)", {"text": text})
+
+
+def asking(statement: str) -> Callable[[Transaction], Awaitable[Rows]]:
+    """Return what asks for something."""
+    return lambda transaction: transaction.rows(statement)
+
+
+async def notes(notebook: Database) -> list[str]:
+    """Return the texts that were kept."""
+    return [row["text"] for row in await notebook.run(asking("SELECT text FROM notes ORDER BY text"))]
+
+
+def elsewhere(dsn: str, *statements: str) -> list[Any]:
+    """Return what somebody else finds, each time with another connection."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for each in statements[:-1]:
+            connection.execute(each.encode())
+        return connection.execute(statements[-1].encode()).fetchall()
+
+
+def hidden(dsn: str, **settings: str) -> Hidden:
+    """Return a connection string with further settings."""
+    return Hidden(make_conninfo(dsn, **settings))
+
+
+def connections(dsn: str, name: str, expected: int = 0) -> int:
+    """Return how many connections of a program's name are open, once the server has noticed which were closed."""
+    asked = "SELECT count(*), pg_sleep(0.01) FROM pg_stat_activity WHERE application_name = "
+    counts = (int(elsewhere(dsn, f"{asked}'{name}'")[0][0]) for _ in range(PATIENT))
+    found = -1
+    for found in counts:
+        if found == expected:
+            break
+    return found
+
+
+async def test_what_was_done_is_there(notebook: Database, postgres_dsn: str) -> None:
+    """What returns is committed: everybody sees it."""
+    await notebook.run(note("a"))
+
+    assert [("a",)] == elsewhere(postgres_dsn, "SELECT text FROM notes")
+
+
+async def test_error_leaves_nothing(notebook: Database) -> None:
+    """What raises has done nothing, and its error comes as it is."""
+
+    async def fail(transaction: Transaction) -> None:
+        await note("a")(transaction)
+        raise invalid("text", "another", "a")
+
+    with pytest.raises(InvalidArgumentError, match="text must be another"):
+        await notebook.run(fail)
+
+    assert [] == await notes(notebook)
+
+
+async def test_texts_that_it_does_not_take_are_escaped(notebook: Database) -> None:
+    """Half a surrogate pair, or a zero, comes in JSON: it fails nobody, and is shown as its escape."""
+    await notebook.run(note(f"a\0{HALF_A_PAIR}"))
+
+    assert ["a\\x00\\ud800"] == await notes(notebook)
+
+
+async def test_commit_waits_for_the_disk(postgres_dsn: str) -> None:
+    """Whatever the defaults are there, what is committed outlives a crash, and no transaction refuses to write."""
+    defaults = (
+        "synchronous_commit=off",
+        "default_transaction_read_only=on",
+        "default_transaction_isolation=serializable",
+    )
+    notebook = Database(hidden(postgres_dsn, options=" ".join(f"-c {each}" for each in defaults)), SCHEMA)
+    await notebook.run(note("a"))
+    asked = "synchronous_commit", "transaction_read_only", "transaction_isolation"
+    found = await notebook.run(asking(f"SELECT {', '.join(f'current_setting({each!r}) AS {each}' for each in asked)}"))
+    await notebook.aclose()
+
+    assert ["on", "off", "read committed"] == list(found[0].values())
+
+
+@pytest.mark.parametrize("setting", ["on", "remote_apply"])
+async def test_stricter_commits_stay_so(postgres_dsn: str, setting: str) -> None:
+    """Who waits for replicas, too, goes on to."""
+    notebook = Database(hidden(postgres_dsn, options=f"-c synchronous_commit={setting}"), SCHEMA)
+    (found,) = await notebook.run(asking("SELECT current_setting('synchronous_commit') AS now"))
+    await notebook.aclose()
+
+    assert setting == found["now"]
+
+
+async def test_time_is_the_servers(notebook: Database) -> None:
+    """Clients whose clocks differ agree on when a lease ends; a moment comes in UTC."""
+    (row,) = await notebook.run(asking("SELECT %(now)s::timestamptz AS told, clock_timestamp() AS real"))
+
+    assert 0 <= (row["real"] - row["told"]).total_seconds() < 10
+    assert "UTC" == row["real"].tzname()
+
+
+async def test_clock_that_is_given_counts(postgres_dsn: str) -> None:
+    """A test moves the time on by itself."""
+    notebook = Database(Hidden(postgres_dsn), SCHEMA, clock=lambda: 1_800_000_000.0)
+    (row,) = await notebook.run(asking("SELECT %(now)s::timestamptz AS told"))
+    await notebook.aclose()
+
+    assert datetime.fromtimestamp(1_800_000_000, UTC) == row["told"]
+
+
+async def test_so_many_connections_at_most(postgres_dsn: str) -> None:
+    """A hundred callers share what is allowed, and none of them is refused."""
+    notebook = Database(hidden(postgres_dsn, application_name="many"), SCHEMA, connections=3)
+    await asyncio.gather(*(notebook.run(note(str(number))) for number in range(100)))
+    found = connections(postgres_dsn, "many", expected=3)
+    kept = await notes(notebook)
+    await notebook.aclose()
+
+    assert (3, 100) == (found, len(kept))
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, 1.5, None])
+def test_number_of_connections_is_checked(wrong: Any) -> None:
+    """A pool of none would wait for ever."""
+    with pytest.raises(ConfigurationError, match="connections must be an integer of 1 or more") as caught:
+        Database(Hidden("host=h"), SCHEMA, connections=wrong)
+
+    assert "connections" == caught.value.field
+
+
+def test_each_loop_has_its_own_connections(postgres_dsn: str) -> None:
+    """One database, and one `asyncio.run` per task: each works, and the connections of a loop end with it."""
+    notebook = Database(hidden(postgres_dsn, application_name="loops"), SCHEMA)
+    open_after = list[int]()
+    for text in "abc":
+        asyncio.run(discarded(notebook.run(note(text))))
+        open_after.append(connections(postgres_dsn, "loops"))
+    kept = asyncio.run(notes(notebook))
+    asyncio.run(notebook.aclose())
+
+    assert ["a", "b", "c"] == kept
+    assert [0, 0, 0] == open_after
+
+
+def test_loop_that_ended_badly_leaves_no_connection(postgres_dsn: str) -> None:
+    """A loop that was closed without being shut down takes its connections along, with the next use at the latest."""
+    notebook = Database(hidden(postgres_dsn, application_name="badly"), SCHEMA)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(notebook.run(note("a")))
+    loop.close()
+    before = connections(postgres_dsn, "badly", expected=1)
+    asyncio.run(discarded(notebook.run(note("b"))))
+    after = connections(postgres_dsn, "badly")
+    asyncio.run(notebook.aclose())
+
+    assert (1, 0) == (before, after)
+
+
+async def discarded(awaitable: Awaitable[object]) -> None:
+    """Wait for something."""
+    await awaitable
+
+
+@pytest.mark.parametrize(
+    "what", ["both", *(pytest.param(each, marks=pytest.mark.long) for each in ("closed", "inherited"))]
+)
+def test_fork_leaves_the_parents_connections_alone(postgres_dsn: str, what: str) -> None:
+    """A child makes its own connections, whatever it does; the parent's work on."""
+    command = [sys.executable, "-W", "error", str(PROGRAM), what, postgres_dsn]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (0, "", "parent child") == (done.returncode, done.stderr, done.stdout.strip())
+
+
+async def test_transactions_in_each_others_way_are_done_again(notebook: Database) -> None:
+    """One that was undone because of another is done again, wholly; who keeps being in the way is told of."""
+    await notebook.run(note("a"))
+    tried = list[str]()
+
+    async def write(transaction: Transaction) -> Rows:
+        tried.append("b" if tried else "a")
+        return await note(tried[-1])(transaction)
+
+    await notebook.run(write)
+    with pytest.raises(StorageError, match="duplicate key value"):
+        await notebook.run(note("a"))
+
+    assert (["a", "b"], ["a", "b"]) == (tried, await notes(notebook))
+
+
+async def test_connection_that_was_cut_is_replaced(notebook: Database, postgres_dsn: str) -> None:
+    """One that died while it idled is noticed before anything is done; one that dies within is an error of ours."""
+    (row,) = await notebook.run(asking("SELECT pg_backend_pid() AS id"))
+    elsewhere(postgres_dsn, f"SELECT pg_terminate_backend({row['id']}, 5000)")
+    await notebook.run(note("a"))
+    with pytest.raises(StorageError, match=r"the notebook '.*' is unavailable: .*terminat"):
+        await notebook.run(asking("SELECT pg_terminate_backend(pg_backend_pid())"))
+    await notebook.run(note("b"))
+
+    assert ["a", "b"] == await notes(notebook)
+
+
+@pytest.mark.long
+async def test_server_that_is_started_anew_is_found() -> None:
+    """While the server is away it is unavailable; afterwards all goes on by itself."""
+    with postgres() as server:
+        notebook = Database(Hidden(server.dsn), SCHEMA)
+        await asyncio.gather(*(notebook.run(note(str(number))) for number in range(5)))
+        server.stop()
+        with pytest.raises(StorageError, match="is unavailable"):
+            await notebook.run(note("lost"))
+        server.start()
+        kept = await notes(notebook)
+        await notebook.aclose()
+
+    assert list("01234") == kept
+
+
+async def test_lock_is_not_waited_for_long(
+    notebook: Database, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What somebody else holds locked is unavailable, and nobody hangs behind it."""
+    monkeypatch.setattr(module, "BEGIN", module.BEGIN.replace("'5s'", "'50ms'"))
+    await notes(notebook)
+    with psycopg.connect(postgres_dsn) as other:
+        other.execute("LOCK TABLE notes")
+        with pytest.raises(StorageError, match="lock timeout"):
+            await notebook.run(note("a"))
+
+    assert [] == await notes(notebook)
+
+
+async def test_who_stops_in_the_middle_holds_nobody_up(
+    notebook: Database, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a process that is stopped within a transaction, the server ends it, and it has done nothing."""
+    monkeypatch.setattr(module, "BEGIN", module.BEGIN.replace("'30s'", "'100ms'"))
+    await notebook.run(note("a"))
+
+    async def stop(transaction: Transaction) -> None:
+        await transaction.rows("UPDATE notes SET text = 'b'")
+        # The other waits for the row until the server has given it back.
+        await asyncio.to_thread(elsewhere, postgres_dsn, "UPDATE notes SET text = 'c' RETURNING text")
+
+    with pytest.raises(StorageError, match="idle-in-transaction timeout"):
+        await notebook.run(stop)
+
+    assert ["c"] == await notes(notebook)
+
+
+async def test_server_that_says_nothing_is_given_up(notebook: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No answer within half a minute is none; the next who asks gets another connection."""
+    await notes(notebook)
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.2)
+    with pytest.raises(StorageError, match="is unavailable: it gives no answer"):
+        await notebook.run(asking("SELECT pg_sleep(60)"))
+
+    assert [] == await notes(notebook)
+
+
+async def test_who_is_cancelled_holds_nobody_up(postgres_dsn: str) -> None:
+    """What was cancelled has done nothing, and its connection is free for others."""
+    notebook = Database(Hidden(postgres_dsn), SCHEMA, connections=1)
+    inside = asyncio.Event()
+
+    async def hang(transaction: Transaction) -> None:
+        await note("a")(transaction)
+        inside.set()
+        await asyncio.Event().wait()
+
+    hanging = asyncio.create_task(notebook.run(hang))
+    await inside.wait()
+    hanging.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await hanging
+    kept = await notes(notebook)
+    await notebook.aclose()
+
+    assert [] == kept
+
+
+async def test_closing_waits_for_what_was_begun(postgres_dsn: str) -> None:
+    """What runs is finished and kept; what comes afterwards is refused, and closing again does nothing."""
+    notebook = Database(hidden(postgres_dsn, application_name="closing"), SCHEMA)
+    begun = [asyncio.create_task(notebook.run(note(str(number)))) for number in range(20)]
+    await asyncio.sleep(0)
+    await notebook.aclose()
+    await notebook.aclose()
+    with pytest.raises(StorageError, match="the notebook is closed"):
+        await notebook.run(note("late"))
+    await asyncio.gather(*begun)
+
+    assert [(20,)] == elsewhere(postgres_dsn, "SELECT count(*) FROM notes")
+    assert 0 == connections(postgres_dsn, "closing")

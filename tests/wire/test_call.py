@@ -1,0 +1,187 @@
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from attrs import evolve
+from attrs.exceptions import FrozenInstanceError
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from payasync.credentials import Secret
+from payasync.documents import ABSENT
+from payasync.endpoints import CREATE_REFUND
+from payasync.errors import InvalidArgumentError
+from payasync.wire.call import Call, Lease, Reply
+from tests.building import PROFILE, bare_call
+
+
+def test_a_call_is_never_changed() -> None:
+    """Each layer derives another call: an attempt cannot see what the one before it added."""
+    call = bare_call(CREATE_REFUND, fields={"a": 1}, headers={"X-A": "1"})
+    longer = call.with_fields(b=2, self="me").with_headers({"X-B": "2"})
+    with pytest.raises(FrozenInstanceError):
+        call.attempt = 2  # type: ignore[misc] # the mistake that is refused
+
+    assert ({"a": 1}, {"X-A": "1"}) == (call.fields, call.headers)
+    assert {"a": 1, "b": 2, "self": "me"} == longer.fields
+    assert {"X-A": "1", "X-B": "2"} == longer.headers
+
+
+@pytest.mark.parametrize(("now", "over"), [(100.0, False), (159.9, False), (160.0, True), (161.0, True), (99.9, True)])
+def test_lease_is_over(now: float, *, over: bool) -> None:
+    """A lease ends after its seconds; if its clock was set back, nobody knows, and it may be over."""
+    assert over is Lease(100.0, 60.0, lambda: now).over
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("X-A", "one\r\nX-B: two"),
+        ("X-A", "é"),
+        ("X-A", ""),
+        ("X-A", " padded"),
+        ("X A", "1"),
+        ("X-A:", "1"),
+        ("", "1"),
+        ("X-A", 1),
+        ("X-A", None),
+    ],
+)
+def test_header_cannot_break_the_request_apart(name: str, value: str) -> None:
+    """Names and values are of visible ASCII; anything else is refused before any I/O."""
+    with pytest.raises(InvalidArgumentError, match="visible ASCII") as caught:
+        bare_call(CREATE_REFUND).with_headers({name: value})
+
+    assert (name, "visible ASCII", value) == (caught.value.field, caught.value.rule, caught.value.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Transfer-Encoding", "Content-Length", "content-length", "Content-Type", "Content-Encoding", "Host"),
+        *("Connection", "Keep-Alive", "EXPECT", "te", "Trailer", "Upgrade", "Accept-Encoding"),
+    ],
+)
+@pytest.mark.parametrize("value", ["3", Secret("3")], ids=["text", "secret"])
+def test_header_does_not_frame_the_message(name: str, value: str | Secret) -> None:
+    """A layer cannot say where a message ends: of one that says it twice, a second request could be made."""
+    with pytest.raises(InvalidArgumentError, match=f"^header {name} must not be set: it says where") as caught:
+        bare_call(CREATE_REFUND).with_headers({"X-A": "1", name: value})
+
+    assert (name, "not of the message itself", value) == (caught.value.field, caught.value.rule, caught.value.value)
+
+
+def test_refused_secret_is_not_shown() -> None:
+    """A key with a line end in it is refused, and stays a secret in the error."""
+    with pytest.raises(InvalidArgumentError) as caught:
+        bare_call(CREATE_REFUND).with_headers({"Authorization": Secret("canary\n")})
+
+    assert "canary" not in f"{caught.value} {caught.value.value!r}"
+
+
+def test_call_shows_no_field() -> None:
+    """What a log shows of a call is its operation and number: no field, no header, nothing of the profile."""
+    shown = repr(bare_call(CREATE_REFUND, fields={"a": "canary"}, headers={"X-A": "canary"}, reference="R1"))
+
+    assert "canary" not in shown
+    assert "Profile" not in shown
+    assert "refunds.create" in shown
+    assert "R1" in shown
+
+
+def test_reply_shows_no_body() -> None:
+    """What a log shows of a reply is not what stands in it."""
+    assert "canary" not in repr(Reply(status=200, headers={}, body=b"canary"))
+
+
+class OwnCall(Call):
+    """A call of somebody's own."""
+
+
+@pytest.mark.parametrize(
+    "derive",
+    [
+        lambda call: call.derived(attempt=2),
+        lambda call: call.with_fields(a=1),
+        lambda call: call.with_headers({"X-A": "1"}),
+    ],
+    ids=["derived", "fields", "headers"],
+)
+def test_derived_call_keeps_its_kind(derive: Callable[[Call], Call]) -> None:
+    """A call of somebody's own class stays one, and frozen."""
+    call = OwnCall(operation=CREATE_REFUND, profile=PROFILE, fields={})
+    derived = derive(call)
+    with pytest.raises(FrozenInstanceError):
+        derived.attempt = 3  # type: ignore[misc] # the mistake that is refused
+
+    assert (OwnCall, OwnCall) == (type(call), type(derived))
+    assert ({}, {}, 1) == (call.fields, call.headers, call.attempt)
+
+
+@pytest.mark.parametrize(
+    "twin",
+    [
+        lambda reply: pickle.loads(pickle.dumps(reply)),  # noqa: S301 - made in the same line
+        copy.copy,
+        copy.deepcopy,
+        evolve,
+    ],
+    ids=["pickle", "copy", "deepcopy", "evolve"],
+)
+@pytest.mark.parametrize("body", [b'{"a":[1]}', b"no json", b""])
+def test_reply_that_was_read_is_copied_as_it_came(twin: Callable[[Reply], Reply], body: bytes) -> None:
+    """That somebody read its document changes nothing of a reply, nor of its copies."""
+    headers = CIMultiDictProxy(CIMultiDict({"X-A": "1"}))  # as aiohttp gives them
+    came = Reply(status=201, headers=headers, body=body, elapsed=0.5, attempts=2, verified=True)
+    fresh = evolve(came)
+    document = came.document
+    other = twin(came)
+
+    assert fresh == came == other
+    assert document == other.document
+    assert (ABSENT is document) == (ABSENT is other.document)
+    assert (201, "1", body, 0.5, 2, True) == (
+        other.status,
+        other.headers["x-a"],
+        other.body,
+        other.elapsed,
+        other.attempts,
+        other.verified,
+    )
+    assert Reply is type(other)
+
+
+def test_copy_with_another_body_has_its_own_document() -> None:
+    """A layer may give another body: what was read of the first is not said of it."""
+    came = Reply(status=200, headers={}, body=b'{"a":1}')
+    read = came.document
+    other = evolve(came, body=b'{"a":2}')
+
+    assert ({"a": 1}, {"a": 2}) == (read, other.document)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"status": 201},
+        {"headers": {"X-A": "2"}},
+        {"body": b"[]"},
+        {"elapsed": 1.0},
+        {"attempts": 2},
+        {"recovered": True},
+        {"verified": False},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("read", [False, True])
+def test_replies_are_equal_by_what_came(change: dict[str, Any], *, read: bool) -> None:
+    """Each fact counts; whether somebody has read the document does not."""
+    first, second = (Reply(status=200, headers={"X-A": "1"}, body=b"{}") for _ in range(2))
+    document = first.document if read else {}
+
+    assert {} == document
+    assert first == second
+    assert evolve(first, **change) != second
+    with pytest.raises(FrozenInstanceError):
+        first.status = 500  # type: ignore[misc] # the mistake that is refused

@@ -1,0 +1,542 @@
+"""Whether a response is about what was asked for: each rule of it once."""
+
+from enum import StrEnum
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from payasync import AnswerShape, Parameter, Profile, States
+from payasync.endpoints import (
+    CANCEL_SUBSCRIPTION,
+    CLOSE_ORDER,
+    CREATE_PAYMENT,
+    CREATE_REFUND,
+    CREATE_SUBSCRIPTION,
+    OPERATIONS,
+    PLACE_ORDER,
+    QUERY_ORDER,
+    QUERY_PAYMENT,
+    QUERY_REFUND,
+    UPDATE_SUBSCRIPTION,
+    Operation,
+    custom,
+)
+from payasync.wire.call import Compared, Likeness, Objection
+from payasync.wire.match import (
+    PAYMENT,
+    compared,
+    contradiction,
+    is_sent_back,
+    may_be_relabelled,
+    mismatch,
+    named,
+    names_an_amount,
+    names_number_and_amounts,
+    tells_nothing,
+)
+from tests.building import WIRE
+
+SENT: Final = {
+    "outTradeNo": "T1",
+    "outRefundNo": "R1",
+    "merchantId": "M1",
+    "totalAmt": 450,
+    "refundAmt": 200,
+    "currency": "CAD",
+    "refundDesc": "one cup",
+}
+"""A refund of an order, by wire names."""
+BARE: Final = Profile()
+MINE: Final = compared(CREATE_REFUND, BARE)
+
+
+class Number(StrEnum):
+    """Numbers that a caller has made an enum of."""
+
+    ORDER = "T1"
+
+
+@pytest.mark.parametrize(
+    ("told", "differs"),
+    [
+        ({"outTradeNo": "T2"}, "outTradeNo is T2 in the response, and T1 in the request"),
+        ({"outTradeNo": "t1"}, "outTradeNo is t1 in the response, and T1 in the request"),
+        ({"outTradeNo": "T1 "}, "outTradeNo is T1  in the response, and T1 in the request"),
+        ({"outRefundNo": "R2"}, "outRefundNo is R2 in the response, and R1 in the request"),
+        ({"outRefundNo": 7}, "outRefundNo is 7 in the response, and R1 in the request"),
+        ({"merchantId": "M2"}, "merchantId is M2 in the response, and M1 in the request"),
+        ({"merchantId": "m1"}, "merchantId is m1 in the response, and M1 in the request"),
+    ],
+)
+def test_other_number_is_another(told: dict[str, Any], differs: str) -> None:
+    """Numbers and the merchant are compared as text, upper and lower case apart: the next response may be right."""
+    assert Objection(differs, about_another=True) == mismatch(SENT, MINE, told)
+
+
+@pytest.mark.parametrize(
+    ("told", "differs"),
+    [
+        ({"totalAmt": 451}, "totalAmt is 451 in the response, and 450 in the request"),
+        ({"refundAmt": 100}, "refundAmt is 100 in the response, and 200 in the request"),
+        ({"refundAmt": "100"}, "refundAmt is 100 in the response, and 200 in the request"),
+        ({"refundAmt": -200}, "refundAmt is -200 in the response, and 200 in the request"),
+        ({"refundAmt": "0"}, "refundAmt is 0 in the response, and 200 in the request"),
+        ({"refundAmt": 0}, "refundAmt is 0 in the response, and 200 in the request"),
+        ({"refundAmt": "9" * 5000}, f"refundAmt is {'9' * 100}… in the response, and 200 in the request"),
+        ({"refundAmt": 10**120}, f"refundAmt is 1{'0' * 99}… in the response, and 200 in the request"),
+        ({"currency": "USD"}, "currency is USD in the response, and CAD in the request"),
+    ],
+)
+def test_other_amount_stays_so(told: dict[str, Any], differs: str) -> None:
+    """An integer, or its digits as text: the number stands for another amount, and asking again changes nothing."""
+    assert Objection(differs, about_another=False) == mismatch(SENT, MINE, told)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"outTradeNo": "T1", "outRefundNo": "R1", "merchantId": "M1", "totalAmt": 450, "refundAmt": 200},
+        {"totalAmt": "450", "refundAmt": "0200"},
+        {"refundAmt": "0" * 5000 + "200"},
+        {"currency": "cad"},
+    ],
+)
+def test_the_same_is_no_objection(told: dict[str, Any]) -> None:
+    """Digits as text are their integer, and a currency's code is the same in any case."""
+    assert mismatch(SENT, MINE, told) is None
+
+
+@pytest.mark.parametrize(("mine", "theirs"), [("7", 7), (7, "7"), (7, 7), (Number.ORDER, "T1")])
+def test_number_is_its_digits(mine: object, theirs: object) -> None:
+    """A service may write a number of digits as a JSON integer, and a caller may have an enum of numbers."""
+    assert mismatch({"outTradeNo": mine}, MINE, {"outTradeNo": theirs}) is None
+    assert mismatch({"outTradeNo": mine}, MINE, {"outTradeNo": "T9"})
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"refundAmt": "2.00", "totalAmt": 4.5},
+        {"refundAmt": "2,00", "totalAmt": "+1"},
+        {"refundAmt": "\u0661\u0660\u0660", "totalAmt": "\u00b2"},
+        {"refundAmt": True, "totalAmt": [1]},
+        {"currency": 124},
+        {"currency": ["USD"]},
+        {"outTradeNo": ["T2"], "outRefundNo": {"no": "R2"}, "merchantId": True},
+        {"outTradeNo": 1.5},
+    ],
+)
+def test_other_form_says_nothing(told: dict[str, Any]) -> None:
+    """An amount with a fraction may be in another unit, and a list may be of anything: neither is compared."""
+    assert mismatch(SENT, MINE, told) is None
+
+
+def test_what_the_request_has_in_another_form_says_nothing() -> None:
+    """An amount that a journal has kept as a word cannot be compared."""
+    assert mismatch({"refundAmt": "***", "currency": 1}, MINE, {"refundAmt": 100, "currency": "USD"}) is None
+
+
+@pytest.mark.parametrize("told", [{}, None, [], "R2", ["R2"], {"refundDesc": "two cups"}, {"outTradeNo": None}])
+def test_what_one_side_lacks_is_not_compared(told: object) -> None:
+    """A response may name nothing of a request, and a request may lack what a response names."""
+    assert mismatch(SENT, MINE, told) is None
+    assert mismatch({"refundDesc": "one cup"}, MINE, {"outTradeNo": "T2", "refundAmt": 1}) is None
+    assert mismatch({"outTradeNo": None}, MINE, {"outTradeNo": "T2"}) is None
+
+
+GIVEN: Final = Profile(answer=AnswerShape(out_refund_no="refund.no", refund_amt="", currency="money.unit"))
+READ: Final = compared(CREATE_REFUND, GIVEN)
+
+
+@pytest.mark.parametrize(
+    ("told", "differs"),
+    [
+        ({"refund": {"no": "R1"}}, "the response lacks money.unit, which must name currency"),
+        ({"money": {"unit": "CAD"}}, "the response lacks refund.no, which must name outRefundNo"),
+        ({"refund": {"no": ""}, "money": {"unit": "CAD"}}, "the response lacks refund.no, which must name outRefundNo"),
+        ({"outRefundNo": "R1", "currency": "CAD"}, "the response lacks refund.no, which must name outRefundNo"),
+        (None, "the response lacks refund.no, which must name outRefundNo"),
+    ],
+)
+def test_given_path_must_be_there_in_a_success(told: object, differs: str) -> None:
+    """A path that the profile gives names what a success is about: without it, it may be about anything."""
+    assert Objection(differs) == mismatch(SENT, READ, told)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"refund": {"no": "R1"}, "money": {"unit": "CAD"}},
+        {"refund": {"no": "R1"}, "money": {"unit": "CAD"}, "outRefundNo": "R2", "refundAmt": 1},
+    ],
+)
+def test_given_path_takes_the_place_of_the_wire_name(told: dict[str, Any]) -> None:
+    """What stands under the wire name is something else then; an empty path switches the comparison off."""
+    assert mismatch(SENT, READ, told) is None
+
+
+def test_given_path_is_compared_where_the_request_names_it() -> None:
+    """A request without a currency has nothing that a response must repeat."""
+    assert mismatch({"outRefundNo": "R1"}, READ, {"refund": {"no": "R1"}}) is None
+
+
+@pytest.mark.parametrize(
+    ("told", "refused"),
+    [
+        ({"outTradeNo": "T2"}, True),
+        ({"outRefundNo": "R2"}, True),
+        ({"merchantId": "M2"}, True),
+        ({"refundAmt": 100, "totalAmt": 1, "currency": "USD"}, False),
+        ({}, False),
+    ],
+)
+def test_refusal_is_held_to_numbers_and_merchant(told: dict[str, Any], *, refused: bool) -> None:
+    """A refusal may name the amount that is left, and need not name a path that the profile gives."""
+    assert refused is (mismatch(SENT, MINE, told, success=False) is not None)
+    assert mismatch(SENT, READ, {}, success=False) is None
+
+
+def found(operation: Operation, profile: Profile = BARE) -> dict[str, Compared]:
+    """Return in what a response to an operation is compared, by wire names."""
+    return {each.name: each for each in compared(operation, profile).several}
+
+
+SIX: Final = {
+    "outTradeNo": Likeness.NUMBER,
+    "outRefundNo": Likeness.NUMBER,
+    "merchantId": Likeness.NUMBER,
+    "totalAmt": Likeness.AMOUNT,
+    "refundAmt": Likeness.AMOUNT,
+    "currency": Likeness.CURRENCY,
+}
+
+
+OF_PAYMENT: Final = {CREATE_PAYMENT, QUERY_PAYMENT}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_six_things_are_compared_under_their_wire_names(operation: Operation) -> None:
+    """A profile that says nothing of them has them compared, and asks for none; a payment's total is its `amount`."""
+    names = {**SIX, "amount": Likeness.AMOUNT} if operation in OF_PAYMENT else SIX
+
+    assert {name: Compared(name, name, kind) for name, kind in names.items()} == found(operation)
+
+
+@pytest.mark.parametrize("operation", [CREATE_PAYMENT, QUERY_PAYMENT], ids=["1", "6"])
+def test_total_of_a_payment_stands_where_the_profile_says(operation: Operation) -> None:
+    """It is compared at the path and as `amount`, and demanded at neither; an empty text switches both off."""
+    placed, off = (Profile(answer=AnswerShape(total_amt=path)) for path in ("money.total", ""))
+
+    places = [each for each in compared(operation, placed).several if each.name == "amount"]
+    assert [Compared("amount", path, Likeness.AMOUNT) for path in ("money.total", "amount")] == places
+    assert not found(operation, placed)["totalAmt"].required
+    assert not {"amount", "totalAmt"} & found(operation, off).keys()
+
+
+def test_endpoint_that_the_document_does_not_show() -> None:
+    """Nobody knows what amounts mean there: only numbers and the merchant are compared."""
+    assert {"outTradeNo", "outRefundNo", "merchantId"} == set(found(custom("POST", "/payment/split", read=False)))
+
+
+@pytest.mark.parametrize("operation", [UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION], ids=["9", "10"])
+def test_subscription_is_compared_by_its_number(operation: Operation) -> None:
+    """Where the profile says what it is called, and where responses have it; else under the same name."""
+    called = Profile(fields={"subscription_id": "planNo"})
+    placed, off = (evolve(called, answer=AnswerShape(subscription_id=path)) for path in ("plan.no", ""))
+
+    assert Compared("planNo", "planNo", Likeness.NUMBER) == found(operation, called)["planNo"]
+    assert Compared("planNo", "plan.no", Likeness.NUMBER, required=True) == found(operation, placed)["planNo"]
+    assert SIX.keys() == found(operation, off).keys() == found(CREATE_SUBSCRIPTION, called).keys()
+
+
+@pytest.mark.parametrize("operation", [QUERY_PAYMENT, QUERY_REFUND], ids=["6", "7"])
+def test_identifier_is_compared_under_its_own_wire_name(operation: Operation) -> None:
+    """The profile names it; one that is a path parameter has a name, too."""
+    asked = Profile(payment_status=Parameter("id", "path"), refund_status=Parameter("id"))
+
+    assert Compared("id", "id", Likeness.NUMBER) in compared(operation, asked).several
+    assert "id" not in found(QUERY_ORDER, asked)
+
+
+def test_identifier_that_is_switched_off() -> None:
+    """An empty path in the profile's `[answer]` counts for the identifier of the same wire name, too."""
+    asked = Profile(
+        refund_status=Parameter("outRefundNo"), answer=AnswerShape(out_refund_no="", out_trade_no="order.no")
+    )
+
+    assert {"outTradeNo", "merchantId", "totalAmt", "refundAmt", "currency"} == set(found(QUERY_REFUND, asked))
+
+
+BY_EITHER: Final = Profile(payment_status=Parameter("outTradeNo"), answer=AnswerShape(payment_id="paymentId"))
+
+
+@pytest.mark.parametrize(
+    ("told", "same"),
+    [
+        ({"outTradeNo": "T1", "paymentId": "P1"}, True),
+        ({"outTradeNo": "T9", "paymentId": 7}, False),
+        ({"outTradeNo": "T9"}, False),
+        ({"paymentId": "P9"}, True),
+    ],
+)
+def test_payment_is_asked_about_by_either_number(told: dict[str, Any], *, same: bool) -> None:
+    """Endpoint 6 takes the merchant's own number or the service's, and a response names both."""
+    things = compared(QUERY_PAYMENT, BY_EITHER)
+
+    assert same is (mismatch({"outTradeNo": "T1"}, things, told) is None)
+    assert mismatch({"outTradeNo": "P1"}, things, {"outTradeNo": "T1", "paymentId": "P1"}) is None
+
+
+def test_payment_is_compared_in_the_services_number_where_that_is_known() -> None:
+    """Who asks about a payment of endpoint 1 knows it; whoever asks by the merchant's own number does not."""
+    things = compared(QUERY_PAYMENT, BY_EITHER)
+
+    assert Compared(PAYMENT, "paymentId", Likeness.NUMBER) in things.several
+    assert mismatch({"outTradeNo": "P1", PAYMENT: "P1"}, things, {"paymentId": "P9"})
+    assert mismatch({"outTradeNo": "P1", PAYMENT: 7}, things, {"paymentId": "7"}) is None
+
+
+def test_payment_that_has_the_services_number_alone() -> None:
+    """A payment of endpoint 1 has no order number: that the profile says where one stands asks for none."""
+    things = compared(QUERY_PAYMENT, evolve(BY_EITHER, answer=evolve(BY_EITHER.answer, out_trade_no="outTradeNo")))
+
+    assert mismatch({"outTradeNo": "P1"}, things, {"paymentId": "P1"}) is None
+    assert mismatch({"outTradeNo": "P1"}, things, {"paymentId": "P2"})
+
+
+def test_what_a_write_has_named() -> None:
+    """What a response to it, or to a query about it, is compared with; no description, and no address."""
+    assert {name: value for name, value in SENT.items() if name != "refundDesc"} == named(SENT)
+    assert {"amount": 1} == named({"amount": 1, "identifier": "T1"})
+
+
+STATED: Final = Profile(
+    answer=AnswerShape(
+        data="data",
+        payment_status="state",
+        order_status="state",
+        refund_status="state",
+        subscription_status="state",
+        refund_amt="money.back",
+    ),
+    states=States(
+        payment={"pending": ("NEW",), "paid": ("PAID",), "failed": ("NO",)},
+        order={"pending": ("NEW",), "paid": ("PAID",), "closed": ("SHUT",)},
+        refund={"processing": ("NEW",), "succeeded": ("DONE",), "failed": ("NO",)},
+        subscription={"active": ("ON",), "cancelled": ("OFF",)},
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("operation", "state", "words"),
+    [
+        (CREATE_PAYMENT, "PAID", "it refuses the request, and says that the payment is paid"),
+        (CREATE_PAYMENT, "NO", ""),
+        (PLACE_ORDER, "NEW", "it refuses the request, and says that the order is pending"),
+        (PLACE_ORDER, "SHUT", "it refuses the request, and says that the order is closed"),
+        (PLACE_ORDER, "WHAT", ""),
+        (CLOSE_ORDER, "SHUT", "it refuses the request, and says that the order is closed"),
+        (CLOSE_ORDER, "PAID", ""),
+        (CREATE_REFUND, "NEW", "it refuses the request, and says that the refund is processing"),
+        (CREATE_REFUND, "DONE", "it refuses the request, and says that the refund is succeeded"),
+        (CREATE_REFUND, "NO", ""),
+        (CREATE_SUBSCRIPTION, "ON", "it refuses the request, and says that the subscription is active"),
+        (CANCEL_SUBSCRIPTION, "OFF", "it refuses the request, and says that the subscription is cancelled"),
+        (CANCEL_SUBSCRIPTION, "ON", ""),
+        (UPDATE_SUBSCRIPTION, "ON", ""),
+        (QUERY_ORDER, "PAID", ""),
+    ],
+)
+def test_refusal_that_tells_of_a_success_contradicts_itself(operation: Operation, state: str, words: str) -> None:
+    """Only the state of what the very write would have made, or ended, speaks against its refusal."""
+    objection = contradiction(operation, STATED, {"state": state}, absent=False)
+
+    assert words == (objection.words if objection else "")
+
+
+def test_state_that_the_profile_does_not_place_contradicts_nothing() -> None:
+    """Without a path to it nobody reads a state, whatever stands there."""
+    for operation in (CREATE_REFUND, QUERY_REFUND):
+        assert contradiction(operation, BARE, {"state": "DONE", "status": "DONE"}, absent=True) is None
+
+
+@pytest.mark.parametrize(
+    ("operation", "state", "words"),
+    [
+        (QUERY_ORDER, "PAID", "it says that there is no such order, and that it is paid"),
+        (QUERY_PAYMENT, "NO", "it says that there is no such payment, and that it is failed"),
+        (QUERY_REFUND, "DONE", "it says that there is no such refund, and that it is succeeded"),
+        (QUERY_REFUND, "ERROR", ""),
+        (CREATE_REFUND, "DONE", "it refuses the request, and says that the refund is succeeded"),
+        (CREATE_REFUND, "NO", ""),
+    ],
+)
+def test_absent_that_tells_a_state_contradicts_itself(operation: Operation, state: str, words: str) -> None:
+    """What is not there has no state: a response "not found" that tells one is not believed."""
+    objection = contradiction(operation, STATED, {"state": state}, absent=True)
+
+    assert words == (objection.words if objection else "")
+
+
+@pytest.mark.parametrize(
+    ("profile", "told", "expected"),
+    [
+        (BARE, {"refundAmt": 200}, True),
+        (BARE, {"totalAmt": "450"}, True),
+        (BARE, {"totalAmt": None}, False),
+        (BARE, None, False),
+        (STATED, {"money": {"back": 200}}, True),
+        (STATED, {"refundAmt": 200}, False),
+        (BARE, {"amount": 1}, True),
+        (Profile(answer=AnswerShape(total_amt="total")), {"amount": 1}, False),
+        (Profile(answer=AnswerShape(refund_amt="", total_amt="")), {"refundAmt": 200}, True),
+    ],
+)
+def test_what_is_not_there_has_no_amount(profile: Profile, told: object, *, expected: bool) -> None:
+    """An amount is looked for where it is compared, and under its wire name also where that is switched off."""
+    assert expected is names_an_amount(profile, told)
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ({"code": 0}, False),
+        ({"code": "", "data": {"url": None}}, True),
+        ({"code": None, "data": {"url": "https://pay.example"}}, False),
+        (SENT, True),
+        (None, True),
+    ],
+)
+def test_request_that_is_sent_back_says_nothing_of_its_own(document: object, *, expected: bool) -> None:
+    """A verified success holds something that only a response says; 0 is a code, an empty text is nothing."""
+    assert expected is is_sent_back(("code", "data.url"), document)
+    assert not is_sent_back((), document)
+
+
+@pytest.mark.parametrize(
+    ("document", "words"), [({"data": {}}, "the service tells nothing of R1"), ({"data": [1]}, "")]
+)
+def test_empty_envelope_tells_nothing(document: object, words: str) -> None:
+    """So some services answer about what they do not know."""
+    assert words == tells_nothing("R1", STATED.answer, document)
+
+
+def test_wire_names_are_those_of_the_document() -> None:
+    """A typing mistake in one would compare nothing."""
+    assert SIX.keys() <= {name for fields in WIRE.values() for name in fields}
+
+
+@pytest.mark.parametrize(
+    ("shape", "told", "same"),
+    [
+        (AnswerShape(), {"outRefundNo": "R0"}, False),
+        (AnswerShape(), {"outRefundNo": "R1"}, True),
+        (AnswerShape(), {"outRefundNo": "R0", "no": "R1"}, True),
+        (AnswerShape(), {"no": "R0"}, False),
+        (AnswerShape(), {"no": "R0", "outRefundNo": "R1"}, False),
+        (AnswerShape(), {"no": None, "outRefundNo": None}, True),
+        (AnswerShape(out_refund_no="outRefundNo"), {}, False),
+        (AnswerShape(out_refund_no="outRefundNo"), {"outRefundNo": None}, False),
+        (AnswerShape(out_refund_no="outRefundNo"), {"no": "R1"}, False),
+        (AnswerShape(out_refund_no="outRefundNo"), {"no": "R1", "outRefundNo": "R0"}, False),
+        (AnswerShape(out_refund_no="outRefundNo"), {"no": "R0", "outRefundNo": "R1"}, False),
+        (AnswerShape(out_refund_no="outRefundNo"), {"no": "R1", "outRefundNo": "R1"}, True),
+        (AnswerShape(out_refund_no=""), {"outRefundNo": "R0"}, True),
+        (AnswerShape(out_refund_no=""), {"no": "R0"}, False),
+    ],
+)
+def test_refund_is_compared_also_where_its_parameter_has_a_name_of_its_own(
+    shape: AnswerShape, told: dict[str, Any], *, same: bool
+) -> None:
+    """The identifier of endpoint 7 is the refund's number, whatever the service calls it in the query."""
+    things = compared(QUERY_REFUND, Profile(refund_status=Parameter("no"), answer=shape))
+
+    assert same is (mismatch({"no": "R1"}, things, told) is None)
+
+
+@pytest.mark.parametrize(
+    ("shape", "told", "same"),
+    [
+        (AnswerShape(), {"outTradeNo": "T2"}, True),
+        (AnswerShape(payment_id="paymentId"), {"outTradeNo": "T2", "paymentId": "P2"}, False),
+        (AnswerShape(payment_id="paymentId"), {"outTradeNo": "T2", "paymentId": "T1"}, True),
+        (AnswerShape(), {"no": "T2"}, False),
+        (AnswerShape(), {"no": None}, True),
+        (AnswerShape(out_trade_no="outTradeNo"), {"outTradeNo": "T2"}, False),
+        (AnswerShape(out_trade_no="outTradeNo"), {"outTradeNo": None, "no": "T1"}, False),
+        (AnswerShape(out_trade_no="outTradeNo"), {"outTradeNo": "T2", "no": "T1"}, False),
+        (AnswerShape(out_trade_no="outTradeNo"), {"outTradeNo": "T1", "no": "T2"}, False),
+        (AnswerShape(out_trade_no="outTradeNo"), {"outTradeNo": "T1", "no": "T1"}, True),
+        (AnswerShape(out_trade_no="outTradeNo", payment_id="id"), {"outTradeNo": None, "id": "T1"}, True),
+        (AnswerShape(out_trade_no="", payment_id="id"), {"outTradeNo": "T2", "id": "P2"}, True),
+    ],
+)
+def test_payment_is_compared_as_an_order_where_the_profile_tells_the_two_apart(
+    shape: AnswerShape, told: dict[str, Any], *, same: bool
+) -> None:
+    """Under a name of its own, the identifier of endpoint 6 may be the service's: that must be located first."""
+    things = compared(QUERY_PAYMENT, Profile(payment_status=Parameter("no"), answer=shape))
+
+    assert same is (mismatch({"no": "T1"}, things, told) is None)
+
+
+def test_another_number_goes_before_another_amount() -> None:
+    """Whatever the order of the names: a response about another refund may be followed by the right one."""
+    found = mismatch(SENT, MINE, {"refundAmt": 1, "totalAmt": 9, "outRefundNo": "R0"})
+
+    assert found is not None
+    assert found.about_another
+
+
+def test_control_characters_are_not_shown() -> None:
+    """A text of the service stands in one line, without escapes."""
+    found = mismatch(SENT, MINE, {"outRefundNo": "R0\nFAKE\x1b[31m"})
+
+    assert found is not None
+    assert found.words.startswith("outRefundNo is R0 FAKE [31m in the response")
+
+
+@pytest.mark.parametrize(
+    ("operation", "told", "whole"),
+    [
+        (CREATE_REFUND, {"outRefundNo": "R1", "refundAmt": 200}, True),
+        (CREATE_REFUND, {"outRefundNo": "R1"}, False),
+        (CREATE_REFUND, {"refundAmt": 200, "outRefundNo": ""}, False),
+        (PLACE_ORDER, {"outTradeNo": "T1", "totalAmt": "450"}, True),
+        (PLACE_ORDER, {"outTradeNo": "T1"}, False),
+        (CLOSE_ORDER, {"outTradeNo": "T1"}, True),
+        (CREATE_PAYMENT, {}, True),
+    ],
+)
+def test_what_tells_a_write_from_another_under_its_number(
+    operation: Operation, told: dict[str, Any], *, whole: bool
+) -> None:
+    """It is the number, and the amount that moves."""
+    assert whole is names_number_and_amounts(operation, SENT, compared(operation, BARE), told)
+
+
+REFUNDS: Final = Profile(
+    answer=AnswerShape(refund_status="state"), states=States(refund={"succeeded": ("DONE",), "failed": ("NO",)})
+)
+
+
+@pytest.mark.parametrize(
+    ("operation", "profile", "told", "expected"),
+    [
+        (CREATE_REFUND, REFUNDS, {"state": "ODD"}, True),
+        (QUERY_REFUND, REFUNDS, {"state": "ODD"}, True),
+        (CREATE_REFUND, REFUNDS, {"state": "NO"}, False),
+        (CREATE_REFUND, REFUNDS, {"outRefundNo": "R1"}, False),
+        (CREATE_REFUND, BARE, {"outRefundNo": "R1"}, True),
+        (CREATE_REFUND, BARE, {"message": "no"}, False),
+        (CREATE_PAYMENT, BARE, {"amount": 1}, True),
+        (CREATE_REFUND, BARE, {"amount": 1}, False),
+    ],
+)
+def test_what_may_be_a_success_with_another_code(
+    operation: Operation, profile: Profile, told: dict[str, Any], *, expected: bool
+) -> None:
+    """An unknown state may; where states are not located, whatever says what it is about may."""
+    assert expected is may_be_relabelled(operation, profile, told)

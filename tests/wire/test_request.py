@@ -1,0 +1,276 @@
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, Final
+
+import attrs
+import pytest
+from attrs.exceptions import FrozenInstanceError
+
+from payasync.documents import ABSENT, MAX_DEPTH
+from payasync.errors import InvalidArgumentError
+from payasync.resources.orders import PlaceOrder, QueryOrder
+from payasync.resources.payments import CreatePayment
+from payasync.resources.refunds import CreateRefund
+from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
+from payasync.wire.request import MAX_AMOUNT, Request, invalid
+from payasync.wire.response import Response
+from tests.building import FULL
+
+AMOUNTS: Final[dict[str, Callable[[Any], Request[Response]]]] = {
+    "amount": lambda value: CreatePayment(amount=value, currency="USD"),
+    "total_amt": lambda value: PlaceOrder(total_amt=value, currency="USD"),
+    "refund_amt": lambda value: CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=1, refund_amt=value),
+    "update": lambda value: UpdateSubscription(subscription_id="S1", amount=value),
+}
+WORDS: Final[dict[str, Callable[[Any], Request[Response]]]] = {
+    "currency": lambda value: CreatePayment(amount=1, currency=value),
+    "scene_type": lambda value: PlaceOrder(total_amt=1, currency="CAD", scene_type=value),
+    "out_trade_no": lambda value: QueryOrder(out_trade_no=value),
+    "subscription_id": lambda value: CancelSubscription(subscription_id=value),
+}
+URLS: Final[dict[str, Callable[[Any], Request[Response]]]] = {
+    "notify_url": lambda value: PlaceOrder(total_amt=1, currency="CAD", notify_url=value),
+    "return_url": lambda value: PlaceOrder(total_amt=1, currency="CAD", return_url=value),
+}
+OBJECTS: Final[dict[str, Callable[[Any], Request[Response]]]] = {
+    "extra": lambda value: QueryOrder(out_trade_no="T1", extra=value),
+    "customer": lambda value: CreateSubscription(
+        frequency="monthly", amount=1, start_date=date(2027, 1, 1), customer=value
+    ),
+}
+
+
+class Number(str, Enum):  # noqa: UP042 - a `StrEnum` writes its value anyhow
+    """Numbers of a shop's test orders."""
+
+    FIRST = "T1"
+
+
+def vars_of(request: Request[Response]) -> dict[str, Any]:
+    """Return the arguments of a request."""
+    return {each.name: getattr(request, each.name) for each in attrs.fields(type(request))}
+
+
+def optional_of(request: Request[Response]) -> list[str]:
+    """Return the names of the arguments that may be absent."""
+    return [each.name for each in attrs.fields(type(request)) if each.default is ABSENT]
+
+
+def kind_of(value: object) -> str:
+    """Return an id for a value that cannot always be written."""
+    return type(value).__name__
+
+
+def cyclic() -> dict[str, Any]:
+    """Return a mapping that holds itself."""
+    value: dict[str, Any] = {}
+    value["self"] = value
+    return value
+
+
+def deep() -> dict[str, Any]:
+    """Return a mapping nested deeper than Python recurses."""
+    value: Any = "bottom"
+    for _ in range(100_000):
+        value = [value]
+    return {"deep": value}
+
+
+@pytest.mark.parametrize("value", [1, 450, MAX_AMOUNT])
+@pytest.mark.parametrize("name", AMOUNTS)
+def test_amounts_are_ints(name: str, value: int) -> None:
+    """From 1 to the greatest integer that every JSON reader keeps exact."""
+    assert value in vars_of(AMOUNTS[name](value)).values()
+
+
+@pytest.mark.parametrize("value", [0, -1, MAX_AMOUNT + 1, 10**5000, True, 1.0, "1", None, 1j], ids=kind_of)
+@pytest.mark.parametrize("name", AMOUNTS)
+def test_no_amount_is_converted(name: str, value: object) -> None:
+    """Money is never a float, a text or a truth value; the error names the field, the rule and the value."""
+    with pytest.raises(InvalidArgumentError, match="must be an int from 1 to 9007199254740991") as caught:
+        AMOUNTS[name](value)
+
+    assert {"update": "amount"}.get(name, name) == caught.value.field
+    assert "an int from 1 to 9007199254740991, in the unit that the service counts in" == caught.value.rule
+    assert value is caught.value.value
+
+
+@pytest.mark.parametrize("value", ["", " ", "\n", None, 1, True, b"T1", "\ud800"])
+@pytest.mark.parametrize("name", WORDS)
+def test_words_are_texts_that_are_not_empty(name: str, value: object) -> None:
+    """A code or a number names something: `None` is refused, and so is an empty text."""
+    with pytest.raises(InvalidArgumentError, match=f"{name} must be a text that is not empty") as caught:
+        WORDS[name](value)
+
+    assert (name, "a text that is not empty", value) == (caught.value.field, caught.value.rule, caught.value.value)
+
+
+@pytest.mark.parametrize("value", [None, 1, b"Coffee", "\ud800"])
+@pytest.mark.parametrize("name", ["subject", "body"])
+def test_texts_are_unicode(name: str, value: Any) -> None:
+    """Free text is text: `None` is not absent, and a lone surrogate is no Unicode."""
+    with pytest.raises(InvalidArgumentError, match=f"{name} must be a text of valid Unicode") as caught:
+        PlaceOrder(total_amt=1, currency="CAD", **{name: value})
+
+    assert name == caught.value.field
+
+
+def test_texts_may_be_empty() -> None:
+    """An empty text says something: it is not absent."""
+    assert "" == PlaceOrder(total_amt=1, currency="CAD", subject="").subject
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "https://shop.example",
+        "http://shop.example/notify?order=1#top",
+        "HTTPS://shop.example:8443/",
+        "https://user:password@shop.example/",
+        "https://[::1]:8080/notify",
+        "https://müller.example/ä",
+    ],
+)
+@pytest.mark.parametrize("name", URLS)
+def test_urls_are_absolute(name: str, value: str) -> None:
+    """The service must be able to find the address on its own."""
+    assert value == getattr(URLS[name](value), name)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "/notify",
+        "shop.example/notify",
+        "//shop.example",
+        "ftp://shop.example",
+        "javascript:alert(1)",
+        "https://",
+        "https:///notify",
+        "https://shop.example/a b",
+        " https://shop.example",
+        "https://shop.example\n",
+        "https://shop.example:port/",
+        "https://shop.example/\ud800",
+        None,
+        b"https://shop.example",
+    ],
+)
+@pytest.mark.parametrize("name", URLS)
+def test_other_urls_are_refused(name: str, value: object) -> None:
+    """A URL that leads nowhere loses a notification: it is refused here."""
+    with pytest.raises(InvalidArgumentError, match=f"{name} must be an absolute http or https URL") as caught:
+        URLS[name](value)
+
+    assert (name, value) == (caught.value.field, caught.value.value)
+
+
+@pytest.mark.parametrize("value", [None, "2027-01-31", 20270131])
+def test_dates_are_dates(value: Any) -> None:
+    """A text is not guessed to be a date."""
+    with pytest.raises(InvalidArgumentError, match=r"start_date must be a datetime\.date"):
+        UpdateSubscription(subscription_id="S1", start_date=value)
+
+
+@pytest.mark.parametrize("value", [date(2027, 1, 31), datetime(2027, 1, 31, tzinfo=UTC)])
+def test_a_datetime_is_a_date(value: date) -> None:
+    """Both say which day."""
+    assert value == UpdateSubscription(subscription_id="S1", start_date=value).start_date
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (None, "a mapping of names to JSON values"),
+        ("text", "a mapping of names to JSON values"),
+        ([("a", 1)], "a mapping of names to JSON values"),
+        ({1: "a"}, "without an object with a name that is no text"),
+        ({"a": float("nan")}, "without a number that is not finite"),
+        ({"a": {"b": "\ud800"}}, "without a text with a lone surrogate"),
+        ({"a": 10**5000}, "without an integer beyond 64 bits"),
+        ({"a": date(2027, 1, 1)}, "without a value of type date"),
+        (cyclic(), f"without nested deeper than {MAX_DEPTH}"),
+        (deep(), f"without nested deeper than {MAX_DEPTH}"),
+    ],
+    ids=["none", "text", "pairs", "name", "nan", "surrogate", "integer", "date", "cyclic", "deep"],
+)
+@pytest.mark.parametrize("name", OBJECTS)
+def test_objects_must_be_json(name: str, value: object, why: str) -> None:
+    """What JSON cannot say is refused with our own error, which shows no more of an object than its type."""
+    with pytest.raises(InvalidArgumentError, match=why) as caught:
+        OBJECTS[name](value)
+
+    assert name == caught.value.field
+    assert caught.value.value is (None if value is None else type(value))
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_objects_are_copied(name: str) -> None:
+    """What the caller changes later changes nothing that is sent, or sent again."""
+    inner = [1]
+    given = {"a": {"b": inner}}
+    request = OBJECTS[name](MappingProxyType(given))
+    inner.append(2)
+    given["c"] = {}
+
+    assert {"a": {"b": [1]}} == getattr(request, name)
+
+
+def test_reference_is_the_number_as_it_is_sent() -> None:
+    """A `str` Enum is sent as its value, and so it is named."""
+    assert "T1" == f"{QueryOrder(out_trade_no=Number.FIRST).reference}"
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_requests_are_frozen_values(name: str) -> None:
+    """A request is checked once, and cannot become another; equal arguments make equal requests."""
+    request = FULL[name]
+    with pytest.raises(FrozenInstanceError):
+        request.extra = {}  # type: ignore[misc] # the mistake that is refused
+
+    assert request == type(request)(**vars_of(request))
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_requests_take_keywords_only(name: str) -> None:
+    """Nobody mixes up two amounts by their places."""
+    with pytest.raises(TypeError):
+        type(FULL[name])("T1")  # type: ignore[call-arg] # the mistake that is refused
+
+
+def test_customer_is_not_shown() -> None:
+    """A request in a log shows nothing of the customer."""
+    assert "a@example.com" not in repr(FULL["subscriptions.create"])
+
+
+def test_long_values_are_shortened_in_the_message() -> None:
+    """A message stays readable; the error itself has the whole value."""
+    error = invalid("subject", "short", "x" * 1000)
+
+    assert 100 > len(str(error))
+    assert "x" * 1000 == error.value
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_none_is_no_way_to_leave_out(name: str) -> None:
+    """An argument is left out by leaving it out; who gives `None` is told so."""
+    request = FULL[name]
+    told = []
+    for argument in optional_of(request):
+        with pytest.raises(InvalidArgumentError, match=f"{argument} must be .*, not None: leave it out$") as caught:
+            attrs.evolve(request, **{argument: None})
+        told.append(caught.value.field)
+
+    assert optional_of(request) == told
+
+
+@pytest.mark.parametrize("value", [b"", 5, False, "ABSENT\ud800"], ids=repr)
+def test_only_none_is_to_be_left_out(value: Any) -> None:
+    """Any other value is a mistake of another kind."""
+    with pytest.raises(InvalidArgumentError) as caught:
+        CreatePayment(amount=1, currency="USD", description=value)
+
+    assert "leave it out" not in str(caught.value)
