@@ -11,7 +11,7 @@ from payasync import IntentConflictError, OutcomeUnknownError, PayasyncError, Pr
 from payasync.journal import Journal
 from payasync.journal.entries import wire_names
 from tests.foreign.recorder import Answer
-from tests.journal.building import LEASE, MERCHANT, Clock, draft
+from tests.journal.building import MERCHANT, Clock
 from tests.journal.service import ABSENT, BROKEN, DAY, LOST, QUARANTINE, QUICK, REFUND, SAYS, Service, said, serving
 from tests.matrix.cells import session
 
