@@ -1,9 +1,9 @@
 from typing import Any
 
 import pytest
-from payasync.settings import MOST_SHOWN, describe_value
 
 from payasync.credentials import Secret
+from payasync.settings import MOST_SHOWN, describe_value
 
 
 class Odd:
