@@ -56,9 +56,9 @@ from payasync.settings import (
     proxy_url,
     verifying,
 )
-from payasync.storage.arguments import check_function
 from payasync.transport import PoolSettings, Transport
 from payasync.transport.deadlines import running_task
+from payasync.validators import check_function
 from payasync.wire.call import Call, Entry, Layer, Reply, Send, Wiring
 from payasync.wire.encode import Codec
 from payasync.wire.request import NOTHING, Request, invalid, word

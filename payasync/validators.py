@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from inspect import iscoroutinefunction
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
@@ -72,6 +73,16 @@ def rule_of_each(
                 raise ConfigurationError(f"{key} must be {wanted}, not {shown(held)}", field=key)
 
     return check
+
+
+def check_function(name: str, given: object) -> None:
+    """Refuse a setting that is not a plain function.
+
+    Raises:
+        ConfigurationError: It cannot be called, or is an `async` function.
+    """
+    if not callable(given) or iscoroutinefunction(given):
+        raise ConfigurationError(f"{name} must be a plain function, not {given!r}", field=name)
 
 
 def listed(given: Iterable[Any]) -> tuple[Any, ...]:
