@@ -51,12 +51,12 @@ from payasync.settings import (
     RetryPolicy,
     Timeouts,
     base_url,
+    check_function,
     environment_proxy,
     is_loopback,
     proxy_url,
     verifying,
 )
-from payasync.storage.arguments import check_function
 from payasync.transport import PoolSettings, Transport
 from payasync.transport.deadlines import running_task
 from payasync.wire.call import Call, Entry, Layer, Reply, Send, Wiring

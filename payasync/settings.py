@@ -11,6 +11,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from inspect import iscoroutinefunction
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, TypeAlias, TypeGuard, Union, get_args, get_origin
@@ -98,6 +99,16 @@ def check_types(section: str) -> Callable[[type, Fields], Fields]:
         ]
 
     return transform
+
+
+def check_function(name: str, given: object) -> None:
+    """Refuse a setting that is not a plain function.
+
+    Raises:
+        ConfigurationError: It cannot be called, or is an `async` function.
+    """
+    if not callable(given) or iscoroutinefunction(given):
+        raise ConfigurationError(f"{name} must be a plain function, not {given!r}", field=name)
 
 
 def to_tuple(given: Iterable[Any]) -> tuple[Any, ...]:
