@@ -26,8 +26,8 @@ from payasync.notifications.notification import (
     refused,
 )
 from payasync.profile import signed_fields
-from payasync.profile.profile import NONCE, Profile
-from payasync.profile.schema import KINDS, Kind, NotificationShape
+from payasync.profile.profile import Profile
+from payasync.profile.schema import KINDS, NONCE, Kind, NotificationShape
 from payasync.profile.signed_fields import Coverage, joined
 
 _LOCATED: Final = ("order", "payment", "refund", "subscription")

@@ -13,7 +13,7 @@ from attrs import frozen
 from payasync.documents import ExactNumber, at
 from payasync.endpoints import ARGUMENTS
 from payasync.errors import ConfigurationError
-from payasync.profile.profile import RESERVED
+from payasync.profile.schema import RESERVED
 from payasync.signing.schemes import SortedPairs
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from attrs import field, frozen
 from payasync.credentials import Secret
 from payasync.documents import ExactNumber, encodable
 from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError
+from payasync.settings import check_types, to_tuple
 from payasync.signing.algorithms import ALGORITHMS, Algorithm, AlgorithmName
-from payasync.validators import listed, typed
 
 Encoding = Literal["hex", "HEX", "base64"]
 Nested = Literal["refuse", "json", "omit"]
@@ -51,7 +51,7 @@ class SignatureScheme(Protocol):
         ...
 
 
-@frozen(kw_only=True, field_transformer=typed("signature"))
+@frozen(kw_only=True, field_transformer=check_types("signature"))
 class SortedPairs:
     """`name=value` pairs, joined in the ASCII order of their names, and signed.
 
@@ -81,7 +81,7 @@ class SortedPairs:
     algorithm: AlgorithmName | Literal[""] = ""
     encoding: Encoding | Literal[""] = ""
     separator: str = "&"
-    exclude: tuple[str, ...] = field(default=("sign",), converter=listed)
+    exclude: tuple[str, ...] = field(default=("sign",), converter=to_tuple)
     skip_empty: bool = True
     key_param: str = ""
     append_path: bool = False
@@ -90,7 +90,7 @@ class SortedPairs:
     booleans: Literal["refuse", "json"] = "refuse"
     numbers: Literal["refuse", "text"] = "refuse"
     nested: Nested = "refuse"
-    allow_delimiters: tuple[str, ...] = field(default=FREE_TEXT, converter=listed)
+    allow_delimiters: tuple[str, ...] = field(default=FREE_TEXT, converter=to_tuple)
 
     def __attrs_post_init__(self) -> None:
         for option in ("separator", "key_param"):
