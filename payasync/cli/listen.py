@@ -34,7 +34,7 @@ from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.verification import Verification, verification_of
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Kind
-from payasync.sandbox.server import Door, listen, turns, url_of
+from payasync.sandbox.server import Server, listen, turns, url_of
 from payasync.settings import new_private
 
 Verdict = Literal["verified", "hint", "refused", "not kept"]
@@ -348,7 +348,7 @@ async def run(options: Options, screen: ListenScreen) -> None:
             await inbox.next_due()  # a file that is none of ours says so now
             reception = Reception(verification, inbox, LIMITS, Pace(clock=time.time), kept=lambda: None)
             listener = Listener(reception, profile, screen, options.save)
-            async with _serving(listener, Door(listening)):
+            async with _serving(listener, Server(listening)):
                 screen.opened(_opening(options, verification, url_of(listening), source))
                 await stop.wait()
         finally:
@@ -415,7 +415,7 @@ def _new_file(folder: Path, name: str) -> tuple[Path, int]:
 
 
 @asynccontextmanager
-async def _serving(listener: Listener, door: Door) -> AsyncGenerator[None]:
+async def _serving(listener: Listener, door: Server) -> AsyncGenerator[None]:
     """Serve at every path: a service may have been given any."""
     application = web.Application()
     application.router.add_post("/{path:.*}", listener.answer)

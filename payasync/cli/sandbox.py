@@ -19,7 +19,7 @@ from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.rules import RefundSetting
-from payasync.sandbox.timeline import Entry
+from payasync.sandbox.model import Entry
 from payasync.sandbox.webhooks import Delivery
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from payasync.sandbox.faults.catalogue import (
     wrong,
 )
 from payasync.sandbox.faults.trigger import ANY, Aiming, Fault, Options
-from payasync.sandbox.server import Door
+from payasync.sandbox.server import Server
 
 _ENDLESS: Final = "always"
 
@@ -192,7 +192,7 @@ class Faults:
     def __init__(self, http: HttpCodes | None = None) -> None:
         self._refused_first = http is not None and http.rate_limit_precedes_execution
         self.armoury: Final = Armoury()
-        self._door: Door | None = None
+        self._door: Server | None = None
         self.notifications: Final = NotificationFaults(self.armoury)
 
     def armed(self) -> list[Fault]:
@@ -327,7 +327,7 @@ class Faults:
             return self.refuse(on, seconds=effect.seconds, **aim)
         return self._arm(effect, on or ANY, aim)
 
-    def serve(self, door: Door | None) -> None:
+    def serve(self, door: Server | None) -> None:
         """Say where the sandbox listens now, if anywhere."""
         self._door = door
 

@@ -40,8 +40,8 @@ from payasync.sandbox.faults.catalogue import (
     WrongContentType,
 )
 from payasync.sandbox.faults.trigger import Fault
-from payasync.sandbox.server import Door
-from payasync.sandbox.timeline import FAULT
+from payasync.sandbox.server import Server
+from payasync.sandbox.timeline import note
 
 PIECE: Final = 1 << 20
 """Bytes, unpacked, of one piece of blanks."""
@@ -109,7 +109,7 @@ class Scene:
     commit: Callable[[], Awaitable[web.Response]]
     fail: Callable[[int], Awaitable[web.Response]]
     ending: asyncio.Event
-    door: Door
+    door: Server
     told: Callable[[], Awaitable[None]]
 
     async def in_phase(self) -> web.Response | None:
@@ -177,7 +177,7 @@ class Wire:
         told: Returns when the notifications that are due have been attempted.
     """
 
-    def __init__(self, armoury: Armoury, *, door: Door, told: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, armoury: Armoury, *, door: Server, told: Callable[[], Awaitable[None]]) -> None:
         self._armoury = armoury
         self._door = door
         self._told = told
@@ -206,7 +206,7 @@ class Wire:
         fault = self._armoury.for_call(operation, numbers, reused=self._reused(request))
         if fault is None or fault.aim.phase is None:
             return await commit()
-        request[FAULT] = str(fault)
+        note(request, fault=str(fault))
         scene = Scene(
             request=request,
             fault=fault,

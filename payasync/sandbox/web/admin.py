@@ -13,16 +13,15 @@ from yarl import URL
 
 from payasync.credentials import Secret
 from payasync.errors import PayasyncError
-from payasync.sandbox.clock import Pace
+from payasync.sandbox.clock import Clock, Pace
 from payasync.sandbox.dialect import STATUSES, Vocabulary
 from payasync.sandbox.faults.arming import Faults
-from payasync.sandbox.model import RefusedError
-from payasync.sandbox.scheduler import Clock
-from payasync.sandbox.server import read_body
+from payasync.sandbox.model import Entry, RefusedError
+from payasync.sandbox.server import read_body, read_object
 from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import Keys
-from payasync.sandbox.store import Store, read_object
-from payasync.sandbox.timeline import Entry, Timeline, line
+from payasync.sandbox.store import Store
+from payasync.sandbox.timeline import Timeline, line
 from payasync.sandbox.web.actions import Actions
 from payasync.sandbox.web.dashboard import Lists, View, dashboard, history, overview, refused_page
 from payasync.sandbox.web.pages import TIMELINE, Page
@@ -299,7 +298,7 @@ class Shown:
             store=self.store,
             faults=self.faults,
             advance=self.clock.advance,
-            resend=self.service.telling.resend,
+            resend=self.service.resend,
         )
 
     def _view(self, notice: Entry | None) -> View:

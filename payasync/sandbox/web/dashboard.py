@@ -8,12 +8,20 @@ from typing import Final, Generic, TypeVar
 from attrs import frozen
 
 from payasync.profile.schema import Code
-from payasync.sandbox import statements
 from payasync.sandbox.faults.catalogue import KINDS
 from payasync.sandbox.faults.trigger import CALLS, EVENTS
-from payasync.sandbox.model import Order, Refund, Subscription, format_amount, format_order_amount
+from payasync.sandbox.model import (
+    Attempt,
+    Entry,
+    Notification,
+    Order,
+    Refund,
+    Subscription,
+    format_amount,
+    format_order_amount,
+)
 from payasync.sandbox.store import Store
-from payasync.sandbox.timeline import Entry, Timeline, ended
+from payasync.sandbox.timeline import Timeline, ended
 from payasync.sandbox.web.actions import MOST_DIGITS, UNITS
 from payasync.sandbox.web.pages import (
     TIMELINE,
@@ -31,7 +39,6 @@ from payasync.sandbox.web.pages import (
     row,
     table,
 )
-from payasync.sandbox.webhooks import Attempt, Notification
 
 REFUNDS: Final = """<p>Give back some of an order that is paid:</p>
 <pre tabindex="0">await pay.refunds.create(
@@ -81,7 +88,6 @@ The two keys stand where the sandbox was started: among the first lines of <code
 T = TypeVar("T")
 MOST: Final = 50
 """How many of each are shown."""
-_ALL: Final = 2**63 - 1
 
 
 @frozen
@@ -126,19 +132,19 @@ class Overview:
 
 def overview(store: Store, timeline: Timeline) -> Overview:
     """Return what there is now."""
-    refunds = _newest(store, Refund, statements.NEWEST_REFUNDS)
-    notifications = _newest(store, Notification, statements.NEWEST_NOTIFICATIONS)
+    refunds = _newest(store, Refund)
+    notifications = _newest(store, Notification)
     return Overview(
-        orders=_newest(store, Order, statements.NEWEST_ORDERS),
+        orders=_newest(store, Order),
         refunds=Newest([Refunded(refund, _currency(store, refund)) for refund in refunds.shown], refunds.more),
-        subscriptions=_newest(store, Subscription, statements.NEWEST_SUBSCRIPTIONS),
+        subscriptions=_newest(store, Subscription),
         notifications=Newest([_told(store, each) for each in notifications.shown], notifications.more),
         requests=_cut(timeline.requests(MOST + 1)),
     )
 
 
-def _newest(store: Store, kind: type[T], statement: str) -> Newest[T]:
-    return _cut(store.read(kind, statement, below=_ALL, limit=MOST + 1))
+def _newest(store: Store, kind: type[T]) -> Newest[T]:
+    return _cut(store.newest(kind, MOST + 1))
 
 
 def _cut(found: list[T]) -> Newest[T]:
@@ -151,8 +157,7 @@ def _currency(store: Store, refund: Refund) -> str:
 
 
 def _told(store: Store, notification: Notification) -> Told:
-    number = notification.notification_id
-    return Told(notification, store.read(Attempt, statements.ATTEMPTS_OF, notification_id=number))
+    return Told(notification, store.attempts_of(notification.notification_id))
 
 
 @frozen

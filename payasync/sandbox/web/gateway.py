@@ -10,7 +10,7 @@ from payasync.sandbox.model import Decision, Order, RefusedError
 from payasync.sandbox.server import read_body
 from payasync.sandbox.service import Service
 from payasync.sandbox.store import Store
-from payasync.sandbox.timeline import FACTS, Facts, note
+from payasync.sandbox.timeline import note
 from payasync.sandbox.web.pages import PATH, Page, decision_page, outcome_page, page_path, refusal_page
 
 _DECISIONS: Final[dict[str, Decision]] = {decision: decision for decision in get_args(Decision)}
@@ -45,13 +45,13 @@ class Gateway:
         return _sent(self._page(order))
 
     async def _decide(self, request: web.Request) -> web.Response:
-        request[FACTS] = Facts(name="gateway")
+        note(request, name="gateway")
         try:
             decision = _decision(await read_body(request, "application/x-www-form-urlencoded"))
             note(request, name=f"gateway.{decision}")
             after = self._decided(request.match_info["token"], decision)
         except RefusedError as refused:
-            note(request, refused=refused)
+            note(request, reason=refused.message)
             return self._refused(request.match_info["token"], refused)
         note(request, reference=after.out_trade_no)
         if after.state == "pending" and decision == "decline":
