@@ -39,7 +39,7 @@ from payasync.middleware.recovery import about, about_write, check_answer, quest
 from payasync.middleware.retry import Ask, Pace, Quota, Rules, retry
 from payasync.middleware.sign import authorize, check, sign, signable
 from payasync.middleware.verify import verify
-from payasync.profile.keys import check_keys, short_keys
+from payasync.profile.consistency import check_keys, short_keys
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.profile.signed_fields import check_answers_covered
@@ -50,13 +50,13 @@ from payasync.resources.subscriptions import Subscriptions
 from payasync.settings import (
     RetryPolicy,
     Timeouts,
-    base_url,
+    check_function,
+    check_tls,
     environment_proxy,
     is_loopback,
-    proxy_url,
-    verifying,
+    parse_base_url,
+    parse_proxy_url,
 )
-from payasync.storage.arguments import check_function
 from payasync.transport import PoolSettings, Transport
 from payasync.transport.deadlines import running_task
 from payasync.wire.call import Call, Entry, Layer, Reply, Send, Wiring
@@ -323,7 +323,7 @@ def transport(
     Raises:
         ConfigurationError: A setting that is wrong, or that would not be safe.
     """
-    url = base_url(address)
+    url = parse_base_url(address)
     if _is_sandbox(profile) and not is_loopback(url):
         raise ConfigurationError(
             f"profile is the sandbox's own, and {address!r} is not on this machine: its answers are not the "
@@ -337,7 +337,7 @@ def transport(
     return Transport(
         url,
         pools=PoolSettings(
-            tls=None if tls is None else verifying(tls),
+            tls=None if tls is None else check_tls(tls),
             max_connections=max_connections,
             secure=url.scheme == "https" or (via is not None and URL(via.reveal()).scheme == "https"),
             http=http,
@@ -364,7 +364,7 @@ def _proxy(url: URL, given: str | None) -> Secret | None:
     found = environment_proxy(url) if given == ENVIRONMENT else given
     if found is None:
         return None
-    proxy = proxy_url(found)
+    proxy = parse_proxy_url(found)
     if url.scheme == "http" and not is_loopback(URL(proxy)):
         raise ConfigurationError(
             "proxy is not on this machine, and base_url is plain http: keys would leave it in plain text. Use https, "

@@ -11,9 +11,9 @@ from attrs import evolve, fields_dict, frozen
 
 from payasync.endpoints import OPERATIONS, QUERY_PAYMENT, QUERY_REFUND, Argument, Operation, camel
 from payasync.errors import ConfigurationError
-from payasync.profile.profile import MERCHANT, NONCE, SIGN, Profile
+from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE
-from payasync.profile.schema import AnswerShape, Code, NotificationShape, Parameter
+from payasync.profile.schema import MERCHANT, NONCE, SIGN, AnswerShape, Code, NotificationShape, Parameter
 from payasync.profile.signed_fields import COMPARED
 from payasync.sandbox.arguments import ARGUMENTS, SORTS, Sort, check_accepted, check_constant, checks
 from payasync.sandbox.model import MERCHANT_ID, Arguments, Event, Kind, Order, Refund, RefusedError, Subscription, Why

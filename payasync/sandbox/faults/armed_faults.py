@@ -9,7 +9,7 @@ from typing import Final
 
 from attrs import frozen
 
-from payasync.profile.profile import NONCE
+from payasync.profile.schema import NONCE
 from payasync.sandbox.faults.catalogue import (
     Delay,
     Drop,
