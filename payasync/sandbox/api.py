@@ -12,7 +12,7 @@ from aiohttp import web
 from payasync.credentials import Credentials
 from payasync.documents import encodable
 from payasync.endpoints import OPERATIONS, QUERY_PAYMENT, QUERY_REFUND, Operation
-from payasync.profile.profile import MERCHANT, NONCE, SIGN
+from payasync.profile.schema import MERCHANT, NONCE, SIGN
 from payasync.sandbox import openapi
 from payasync.sandbox.dialect import Dialect, Incoming, Outgoing
 from payasync.sandbox.faults.wire import Wire

@@ -257,8 +257,8 @@ class Clock:
             self._held = None
 
     def _next_due(self, after: datetime) -> datetime | None:
-        timer = self._store.next_timer(after)
-        return min(filter(None, (timer and timer.due, self._deliveries.next(after))), default=None)
+        timer, delivery = self._store.next_timer(after), self._deliveries.next(after)
+        return min(delivery or timer.due, timer.due) if timer else delivery
 
     async def _run(self) -> NoReturn:
         try:

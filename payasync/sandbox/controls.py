@@ -270,10 +270,10 @@ class Bank:
 class Customer:
     """Opens an order's gateway page over HTTP, as a browser does, and presses a button.
 
-    Each method takes a response about an order or a payment, the address in it, or the number of either. It returns the
-    address that the customer is sent back to. It returns `None` if the customer stays at the gateway: there is no return
-    URL, or the page does not offer the button, because the order is no longer pending. If a fault keeps the gateway from
-    answering, it raises `NoAnswerError`; the ledger shows whether it was done.
+    Each method takes a response about an order or a payment, the address in it, or the number of either. It returns
+    the address that the customer is sent back to. It returns `None` if the customer stays at the gateway: there is no
+    return URL, or the page does not offer the button, because the order is no longer pending. If a fault keeps the
+    gateway from answering, it raises `NoAnswerError`; the ledger shows whether it was done.
 
     Args:
         http: The browser.

@@ -342,7 +342,9 @@ class Dialect:
         inside |= {name: getattr(answer, name) for name in ("subscription_id", "redirect_url")}
         return {name: join_path(answer.data, path) for name, path in inside.items() if path}
 
-    def order(self, order: Order, redirect_url: str = "", thing: Literal["order", "payment"] = "order") -> dict[str, Any]:
+    def order(
+        self, order: Order, redirect_url: str = "", thing: Literal["order", "payment"] = "order"
+    ) -> dict[str, Any]:
         """Return an order or a payment as endpoints 1 to 4 and 6 show it, with the customer's page if it is new."""
         answer, payload = self.words.answer, dict[str, Any]()
         set_at(payload, answer.payment_id, order.payment_id)
@@ -369,7 +371,9 @@ class Dialect:
         set_at(payload, words.answer.subscription_status, words.state("subscription", subscription.state))
         return self._add_names(payload, "subscription", subscription, ())
 
-    def _add_names(self, payload: dict[str, Any], thing: str, subject: object, names: tuple[str, ...]) -> dict[str, Any]:
+    def _add_names(
+        self, payload: dict[str, Any], thing: str, subject: object, names: tuple[str, ...]
+    ) -> dict[str, Any]:
         """Add to a payload what it is about; a point that the profile does not compare gives way to what it reads."""
         answer = self.words.answer
         values = {name: getattr(subject, name) for name in names}

@@ -14,7 +14,7 @@ from typing import Any, Final
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from payasync.documents import MAX_DEPTH, encodable, exactly
+from payasync.documents import MAX_DEPTH, encodable, loads_exact
 from payasync.errors import ConfigurationError
 from payasync.sandbox.model import RefusedError
 
@@ -295,7 +295,7 @@ def read_object(body: bytes) -> dict[str, Any]:
     Raises:
         RefusedError: It is not a JSON object that all readers read alike.
     """
-    document = exactly(body)
+    document = loads_exact(body)
     if not isinstance(document, dict):
         rule = f"a JSON object in UTF-8, with each name once and {MAX_DEPTH} levels at most"
         raise RefusedError("invalid", f"the body must be {rule}", status=400)

@@ -20,8 +20,8 @@ from attrs import evolve, fields_dict, frozen
 
 from payasync.credentials import Credentials, Secret
 from payasync.errors import ConfigurationError
-from payasync.profile.profile import NONCE, Profile
-from payasync.profile.schema import AnswerShape
+from payasync.profile.profile import Profile
+from payasync.profile.schema import NONCE, AnswerShape
 from payasync.sandbox.dialect import (
     NO_PATHS,
     POINTS_OF,
@@ -148,9 +148,7 @@ class UnsignableError(Exception):
         self.field = field
 
 
-def text_to_sign(
-    scheme: SignatureScheme, fields: Mapping[str, Any], *, path: str, key: str = "<signing key>"
-) -> str:
+def text_to_sign(scheme: SignatureScheme, fields: Mapping[str, Any], *, path: str, key: str = "<signing key>") -> str:
     """Return the text that a signature is made of; empty if only the scheme's owner knows.
 
     Args:

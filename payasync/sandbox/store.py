@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, date, datetime
-from functools import cache, partial
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -56,15 +56,17 @@ _TABLES: Final[Mapping[type, str]] = {
 }
 
 
-@cache
-def _names(kind: type) -> tuple[str, ...]:
-    return tuple(fields_dict(kind))
+_NAMES: Final[Mapping[type, tuple[str, ...]]] = {
+    kind: tuple(fields_dict(kind))
+    for kind in (Order, Refund, Subscription, Charge, Notification, Attempt, Answered, Entry, Timer)
+}
 
 
-@cache
-def _insertion(kind: type) -> str:
-    names = [name for name in _names(kind) if name != "seq"]
-    return f"INSERT INTO {_TABLES[kind]} ({', '.join(names)}) VALUES (:{', :'.join(names)})"
+_INSERTIONS: Final = {
+    kind: f"INSERT INTO {table} ({', '.join(names)}) VALUES (:{', :'.join(names)})"  # noqa: S608 - our own names
+    for kind, table in _TABLES.items()
+    if (names := [name for name in _NAMES[kind] if name != "seq"])
+}
 
 
 class Store:
@@ -88,7 +90,9 @@ class Store:
         self.now: Callable[[], datetime] = partial(datetime.now, UTC)
         self._db.create_function("sandbox_now", 0, lambda: format_instant(self.now()))
 
-    def on_commit(self, *, before: Callable[[], object] | None = None, after: Callable[[], object] | None = None) -> None:
+    def on_commit(
+        self, *, before: Callable[[], object] | None = None, after: Callable[[], object] | None = None
+    ) -> None:
         """Call a function at the end of each transaction, inside it, or after it was committed."""
         self._before_commit = before or self._before_commit
         self._after_commit = after or self._after_commit
@@ -134,12 +138,12 @@ class Store:
 
     def add(self, value: AttrsInstance) -> int:
         """Insert a value into its table, and return the row's number."""
-        with self._run(_insertion(type(value)), **asdict(value)) as cursor:
+        with self._run(_INSERTIONS[type(value)], **asdict(value)) as cursor:
             return cursor.lastrowid or 0
 
     def add_order(self, order: Order) -> bool:
         """Insert an order; `False` if its number is taken."""
-        return self._change(_insertion(Order) + " ON CONFLICT (out_trade_no) DO NOTHING", **asdict(order))
+        return self._change(_INSERTIONS[Order] + " ON CONFLICT (out_trade_no) DO NOTHING", **asdict(order))
 
     def order(self, out_trade_no: str) -> Order | None:
         """Return the order with this number."""
@@ -381,7 +385,7 @@ class Store:
 
     def _read(self, kind: type[T], statement: str, **values: Any) -> list[T]:
         with self._run(statement, **values) as cursor:
-            return [kind(**{name: found[name] for name in _names(kind)}) for found in cursor]
+            return [kind(**{name: found[name] for name in _NAMES[kind]}) for found in cursor]
 
     def _number(self, statement: str, **values: Any) -> int:
         with self._run(statement, **values) as cursor:

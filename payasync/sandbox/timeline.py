@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
@@ -10,6 +11,7 @@ from typing import Any, Final
 from aiohttp import web
 from attrs import asdict, evolve
 
+from payasync.errors import ConfigurationError
 from payasync.sandbox.model import Entry, format_instant
 from payasync.sandbox.store import Store
 from payasync.sandbox.web.pages import PATH, TIMELINE
@@ -40,9 +42,11 @@ class Timeline:
 
     def insert(self, entry: Entry) -> int:
         """Store an entry in the open transaction, with long texts cut, and return its number."""
-        long = {name: text for name, text in asdict(entry).items() if isinstance(text, str) and len(text) > MOST_TEXT}
-        cut = {name: f"{text[:MOST_TEXT]}… ({len(text):,} characters)" for name, text in long.items()}
-        return self._store.add(evolve(entry, **cut, at=format_instant(self._store.now())))
+        changes: dict[str, Any] = {"at": format_instant(self._store.now())}
+        for name, text in asdict(entry).items():
+            if isinstance(text, str) and len(text) > MOST_TEXT:
+                changes[name] = f"{text[:MOST_TEXT]}… ({len(text):,} characters)"
+        return self._store.add(evolve(entry, **changes))
 
     def entries(self, reference: str | None = None) -> list[Entry]:
         """Return the entries, oldest first.
@@ -118,9 +122,8 @@ class Recorder:
             return answer
         finally:
             entry = request.get(_RECORDED)
-            if entry is None or entry.status != status:
-                entry = self._entry(request, status)
-                if entry:
+            if (entry is None or entry.status != status) and (entry := self._entry(request, status)):
+                with suppress(ConfigurationError):  # the response is sent even if the database cannot be written
                     self._timeline.add(entry)
             if entry:
                 LOGGER.info("%s", line(entry), extra={"seen": entry})

@@ -5,7 +5,6 @@ import base64
 import hmac
 import ipaddress
 import json
-import logging
 import socket
 import time
 from collections.abc import Callable
@@ -349,9 +348,7 @@ class Deliveries:
             return None, "", f"{type(failure).__name__}: {failure}"
         data = passage.body(body).encode()
         try:
-            async with self._http.post(
-                notification.url, data=data, headers=headers, allow_redirects=False
-            ) as response:
+            async with self._http.post(notification.url, data=data, headers=headers, allow_redirects=False) as response:
                 answer = (await _start(response.content)).decode(errors="replace")
         except (aiohttp.ClientError, OSError, ValueError) as failure:
             return None, "", explain_failure(failure)
