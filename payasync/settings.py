@@ -1,5 +1,6 @@
 """How a session behaves: times and retries; which addresses, headers and files it may use."""
 
+import asyncio
 import errno
 import importlib
 import ipaddress
@@ -9,10 +10,12 @@ import shlex
 import ssl
 import stat
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.request import getproxies, proxy_bypass
 
+import backoff
 from attrs import Attribute, field, frozen
 from yarl import URL
 
@@ -88,6 +91,19 @@ class RetryPolicy:
     base_delay: float = field(default=0.5, validator=a_wait)
     max_delay: float = field(default=8.0, validator=a_wait)
     quota: int = field(default=500, validator=a_count(0))
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@frozen(kw_only=True)
+class Pace:
+    """Time and chance, so that tests can bring their own."""
+
+    clock: Callable[[], float] = _loop_time
+    sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep
+    jitter: Callable[[float], float] = backoff.full_jitter
 
 
 _HTTP: Final = frozenset({"http", "https"})
