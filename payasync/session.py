@@ -39,7 +39,7 @@ from payasync.middleware.recovery import about, about_write, check_answer, quest
 from payasync.middleware.retry import Ask, Pace, Quota, Rules, retry
 from payasync.middleware.sign import authorize, check, sign, signable
 from payasync.middleware.verify import verify
-from payasync.profile.keys import check_keys, short_keys
+from payasync.profile.consistency import check_keys, short_keys
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.profile.signed_fields import check_answers_covered
@@ -51,12 +51,12 @@ from payasync.settings import (
     RetryPolicy,
     Timeouts,
     base_url,
+    check_function,
     environment_proxy,
     is_loopback,
     proxy_url,
     verifying,
 )
-from payasync.storage.arguments import check_function
 from payasync.transport import PoolSettings, Transport
 from payasync.transport.deadlines import running_task
 from payasync.wire.call import Call, Entry, Layer, Reply, Send, Wiring

@@ -5,7 +5,7 @@ from attrs import NOTHING, Attribute, fields
 
 from payasync.documents import Absent
 from payasync.endpoints import ARGUMENTS, OPERATIONS, TEXTS, Argument, camel
-from payasync.profile.profile import OPEN_FIELDS
+from payasync.profile.schema import OPEN_FIELDS
 from payasync.wire.names import OPEN
 from tests.building import FULL
 

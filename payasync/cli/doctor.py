@@ -23,7 +23,7 @@ from payasync.errors import ConfigurationError, NotConfiguredError
 from payasync.notifications.reading import check_sent_back
 from payasync.notifications.verification import check_secrets
 from payasync.profile.audit import Point, Status
-from payasync.profile.keys import refused_keys, short_keys
+from payasync.profile.consistency import refused_keys, short_keys
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Parameter
 from payasync.profile.signed_fields import check_answers_covered, proofs

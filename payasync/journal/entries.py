@@ -22,9 +22,9 @@ from payasync.errors import (
     PayasyncError,
 )
 from payasync.journal.intents import COUNTED, Begun, Draft, Intent, Outcome, Step, asked_for, check_queued, digest
-from payasync.profile.profile import NONCE, SIGN, Profile
+from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
-from payasync.profile.schema import AnswerShape
+from payasync.profile.schema import NONCE, SIGN, AnswerShape
 from payasync.resources.orders import CloseOrder, PlaceOrder
 from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund

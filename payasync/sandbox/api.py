@@ -24,7 +24,8 @@ from payasync.endpoints import (
     UPDATE_SUBSCRIPTION,
     Operation,
 )
-from payasync.profile.profile import MERCHANT, NONCE, SIGN, Profile
+from payasync.profile.profile import Profile
+from payasync.profile.schema import MERCHANT, NONCE, SIGN
 from payasync.sandbox import openapi
 from payasync.sandbox.dialect import Dialect, Incoming, Outgoing, Vocabulary
 from payasync.sandbox.faults.injection import FaultInjector

@@ -13,7 +13,7 @@ from yarl import URL
 from payasync.credentials import Secret
 from payasync.endpoints import OPERATIONS
 from payasync.errors import PayasyncError, SessionClosedError
-from payasync.settings import shown
+from payasync.settings import canonical_url
 from payasync.transport.body import OneShotBody
 from payasync.transport.deadlines import Deadline, running_task
 from payasync.transport.failures import AnswerTooLargeError, failure
@@ -45,7 +45,7 @@ class Transport:
         proxy: Secret | None,
         max_response_bytes: int,
     ) -> None:
-        self.base = shown(base_url)
+        self.base = canonical_url(base_url)
         self._pools = Pools(evolve(pools, headers=headers))
         self._proxy = proxy
         self._urls: dict[str, URL] = {}

@@ -15,8 +15,8 @@ from payasync.credentials import Credentials
 from payasync.documents import ABSENT
 from payasync.endpoints import QUERY_PAYMENT, QUERY_REFUND, Operation
 from payasync.errors import InvalidArgumentError, PayasyncError
-from payasync.profile.profile import MERCHANT, SIGNING, Profile, not_configured
-from payasync.profile.schema import ANYTHING, Accept, Parameter
+from payasync.profile.profile import Profile, not_configured
+from payasync.profile.schema import ANYTHING, MERCHANT, SIGNING, Accept, Parameter
 from payasync.profile.signed_fields import proof_names, proofs
 from payasync.settings import Timeouts, is_header
 from payasync.signing.schemes import SignatureScheme, SortedPairs

@@ -13,8 +13,8 @@ from payasync.journal import statements
 from payasync.journal.sqlite_journal import SCHEMA, SqliteJournal
 from payasync.journal.store import PRUNED_AT_ONCE
 from payasync.journal.transactions import add
+from payasync.storage import Schema
 from payasync.storage.sqlite import SqliteFile
-from payasync.storage.sqlite_opening import Schema
 from tests.foreign.recorder import Recorder, answer
 from tests.journal.building import (
     LEASE,
@@ -75,7 +75,9 @@ async def test_journal_of_which_another_makes_a_later_one_is_used_on(path: Path,
     """Where one of two processes is upgraded first, the other ends what it is at, and loses nothing."""
     first = (await journal.begin(draft(), LEASE)).intent
     step = "ALTER TABLE payasync_intents ADD COLUMN later TEXT NOT NULL DEFAULT 'x';\n"
-    file = SqliteFile(path, Schema(name="journal", application=SCHEMA.application, steps=(*SCHEMA.steps, step)))
+    file = SqliteFile(
+        path, Schema(name="journal", application=SCHEMA.application, migrations=(*SCHEMA.migrations, step))
+    )
     await file.run(lambda _: None)
     await file.aclose()
     settled = await journal.settle(first, "succeeded")

@@ -12,7 +12,7 @@ from attrs import frozen
 
 from payasync.endpoints import OPERATIONS
 from payasync.errors import PayasyncError
-from payasync.profile.profile import NONCE
+from payasync.profile.schema import NONCE
 from payasync.sandbox.faults.catalogue import FaultKind, Phase, invalid
 
 ANY: Final = "*"
