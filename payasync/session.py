@@ -39,7 +39,7 @@ from payasync.middleware.recovery import check_response, expecting, query_about,
 from payasync.middleware.retry import Quota, RetryContext, retry
 from payasync.middleware.sign import authorize, check_signable, require_signable, sign
 from payasync.middleware.verify import verify
-from payasync.profile.keys import check_keys, short_keys
+from payasync.profile.consistency import check_keys, short_keys
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.profile.signed_fields import check_answers_covered
@@ -51,13 +51,13 @@ from payasync.settings import (
     Pace,
     RetryPolicy,
     Timeouts,
-    base_url,
+    check_function,
+    check_tls,
     environment_proxy,
     is_loopback,
-    proxy_url,
-    verifying,
+    parse_base_url,
+    parse_proxy_url,
 )
-from payasync.storage.arguments import check_function
 from payasync.transport.deadlines import running_task
 from payasync.transport.pools import PoolSettings
 from payasync.transport.send import Transport
@@ -382,7 +382,7 @@ class Session:
                 raise ConfigurationError(f"{name} must be an integer of 1 or more, not {value!r}", field=name)
         via = _checked_proxy(url, proxy)
         pools = PoolSettings(
-            tls=None if tls is None else verifying(tls),
+            tls=None if tls is None else check_tls(tls),
             max_connections=max_connections,
             secure=url.scheme == "https" or (via is not None and URL(via.reveal()).scheme == "https"),
             http=http,
@@ -848,7 +848,7 @@ def _warn_of_short_keys(options: Options) -> None:
 
 
 def _service_url(address: str, profile: Profile) -> URL:
-    url = base_url(address)
+    url = parse_base_url(address)
     if _is_sandbox(profile) and not is_loopback(url):
         raise ConfigurationError(
             f"profile is the sandbox's own, and {address!r} is not on this machine: its answers are not the "
@@ -866,7 +866,7 @@ def _checked_proxy(url: URL, given: str | None) -> Secret | None:
     address = environment_proxy(url) if given == "environment" else given
     if address is None:
         return None
-    proxy = proxy_url(address)
+    proxy = parse_proxy_url(address)
     if url.scheme == "http" and not is_loopback(URL(proxy)):
         raise ConfigurationError(
             "proxy is not on this machine, and base_url is plain http: keys would leave it in plain text. Use https, "

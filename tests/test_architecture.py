@@ -8,11 +8,13 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import pytest
 
 import payasync
+from payasync import profile, signing
 
 ROOT: Final = Path(__file__).parents[1]
 SOURCES: Final = sorted((ROOT / "payasync").rglob("*.py"))
@@ -169,6 +171,32 @@ def test_public_names_are_pinned() -> None:
     public: object = getattr(payasync, "__all__", None)
 
     assert PUBLIC == public
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        (
+            profile,
+            [
+                "Accept",
+                "AnswerShape",
+                "HttpCodes",
+                "NotificationShape",
+                "Parameter",
+                "Profile",
+                "Recovery",
+                "ResultCodes",
+                "States",
+            ],
+        ),
+        (signing, ["AlgorithmName", "Encoding", "Nested", "SignatureScheme", "SortedPairs"]),
+    ],
+    ids=["profile", "signing"],
+)
+def test_public_names_of_the_facts_are_pinned(module: ModuleType, names: list[str]) -> None:
+    """`payasync.profile` and `payasync.signing` export the classes that a profile is written with."""
+    assert names == module.__all__
 
 
 def test_modules_that_decide_without_io_exist() -> None:

@@ -5,7 +5,7 @@ from attrs import NOTHING, Attribute, fields
 
 from payasync.documents import Absent
 from payasync.endpoints import ARGUMENTS, TEXTS
-from payasync.profile.profile import OPEN_FIELDS
+from payasync.profile.schema import OPEN_FIELDS
 from tests.building import FULL
 
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from payasync.credentials import Secret
-from payasync.validators import MOST_SHOWN, shown
+from payasync.settings import MOST_SHOWN, describe_value
 
 
 class Odd:
@@ -28,7 +28,7 @@ class Odd:
 )
 def test_a_value_is_shown_as_it_is_written(value: object, expected: str) -> None:
     """What was given stands in the error; what cannot be written is told by its type; a tuple was a list."""
-    assert expected == shown(value)
+    assert expected == describe_value(value)
 
 
 @pytest.mark.parametrize("size", [MOST_SHOWN - 2, MOST_SHOWN - 1, 1_000_000])
@@ -36,7 +36,7 @@ def test_a_shown_value_is_cut(size: int) -> None:
     """A huge value does not make a huge error."""
     text = f"'{'x' * size}'"
 
-    assert (text if size == MOST_SHOWN - 2 else f"{text[: MOST_SHOWN - 3]}...") == shown("x" * size)
+    assert (text if size == MOST_SHOWN - 2 else f"{text[: MOST_SHOWN - 3]}...") == describe_value("x" * size)
 
 
 def test_a_value_nested_without_end_is_shown() -> None:
@@ -45,4 +45,4 @@ def test_a_value_nested_without_end_is_shown() -> None:
     for _ in range(100_000):
         deep = [deep]
 
-    assert "a list" == shown(deep)
+    assert "a list" == describe_value(deep)

@@ -137,9 +137,9 @@ def _shown_url(url: URL) -> str:
 
 def _shown(keywords: str) -> str:
     try:
-        from payasync.storage.postgres_opening import address  # noqa: PLC0415 - the extra may be missing
+        from payasync.storage.postgres import parse_dsn  # noqa: PLC0415 - the extra may be missing
 
-        return address(Hidden(keywords)).shown
+        return parse_dsn(Hidden(keywords)).shown
     except (ImportError, ConfigurationError):
         return POSTGRES[0]
 

@@ -11,7 +11,8 @@ from attrs import field, frozen
 
 from payasync.endpoints import OPERATIONS, camel
 from payasync.errors import InvalidArgumentError
-from payasync.profile.profile import MERCHANT, Profile
+from payasync.profile.profile import Profile
+from payasync.profile.schema import MERCHANT
 from payasync.wire.match import compared_fields
 
 COUNTED: Final[Mapping[str, tuple[str, ...]]] = {

@@ -17,12 +17,12 @@ from payasync.journal.entries import Keep, outcome_from_text
 from payasync.journal.intents import Intent
 from payasync.journal.store import StoredJournal
 from payasync.journal.transactions import Asked, Transaction, run
-from payasync.storage.arguments import check_function, steps
+from payasync.settings import check_function
+from payasync.storage import Schema, read_migrations
 from payasync.storage.postgres import CONNECTIONS, Database
 from payasync.storage.postgres import Transaction as Rows
-from payasync.storage.postgres_opening import Schema
 
-SCHEMA: Final = Schema(name="journal", steps=steps("payasync.journal", "sql", "postgres"))
+SCHEMA: Final = Schema(name="journal", migrations=read_migrations("payasync.journal", "postgres"))
 _COLUMNS: Final = tuple(each.name for each in fields(Intent))
 _PLACE: Final = """
 SELECT current_database() AS name, pg_postmaster_start_time() AS server, to_regclass('payasync_intents')::oid AS number

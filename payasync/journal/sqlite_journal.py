@@ -19,9 +19,9 @@ from payasync.journal.entries import Keep, outcome_from_text
 from payasync.journal.intents import Intent
 from payasync.journal.store import StoredJournal
 from payasync.journal.transactions import Asked, Transaction, run
-from payasync.storage.arguments import check_function, steps
-from payasync.storage.sqlite import SqliteFile, moment, rows, text
-from payasync.storage.sqlite_opening import Schema
+from payasync.settings import check_function
+from payasync.storage import Schema, read_migrations
+from payasync.storage.sqlite import SqliteFile, escape_surrogates, fetch_rows, utc_moment
 
 # A later payasync, to which another process was upgraded, may have added some.
 _COLUMNS: Final = tuple(each.name for each in fields(Intent))
@@ -37,7 +37,7 @@ def _written(value: Any) -> Any:
         return value.timestamp()
     if isinstance(value, Mapping):
         return orjson.dumps(dict(value)).decode()
-    return text(value) if isinstance(value, str) else value
+    return escape_surrogates(value) if isinstance(value, str) else value
 
 
 def given(asked: Asked, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -49,7 +49,7 @@ def _intent(row: Mapping[str, Any]) -> Intent:
     moments = ("lease", "due", "created", "updated", "sent_at", "silent_since")
     facts: dict[str, Any] = {
         **{name: row[name] for name in _COLUMNS},
-        **{name: None if row[name] is None else moment(row[name]) for name in moments},
+        **{name: None if row[name] is None else utc_moment(row[name]) for name in moments},
         "request": json.loads(row["request"]),
         "named": None if row["named"] is None else json.loads(row["named"]),
         "queued": bool(row["queued"]),
@@ -101,7 +101,7 @@ async def _answer(connection: Any, asked: Asked) -> list[Any]:
 
 async def _is_prepared(connection: Any, schema: Schema) -> bool:
     marks = [(await _rows(connection, f"PRAGMA {name}"))[0][name] for name in _MARKS]
-    return marks == [schema.application, len(schema.steps)]
+    return marks == [schema.application, len(schema.migrations)]
 
 
 def _check_file(databases: list[dict[str, Any]], path: str) -> None:
@@ -144,7 +144,9 @@ APPLICATION: Final = 0x5061796A
 """`Payj`, in the header of the file, says whose it is."""
 
 
-SCHEMA: Final = Schema(name="journal", application=APPLICATION, steps=steps("payasync.journal", "sql", "sqlite"))
+SCHEMA: Final = Schema(
+    name="journal", application=APPLICATION, migrations=read_migrations("payasync.journal", "sqlite")
+)
 
 
 class SqliteJournal(StoredJournal):
@@ -201,14 +203,14 @@ class SqliteJournal(StoredJournal):
         await self._file.aclose()
 
     async def _run(self, work: Callable[[datetime], Transaction[T]]) -> T:
-        now = moment(self._clock())
+        now = utc_moment(self._clock())
         return await self._file.run(lambda db: _done(db, work(now)))
 
     async def _within(self, connection: Any, work: Callable[[datetime], Transaction[T]]) -> T:
-        self._file.check()
-        transaction = work(moment(self._clock()))
+        self._file.check_identity()
+        transaction = work(utc_moment(self._clock()))
         done = await done_within(connection, transaction, path=self._file.path, schema=SCHEMA, prepare=self.next_due)
-        self._file.remember()
+        self._file.remember_identity()
         return done
 
 
@@ -217,7 +219,7 @@ def _done(db: sqlite3.Connection, transaction: Transaction[T]) -> T:
     try:
         asked = next(transaction)
         while True:
-            asked = transaction.send(given(asked, rows(db, asked.statement, written(asked.values))))
+            asked = transaction.send(given(asked, fetch_rows(db, asked.statement, written(asked.values))))
     except StopIteration as end:
         done: T = end.value
         return done

@@ -28,8 +28,8 @@ from payasync.journal.middleware import Recorder
 from payasync.journal.transactions import BY_STATE, Transaction, Where, bind_service, intents, move_service, numbers
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
-from payasync.settings import base_url, shown
-from payasync.storage.arguments import aware, check_function, number, seconds
+from payasync.settings import canonical_url, check_function, parse_base_url
+from payasync.storage import check_moment, check_number
 from payasync.wire.call import Call, Compared, Likeness, Reply, Things
 from payasync.wire.match import comparison
 from payasync.wire.request import Request, invalid
@@ -37,6 +37,7 @@ from payasync.wire.response import Response
 
 logger = logging.getLogger("payasync")
 
+LONGEST_LEASE: Final = 10**9
 PRUNED_AT_ONCE: Final = 500
 """Intentions that one transaction deletes, so that nobody waits long behind it."""
 
@@ -100,8 +101,8 @@ class StoredJournal(ABC):
 
     async def move(self, old: str, new: str) -> list[str]:
         """Follow a service to its new address, and return the merchants whose writes go there from now on."""
-        sandbox, after = old in {"sandbox", SANDBOX.name}, shown(base_url(new))
-        before = SANDBOX.name if sandbox else shown(base_url(old))
+        sandbox, after = old in {"sandbox", SANDBOX.name}, canonical_url(parse_base_url(new))
+        before = SANDBOX.name if sandbox else canonical_url(parse_base_url(old))
         merchants, known = await self._run(lambda _: move_service(before, after, unused=sandbox))
         if not merchants:
             raise invalid("old", f"the address of one of its services: {', '.join(known) or 'it has none'}", old)
@@ -109,7 +110,7 @@ class StoredJournal(ABC):
 
     async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
         """Keep an intention as *sending*, for `lease` seconds, unless its key says that it must not be sent."""
-        lasts, where, ticked = seconds("lease", lease), self._where(service), self._tick()
+        lasts, where, ticked = check_seconds("lease", lease), self._where(service), self._tick()
         return await self._run(lambda now: transactions.begin(draft, where, now, lasts, tick=ticked))
 
     async def claim(
@@ -122,7 +123,7 @@ class StoredJournal(ABC):
         named: Mapping[str, object] | None = None,
     ) -> Begun:
         """Make an intention that is kept already *sending*, for `lease` seconds, unless its state forbids it."""
-        asked, lasts = number("intent_id", intent_id), seconds("lease", lease)
+        asked, lasts = check_number("intent_id", intent_id), check_seconds("lease", lease)
         where, ticked = self._where(service), self._tick()
         return await self._run(
             lambda now: transactions.claim(asked, fence, where, now, lasts, tick=ticked, named=named)
@@ -143,7 +144,7 @@ class StoredJournal(ABC):
         answered: bool = False,
     ) -> bool:
         """Keep what became of an intention, and end the claim; `False`, and nothing changes, where that is lost."""
-        asked, again = _state(state), None if due is None else aware("due", due)
+        asked, again = _state(state), None if due is None else check_moment("due", due)
         facts = {"outcome": None if outcome is None else outcome_text(outcome), "reason": _line(reason)}
         ticked = self._tick()
         return await self._run(
@@ -160,8 +161,8 @@ class StoredJournal(ABC):
         service: str | None = None,
     ) -> Intents:
         """Claim up to `limit` intentions that the service is to be asked about, the longest due first."""
-        most, by = number("limit", limit), None if before is None else aware("before", before)
-        lasts, ticked, where = seconds("lease", lease), self._tick(), self._where(service)
+        most, by = check_number("limit", limit), None if before is None else check_moment("before", before)
+        lasts, ticked, where = check_seconds("lease", lease), self._tick(), self._where(service)
         whose = transactions.Whose(merchant, where)
         await self.recorder.catch_up()
         return await self._run(lambda now: transactions.ask(most, whose, by, now, lasts, tick=ticked))
@@ -176,7 +177,10 @@ class StoredJournal(ABC):
         silent_since: datetime | None = None,
     ) -> bool:
         """End a claim without news: ask again from then on; `False` where the claim is lost."""
-        again, since = aware("due", due), None if silent_since is None else aware("silent_since", silent_since)
+        again, since = (
+            check_moment("due", due),
+            None if silent_since is None else check_moment("silent_since", silent_since),
+        )
         facts = {"reason": _line(reason), "denied": denied, "silent_since": since}
         return await self._run(lambda _: transactions.postpone(intent, again, facts))
 
@@ -204,12 +208,12 @@ class StoredJournal(ABC):
 
     async def note(self, intent_id: int, reason: str) -> bool:
         """Keep why what is *new* cannot be sent, and change nothing else of it; `False` where that is kept already."""
-        values = {"id": number("intent_id", intent_id), "reason": _line(reason)}
+        values = {"id": check_number("intent_id", intent_id), "reason": _line(reason)}
         return bool(await self._run(lambda _: numbers(statements.NOTE, values)))
 
     async def get(self, intent_id: int) -> Intent | None:
         """Return an intention by its number; `None` where there is none."""
-        found = await self._intents(statements.INTENT, id=number("intent_id", intent_id))
+        found = await self._intents(statements.INTENT, id=check_number("intent_id", intent_id))
         return found[0] if found else None
 
     async def find(self, operation: str, reference: str, *, merchant: str | None = None) -> Intents:
@@ -218,7 +222,7 @@ class StoredJournal(ABC):
 
     async def list(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> Intents:
         """List intentions, those of one state or all, in the order of their numbers, `after` one of them."""
-        values = {"limit": number("limit", limit), "after": number("after", after)}
+        values = {"limit": check_number("limit", limit), "after": check_number("after", after)}
         if state is None:
             return await self._intents(statements.LIST, **values)
         return await self._intents(statements.LIST_OF_STATE, state=_state(state), **values)
@@ -231,9 +235,9 @@ class StoredJournal(ABC):
             raise invalid("as_", f"one of {', '.join(ends)}", as_)
         if not isinstance(reason, str) or not reason.strip():
             raise invalid("reason", "a text that says how you know", reason)
-        asked, why = number("intent_id", intent_id), _line(reason)
+        asked, why = check_number("intent_id", intent_id), _line(reason)
         was = None if seen is None else _state(seen, "seen")
-        sent = None if attempts is None else number("attempts", attempts)
+        sent = None if attempts is None else check_number("attempts", attempts)
         return await self._run(lambda now: transactions.resolve(asked, as_, why, (was, sent), now))
 
     @frameless_async
@@ -268,7 +272,7 @@ class StoredJournal(ABC):
 
     async def prune(self, before: datetime) -> int:
         """Delete what has succeeded or was rejected before a moment, and nothing else; return how many that were."""
-        values = {"before": aware("before", before), "limit": PRUNED_AT_ONCE}
+        values = {"before": check_moment("before", before), "limit": PRUNED_AT_ONCE}
         pruned = 0
         while now := len(await self._run(lambda _: numbers(statements.PRUNE, values))):
             pruned += now
@@ -294,6 +298,17 @@ def _compared(write: Operation, profile: Profile) -> Things:
     found = [evolve(each, required=False) for each in comparison(write, profile).several]
     places = {"outTradeNo": profile.notification.out_trade_no, "outRefundNo": profile.notification.out_refund_no}
     return Things((*found, *(Compared(name, path, Likeness.NUMBER) for name, path in places.items() if path)))
+
+
+def check_seconds(name: str, given: object) -> float:
+    """Return a number of seconds that a lease can last.
+
+    Raises:
+        InvalidArgumentError: It is none, below 0, or longer than decades.
+    """
+    if not isinstance(given, int | float) or isinstance(given, bool) or not 0 <= given <= LONGEST_LEASE:
+        raise invalid(name, "a number of seconds, 0 or more, and no more than a billion", given)
+    return given
 
 
 def _state(state: State, name: str = "state") -> State:

@@ -22,7 +22,7 @@ from payasync.errors import (
 )
 from payasync.profile.profile import Profile
 from payasync.profile.schema import among
-from payasync.profile.signed_fields import coverage
+from payasync.profile.signed_fields import SignedFields
 from payasync.wire import match
 from payasync.wire.call import Call, Objection, Reply
 from payasync.wire.response import OrderResponse, Response, payload, scalar_at
@@ -245,7 +245,7 @@ def _may_be_signed_success(call: Call, document: object, data: object) -> bool:
     shape = call.profile.answer
     if shape.code and among(at(document, shape.code), shape.ok):
         return True
-    covered = bool(shape.code) and coverage(shape.signature, call.profile.signature).covers(shape.code)
+    covered = bool(shape.code) and SignedFields.under(shape.signature, call.profile.signature).covers(shape.code)
     return not covered and match.may_be_relabelled(call.operation, call.profile, data)
 
 
@@ -317,7 +317,7 @@ def confirms_absence(question: Call, result: AttemptResult) -> bool:
         return True
     if not is_vouched_for(question, result):
         return shape.refusals_signed is False
-    code_is_signed = coverage(shape.signature, profile.signature).covers(shape.code)
+    code_is_signed = SignedFields.under(shape.signature, profile.signature).covers(shape.code)
     if code_is_signed and among(at(result.document, shape.code), profile.codes.absent):
         return True
     return not match.names_an_amount(profile, payload(shape, result.document))

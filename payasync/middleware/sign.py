@@ -11,7 +11,8 @@ from typing import Any
 from payasync.credentials import Secret
 from payasync.errors import ConfigurationError, NotSentError, PayasyncError
 from payasync.middleware.chain import await_in_time
-from payasync.profile.profile import NONCE, SIGN, not_configured
+from payasync.profile.profile import not_configured
+from payasync.profile.schema import NONCE, SIGN
 from payasync.signing.schemes import SignatureScheme, Signer, SortedPairs
 from payasync.wire.call import Call, Layer, Reply, Send
 

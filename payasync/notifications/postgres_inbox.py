@@ -19,9 +19,8 @@ from payasync.notifications.inbox import (
     an_end,
     beside,
 )
-from payasync.storage.arguments import aware, number, steps
+from payasync.storage import Schema, check_moment, check_number, read_migrations
 from payasync.storage.postgres import CONNECTIONS, Database, Transaction
-from payasync.storage.postgres_opening import Schema
 
 ONE_BY_ONE: Final = "SELECT pg_advisory_xact_lock(hashtextextended('payasync_events:' || %(key)s, 0))"
 """Two bodies under one key, at once, would both be the first; the lock ends with the transaction."""
@@ -87,7 +86,7 @@ RETURNING id"""
 """An event that can come again after any time is known by its key, which needs no payload."""
 
 
-SCHEMA: Final = Schema(name="inbox", steps=steps("payasync.notifications", "sql", "postgres"))
+SCHEMA: Final = Schema(name="inbox", migrations=read_migrations("payasync.notifications", "postgres"))
 
 
 class PostgresInbox:
@@ -149,17 +148,17 @@ class PostgresInbox:
     async def events(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
         """List events, those of one state or all, in the order of their numbers, `after` one of them."""
         statement = EVENTS if state is None else EVENTS_OF_STATE
-        values = {"limit": number("limit", limit), "after": number("after", after), "state": a_state(state)}
+        values = {"limit": check_number("limit", limit), "after": check_number("after", after), "state": a_state(state)}
         return [_event(row) for row in await self._rows(statement, **values)]
 
     async def replay(self, event_id: int, kept: Received | None = None) -> bool:
         """Make a dead, parked or quarantined event pending, with all attempts before it; `False` where it cannot be."""
-        values = {"id": number("event_id", event_id), **(_written(kept) if kept else {})}
+        values = {"id": check_number("event_id", event_id), **(_written(kept) if kept else {})}
         return await self._database.run(partial(_replay, values, anew=kept is not None))
 
     async def forget(self, before: datetime) -> int:
         """Delete what has been done since before a moment, or keep its key alone; return how many were deleted."""
-        values = {"before": aware("before", before), "limit": FORGOTTEN_AT_ONCE}
+        values = {"before": check_moment("before", before), "limit": FORGOTTEN_AT_ONCE}
         forgotten = 0
         while any(now := await self._database.run(partial(_forget, values))):
             forgotten += now[0]
@@ -253,5 +252,5 @@ def _written(received: Received) -> dict[str, Any]:
         "lasting": received.lasting,
         "raw": received.raw,
         "headers": json.dumps(dict(received.headers)),
-        "received_at": aware("received_at", received.received_at),
+        "received_at": check_moment("received_at", received.received_at),
     }

@@ -21,9 +21,8 @@ from payasync.notifications.inbox import (
     an_end,
     beside,
 )
-from payasync.storage.arguments import aware, number, steps
-from payasync.storage.sqlite import SqliteFile, moment, rows, text
-from payasync.storage.sqlite_opening import Schema
+from payasync.storage import Schema, check_moment, check_number, read_migrations
+from payasync.storage.sqlite import SqliteFile, escape_surrogates, fetch_rows, utc_moment
 
 SAME_KEY: Final = "SELECT id, digest FROM events WHERE key = :key ORDER BY id"
 ADD: Final = """
@@ -80,7 +79,7 @@ APPLICATION: Final = 0x50617969
 SCHEMA: Final = Schema(
     name="inbox",
     application=APPLICATION,
-    steps=steps("payasync.notifications", "sql", "sqlite"),
+    migrations=read_migrations("payasync.notifications", "sqlite"),
 )
 
 
@@ -123,38 +122,38 @@ class SqliteInbox:
 
     async def handled(self, claim: Claim, handler: str) -> bool:
         """Remember that a handler is done with the event; `False` where the lease is lost."""
-        return await self._change(claim, HANDLED, handler=text(handler))
+        return await self._change(claim, HANDLED, handler=escape_surrogates(handler))
 
     async def own(self, claim: Claim, key: str) -> bool:
         """Give the event another key; `False` where another event has it, or the lease is lost."""
-        return await self._change(claim, OWN, key=text(key))
+        return await self._change(claim, OWN, key=escape_surrogates(key))
 
     async def finish(self, claim: Claim, state: State, reason: str = "", wait: float | None = None) -> bool:
         """End a lease; `False`, and nothing changes, where it is lost."""
         now = self._clock()
         due = now + (wait or 0) if an_end(state) == "pending" else None
-        ends = {"state": state, "reason": text(reason), "due": due, "failed": wait is not None, "now": now}
+        ends = {"state": state, "reason": escape_surrogates(reason), "due": due, "failed": wait is not None, "now": now}
         return await self._change(claim, FINISH, **ends)
 
     async def next_due(self) -> float | None:
         """Return in how many seconds the next event is due, or a lease ends; `None` where nothing is to come."""
         values = {"now": self._clock()}
-        wait: float | None = await self._file.run(lambda db: rows(db, NEXT_DUE, values)[0]["wait"])
+        wait: float | None = await self._file.run(lambda db: fetch_rows(db, NEXT_DUE, values)[0]["wait"])
         return wait
 
     async def events(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
         """List events, those of one state or all, in the order of their numbers, `after` one of them."""
-        values = {"state": a_state(state), "limit": number("limit", limit), "after": number("after", after)}
+        values = {"state": a_state(state), "limit": check_number("limit", limit), "after": check_number("after", after)}
         return await self._file.run(partial(_events, values=values))
 
     async def replay(self, event_id: int, kept: Received | None = None) -> bool:
         """Make a dead, parked or quarantined event pending, with all attempts before it; `False` where it cannot be."""
-        values = {"id": number("event_id", event_id), "now": self._clock(), **(_written(kept) if kept else {})}
+        values = {"id": check_number("event_id", event_id), "now": self._clock(), **(_written(kept) if kept else {})}
         return await self._file.run(partial(_replay, values=values, anew=kept is not None))
 
     async def forget(self, before: datetime) -> int:
         """Delete what has been done since before a moment, or keep its key alone; return how many were deleted."""
-        values = {"before": aware("before", before).timestamp(), "limit": FORGOTTEN_AT_ONCE}
+        values = {"before": check_moment("before", before).timestamp(), "limit": FORGOTTEN_AT_ONCE}
         forgotten = 0
         while any(now := await self._file.run(partial(_forget, values=values))):
             forgotten += now[0]
@@ -170,7 +169,7 @@ class SqliteInbox:
 
 
 def _add(db: sqlite3.Connection, *, values: dict[str, Any], now: float) -> Added:
-    added, kept = beside(rows(db, SAME_KEY, values), values["digest"])
+    added, kept = beside(fetch_rows(db, SAME_KEY, values), values["digest"])
     if kept:
         due = now if kept["state"] == "pending" else None
         db.execute(ADD, {**values, **kept, "due": due, "now": now})
@@ -179,10 +178,10 @@ def _add(db: sqlite3.Connection, *, values: dict[str, Any], now: float) -> Added
 
 def _claim(db: sqlite3.Connection, *, values: dict[str, Any]) -> list[Claim]:
     db.execute(BEGIN_ANEW, values)
-    leased = [row["id"] for row in rows(db, DUE, values)]
+    leased = [row["id"] for row in fetch_rows(db, DUE, values)]
     for each in leased:
         db.execute(LEASE, {**values, "id": each})
-    found = [rows(db, EVENT, {"id": each})[0] for each in leased]
+    found = [fetch_rows(db, EVENT, {"id": each})[0] for each in leased]
     return [Claim(event=_event(db, row), fence=row["fence"]) for row in found]
 
 
@@ -199,11 +198,11 @@ def _forget(db: sqlite3.Connection, *, values: dict[str, Any]) -> tuple[int, int
 
 def _events(db: sqlite3.Connection, *, values: dict[str, Any]) -> list[InboxEvent]:
     statement = EVENTS if values["state"] is None else EVENTS_OF_STATE
-    return [_event(db, row) for row in rows(db, statement, values)]
+    return [_event(db, row) for row in fetch_rows(db, statement, values)]
 
 
 def _event(db: sqlite3.Connection, row: dict[str, Any]) -> InboxEvent:
-    done = rows(db, HANDLERS, {"id": row["id"]})
+    done = fetch_rows(db, HANDLERS, {"id": row["id"]})
     return InboxEvent(
         id=row["id"],
         key=row["key"],
@@ -213,26 +212,26 @@ def _event(db: sqlite3.Connection, row: dict[str, Any]) -> InboxEvent:
         verified=bool(row["verified"]),
         raw=row["raw"],
         headers=json.loads(row["headers"]),
-        received_at=moment(row["received_at"]),
+        received_at=utc_moment(row["received_at"]),
         state=row["state"],
         attempts=row["attempts"],
         failures=row["failures"],
         reason=row["reason"],
-        due=None if row["due"] is None else moment(row["due"]),
+        due=None if row["due"] is None else utc_moment(row["due"]),
         handled=frozenset(each["handler"] for each in done),
     )
 
 
 def _written(received: Received) -> dict[str, Any]:
     return {
-        "key": text(received.key),
+        "key": escape_surrogates(received.key),
         "digest": received.digest,
         "weak": received.weak,
         "kind": received.kind,
-        "event": None if received.event is None else text(received.event),
+        "event": None if received.event is None else escape_surrogates(received.event),
         "verified": received.verified,
         "lasting": received.lasting,
         "raw": received.raw,
         "headers": json.dumps(dict(received.headers)),
-        "received_at": aware("received_at", received.received_at).timestamp(),
+        "received_at": check_moment("received_at", received.received_at).timestamp(),
     }

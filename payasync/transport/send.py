@@ -21,7 +21,7 @@ from payasync.errors import (
     PayasyncError,
     SessionClosedError,
 )
-from payasync.settings import shown
+from payasync.settings import canonical_url
 from payasync.transport.deadlines import Deadline, LeaseOverError, NoFreeConnectionError, running_task
 from payasync.transport.pools import Pool, Pools, PoolSettings
 from payasync.transport.request import OneShotBody
@@ -54,7 +54,7 @@ class Transport:
         proxy: Secret | None,
         max_response_bytes: int,
     ) -> None:
-        self.base = shown(base_url)
+        self.base = canonical_url(base_url)
         self._pools = Pools(pools)
         self._proxy = proxy
         self._urls: dict[str, URL] = {}

@@ -19,8 +19,8 @@ from payasync.credentials import Credentials
 from payasync.documents import ABSENT
 from payasync.endpoints import ARGUMENTS, QUERY_PAYMENT, QUERY_REFUND, Operation, camel
 from payasync.errors import ConfigurationError, InvalidArgumentError, PayasyncError
-from payasync.profile.profile import MERCHANT, SIGNING, Profile, not_configured
-from payasync.profile.schema import ANYTHING, Accept, Parameter
+from payasync.profile.profile import Profile, not_configured
+from payasync.profile.schema import ANYTHING, MERCHANT, SIGNING, Accept, Parameter
 from payasync.profile.signed_fields import proof_names, proofs
 from payasync.settings import Timeouts, is_header
 from payasync.signing.schemes import SignatureScheme, SortedPairs
@@ -218,7 +218,7 @@ class Codec:
             if request.extra is not NOTHING:
                 _check_unused("extra", request.extra, template.refused)
                 fields |= request.extra
-            always = documents.plain(blank.fields) if template.nested else blank.fields
+            always = documents.copy_plain(blank.fields) if template.nested else blank.fields
             fields = {**always, **fields}
             if template.proof_check:
                 template.proof_check.check(fields)
@@ -246,7 +246,7 @@ class Codec:
         check_object("fields", given, operation)
         if signed:
             _check_unused("fields", given, ((frozenset(SIGNING), _SET), (self._proof_names, _PROOF)))
-        plain = documents.plain(given)
+        plain = documents.copy_plain(given)
         _check_unused("extra", plain, ((frozenset(self._merchant(operation)), _SET),))
         complete = {**self._always(operation), **plain}
         if signed and self._proof_check:

@@ -25,8 +25,8 @@ from payasync.endpoints import (
     UPDATE_SUBSCRIPTION,
     Operation,
 )
-from payasync.profile.profile import MERCHANT, Profile
-from payasync.profile.schema import ORDER_STATES, AnswerShape, Parameter
+from payasync.profile.profile import Profile
+from payasync.profile.schema import MERCHANT, ORDER_STATES, AnswerShape, Parameter
 from payasync.wire.call import Compared, Likeness, Objection, Things
 from payasync.wire.response import holds_nothing
 

@@ -666,7 +666,7 @@ def test_mistyped_name_in_a_connection_string(
 
 def test_connection_string_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without psycopg the error says what to install, and nothing of the string is shown."""
-    for name in ("psycopg", "payasync.journal.postgres_journal", "payasync.storage.postgres_opening"):
+    for name in ("psycopg", "payasync.journal.postgres_journal", "payasync.storage.postgres"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     result = run("list", "--journal", KEYWORDS)

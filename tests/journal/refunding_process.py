@@ -21,7 +21,7 @@ from payasync.journal import PostgresJournal, SqliteJournal, middleware
 from payasync.journal.intents import Begun, Draft, Intent, State
 from payasync.journal.store import StoredJournal
 from payasync.journal.transactions import Transaction
-from payasync.storage import sqlite_opening
+from payasync.storage import sqlite
 
 T = TypeVar("T")
 
@@ -162,6 +162,6 @@ if __name__ == "__main__":
     if what == "suspended":
         middleware.MARGIN = 0.0  # type: ignore[misc] # so that it need not be stopped for so long
     if mode == "wal":
-        sqlite_opening.WAL_SINCE = (3, 0, 0)  # type: ignore[misc] # as if SQLite were new enough
+        sqlite.WAL_SINCE = (3, 0, 0)  # type: ignore[misc] # as if SQLite were new enough
     with asyncio.Runner(loop_factory=Loop) as runner:
         runner.run(main(path, argument))

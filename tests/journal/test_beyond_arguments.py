@@ -11,7 +11,7 @@ from payasync import IntentConflictError, OutcomeUnknownError, PayasyncError, Pr
 from payasync.journal import Journal
 from payasync.journal.entries import wire_names
 from tests.foreign.recorder import Answer
-from tests.journal.building import LEASE, MERCHANT, Clock, draft
+from tests.journal.building import MERCHANT, Clock
 from tests.journal.service import ABSENT, BROKEN, DAY, LOST, QUARANTINE, QUICK, REFUND, SAYS, Service, said, serving
 from tests.matrix.cells import session
 
@@ -191,17 +191,6 @@ async def test_called_again_for_another_merchant(store: Journal, clock: Clock) -
     assert isinstance(told, IntentConflictError)
 
 
-async def test_called_again_after_an_earlier_version(store: Journal, clock: Clock) -> None:
-    """It kept nothing beyond the arguments, so nothing of that can be in conflict."""
-    sent = evolve(REFUND, extra={"currency": "CAD"})
-    async with serving(store, clock, said("PROCESSING", currency="CAD"), refund=sent) as service:
-        begun = await store.begin(draft(REFUND), LEASE)
-        await store.settle(begun.intent, "rejected")
-        told = await service.called()
-
-    assert isinstance(told, RefundResponse)
-
-
 @pytest.mark.parametrize(("merchant", "expected"), [("M8", ("unknown", [])), ("M9", ("succeeded", ["succeeded"]))])
 async def test_merchant_of_extra(store: Journal, clock: Clock, merchant: str, expected: tuple[str, list[str]]) -> None:
     """A merchant that the profile does not send, and `extra` does, is the one that counts."""
@@ -226,17 +215,6 @@ async def test_merchant_of_extra(store: Journal, clock: Clock, merchant: str, ex
         found = await service.kept() if told else await service.reconciled()
 
     assert expected == (found.state, [each.state for each in told])
-
-
-@pytest.mark.parametrize(("merchants", "state"), [(("refunds.create",), "unknown"), ((), "succeeded")])
-async def test_kept_by_an_earlier_version(store: Journal, clock: Clock, merchants: tuple[str, ...], state: str) -> None:
-    """It kept nothing beyond the arguments: the profile says whether the merchant was sent."""
-    query = said("SUCCEEDED", merchantId="M999", currency="USD")
-    async with serving(store, clock, LOST, query, says=evolve(SAYS, merchant=merchants)) as service:
-        await store.begin(draft(REFUND), LEASE)
-        found = await service.reconciled(LEASE)
-
-    assert (None, state) == (found.named, found.state)
 
 
 async def test_nothing_else_is_kept(store: Journal, clock: Clock) -> None:

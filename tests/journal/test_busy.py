@@ -31,7 +31,7 @@ async def holder(path: Path, journal: SqliteJournal) -> AsyncIterator[sqlite3.Co
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for the file for longer than a moment."""
-    monkeypatch.setattr("payasync.storage.sqlite_opening.LOCKED_SECONDS", 0.01)
+    monkeypatch.setattr("payasync.storage.sqlite.LOCKED_SECONDS", 0.01)
 
 
 @pytest.fixture

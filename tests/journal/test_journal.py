@@ -34,7 +34,7 @@ async def journal(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, path: Path, clock: Clock
 ) -> AsyncIterator[Journal]:
     """An empty journal: in SQLite, with either way in which it makes a commit durable, or in PostgreSQL."""
-    monkeypatch.setattr("payasync.storage.sqlite_opening.WAL_SINCE", (3,) if request.param == "wal" else (99,))
+    monkeypatch.setattr("payasync.storage.sqlite.WAL_SINCE", (3,) if request.param == "wal" else (99,))
     if request.param == "postgres":
         made: Any = PostgresJournal(request.getfixturevalue("postgres_dsn"), clock=clock)
     else:

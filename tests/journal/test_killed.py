@@ -63,7 +63,7 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 @pytest.fixture(params=["rollback", pytest.param("wal", marks=long), "postgres"])
 def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Test with either way in which SQLite makes a commit durable, and with PostgreSQL."""
-    monkeypatch.setattr("payasync.storage.sqlite_opening.WAL_SINCE", (3,) if request.param == "wal" else (99,))
+    monkeypatch.setattr("payasync.storage.sqlite.WAL_SINCE", (3,) if request.param == "wal" else (99,))
     return str(request.param)
 
 

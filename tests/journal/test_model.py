@@ -15,7 +15,7 @@ from tests.journal.model_programs import PROGRAMS, Program
 @pytest.fixture(autouse=True)
 def undurable(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a loss of power leaves is asked elsewhere: nobody waits for the disk here."""
-    monkeypatch.setattr("payasync.storage.sqlite_opening.journaling", lambda _: ("delete", "OFF"))
+    monkeypatch.setattr("payasync.storage.sqlite.journaling", lambda _: ("delete", "OFF"))
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ from attrs import evolve, fields
 
 from payasync.endpoints import OPERATIONS
 from payasync.profile.audit import Point
-from payasync.profile.profile import OPEN_FIELDS, Profile
+from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.profile.schema import (
+    OPEN_FIELDS,
     Accept,
     AnswerShape,
     HttpCodes,

@@ -9,9 +9,11 @@ import pytest
 from payasync.credentials import Secret
 from payasync.endpoints import OPERATIONS
 from payasync.errors import ConfigurationError, NotConfiguredError
-from payasync.profile.profile import OPEN_FIELDS, RESERVED, Profile
+from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.profile.schema import (
+    OPEN_FIELDS,
+    RESERVED,
     Accept,
     AnswerShape,
     HttpCodes,

@@ -25,8 +25,8 @@ from payasync import (
 )
 from payasync.credentials import Secret
 from payasync.endpoints import ARGUMENTS
-from payasync.profile.profile import RESERVED
 from payasync.profile.sandbox_profile import PROFILE
+from payasync.profile.schema import RESERVED
 from tests.whole_profile import PYTHON
 
 

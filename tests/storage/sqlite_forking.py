@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from payasync.storage import sqlite_opening
+from payasync.storage import Schema, sqlite
 from payasync.storage.sqlite import SqliteFile
-from payasync.storage.sqlite_opening import Schema
 
-SCHEMA: Final = Schema(name="inbox", application=0x1234, steps=("CREATE TABLE notes (text TEXT NOT NULL);\n",))
+SCHEMA: Final = Schema(name="inbox", application=0x1234, migrations=("CREATE TABLE notes (text TEXT NOT NULL);\n",))
 WRITERS: Final = 16
 CHILDREN: Final = 10
 
@@ -94,5 +93,5 @@ def load(file: SqliteFile) -> None:
 if __name__ == "__main__":
     what, journal, path = sys.argv[1:]
     if journal == "log":
-        sqlite_opening.WAL_SINCE = (3, 0, 0)  # type: ignore[misc] # as if SQLite were new enough
+        sqlite.WAL_SINCE = (3, 0, 0)  # type: ignore[misc] # as if SQLite were new enough
     {"both": both, "closed": closed, "load": load}[what](SqliteFile(path, SCHEMA))

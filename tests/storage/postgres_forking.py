@@ -6,10 +6,10 @@ import sys
 from typing import Final
 
 from payasync.credentials import Hidden
+from payasync.storage import Schema
 from payasync.storage.postgres import Database, Transaction
-from payasync.storage.postgres_opening import Schema
 
-SCHEMA: Final = Schema(name="notebook", steps=("CREATE TABLE notes (text text);",))
+SCHEMA: Final = Schema(name="notebook", migrations=("CREATE TABLE notes (text text);",))
 
 
 async def note(notebook: Database, text: str) -> int:
