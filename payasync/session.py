@@ -50,12 +50,12 @@ from payasync.resources.subscriptions import Subscriptions
 from payasync.settings import (
     RetryPolicy,
     Timeouts,
-    base_url,
     check_function,
+    check_tls,
     environment_proxy,
     is_loopback,
-    proxy_url,
-    verifying,
+    parse_base_url,
+    parse_proxy_url,
 )
 from payasync.transport import PoolSettings, Transport
 from payasync.transport.deadlines import running_task
@@ -323,7 +323,7 @@ def transport(
     Raises:
         ConfigurationError: A setting that is wrong, or that would not be safe.
     """
-    url = base_url(address)
+    url = parse_base_url(address)
     if _is_sandbox(profile) and not is_loopback(url):
         raise ConfigurationError(
             f"profile is the sandbox's own, and {address!r} is not on this machine: its answers are not the "
@@ -337,7 +337,7 @@ def transport(
     return Transport(
         url,
         pools=PoolSettings(
-            tls=None if tls is None else verifying(tls),
+            tls=None if tls is None else check_tls(tls),
             max_connections=max_connections,
             secure=url.scheme == "https" or (via is not None and URL(via.reveal()).scheme == "https"),
             http=http,
@@ -364,7 +364,7 @@ def _proxy(url: URL, given: str | None) -> Secret | None:
     found = environment_proxy(url) if given == ENVIRONMENT else given
     if found is None:
         return None
-    proxy = proxy_url(found)
+    proxy = parse_proxy_url(found)
     if url.scheme == "http" and not is_loopback(URL(proxy)):
         raise ConfigurationError(
             "proxy is not on this machine, and base_url is plain http: keys would leave it in plain text. Use https, "

@@ -247,7 +247,7 @@ class RetryPolicy:
 _HTTP: Final = frozenset({"http", "https"})
 
 
-def base_url(given: object) -> URL:
+def parse_base_url(given: object) -> URL:
     """Return a base URL; its path is kept.
 
     Raises:
@@ -304,7 +304,7 @@ def environment_proxy(url: URL) -> str | None:
     return getproxies().get(url.scheme)
 
 
-def proxy_url(given: object) -> str:
+def parse_proxy_url(given: object) -> str:
     """Return a proxy's URL, which may hold a user and a password.
 
     Raises:
@@ -318,7 +318,7 @@ def proxy_url(given: object) -> str:
     return str(url)
 
 
-def verifying(context: object) -> ssl.SSLContext:
+def check_tls(context: object) -> ssl.SSLContext:
     """Return a TLS context that verifies.
 
     Raises:
@@ -368,7 +368,7 @@ def is_header(name: object, value: object) -> bool:
     return texts and bool(_TOKEN.fullmatch(str(name)) and _VISIBLE.fullmatch(str(value)))
 
 
-def is_own(name: str) -> bool:
+def is_reserved_header(name: str) -> bool:
     """Return whether a profile cannot set a header: it says how the request is sent, or who sends it."""
     lower = name.lower()
     return lower in FRAMING or lower in _SENDER or lower.startswith(_PROXY)

@@ -10,7 +10,7 @@ from typing import Any
 from attrs import field, frozen
 
 from payasync.credentials import Credentials, Hidden, Key, Secret, to_secrets
-from payasync.documents import ABSENT, at, flaw, plain
+from payasync.documents import ABSENT, at, copy_plain, find_flaw
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.middleware.verify import as_signed, service_keys
 from payasync.notifications.reading import MILLISECONDS_FROM, WEBHOOK_ID
@@ -69,11 +69,11 @@ def sign_notification(
     shape, sent = profile.notification, _seconds(time)
     if not shape.verification:
         raise not_configured("notification.verification", "how they are signed: body, standard-webhooks, or none")
-    wrong = flaw(data) if isinstance(data, Mapping) else "anything else"
+    wrong = find_flaw(data) if isinstance(data, Mapping) else "anything else"
     if wrong:
         raise invalid("data", f"a mapping of names to JSON values, without {wrong}", data)
     document: dict[str, Any] = {}
-    _object_at(document, shape.data).update(plain(data))
+    _object_at(document, shape.data).update(copy_plain(data))
     if name := _event(profile, kind, event):
         _set(document, shape.kind, name)
     if shape.time and (time is not None or at(document, shape.time) is ABSENT):

@@ -5,7 +5,7 @@ import pytest
 from yarl import URL
 
 from payasync.errors import ConfigurationError
-from payasync.settings import base_url, environment_proxy, is_loopback, proxy_url, verifying
+from payasync.settings import check_tls, environment_proxy, is_loopback, parse_base_url, parse_proxy_url
 
 LOOPBACK: Final = ["localhost", "LOCALHOST", "127.0.0.1", "127.9.8.7", "[::1]"]
 ELSEWHERE: Final = [
@@ -31,14 +31,14 @@ ELSEWHERE: Final = [
 )
 def test_base_url_keeps_its_path(given: str | URL, expected: str) -> None:
     """A service may stand below a path; the port and the path stay as they are given."""
-    assert URL(expected) == base_url(given)
+    assert URL(expected) == parse_base_url(given)
 
 
 @pytest.mark.parametrize("host", ELSEWHERE)
 def test_plain_http_is_for_loopback_alone(host: str) -> None:
     """What moves money travels under TLS; a name that only looks like this machine's is not."""
     with pytest.raises(ConfigurationError, match="must be https") as caught:
-        base_url(f"http://{host}")
+        parse_base_url(f"http://{host}")
 
     assert "base_url" == caught.value.field
     assert not is_loopback(URL(f"http://{host}"))
@@ -47,7 +47,7 @@ def test_plain_http_is_for_loopback_alone(host: str) -> None:
 @pytest.mark.parametrize("host", LOOPBACK)
 def test_loopback_may_be_plain_http(host: str) -> None:
     """The sandbox serves plain http on this machine."""
-    assert "http" == base_url(f"http://{host}:8080").scheme
+    assert "http" == parse_base_url(f"http://{host}:8080").scheme
     assert is_loopback(URL(f"http://{host}"))
 
 
@@ -77,7 +77,7 @@ def test_no_host_is_no_loopback() -> None:
 def test_base_url_is_absolute(given: object) -> None:
     """Anything else is refused with an example of what it must be."""
     with pytest.raises(ConfigurationError, match="must be an absolute URL, such as https") as caught:
-        base_url(given)
+        parse_base_url(given)
 
     assert "base_url" == caught.value.field
     assert repr(given) in str(caught.value)
@@ -101,7 +101,7 @@ def test_base_url_is_absolute(given: object) -> None:
 def test_base_url_holds_no_key(given: str, why: str) -> None:
     """A key does not belong into the address; an error never shows one that stands there."""
     with pytest.raises(ConfigurationError, match=why) as caught:
-        base_url(given)
+        parse_base_url(given)
 
     assert "base_url" == caught.value.field
     assert "canary" not in str(caught.value)
@@ -110,7 +110,7 @@ def test_base_url_holds_no_key(given: str, why: str) -> None:
 @pytest.mark.parametrize("given", ["http://proxy.example:3128", "https://user:password@proxy.example:3128"])
 def test_proxy_may_hold_a_password(given: str) -> None:
     """A proxy's user and password stand in its URL."""
-    assert given == proxy_url(given)
+    assert given == parse_proxy_url(given)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_proxy_may_hold_a_password(given: str) -> None:
 def test_proxy_is_absolute_http(given: object) -> None:
     """Any other proxy is refused, and its password is not shown."""
     with pytest.raises(ConfigurationError, match="proxy must be an absolute URL") as caught:
-        proxy_url(given)
+        parse_proxy_url(given)
 
     assert "proxy" == caught.value.field
     assert "canary" not in str(caught.value)
@@ -168,7 +168,7 @@ def old() -> ssl.SSLContext:
 def test_tls_always_verifies(context: object, why: str) -> None:
     """Verification cannot be switched off, and no TLS below 1.2 is spoken."""
     with pytest.raises(ConfigurationError, match=why) as caught:
-        verifying(context)
+        check_tls(context)
 
     assert "tls" == caught.value.field
 
@@ -177,7 +177,7 @@ def test_tls_context_that_verifies_is_taken() -> None:
     """A context with a CA bundle or a client certificate of the merchant's own is used as it is."""
     context = ssl.create_default_context()
 
-    assert context is verifying(context)
+    assert context is check_tls(context)
 
 
 def test_no_host_has_no_proxy() -> None:

@@ -27,7 +27,7 @@ from payasync.profile.consistency import refused_keys, short_keys
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Parameter
 from payasync.profile.signed_fields import check_answers_covered, proofs
-from payasync.settings import base_url, environment_proxy, others_can_read
+from payasync.settings import environment_proxy, others_can_read, parse_base_url
 from payasync.transport.failures import phrase
 
 Verdict = Literal["fine", "warning", "missing", "wrong"]
@@ -211,7 +211,7 @@ async def connection(address: str | None, *, seconds: float = CONNECT_SECONDS) -
     if address is None:
         return Finding(CONNECTION, "missing", f"no address: give --base-url, or set {BASE_URL}")
     try:
-        url = base_url(address)
+        url = parse_base_url(address)
     except ConfigurationError as error:
         return Finding(CONNECTION, "wrong", str(error))
     via = " (a proxy stands in the environment; a session uses it only where it is told to)"

@@ -12,7 +12,7 @@ import orjson
 from attrs import fields, frozen
 from multidict import CIMultiDict
 
-from payasync.documents import ABSENT, at, dumps, flaw, plain
+from payasync.documents import ABSENT, at, copy_plain, dumps, find_flaw
 from payasync.endpoints import ARGUMENTS, Kind, Operation
 from payasync.errors import (
     ConfigurationError,
@@ -329,7 +329,7 @@ def _arguments(request: Request[Response]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, date) else plain(value)
+    return value.isoformat() if isinstance(value, date) else copy_plain(value)
 
 
 def _date(text: str) -> date:
@@ -343,11 +343,11 @@ def _number(operation: Operation, reference: str | None) -> str | None:
 
 def _kept(keep: Keep, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     kept: Any = keep(operation, arguments)
-    if not isinstance(kept, Mapping) or flaw(kept):
+    if not isinstance(kept, Mapping) or find_flaw(kept):
         raise ConfigurationError(
             f"keep must return a mapping of names to JSON values, not {type(kept).__name__}", field="keep"
         )
-    return dict(plain(kept))
+    return dict(copy_plain(kept))
 
 
 def _not_kept(operation: Operation, what: str) -> InvalidArgumentError:

@@ -28,7 +28,7 @@ from payasync.journal.middleware import Recorder
 from payasync.journal.transactions import BY_STATE, Transaction, Where, bind_service, intents, move_service, numbers
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
-from payasync.settings import base_url, canonical_url, check_function
+from payasync.settings import canonical_url, check_function, parse_base_url
 from payasync.storage import check_moment, check_number
 from payasync.wire.call import Call, Compared, Likeness, Reply, Things
 from payasync.wire.match import compared
@@ -101,8 +101,8 @@ class StoredJournal(ABC):
 
     async def move(self, old: str, new: str) -> list[str]:
         """Follow a service to its new address, and return the merchants whose writes go there from now on."""
-        sandbox, after = old in {"sandbox", SANDBOX.name}, canonical_url(base_url(new))
-        before = SANDBOX.name if sandbox else canonical_url(base_url(old))
+        sandbox, after = old in {"sandbox", SANDBOX.name}, canonical_url(parse_base_url(new))
+        before = SANDBOX.name if sandbox else canonical_url(parse_base_url(old))
         merchants, known = await self._run(lambda _: move_service(before, after, unused=sandbox))
         if not merchants:
             raise invalid("old", f"the address of one of its services: {', '.join(known) or 'it has none'}", old)

@@ -7,7 +7,7 @@ from typing import Any
 from attrs import evolve
 
 from payasync.credentials import Credentials, Secret
-from payasync.documents import ABSENT, ExactNumber, at, exactly
+from payasync.documents import ABSENT, ExactNumber, at, loads_exact
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.profile.profile import not_configured
 from payasync.signing.schemes import IDENTIFIERS, SignatureScheme, SortedPairs
@@ -28,7 +28,7 @@ def verified(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterable[S
     if not isinstance(signed, dict) or name not in signed:
         return None
     # Again: a field that stands twice is in doubt, and how a number was written is lost.
-    document = exactly(reply.body, number=number_of(scheme))
+    document = loads_exact(reply.body, number=number_of(scheme))
     if not isinstance(signed[name], str) or document is ABSENT:
         return False
     return signs(of_answers(call, scheme), at(document, place), name, path=call.operation.path, keys=keys)
@@ -43,7 +43,7 @@ def unverifiable(call: Call, reply: Reply, scheme: SignatureScheme) -> str:
         scheme: That of the profile.
     """
     place, _, name = call.profile.answer.signature.rpartition(".")
-    signed = at(exactly(reply.body, number=number_of(scheme)), place)
+    signed = at(loads_exact(reply.body, number=number_of(scheme)), place)
     return refused_field(of_answers(call, scheme), signed, place, name) if isinstance(signed, dict) else ""
 
 
@@ -98,7 +98,7 @@ def as_signed(body: bytes, document: Any, scheme: SignatureScheme | None) -> Any
         scheme: That of the profile.
     """
     number = number_of(scheme)
-    return document if number is float else exactly(body, number=number)
+    return document if number is float else loads_exact(body, number=number)
 
 
 def of_answers(call: Call, scheme: SignatureScheme) -> SignatureScheme:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from payasync.credentials import Credentials
-from payasync.documents import ABSENT, MAX_DEPTH, at, exactly
+from payasync.documents import ABSENT, MAX_DEPTH, at, loads_exact
 from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError, frameless
 from payasync.middleware.verify import as_signed
 from payasync.notifications.notification import (
@@ -398,7 +398,7 @@ def document_of(body: bytes) -> dict[str, Any]:
         InvalidArgumentError: It is none.
     """
     crowded = body.count(b"{") + body.count(b"[") > MOST_CONTAINERS + len(body) // 32
-    document = ABSENT if crowded else exactly(body)
+    document = ABSENT if crowded else loads_exact(body)
     if not isinstance(document, dict):
         rule = (
             f"a JSON object in UTF-8, no name twice in an object, every number finite, {MAX_DEPTH} deep at most, and "

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import asdict
 
 from payasync.credentials import Credentials, Secret
-from payasync.documents import flaw
+from payasync.documents import find_flaw
 from payasync.endpoints import ARGUMENTS, TEXTS
 from payasync.errors import ConfigurationError
 from payasync.profile.schema import KINDS, REFUSED, RESERVED, HttpCodes, NotificationShape, Parameter, among
-from payasync.settings import describe_value, is_header, is_own
+from payasync.settings import describe_value, is_header, is_reserved_header
 from payasync.signing.algorithms import ALGORITHMS, SERVICE_KEYS, SIGNING_KEY
 from payasync.signing.schemes import SignatureScheme, SortedPairs
 
@@ -130,7 +130,7 @@ def _check_reserved(profile: "Profile") -> None:
 def _check_constants(constants: Mapping[str, Mapping[str, object]]) -> None:
     for operation, table in constants.items():
         for name, value in table.items():
-            if found := flaw({name: value}):
+            if found := find_flaw({name: value}):
                 key = f"constants.{operation}.{name}"
                 raise _wrong(key, f"{key} must be JSON, without {found}")
 
@@ -168,7 +168,7 @@ def _check_headers(headers: Mapping[str, str]) -> None:
         key = f"headers.{name}"
         if not is_header(name, value):
             raise _wrong(key, f"headers: {name!r} must be of visible ASCII characters")
-        if is_own(name):
+        if is_reserved_header(name):
             raise _wrong(key, f"headers must not set {name}: payasync does")
         if other := seen.get(name.lower()):
             raise _wrong(key, f"headers: {other} and {name} are one header to a service: keep one")
@@ -179,7 +179,7 @@ def _check_parameter(key: str, parameter: Parameter | None, headers: Mapping[str
     if parameter is None or parameter.place != "header":
         return
     key, name = f"{key}.name", parameter.name
-    if not is_header(name, "-") or is_own(name):
+    if not is_header(name, "-") or is_reserved_header(name):
         raise _wrong(key, f"{key}: {name!r} is no header that an identifier can travel in")
     if name.lower() in map(str.lower, headers):
         raise _wrong(key, f"{key}: {name!r} stands in headers, too: one would replace the other")

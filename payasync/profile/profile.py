@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 
 from attrs import Factory, field, frozen
 
-from payasync.documents import flaw, plain
+from payasync.documents import copy_plain, find_flaw
 from payasync.endpoints import Auth, names
 from payasync.errors import NotConfiguredError
 from payasync.profile.audit import Point, audit_points
@@ -34,7 +34,7 @@ from payasync.signing.schemes import SignatureScheme
 
 def _tables(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return constants as tables of their own; what is none, or no JSON, stays for the checks to refuse."""
-    copied: Any = given if flaw(given) else plain(given)
+    copied: Any = given if find_flaw(given) else copy_plain(given)
     return cast("dict[str, dict[str, Any]]", copied)
 
 

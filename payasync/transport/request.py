@@ -9,7 +9,7 @@ from multidict import istr
 
 from payasync import __version__
 from payasync.errors import ConfigurationError
-from payasync.settings import verifying
+from payasync.settings import check_tls
 from payasync.transport.body import OneShotBody
 from payasync.transport.failures import finish
 
@@ -62,7 +62,7 @@ class OwnRequest(aiohttp.ClientRequest):
         self._unverified = True
         if isinstance(self.body, OneShotBody) and self.body.on_connect is not None:
             self.body.on_connect()
-        return True if self.tls is None else verifying(self.tls)
+        return True if self.tls is None else check_tls(self.tls)
 
     async def send(self, conn: "Connection") -> aiohttp.ClientResponse:
         """Return the answer to be read, once head and body are about to be written to a connection.
@@ -101,7 +101,7 @@ class OwnRequest(aiohttp.ClientRequest):
         `ssl.CERT_REQUIRED` alone proves nothing. A lent connector may ignore the context, the context may have been
         weakened during the handshake, and anonymous ciphers need no certificate.
         """
-        tls, transport = verifying(self.tls), conn.transport
+        tls, transport = check_tls(self.tls), conn.transport
         if transport is None:  # the connection is lost, so nothing can be written
             return
         if transport.get_extra_info("sslcontext") is not tls or not transport.get_extra_info("peercert"):

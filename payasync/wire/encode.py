@@ -163,7 +163,7 @@ class Form:
         if request.extra is not NOTHING:
             _check_unused("extra", request.extra, self.refused)
             given |= request.extra
-        always = documents.plain(self.blank.fields) if self.nested else self.blank.fields
+        always = documents.copy_plain(self.blank.fields) if self.nested else self.blank.fields
         fields = {**always, **given}
         if self.splits:
             self.splits.check(fields)
@@ -234,7 +234,7 @@ class Codec:
         check_object("fields", given, operation)
         if signed:
             _check_unused("fields", given, ((frozenset(SIGNING), _SET), (self._proof_names, _PROOF)))
-        plain = documents.plain(given)
+        plain = documents.copy_plain(given)
         _check_unused("extra", plain, ((frozenset(self._own(operation)), _SET),))
         complete = {**self._always(operation), **plain}
         if signed and self._splits:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from attrs import Attribute, field, frozen
 
-from payasync.documents import ABSENT, encodable, flaw, plain
+from payasync.documents import ABSENT, copy_plain, encodable, find_flaw
 from payasync.endpoints import Operation
 from payasync.errors import InvalidArgumentError
 from payasync.wire.response import Response
@@ -113,7 +113,7 @@ def check_object(name: str, value: object, operation: Operation) -> None:
     """
     if not isinstance(value, Mapping):
         raise invalid(name, AN_OBJECT, _kind(value), operation)
-    if found := flaw(value):
+    if found := find_flaw(value):
         raise invalid(name, f"{AN_OBJECT}, without {found}", _kind(value), operation)
 
 
@@ -126,7 +126,7 @@ def taken(value: Any) -> Any:
     """Return a copy of a mapping that nobody else can change; what cannot be sent stays for `an_object` to refuse."""
     if value is NOTHING:
         return value
-    return plain(value) if isinstance(value, Mapping) and not flaw(value) else value
+    return copy_plain(value) if isinstance(value, Mapping) and not find_flaw(value) else value
 
 
 @frozen(kw_only=True)
