@@ -24,7 +24,6 @@ from payasync.cli.verify_notification import HttpMessage
 from payasync.credentials import Credentials
 from payasync.documents import ABSENT
 from payasync.errors import ConfigurationError, InvalidSignatureError
-from payasync.middleware.retry import Pace
 from payasync.notifications.adapters import answered
 from payasync.notifications.inbox import Added
 from payasync.notifications.ingest import Answer, Arrival, Reception, ReceptionLimits, acknowledgement, key_of, refusal
@@ -35,7 +34,7 @@ from payasync.notifications.verification import Verification, verification_of
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Kind
 from payasync.sandbox.server import Server, listen, turns, url_of
-from payasync.settings import new_private
+from payasync.settings import Pace, new_private
 
 Verdict = Literal["verified", "hint", "refused", "not kept"]
 
@@ -415,7 +414,7 @@ def _new_file(folder: Path, name: str) -> tuple[Path, int]:
 
 
 @asynccontextmanager
-async def _serving(listener: Listener, door: Server) -> AsyncGenerator[None]:
+async def _serving(listener: Listener, server: Server) -> AsyncGenerator[None]:
     """Serve at every path: a service may have been given any."""
     application = web.Application()
     application.router.add_post("/{path:.*}", listener.answer)
@@ -425,10 +424,10 @@ async def _serving(listener: Listener, door: Server) -> AsyncGenerator[None]:
     await runner.setup()
     try:
         if runner.server:
-            await door.open(runner.server)
+            await server.open(runner.server)
         yield
     finally:
-        door.rest()
+        server.rest()
         await turns()  # what it has just accepted is known then, and is closed, too
         await runner.cleanup()
         await turns()

@@ -15,7 +15,7 @@ from payasync.endpoints import OPERATIONS, QUERY_PAYMENT, QUERY_REFUND, Operatio
 from payasync.profile.schema import MERCHANT, NONCE, SIGN
 from payasync.sandbox import openapi
 from payasync.sandbox.dialect import Dialect, Incoming, Outgoing
-from payasync.sandbox.faults.wire import Wire
+from payasync.sandbox.faults.injection import FaultInjector
 from payasync.sandbox.model import Answered, Order, RefusedError, Subscription
 from payasync.sandbox.server import check_address, read_body, read_object, read_query
 from payasync.sandbox.service import Service
@@ -104,7 +104,7 @@ class Api:
         recorder: Records it, in the same transaction.
         page_url: Returns the address of an order's gateway page.
         signer: Signs responses, where the profile says so.
-        wire: Applies the faults that are armed.
+        faults: Applies the faults that are armed.
     """
 
     def __init__(
@@ -117,14 +117,14 @@ class Api:
         recorder: Recorder,
         page_url: Callable[[Order], str],
         signer: ServiceSigner,
-        wire: Wire,
+        faults: FaultInjector,
     ) -> None:
         self._dialect = dialect
         self._admission = admission
         self._store = store
         self._recorder = recorder
         self._signer = signer
-        self._wire = wire
+        self._faults = faults
         self._actions = _actions(service, dialect, page_url)
 
     def routes(self) -> list[web.RouteDef]:
@@ -154,7 +154,7 @@ class Api:
             refused = RefusedError("busy", f"{status}: a fault of the sandbox", status=status)
             return await self._refuse(refused, request)
 
-        return await self._wire.answer(
+        return await self._faults.respond(
             request,
             operation.name,
             numbers,

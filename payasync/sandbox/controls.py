@@ -5,7 +5,6 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import date
 from functools import partial
-from html.parser import HTMLParser
 from typing import Any, Final, Protocol, TypeAlias
 
 import aiohttp
@@ -268,7 +267,7 @@ class Bank:
 
 
 class Customer:
-    """Opens an order's gateway page over HTTP, as a browser does, and presses a button.
+    """Opens an order's gateway page over HTTP and presses a button.
 
     Each method takes a response about an order or a payment, the address in it, or the number of either. It returns
     the address that the customer is sent back to. It returns `None` if the customer stays at the gateway: there is no
@@ -317,19 +316,20 @@ class Customer:
     async def _press(self, order: Paying, decision: Decision) -> str | None:
         page_url = URL(self._address(order))
         try:
-            async with self._http.get(page_url, allow_redirects=False) as page:
+            # As JSON, because the page itself needs an extra.
+            headers = {"Accept": "application/json"}
+            async with self._http.get(page_url, headers=headers, allow_redirects=False) as page:
                 if page.status != 200:  # noqa: PLR2004 - the page is there, or it is not
                     raise _unknown(order)
-                form = _Form(await page.text())
-            if decision not in form.decisions:
+                offered = (await page.json())["decisions"]
+            if decision not in offered:
                 return None
-            action = page_url.join(URL(form.action))
-            async with self._http.post(action, data={"decision": decision}, allow_redirects=False) as answer:
+            async with self._http.post(page_url, data={"decision": decision}, allow_redirects=False) as answer:
                 location = answer.headers.get("Location")
         except (aiohttp.ClientError, TimeoutError) as error:
             why = str(error) or type(error).__name__
         else:
-            return None if location in {None, form.action} else location
+            return None if location in {None, page_url.raw_path} else location
         raise NoAnswerError(f"the gateway does not answer: {why}")
 
     def _address(self, order: Paying) -> str:
@@ -342,24 +342,6 @@ class Customer:
         if address is None or not address.startswith(f"{self._base}/"):
             raise _unknown(order)
         return address
-
-
-class _Form(HTMLParser):
-    """The form of a page: its action, and the decisions of its buttons."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.action = ""
-        self.decisions: set[str] = set()
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if tag == "form":
-            self.action = given.get("action") or ""
-        elif tag == "button":
-            self.decisions.add(given.get("value") or "")
 
 
 def _unknown(order: Paying) -> InvalidArgumentError:

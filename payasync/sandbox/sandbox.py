@@ -18,7 +18,6 @@ from payasync.sandbox.clock import Clock, ClockSetting, read_pace
 from payasync.sandbox.controls import Bank, Customer, Factories, Ledger, Numbers, manual_change
 from payasync.sandbox.dialect import Dialect, Failures, check_failures
 from payasync.sandbox.faults.arming import Faults
-from payasync.sandbox.faults.wire import Wire
 from payasync.sandbox.openapi import MARK
 from payasync.sandbox.receiver import RecordingReceiver, Verifier
 from payasync.sandbox.rules import RefundSetting, RepeatedSetting, refund_terms
@@ -27,9 +26,9 @@ from payasync.sandbox.service import Numbering, Service
 from payasync.sandbox.signatures import Keys, ServiceSigner, make_keys
 from payasync.sandbox.store import MEMORY, Store, location
 from payasync.sandbox.timeline import Recorder, Timeline, line
-from payasync.sandbox.web.admin import Shown
+from payasync.sandbox.web.admin import Admin
 from payasync.sandbox.web.gateway import Gateway
-from payasync.sandbox.web.pages import page_path
+from payasync.sandbox.web.pages import gateway_path
 from payasync.sandbox.webhooks import Acknowledgement, Deliveries, outgoing_client
 from payasync.session import Session
 
@@ -293,7 +292,7 @@ class Sandbox:
         deliveries = Deliveries(
             store,
             clock,
-            faults.armoury,
+            faults.armed_faults,
             secret=keys.merchant.notification_keys[0],
             signer=signer,
             acknowledgement=Acknowledgement.of(dialect.words.notification, profile.notification),
@@ -305,20 +304,21 @@ class Sandbox:
         faults.serve(server)
         stack.callback(faults.serve, None)
         timeline = Timeline(store)
-        recorder, wire = Recorder(timeline), Wire(faults.armoury, door=server, told=clock.settle)
+        recorder = Recorder(timeline)
+        injector = FaultInjector(faults.armed_faults, server=server, deliver=clock.settle)
         api = Api(
             dialect=dialect,
             admission=Admission(dialect, keys.merchant),
             service=service,
             store=store,
             recorder=recorder,
-            page_url=lambda order: url + page_path(order),
+            page_url=lambda order: url + gateway_path(order),
             signer=signer,
-            wire=wire,
+            faults=injector,
         )
         merchant, unit = keys.merchant.merchant_id, profile.amount_unit
         gateway = Gateway(service=service, store=store, merchant=merchant, unit=unit)
-        admin = Shown(
+        admin = Admin(
             url=url,
             keys=keys,
             words=dialect.words,
@@ -328,18 +328,18 @@ class Sandbox:
             faults=faults,
             clock=clock,
             pace=self._pace,
-        ).admin()
+        )
         application = web.Application(middlewares=[server.note, admin.check_host, recorder.note, api.shape_errors])
         application.add_routes([*api.routes(), *gateway.routes(), *admin.routes()])
         application.on_response_prepare.append(_mark)
-        application.on_shutdown.append(wire.end)
+        application.on_shutdown.append(injector.end)
         await _serve(application, server, stack)
         browser = outgoing_client(allow_remote=False)
         stack.push_async_callback(browser.close)
 
         def page_url(number: str) -> str | None:
             order = store.order_named(number)
-            return url + page_path(order) if order else None
+            return url + gateway_path(order) if order else None
 
         numbers = Numbers(dialect.number_paths())
         return _Services(

@@ -14,7 +14,7 @@ from attrs import asdict, evolve
 from payasync.errors import ConfigurationError
 from payasync.sandbox.model import Entry, format_instant
 from payasync.sandbox.store import Store
-from payasync.sandbox.web.pages import PATH, TIMELINE
+from payasync.sandbox.web.pages import GATEWAY, TIMELINE
 
 MOST_TEXT: Final = 4096
 """Characters that one text of an entry may have: a request may be long."""
@@ -139,7 +139,7 @@ class Recorder:
         """Return the entry of a request; `None` if it is not for the service."""
         entry, path = request.get(ENTRY), request.path
         if entry is None:
-            if path == "/" or path.startswith((*SILENT, PATH)):
+            if path == "/" or path.startswith((*SILENT, GATEWAY)):
                 return None
             entry = Entry(kind="request", name=f"{request.method} {path}")
         return evolve(entry, status=status, milliseconds=(self._seconds() - request[_STARTED]) * 1000)

@@ -19,12 +19,12 @@ from payasync.credentials import Secret
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.profile.schema import NotificationShape
 from payasync.sandbox.clock import Clock, Happened
-from payasync.sandbox.faults.armed_faults import PLAIN, Armoury, Passage, texts
+from payasync.sandbox.faults.armed_faults import UNALTERED, ArmedFaults, DeliveryPlan, iterate_strings
 from payasync.sandbox.model import Attempt, Entry, Notification, NotificationState
 from payasync.sandbox.signatures import ServiceSigner
 from payasync.sandbox.store import Store
 from payasync.sandbox.timeline import LOGGER, line
-from payasync.transport.failures import phrase
+from payasync.transport.send import phrase
 
 REDELIVERIES: Final = (
     timedelta(seconds=5),
@@ -218,7 +218,7 @@ class Deliveries:
         self,
         store: Store,
         clock: Clock,
-        faults: Armoury,
+        faults: ArmedFaults,
         *,
         secret: Secret,
         signer: ServiceSigner,
@@ -263,14 +263,14 @@ class Deliveries:
             group.create_task(self._deliver(notification, ended), name="payasync sandbox delivery")
 
     async def _deliver(self, notification: Notification, ended: Callable[[Happened], object]) -> None:
-        passage = self._passage(notification)
+        plan = self._plan(notification)
         try:
-            if passage.later:
-                became = self._hold_back(notification, passage)
+            if plan.later:
+                became = self._hold_back(notification, plan)
             else:
                 after = notification
-                for _ in range(passage.copies):
-                    after = await self._attempt(after, passage)
+                for _ in range(plan.copies):
+                    after = await self._attempt(after, plan)
                 became = {"waiting": "not acknowledged", "delivered": "delivered", "dead": "given up"}[after.state]
                 while self._overtaken:
                     held = self._overtaken.pop(0)
@@ -279,32 +279,32 @@ class Deliveries:
             self._busy.discard(notification.url)
         ended(Happened(self._clock.now(), f"{notification.event} {became}", notification.reference))
 
-    def _passage(self, notification: Notification) -> Passage:
+    def _plan(self, notification: Notification) -> DeliveryPlan:
         """Return what a fault does to this delivery; one that was held back meets no second one."""
         if notification.notification_id in self._held:
             self._held.discard(notification.notification_id)
-            return PLAIN
-        numbers = {notification.reference, *texts(json.loads(notification.body))}
+            return UNALTERED
+        numbers = {notification.reference, *iterate_strings(json.loads(notification.body))}
         kind = notification.event.partition(".")[0]
-        return self._faults.for_notification(kind, numbers, timed=self._signer.timed)
+        return self._faults.plan_delivery(kind, numbers, timed=self._signer.timed)
 
-    def _hold_back(self, notification: Notification, passage: Passage) -> str:
+    def _hold_back(self, notification: Notification, plan: DeliveryPlan) -> str:
         self._held.add(notification.notification_id)
-        later = evolve(notification, due=self._clock.now() + passage.later)
+        later = evolve(notification, due=self._clock.now() + plan.later)
         self._move(notification, later)
-        if passage.overtaken:
+        if plan.overtaken:
             self._overtaken.append(later)
-        return f"held back by {passage.fault}"
+        return f"held back by {plan.fault}"
 
     def _move(self, before: Notification, after: Notification) -> None:
         with self._store.transaction():
             self._store.move_notification(before, after)
 
-    async def _attempt(self, notification: Notification, passage: Passage) -> Notification:
+    async def _attempt(self, notification: Notification, plan: DeliveryPlan) -> Notification:
         """Send a notification once, record the attempt, and return the notification after it."""
-        status, answer, error = None, "", f"lost on its way: {passage.fault}"
-        if not passage.lost:
-            status, answer, error = await self._send(notification, passage)
+        status, answer, error = None, "", f"lost on its way: {plan.fault}"
+        if not plan.lost:
+            status, answer, error = await self._send(notification, plan)
         attempt = Attempt(
             notification_id=notification.notification_id,
             url=notification.url,
@@ -336,17 +336,17 @@ class Deliveries:
         )
         LOGGER.info("%s", line(delivery.entry), extra={"delivery": delivery})
 
-    async def _send(self, notification: Notification, passage: Passage) -> tuple[int | None, str, str]:
+    async def _send(self, notification: Notification, plan: DeliveryPlan) -> tuple[int | None, str, str]:
         """Return the response's status and body, and why it does not acknowledge, or why there is none."""
         headers = {"Content-Type": "application/json"}
         try:
-            body = await self._signer.sign_notification(notification.body, passage.age)
+            body = await self._signer.sign_notification(notification.body, plan.age)
             if self._signer.in_headers:
-                sent_at = int(time.time()) - passage.age
+                sent_at = int(time.time()) - plan.age
                 headers = signed_headers(notification.notification_id, body, self._secret, sent_at)
         except Exception as failure:  # noqa: BLE001 - the profile's signature may be anybody's code
             return None, "", f"{type(failure).__name__}: {failure}"
-        data = passage.body(body).encode()
+        data = plan.body(body).encode()
         try:
             async with self._http.post(notification.url, data=data, headers=headers, allow_redirects=False) as response:
                 answer = (await _start(response.content)).decode(errors="replace")
