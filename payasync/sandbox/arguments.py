@@ -162,7 +162,7 @@ SORTS: Final[Mapping[str, Sort]] = {
 
 _ADDED: Final[Mapping[str, tuple[Argument, ...]]] = {
     "payments.create": (Argument("return_url", point="return_url"),),
-    "subscriptions.cancel": (Argument("at_period_end", "atPeriodEnd"),),
+    "subscriptions.cancel": (Argument("at_period_end"),),
 }
 """The sandbox's own additions: the document does not show when a cancellation counts, nor where a payment returns."""
 

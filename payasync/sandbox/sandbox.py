@@ -18,6 +18,7 @@ from payasync.sandbox.clock import Clock, ClockSetting, read_pace
 from payasync.sandbox.controls import Bank, Customer, Factories, Ledger, Numbers, manual_change
 from payasync.sandbox.dialect import Dialect, Failures, check_failures
 from payasync.sandbox.faults.arming import Faults
+from payasync.sandbox.faults.injection import FaultInjector
 from payasync.sandbox.openapi import MARK
 from payasync.sandbox.receiver import RecordingReceiver, Verifier
 from payasync.sandbox.rules import RefundSetting, RepeatedSetting, refund_terms
