@@ -1,5 +1,6 @@
 """How a session behaves, which addresses, headers and files it may use, and how settings are checked."""
 
+import asyncio
 import errno
 import importlib
 import ipaddress
@@ -9,7 +10,7 @@ import shlex
 import ssl
 import stat
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from inspect import iscoroutinefunction
 from pathlib import Path
@@ -17,6 +18,7 @@ from types import NoneType, UnionType
 from typing import Any, Final, Literal, TypeAlias, TypeGuard, Union, get_args, get_origin
 from urllib.request import getproxies, proxy_bypass
 
+import backoff
 from attrs import Attribute, field, frozen, validators
 from yarl import URL
 
@@ -242,6 +244,19 @@ class RetryPolicy:
     base_delay: float = field(default=0.5, validator=a_wait)
     max_delay: float = field(default=8.0, validator=a_wait)
     quota: int = field(default=500, validator=a_count(0))
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@frozen(kw_only=True)
+class Pace:
+    """Time and chance, so that tests can bring their own."""
+
+    clock: Callable[[], float] = _loop_time
+    sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep
+    jitter: Callable[[float], float] = backoff.full_jitter
 
 
 _HTTP: Final = frozenset({"http", "https"})

@@ -28,7 +28,7 @@ from payasync.profile.profile import Profile
 from payasync.profile.schema import Parameter
 from payasync.profile.signed_fields import check_answers_covered, proofs
 from payasync.settings import environment_proxy, others_can_read, parse_base_url
-from payasync.transport.failures import phrase
+from payasync.transport.send import phrase
 
 Verdict = Literal["fine", "warning", "missing", "wrong"]
 CONNECT_SECONDS: Final = 5.0

@@ -30,7 +30,7 @@ from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
 from payasync.wire.call import Call, Reply
-from payasync.wire.match import NAMED
+from payasync.wire.match import COMPARED_NAMES
 from payasync.wire.request import NOTHING, Request, invalid, word
 from payasync.wire.response import Response, payload
 
@@ -266,7 +266,7 @@ def _names_of(operation: str, *called: str) -> tuple[Mapping[str, str], tuple[st
     points = dict(zip(_POINTS.get(operation, ()), called, strict=True))
     found = {each.name: each.wire or points.get(each.point, "") for each in ARGUMENTS.get(operation, ())}
     wire = {argument: name for argument, name in found.items() if name}
-    return wire, tuple(name for name in NAMED if name not in wire.values())
+    return wire, tuple(name for name in COMPARED_NAMES if name not in wire.values())
 
 
 def entry_of_request(request: Request[Response], merchant: str, intent: str | None, keep: Keep) -> Draft:

@@ -13,7 +13,7 @@ from payasync.endpoints import OPERATIONS, camel
 from payasync.errors import InvalidArgumentError
 from payasync.profile.profile import Profile
 from payasync.profile.schema import MERCHANT
-from payasync.wire.match import named
+from payasync.wire.match import compared_fields
 
 COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
     "payments.create": ("amount", "currency"),
@@ -215,7 +215,7 @@ def asked_for(intent: Intent, profile: Profile) -> dict[str, object]:
     others = intent.named
     if others is None:
         others = {MERCHANT: intent.merchant} if intent.operation in profile.merchant else {}
-    return named({**kept, **others})
+    return compared_fields({**kept, **others})
 
 
 def check_transition(before: State, after: State) -> None:
@@ -306,4 +306,4 @@ def _differ(name: str, mine: object, theirs: object) -> bool:
 
 
 def _beyond(draft: Draft) -> Mapping[str, object]:
-    return named(draft.request.get("extra", {})) if draft.named is None else draft.named
+    return compared_fields(draft.request.get("extra", {})) if draft.named is None else draft.named

@@ -37,9 +37,9 @@ from payasync.journal.transactions import (
     state_of_response,
     state_of_unsent,
 )
-from payasync.middleware.chain import GRACE, in_time
+from payasync.middleware.chain import GRACE, await_in_time
 from payasync.middleware.observe import Event, Unknown
-from payasync.middleware.outcome import still_unknown
+from payasync.middleware.outcome import unknown_error
 from payasync.wire.call import Call, Layer, Lease, Reply, Send
 from payasync.wire.request import Request, invalid
 from payasync.wire.response import Response
@@ -139,7 +139,7 @@ class Recorder:
             raise
         state = state_of_response(call, reply)
         if reply.recovered and may_be_of_an_earlier_attempt(begun.intent, state):
-            lost = still_unknown(call, EARLIER, reply)
+            lost = unknown_error(call, EARLIER, reply)
             lost.add(used_before=call.progress.used_before)
             await self._keep_error(call, lost, begun.intent)
             _tell(tell, call, EARLIER)
@@ -150,7 +150,7 @@ class Recorder:
 
     async def _begun(self, call: Call, whose: tuple[str, str]) -> Begun:
         try:
-            return await in_time(call, self._beginning(call, *whose), "the journal")
+            return await await_in_time(call, self._beginning(call, *whose), "the journal")
         except PayasyncError as error:
             error.add(operation=call.operation.name, reference=call.reference)
             raise

@@ -47,9 +47,8 @@ from payasync.journal.policy import (
     query_for,
 )
 from payasync.middleware.observe import Event
-from payasync.middleware.retry import Pace
 from payasync.session import Session
-from payasync.settings import RetryPolicy
+from payasync.settings import Pace, RetryPolicy
 from payasync.wire.call import Call, Layer, Reply, Send
 from payasync.wire.request import Request, invalid
 from payasync.wire.response import Response

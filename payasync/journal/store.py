@@ -31,7 +31,7 @@ from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.settings import canonical_url, check_function, parse_base_url
 from payasync.storage import check_moment, check_number
 from payasync.wire.call import Call, Compared, Likeness, Reply, Things
-from payasync.wire.match import compared
+from payasync.wire.match import comparison
 from payasync.wire.request import Request, invalid
 from payasync.wire.response import Response
 
@@ -295,7 +295,7 @@ def _compared(write: Operation, profile: Profile) -> Things:
 
     Nothing need be there.
     """
-    found = [evolve(each, required=False) for each in compared(write, profile).several]
+    found = [evolve(each, required=False) for each in comparison(write, profile).several]
     places = {"outTradeNo": profile.notification.out_trade_no, "outRefundNo": profile.notification.out_refund_no}
     return Things((*found, *(Compared(name, path, Likeness.NUMBER) for name, path in places.items() if path)))
 

@@ -27,7 +27,7 @@ from payasync.sandbox.faults.armed_faults import UNALTERED, ArmedFaults, Deliver
 from payasync.sandbox.model import BEGINNING, instant, instant_if_any
 from payasync.sandbox.response_signing import Seal
 from payasync.sandbox.timeline import Entry, line
-from payasync.transport.failures import phrase
+from payasync.transport.send import phrase
 
 NotificationState = Literal["waiting", "delivered", "dead"]
 

@@ -15,9 +15,9 @@ from payasync import InvalidArgumentError, OutcomeUnknownError, RetryPolicy, Ses
 from payasync.journal import PostgresJournal, Reconciler, Result, SqliteJournal
 from payasync.journal.policy import Heard
 from payasync.journal.store import StoredJournal
-from payasync.middleware.retry import Pace
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
+from payasync.settings import Pace
 from tests.journal.building import Clock, refund
 from tests.journal.interrupted import NEVER, Interrupted
 from tests.matrix.test_cancelling import sockets
