@@ -32,9 +32,14 @@ class Secret:
     __slots__ = ("__text", "__weakref__")
 
     def __init__(self, text: str) -> None:
-        if wrong := _wrong(text):
-            del text  # a traceback may show what is local, and a key that is not quite one is still nobody's business
-            raise ConfigurationError(wrong)
+        # A traceback may show what is local, and a key that is not quite one is still nobody's business.
+        if not isinstance(text, str) or not text:
+            kind = "an empty text" if isinstance(text, str) else type(text).__name__
+            del text
+            raise ConfigurationError(f"a secret must be a text that is not empty, not {kind}: give the key itself")
+        if not encodable(text):
+            del text
+            raise ConfigurationError("a secret must be valid Unicode, without lone surrogates: is its source UTF-8?")
         self.__text = text
 
     def reveal(self) -> str:
@@ -75,15 +80,6 @@ class Hidden:
 
     def __repr__(self) -> str:
         return MASK
-
-
-def _wrong(text: object) -> str:
-    if not isinstance(text, str) or not text:
-        kind = "an empty text" if isinstance(text, str) else type(text).__name__
-        return f"a secret must be a text that is not empty, not {kind}: give the key itself"
-    if not encodable(text):
-        return "a secret must be valid Unicode, without lone surrogates: is its source UTF-8?"
-    return ""
 
 
 _KEY: Final = re.compile(r"\s*(-----BEGIN [^-]+-----.*?-----END [^-]+-----|[^,\n]+)", re.DOTALL)
@@ -137,8 +133,12 @@ class Credentials:
         }
         # A traceback may show what is local, and any of the values may be refused.
         del secret_key, public_key, signing_key, service_keys, notification_keys
-        _check_merchant_id(merchant_id)
-        held = {name: taken(f"credentials.{name}", value) for name, value in given.items()}
+        if not isinstance(merchant_id, str) or not merchant_id.isprintable() or not merchant_id.strip():
+            raise ConfigurationError(
+                f"credentials.merchant_id must be a text that is not empty, not {merchant_id!r}",
+                field="credentials.merchant_id",
+            )
+        held = {name: to_secrets(f"credentials.{name}", value) for name, value in given.items()}
         self.__attrs_init__(merchant_id, **held)  # pyright: ignore[reportAttributeAccessIssue] # attrs makes it
 
     def __repr__(self) -> str:
@@ -173,33 +173,21 @@ class Credentials:
         )
 
 
-def _check_merchant_id(value: object) -> None:
-    if not isinstance(value, str) or not value.isprintable() or not value.strip():
-        raise ConfigurationError(
-            f"credentials.merchant_id must be a text that is not empty, not {value!r}",
-            field="credentials.merchant_id",
-        )
-
-
-def _secret(given: Hidden) -> Secret:
-    return given.value if isinstance(given.value, Secret) else Secret(given.value)
-
-
-def taken(name: str, given: Hidden) -> Any:
+def to_secrets(name: str, given: Hidden) -> Any:
     """Return a key, or several where the name says so, as `Secret`; an error names it."""
     try:
-        if name.endswith("_keys"):
-            return _secrets(given)
-        return None if given.value is None else _secret(given)
+        if not name.endswith("_keys"):
+            return None if given.value is None else _to_secret(given)
+        several = isinstance(given.value, list | tuple | set | frozenset)
+        return tuple(map(_to_secret, [Hidden(each) for each in (given.value if several else (given.value,))]))
     except ConfigurationError as error:
         error.args = (f"{name}: {error.args[0]}",)
         error.add(field=name)
         raise
 
 
-def _secrets(given: Hidden) -> tuple[Secret, ...]:
-    alone = isinstance(given.value, str) or not isinstance(given.value, list | tuple | set | frozenset)
-    return tuple(map(_secret, [Hidden(each) for each in ((given.value,) if alone else given.value)]))
+def _to_secret(given: Hidden) -> Secret:
+    return given.value if isinstance(given.value, Secret) else Secret(given.value)
 
 
 @frozen
@@ -229,11 +217,12 @@ class Environment:
 
     def secret(self, name: str) -> Secret | None:
         """Return a setting that is a key; it raises as `optional` does."""
-        return None if (hidden := Hidden(self.optional(name))).value is None else _secret(hidden)
+        return None if (hidden := Hidden(self.optional(name))).value is None else _to_secret(hidden)
 
     def secrets(self, name: str) -> tuple[Secret, ...]:
         """Return a setting that is several keys, each a PEM block or a text between commas and line ends."""
-        return _secrets(Hidden(list(filter(None, map(str.strip, _KEY.findall(self.optional(name) or ""))))))
+        stripped = map(str.strip, _KEY.findall(self.optional(name) or ""))  # no variable that a traceback shows
+        return tuple(map(_to_secret, map(Hidden, filter(None, stripped))))
 
     def required(self, name: str) -> str:
         """Return a setting that must be there.

@@ -69,7 +69,7 @@ def loads(raw: bytes) -> object:
         return ABSENT
 
 
-def exactly(raw: bytes, *, number: Callable[[str], float] = float) -> object:
+def loads_exact(raw: bytes, *, number: Callable[[str], float] = float) -> object:
     """Return a JSON document whose integers are exact, or `ABSENT` as `loads`, and where one name stands twice.
 
     Readers differ in which of two fields of one name they take.
@@ -120,7 +120,7 @@ def at(document: object, path: str, default: object = ABSENT) -> Any:
     return here
 
 
-def flaw(value: object, left: int = MAX_DEPTH) -> str | None:
+def find_flaw(value: object, left: int = MAX_DEPTH) -> str | None:
     """Return why a value cannot be sent as JSON, or `None` where it can."""
     if isinstance(value, str):
         return None if encodable(value) else "a text with a lone surrogate"
@@ -142,7 +142,7 @@ def _inner_flaw(value: Mapping[Any, Any] | list[Any] | tuple[Any, ...], left: in
         if not all(isinstance(name, str) and encodable(name) for name in value):
             return "an object with a name that is no text"
         value = list(value.values())
-    return next((found for each in value if (found := flaw(each, left - 1))), None)
+    return next((found for each in value if (found := find_flaw(each, left - 1))), None)
 
 
 def encodable(text: str) -> bool:
@@ -154,10 +154,10 @@ def encodable(text: str) -> bool:
     return True
 
 
-def plain(value: Any) -> Any:
+def copy_plain(value: Any) -> Any:
     """Return a copy whose mappings are dicts and whose sequences are lists, so that nobody else can change it."""
     if isinstance(value, Mapping):
-        return {name: plain(inner) for name, inner in value.items()}
+        return {name: copy_plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
+        return [copy_plain(inner) for inner in value]
     return value

@@ -1,5 +1,6 @@
-"""How a session behaves: times and retries; which addresses, headers and files it may use."""
+"""How a session behaves, which addresses, headers and files it may use, and how settings are checked."""
 
+import asyncio
 import errno
 import importlib
 import ipaddress
@@ -9,44 +10,199 @@ import shlex
 import ssl
 import stat
 import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, TypeAlias, TypeGuard, Union, get_args, get_origin
 from urllib.request import getproxies, proxy_bypass
 
-from attrs import Attribute, field, frozen
+import backoff
+from attrs import Attribute, field, frozen, validators
 from yarl import URL
 
 from payasync.errors import ConfigurationError
 
+Validator: TypeAlias = Callable[[Any, "Attribute[Any]", Any], None]
+Fields: TypeAlias = list["Attribute[Any]"]
 
-def _is_number(value: object) -> bool:
+MOST_SHOWN: Final = 100
+"""Characters of a wrong value that an error shows."""
+
+_KEY: Final = "key"
+_PLAIN: Final[dict[Any, tuple[tuple[type, ...], str]]] = {
+    str: ((str,), "a text"),
+    int: ((int,), "an integer"),
+    float: ((int, float), "a number"),
+    bool: ((bool,), "true or false"),
+    NoneType: ((NoneType,), "nothing"),
+}
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is an integer or a float; a boolean is none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _seconds(instance: object, attribute: "Attribute[Any]", value: Any) -> None:
-    if not _is_number(value) or not 0 < value <= sys.float_info.max:
-        raise _wrong(instance, attribute, "a number of seconds above 0", value)
+def must_be(wanted: str, holds: Callable[[Any], bool]) -> Validator:
+    """Return a validator of a field.
 
+    Args:
+        wanted: What the value must be, in words.
+        holds: Whether it is.
+    """
 
-def a_wait(instance: object, attribute: "Attribute[Any]", value: Any) -> None:
-    """Check a number of seconds, 0 or more."""
-    if not _is_number(value) or not 0 <= value <= sys.float_info.max:
-        raise _wrong(instance, attribute, "a number of seconds, 0 or more", value)
-
-
-def a_count(least: int) -> Any:
-    """Return the check of an integer of so many or more."""
-
-    def check(instance: object, attribute: "Attribute[Any]", value: object) -> None:
-        if type(value) is not int or value < least:
-            raise _wrong(instance, attribute, f"an integer of {least} or more", value)
+    def check(instance: object, attribute: "Attribute[Any]", value: Any) -> None:
+        if not holds(value):
+            raise _wrong(_key(instance, attribute), wanted, value)
 
     return check
 
 
-def _wrong(instance: object, attribute: "Attribute[Any]", rule: str, value: object) -> ConfigurationError:
-    name = f"{type(instance).__name__}.{attribute.name}"
-    return ConfigurationError(f"{name} must be {rule}, not {value!r}", field=name)
+def each_must_be(wanted: str, holds: Callable[[Any], bool]) -> Validator:
+    """Return a validator of each entry of a table, as `must_be`; the error names the entry."""
+
+    def check(instance: object, attribute: "Attribute[Any]", table: Mapping[str, Any]) -> None:
+        for name, value in table.items():
+            if not holds(value):
+                raise _wrong(f"{_key(instance, attribute)}.{name}", wanted, value)
+
+    return check
+
+
+def a_count(least: int) -> Validator:
+    """Return the validator of an integer of so many or more."""
+    return must_be(f"an integer of {least} or more", lambda value: type(value) is int and value >= least)
+
+
+a_time: Final = must_be(
+    "a number of seconds above 0", lambda value: is_number(value) and 0 < value <= sys.float_info.max
+)
+a_wait: Final = must_be(
+    "a number of seconds, 0 or more", lambda value: is_number(value) and 0 <= value <= sys.float_info.max
+)
+
+
+def check_types(section: str) -> Callable[[type, Fields], Fields]:
+    """Return a field transformer that has each field checked by its type, before its own validator.
+
+    Args:
+        section: Stands before the name of a field in errors, such as `answer`; empty: nothing does.
+    """
+
+    def transform(_: type, fields: Fields) -> Fields:
+        return [
+            each.evolve(
+                metadata={_KEY: f"{section}.{each.name}" if section else each.name},
+                validator=validators.and_(_check_type, *([each.validator] if each.validator else [])),
+            )
+            for each in fields
+        ]
+
+    return transform
+
+
+def check_function(name: str, given: object) -> None:
+    """Refuse a setting that is not a plain function.
+
+    Raises:
+        ConfigurationError: It cannot be called, or is an `async` function.
+    """
+    if not callable(given) or iscoroutinefunction(given):
+        raise ConfigurationError(f"{name} must be a plain function, not {given!r}", field=name)
+
+
+def to_tuple(given: Iterable[Any]) -> tuple[Any, ...]:
+    """Return a list or a set as a tuple; what is none stays for the check of its type, as a text does."""
+    several = isinstance(given, Sequence | AbstractSet) and not isinstance(given, str | bytes | bytearray | memoryview)
+    return tuple(given) if several else given  # type: ignore[return-value] # the check refuses it
+
+
+def to_dict(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table as a dict of its own; what is none stays for the check of its type."""
+    return dict(given) if isinstance(given, Mapping) else given
+
+
+def to_dict_of_tuples(given: Mapping[str, Iterable[Any]]) -> dict[str, tuple[Any, ...]]:
+    """Return a table of lists, its lists as tuples; what is none stays for the check of its type."""
+    return {name: to_tuple(value) for name, value in given.items()} if isinstance(given, Mapping) else given
+
+
+def fits_type(value: object, kind: Any) -> bool:
+    """Return whether a value is of a type; nothing is converted, and a boolean is no integer."""
+    if get_args(kind):
+        return _fits_generic(value, get_origin(kind), get_args(kind))
+    if kind in _PLAIN:
+        return type(value) in _PLAIN[kind][0] or (kind is str and isinstance(value, str))
+    if getattr(kind, "_is_protocol", False):
+        methods = [name for name in vars(kind) if not name.startswith("_")]
+        return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in methods)
+    return kind is Any or isinstance(value, kind)
+
+
+def _fits_generic(value: object, origin: Any, inner: tuple[Any, ...]) -> bool:
+    if origin is Literal:
+        return any(fits_type(value, type(one)) and value == one for one in inner)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(fits_type(one, inner[0]) for one in value)
+    if origin is Mapping:
+        return isinstance(value, Mapping) and all(
+            fits_type(name, inner[0]) and fits_type(held, inner[1]) for name, held in value.items()
+        )
+    return any(fits_type(value, one) for one in inner)  # a union
+
+
+def describe_type(kind: Any) -> str:
+    """Return what a type asks for, in words."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind in _PLAIN:
+        return _PLAIN[kind][1]
+    if origin is Literal:
+        return f"one of {', '.join(repr(one) for one in inner if one != '')}"
+    if origin in {Union, UnionType}:
+        return " or ".join(describe_type(one) for one in inner if one is not NoneType and one != Literal[""])
+    if origin is tuple:
+        return f"a list, each of it {describe_type(inner[0])}"
+    if origin is Mapping:
+        return "a table" if inner[1] is Any else f"a table of names, each with {describe_type(inner[1])}"
+    return f"{'an' if kind.__name__[:1] in 'AEIOUaeiou' else 'a'} {kind.__name__}"
+
+
+def describe_value(value: object) -> str:
+    """Return a value as it is written, as far as an error has room for it."""
+    try:
+        text = repr(list(value) if type(value) is tuple else value)
+    except Exception:  # noqa: BLE001 - anybody's, or an integer of more digits than Python writes
+        return describe_type(type(value))
+    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."
+
+
+def _check_type(instance: object, attribute: "Attribute[Any]", value: object) -> None:
+    kind, key = attribute.type, _key(instance, attribute)
+    if fits_type(value, kind):
+        return
+    if get_origin(kind) is not Mapping:
+        raise _wrong(key, describe_type(kind), value)
+    of_names, of_values = get_args(kind)
+    # Nothing is shown that a table of texts holds: it may be a secret.
+    hidden = of_values is str or get_origin(of_values) is Mapping
+    show: Callable[[object], str] = (lambda held: describe_type(type(held))) if hidden else describe_value
+    if not isinstance(value, Mapping):
+        raise ConfigurationError(f"{key} must be {describe_type(kind)}, not {show(value)}", field=key)
+    for name, held in value.items():
+        if not (fits_type(name, of_names) and fits_type(held, of_values)):
+            entry = f"{key}.{name}" if isinstance(name, str) else key
+            wrong = f"{describe_value(name)} with {show(held)}"
+            raise ConfigurationError(f"{key} must be {describe_type(kind)}, not {wrong}", field=entry)
+
+
+def _key(instance: object, attribute: "Attribute[Any]") -> str:
+    return str(attribute.metadata.get(_KEY, f"{type(instance).__name__}.{attribute.name}"))
+
+
+def _wrong(key: str, wanted: str, value: object) -> ConfigurationError:
+    return ConfigurationError(f"{key} must be {wanted}, not {describe_value(value)}", field=key)
 
 
 @frozen
@@ -63,9 +219,9 @@ class Timeouts:
         ConfigurationError: A value that is no number above 0.
     """
 
-    total: float = field(default=45.0, validator=_seconds)
-    connect: float = field(default=5.0, validator=_seconds)
-    read: float = field(default=20.0, validator=_seconds)
+    total: float = field(default=45.0, validator=a_time)
+    connect: float = field(default=5.0, validator=a_time)
+    read: float = field(default=20.0, validator=a_time)
 
 
 @frozen
@@ -90,10 +246,23 @@ class RetryPolicy:
     quota: int = field(default=500, validator=a_count(0))
 
 
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@frozen(kw_only=True)
+class Pace:
+    """Time and chance, so that tests can bring their own."""
+
+    clock: Callable[[], float] = _loop_time
+    sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep
+    jitter: Callable[[float], float] = backoff.full_jitter
+
+
 _HTTP: Final = frozenset({"http", "https"})
 
 
-def base_url(given: object) -> URL:
+def parse_base_url(given: object) -> URL:
     """Return a base URL; its path is kept.
 
     Raises:
@@ -112,8 +281,8 @@ def base_url(given: object) -> URL:
     return url
 
 
-def shown(url: URL) -> str:
-    """Return a base URL as a text, in which each that leads to the same place is the same."""
+def canonical_url(url: URL) -> str:
+    """Return the one text of a base URL, with or without a slash at its end."""
     return str(url).rstrip("/")
 
 
@@ -150,7 +319,7 @@ def environment_proxy(url: URL) -> str | None:
     return getproxies().get(url.scheme)
 
 
-def proxy_url(given: object) -> str:
+def parse_proxy_url(given: object) -> str:
     """Return a proxy's URL, which may hold a user and a password.
 
     Raises:
@@ -164,7 +333,7 @@ def proxy_url(given: object) -> str:
     return str(url)
 
 
-def verifying(context: object) -> ssl.SSLContext:
+def check_tls(context: object) -> ssl.SSLContext:
     """Return a TLS context that verifies.
 
     Raises:
@@ -214,7 +383,7 @@ def is_header(name: object, value: object) -> bool:
     return texts and bool(_TOKEN.fullmatch(str(name)) and _VISIBLE.fullmatch(str(value)))
 
 
-def is_own(name: str) -> bool:
+def is_reserved_header(name: str) -> bool:
     """Return whether a profile cannot set a header: it says how the request is sent, or who sends it."""
     lower = name.lower()
     return lower in FRAMING or lower in _SENDER or lower.startswith(_PROXY)

@@ -5,22 +5,21 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from inspect import iscoroutinefunction
 from secrets import token_hex
-from typing import Any, Final
+from typing import Any
 
 from attrs import field, frozen
 
-from payasync.credentials import Credentials, Hidden, Key, Secret, taken
-from payasync.documents import ABSENT, at, flaw, plain
+from payasync.credentials import Credentials, Hidden, Key, Secret, to_secrets
+from payasync.documents import ABSENT, at, copy_plain, find_flaw
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.middleware.verify import as_signed, service_keys
 from payasync.notifications.reading import MILLISECONDS_FROM, WEBHOOK_ID
 from payasync.notifications.verification import A_WORD, SIGNATURE, TIMESTAMP, check_secrets, is_word, sign_webhook
 from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import KINDS
-from payasync.signing.schemes import SignatureScheme, SortedPairs
+from payasync.settings import is_number
+from payasync.signing.schemes import SortedPairs
 from payasync.wire.request import invalid
-
-_JSON: Final = {"Content-Type": "application/json"}
 
 
 @frozen
@@ -66,51 +65,46 @@ def sign_notification(
     """
     hidden = Hidden(key)
     del key  # a traceback may show what is local
-    secret: Secret | None = taken("key", hidden)
+    secret: Secret | None = to_secrets("key", hidden)
     shape, sent = profile.notification, _seconds(time)
     if not shape.verification:
         raise not_configured("notification.verification", "how they are signed: body, standard-webhooks, or none")
+    wrong = find_flaw(data) if isinstance(data, Mapping) else "anything else"
+    if wrong:
+        raise invalid("data", f"a mapping of names to JSON values, without {wrong}", data)
     document: dict[str, Any] = {}
-    _put(document, shape.data, _payload(data))
+    _object_at(document, shape.data).update(copy_plain(data))
     if name := _event(profile, kind, event):
-        _put(document, shape.kind, name)
+        _set(document, shape.kind, name)
     if shape.time and (time is not None or at(document, shape.time) is ABSENT):
-        _put(document, shape.time, _written(sent))
+        written = datetime.fromtimestamp(sent, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        _set(document, shape.time, written)
     if shape.verification == "body":
         _sign(document, profile, credentials, secret)
     raw = _body(document)
+    headers = {"Content-Type": "application/json"}
     if shape.verification == "standard-webhooks":
-        return Signed(raw, {**_JSON, **_webhook_headers(raw, credentials, secret, id, int(sent))})
-    return Signed(raw, _JSON.copy())
+        keys = credentials.notification_keys if secret is None else (secret,)
+        check_secrets(keys)
+        number = f"msg_{token_hex(12)}" if id is None else id
+        if not is_word(number):
+            raise invalid("id", A_WORD, number)
+        signature = sign_webhook(raw, number=number, sent=int(sent), key=keys[0])
+        headers |= {WEBHOOK_ID: number, TIMESTAMP: str(int(sent)), SIGNATURE: signature}
+    return Signed(raw, headers)
 
 
 def _body(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _payload(data: Mapping[str, Any]) -> dict[str, Any]:
-    wrong = flaw(data) if isinstance(data, Mapping) else "anything else"
-    if wrong:
-        raise invalid("data", f"a mapping of names to JSON values, without {wrong}", data)
-    copied: dict[str, Any] = plain(data)
-    return copied
-
-
 def _seconds(time: datetime | float | None) -> float:
     moment = datetime.now(UTC) if time is None else time
     if isinstance(moment, datetime) and moment.utcoffset() is not None:
         return moment.timestamp()
-    if (
-        isinstance(moment, bool | datetime)
-        or not isinstance(moment, int | float)
-        or not 0 <= moment < MILLISECONDS_FROM
-    ):
+    if not is_number(moment) or not 0 <= moment < MILLISECONDS_FROM:
         raise invalid("time", "an aware datetime, or seconds since 1970", time)
     return moment
-
-
-def _written(sent: float) -> str:
-    return datetime.fromtimestamp(sent, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _event(profile: Profile, kind: str | None, event: str | None) -> str | None:
@@ -127,11 +121,8 @@ def _event(profile: Profile, kind: str | None, event: str | None) -> str | None:
     return shape.kinds[kind][0]
 
 
-def _put(document: dict[str, Any], path: str, value: Any) -> None:
-    """Set what stands at a dotted path, objects on the way included; at the empty one, the whole document."""
-    if not path:
-        document.update(value)
-        return
+def _set(document: dict[str, Any], path: str, value: Any) -> None:
+    """Set what stands at a dotted path, objects on the way included."""
     above, _, name = path.rpartition(".")
     _object_at(document, above)[name] = value
 
@@ -160,32 +151,16 @@ def _sign(document: dict[str, Any], profile: Profile, credentials: Credentials, 
     signed = _object_at(document, above)
     written = at(as_signed(_body(document), document, scheme), above)
     fields = {each: value for each, value in written.items() if each != name}
-    key = key or _body_key(scheme, credentials)
+    if key is None and isinstance(scheme, SortedPairs) and not scheme.symmetric:
+        raise ConfigurationError(
+            f"key is missing: with {scheme.algorithm} only the service's private key signs, and credentials hold the "
+            "public one. For tests, make a pair of your own, and give the private key as key=...",
+            field="key",
+        )
+    key = key or service_keys(credentials, scheme, signed="notifications", point="notification.verification")[0]
     made = None if iscoroutinefunction(scheme.sign) else scheme.sign(fields, path="", key=key)
     if not isinstance(made, str):
         raise ConfigurationError(
             "signature.sign must be a plain function that returns a text: nobody awaits it here", field="signature"
         )
     signed[name] = made
-
-
-def _body_key(scheme: SignatureScheme, credentials: Credentials) -> Secret:
-    if isinstance(scheme, SortedPairs) and not scheme.symmetric:
-        raise ConfigurationError(
-            f"key is missing: with {scheme.algorithm} only the service's private key signs, and credentials hold the "
-            "public one. For tests, make a pair of your own, and give the private key as key=...",
-            field="key",
-        )
-    return service_keys(credentials, scheme, signed="notifications", point="notification.verification")[0]
-
-
-def _webhook_headers(
-    raw: bytes, credentials: Credentials, key: Secret | None, number: str | None, sent: int
-) -> dict[str, str]:
-    keys = credentials.notification_keys if key is None else (key,)
-    check_secrets(keys)
-    number = f"msg_{token_hex(12)}" if number is None else number
-    if not is_word(number):
-        raise invalid("id", A_WORD, number)
-    signature = sign_webhook(raw, number=number, sent=sent, key=keys[0])
-    return {WEBHOOK_ID: number, TIMESTAMP: str(sent), SIGNATURE: signature}

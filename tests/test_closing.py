@@ -29,9 +29,9 @@ from payasync import (
     SessionClosedError,
     Unknown,
 )
-from payasync import session as flights_module
+from payasync import session as session_module
 from payasync.profile.sandbox_profile import PROFILE
-from payasync.session import Flights
+from payasync.session import InFlight
 from tests.foreign.recorder import PATIENCE, RESET, SILENT, Answer, Recorder, answer
 from tests.inside import turns, until
 
@@ -265,7 +265,7 @@ async def test_close_waits_for_shielded_calls() -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a session lose its patience with layers soon."""
-    monkeypatch.setattr(flights_module, "LANDING", 0.05)
+    monkeypatch.setattr(session_module, "CUT_OFF_GRACE", 0.05)
 
 
 def stuck(reached: asyncio.Event, go: asyncio.Event, *, sends: bool, stubborn: bool = False) -> Any:
@@ -352,7 +352,7 @@ async def test_call_that_cancels_itself() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(SessionClosedError) as caught:
-        await Flights().shielded(itself())
+        await InFlight().shield(itself())
 
     assert caught.value.sent is None
 
@@ -399,7 +399,7 @@ async def test_callers_cancellation_as_the_call_is_cancelled() -> None:
         begun.append(asyncio.current_task())
         await asyncio.Event().wait()
 
-    caller = asyncio.ensure_future(Flights().shielded(never()))
+    caller = asyncio.ensure_future(InFlight().shield(never()))
     await until(lambda: begun)
     (call,) = begun
     assert call
@@ -415,19 +415,19 @@ async def test_callers_cancellation_as_the_call_is_cancelled() -> None:
 
 async def test_cancellation_that_was_taken_back() -> None:
     """A caller is cancelled though whoever did it has counted it back: its call has not ended, so nobody cut it off."""
-    flights, begun, go, landed = Flights(), asyncio.Event(), asyncio.Event(), list[bool]()
+    in_flight, begun, go, landed = InFlight(), asyncio.Event(), asyncio.Event(), list[bool]()
 
     async def call() -> None:
         begun.set()
         landed.append(await go.wait())
 
-    caller = asyncio.ensure_future(flights.shielded(call()))
+    caller = asyncio.ensure_future(in_flight.shield(call()))
     await begun.wait()
     caller.cancel()
     caller.uncancel()
     await asyncio.wait([caller])
     go.set()
-    await flights.land()
+    await in_flight.end_shielded()
 
     assert caller.cancelled()
     assert landed
@@ -438,19 +438,19 @@ async def test_shielded_call_that_ends_alone(ends: BaseException) -> None:
     """What nobody waits for any more is no reason for asyncio to complain."""
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-    flights, begun, go = Flights(), asyncio.Event(), asyncio.Event()
+    in_flight, begun, go = InFlight(), asyncio.Event(), asyncio.Event()
 
     async def call() -> None:
         begun.set()
         await go.wait()
         raise ends
 
-    caller = asyncio.ensure_future(flights.shielded(call()))
+    caller = asyncio.ensure_future(in_flight.shield(call()))
     await begun.wait()
     caller.cancel()
     await asyncio.wait([caller])
     go.set()
-    await flights.land()
+    await in_flight.end_shielded()
     del caller
     gc.collect()
 
@@ -513,15 +513,15 @@ async def test_grace_is_not_for_calls_of_other_loops() -> None:
 
 def test_cutting_where_a_loop_has_died() -> None:
     """Of a loop that was closed in the midst of a wait nothing is woken, and nothing is raised."""
-    flights, loop = Flights(), asyncio.new_event_loop()
-    pause = flights.pause(float(LONG))
+    in_flight, loop = InFlight(), asyncio.new_event_loop()
+    pause = in_flight.pause(float(LONG))
 
     async def begin() -> object:
         return pause.send(None)
 
     waited = loop.run_until_complete(begin())
     loop.close()
-    flights.cut()
+    in_flight.cut_off()
     pause.close()
 
     assert waited is not None

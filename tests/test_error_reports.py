@@ -839,7 +839,7 @@ async def test_a_bug_of_ours_can_be_found() -> None:
     """An error that only a bug explains says where it was raised, though its frames are removed."""
     with Recorder() as service:
         pay = session(service.url)
-        del vars(pay)["_setup"]  # a bug
+        del vars(pay)["_options"]  # a bug
         error = await failure(pay, lambda pay: pay.send(CancelSubscription(subscription_id="S1")), AttributeError)
 
     assert ["session.py"] == [note.rpartition("/")[2].partition(":")[0] for note in error.__notes__]
@@ -901,8 +901,8 @@ async def test_names_of_coroutines() -> None:
         "Subscriptions.create",
         "Orders.query",
         "Payments.status",
-        "Sender.send",
-        "Sender.request",
+        "Session.send",
+        "Session.request",
     } == set(names)
 
 

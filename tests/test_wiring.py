@@ -1,21 +1,18 @@
-"""The transport that a session's settings make."""
-
-from typing import Any
+"""Which proxies a session may use."""
 
 import pytest
 
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
-from payasync.session import transport
-from payasync.transport import Transport
+from payasync.session import Session
+from tests.building import CREDENTIALS
 
 REMOTE = "http://u:canary@proxy.example:3128"
 
 
-def made(address: str, proxy: str | None) -> Transport:
-    """Return the transport to an address through a proxy."""
-    settings: dict[str, Any] = {"http": None, "tls": None, "max_connections": 1, "max_response_bytes": 1}
-    return transport(address, Profile(), proxy=proxy, **settings)
+def made(address: str, proxy: str | None) -> Session:
+    """Return a session with an address through a proxy."""
+    return Session(address, credentials=CREDENTIALS, profile=Profile(), proxy=proxy)
 
 
 def refusal(address: str, proxy: str) -> ConfigurationError:
@@ -44,7 +41,7 @@ def test_nor_by_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 
     assert "NO_PROXY" in str(error)
-    assert "http://127.0.0.1:1" == made("http://127.0.0.1:1", "environment").base
+    assert "http://127.0.0.1:1" == made("http://127.0.0.1:1", "environment").service
 
 
 @pytest.mark.parametrize(
@@ -59,4 +56,4 @@ def test_nor_by_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_other_proxies_are_taken(address: str, proxy: str | None) -> None:
     """A proxy on this machine sees what this machine sees anyway, and TLS goes through any proxy as it is."""
-    assert address == made(address, proxy).base
+    assert address == made(address, proxy).service

@@ -23,12 +23,12 @@ from payasync.errors import ConfigurationError, NotConfiguredError
 from payasync.notifications.reading import check_sent_back
 from payasync.notifications.verification import check_secrets
 from payasync.profile.audit import Point, Status
-from payasync.profile.keys import refused_keys, short_keys
+from payasync.profile.consistency import refused_keys, short_keys
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Parameter
 from payasync.profile.signed_fields import check_answers_covered, proofs
-from payasync.settings import base_url, environment_proxy, others_can_read
-from payasync.transport.failures import phrase
+from payasync.settings import environment_proxy, others_can_read, parse_base_url
+from payasync.transport.send import phrase
 
 Verdict = Literal["fine", "warning", "missing", "wrong"]
 CONNECT_SECONDS: Final = 5.0
@@ -211,7 +211,7 @@ async def connection(address: str | None, *, seconds: float = CONNECT_SECONDS) -
     if address is None:
         return Finding(CONNECTION, "missing", f"no address: give --base-url, or set {BASE_URL}")
     try:
-        url = base_url(address)
+        url = parse_base_url(address)
     except ConfigurationError as error:
         return Finding(CONNECTION, "wrong", str(error))
     via = " (a proxy stands in the environment; a session uses it only where it is told to)"

@@ -21,7 +21,7 @@ from payasync.credentials import Environment, Hidden
 from payasync.errors import ConfigurationError, PayasyncError
 from payasync.journal import Journal, SqliteJournal
 from payasync.session import PROFILE_PATH, Session
-from payasync.transport.failures import phrase
+from payasync.transport.send import phrase
 
 _QUOTED: Final = re.compile(r'"(\w+)"')
 _SECRETS: Final = ("pass", "secret", "key", "://")

@@ -24,7 +24,6 @@ from payasync.cli.verify_notification import HttpMessage
 from payasync.credentials import Credentials
 from payasync.documents import ABSENT
 from payasync.errors import ConfigurationError, InvalidSignatureError
-from payasync.middleware.retry import Pace
 from payasync.notifications.adapters import answered
 from payasync.notifications.inbox import Added
 from payasync.notifications.ingest import Answer, Arrival, Reception, ReceptionLimits, acknowledgement, key_of, refusal
@@ -35,7 +34,7 @@ from payasync.notifications.verification import Verification, verification_of
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Kind
 from payasync.sandbox.server import Door, listen, turns, url_of
-from payasync.settings import new_private
+from payasync.settings import Pace, new_private
 
 Verdict = Literal["verified", "hint", "refused", "not kept"]
 

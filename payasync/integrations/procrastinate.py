@@ -30,7 +30,7 @@ from payasync.journal.policy import LONGEST_RETRY_AFTER
 from payasync.journal.postgres_journal import PostgresJournal
 from payasync.journal.transactions import BY_STATE
 from payasync.session import Session
-from payasync.validators import check_function
+from payasync.settings import check_function
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 

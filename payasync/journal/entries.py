@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, cast
 import orjson
 from attrs import fields
 
-from payasync.documents import ABSENT, flaw, plain
+from payasync.documents import ABSENT, copy_plain, find_flaw
 from payasync.endpoints import ARGUMENTS, Kind, Operation
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.journal.intents import Draft, Intent, check_queued
@@ -20,7 +20,7 @@ from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
 from payasync.wire.call import Call
-from payasync.wire.match import NAMED
+from payasync.wire.match import COMPARED_NAMES
 from payasync.wire.request import NOTHING, Request, invalid, word
 from payasync.wire.response import Response
 
@@ -148,7 +148,7 @@ def _cached_wire_names(operation: str, *called: str) -> tuple[Mapping[str, str],
     points = dict(zip(_OPEN_POINTS.get(operation, ()), called, strict=True))
     found = {each.name: each.wire or points.get(each.point, "") for each in ARGUMENTS.get(operation, ())}
     wire = {argument: name for argument, name in found.items() if name}
-    return wire, tuple(name for name in NAMED if name not in wire.values())
+    return wire, tuple(name for name in COMPARED_NAMES if name not in wire.values())
 
 
 def entry_of_request(request: Request[Response], merchant: str, intent: str | None, keep: Keep) -> Draft:
@@ -164,7 +164,7 @@ def entry_of_request(request: Request[Response], merchant: str, intent: str | No
     operation = request.operation
     given = {each.name: getattr(request, each.name) for each in fields(type(request))}
     arguments = {
-        name: value.isoformat() if isinstance(value, date) else plain(value)
+        name: value.isoformat() if isinstance(value, date) else copy_plain(value)
         for name, value in given.items()
         if value is not ABSENT and value is not NOTHING
     }
@@ -217,11 +217,11 @@ def _key(operation: Operation, reference: str | None) -> str | None:
 
 def _apply_keep(keep: Keep, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     kept: Any = keep(operation, arguments)
-    if not isinstance(kept, Mapping) or flaw(kept):
+    if not isinstance(kept, Mapping) or find_flaw(kept):
         raise ConfigurationError(
             f"keep must return a mapping of names to JSON values, not {type(kept).__name__}", field="keep"
         )
-    return dict(plain(kept))
+    return dict(copy_plain(kept))
 
 
 def _not_kept_error(operation: Operation, what: str) -> InvalidArgumentError:

@@ -9,8 +9,8 @@ from attrs import field, frozen
 
 from payasync.endpoints import OPERATIONS, camel
 from payasync.errors import InvalidArgumentError
-from payasync.profile.profile import MERCHANT
-from payasync.wire.match import named
+from payasync.profile.schema import MERCHANT
+from payasync.wire.match import compared_fields
 
 State = Literal["new", "sending", "accepted", "succeeded", "rejected", "unknown", "manual"]
 STATES: Final[tuple[State, ...]] = get_args(State)
@@ -178,7 +178,7 @@ def asked_for(intent: Intent) -> dict[str, object]:
     number = next((each.reference for each in OPERATIONS if each.name == intent.operation and each.reference), None)
     if number is not None and intent.reference is not None:
         kept[camel(number)] = intent.reference
-    return named({**kept, **(intent.named or {})})
+    return compared_fields({**kept, **(intent.named or {})})
 
 
 def check_transition(before: State, after: State) -> None:
@@ -269,4 +269,4 @@ def _differ(name: str, mine: object, theirs: object) -> bool:
 
 
 def _beyond(draft: Draft) -> Mapping[str, object]:
-    return named(draft.request.get("extra", {})) if draft.named is None else draft.named
+    return compared_fields(draft.request.get("extra", {})) if draft.named is None else draft.named

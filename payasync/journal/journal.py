@@ -24,11 +24,10 @@ from payasync.journal.replay import conflict_error, outcome_to_json
 from payasync.journal.transactions import BY_STATE, Notice, Transaction, Where, change_intents, find_intents
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
-from payasync.settings import base_url, shown
+from payasync.settings import canonical_url, check_function, parse_base_url
 from payasync.storage import check_moment, check_number
-from payasync.validators import check_function
 from payasync.wire.call import Call, Compared, Likeness, Reply, Things
-from payasync.wire.match import compared
+from payasync.wire.match import comparison
 from payasync.wire.request import Request, invalid
 from payasync.wire.response import Response
 
@@ -138,8 +137,8 @@ class Journal(ABC):
             ConfigurationError: One of them is no base URL.
             InvalidArgumentError: No merchant's writes go to `old`; or it is the sandbox, and has done some.
         """
-        sandbox, after = old in {"sandbox", SANDBOX.name}, shown(base_url(new))
-        before = SANDBOX.name if sandbox else shown(base_url(old))
+        sandbox, after = old in {"sandbox", SANDBOX.name}, canonical_url(parse_base_url(new))
+        before = SANDBOX.name if sandbox else canonical_url(parse_base_url(old))
         merchants, known = await self._run(lambda _: transactions.move_service(before, after, unused=sandbox))
         if not merchants:
             raise invalid("old", f"the address of one of its services: {', '.join(known) or 'it has none'}", old)
@@ -414,7 +413,7 @@ class Journal(ABC):
             return []
         given, write = profile or Profile(), next(each for each in OPERATIONS if each.name == operation)
         # By the paths of `[answer]` and `[notification]`; nothing need be there.
-        things = [evolve(each, required=False) for each in compared(write, given).several]
+        things = [evolve(each, required=False) for each in comparison(write, given).several]
         places = {"outTradeNo": given.notification.out_trade_no, "outRefundNo": given.notification.out_refund_no}
         things += [Compared(name, path, Likeness.NUMBER) for name, path in places.items() if path]
         notice = Notice(write, reference, merchant, end, f"the service told: {state}", data, Things(tuple(things)))

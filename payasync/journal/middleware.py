@@ -21,9 +21,9 @@ from payasync.journal.transactions import (
     state_of_response,
     state_of_unsent,
 )
-from payasync.middleware.chain import GRACE, in_time
+from payasync.middleware.chain import GRACE, await_in_time
 from payasync.middleware.observe import Event, Unknown
-from payasync.middleware.outcome import still_unknown
+from payasync.middleware.outcome import unknown_error
 from payasync.wire.call import Call, Layer, Lease, Reply, Send
 from payasync.wire.request import Request, invalid
 from payasync.wire.response import Response
@@ -126,7 +126,7 @@ class Recorder:
             raise
         state, reason = state_of_response(call, reply)
         if reply.recovered and may_be_of_an_earlier_attempt(intent, state):
-            lost = still_unknown(call, EARLIER, reply)
+            lost = unknown_error(call, EARLIER, reply)
             lost.add(used_before=call.progress.used_before)
             await self._settle_error(call, lost, intent)
             _notify(tell, call, EARLIER)
@@ -140,7 +140,7 @@ class Recorder:
         """Return what the journal says; if the caller is cancelled, or out of time, what was begun is undone."""
         task = asyncio.ensure_future(self._begin_in_journal(call, merchant, service, lease))
         try:
-            return await in_time(call, asyncio.shield(task), "the journal")
+            return await await_in_time(call, asyncio.shield(task), "the journal")
         except (asyncio.CancelledError, PayasyncError) as error:
             self._hold(asyncio.ensure_future(self._undo(task)))
             if isinstance(error, PayasyncError):

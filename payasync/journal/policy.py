@@ -25,12 +25,12 @@ from payasync.errors import (
 from payasync.journal.intents import ASKED, Intent, Outcome, State, asked_for, standing
 from payasync.journal.replay import recorded_reply
 from payasync.journal.transactions import BY_STATE, may_be_of_an_earlier_attempt, tells_states
-from payasync.middleware.outcome import REPEAT
-from payasync.middleware.recovery import inquiry
+from payasync.middleware.outcome import REPEAT_HINT
+from payasync.middleware.recovery import status_query
 from payasync.profile.profile import Profile
 from payasync.resources.payments import QueryPayment
 from payasync.settings import a_count, a_wait
-from payasync.wire.match import PAYMENT, compared, names_number_and_amounts
+from payasync.wire.match import PAYMENT, comparison, names_number_and_amounts
 from payasync.wire.request import Request
 from payasync.wire.response import PaymentResponse, Response, holds_nothing
 
@@ -87,7 +87,7 @@ def query_for(intent: Intent, profile: Profile) -> Request[Response] | None:
     number that the service gave it (spec: Endpoints, rules 3 and 6).
     """
     if intent.operation != CREATE_PAYMENT.name:
-        return inquiry(intent.operation, intent.reference)
+        return status_query(intent.operation, intent.reference)
     number = _payment(intent, profile)
     return QueryPayment(identifier=str(number)) if number else None
 
@@ -125,7 +125,7 @@ def evidence_of_response(intent: Intent, answer: Response, profile: Profile) -> 
 def _is_whole(intent: Intent, answer: Response, profile: Profile) -> bool:
     """Return whether a response names what tells this write from another one under its number."""
     write = next(each for each in OPERATIONS if each.name == intent.operation)
-    return names_number_and_amounts(write, asked_for(intent), compared(write, profile), answer.data)
+    return names_number_and_amounts(write, asked_for(intent), comparison(write, profile), answer.data)
 
 
 def _not_closed(answer: Response) -> Evidence:
@@ -155,7 +155,7 @@ def evidence_of_error(error: PayasyncError) -> Evidence:
     Raises:
         PayasyncError: The error itself, where it is of this process and says nothing of the write.
     """
-    words = str(error.args[0] if error.args else error).removesuffix(f"; {REPEAT}")
+    words = str(error.args[0] if error.args else error).removesuffix(f"; {REPEAT_HINT}")
     if error.objection is not None:
         # Under the same number the service will go on to tell of another amount.
         state: State | None = None if error.objection.about_another else "manual"

@@ -18,10 +18,10 @@ from payasync.journal.intents import Intent
 from payasync.journal.journal import Journal
 from payasync.journal.replay import outcome_from_json
 from payasync.journal.transactions import Query, Transaction, run_transaction
+from payasync.settings import check_function
 from payasync.storage import Schema, read_migrations
 from payasync.storage.postgres import CONNECTIONS, Database
 from payasync.storage.postgres import Transaction as Rows
-from payasync.validators import check_function
 
 SCHEMA: Final = Schema(name="journal", migrations=read_migrations("payasync.journal", "postgres"))
 _COLUMNS: Final = tuple(each.name for each in fields(Intent))

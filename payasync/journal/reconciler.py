@@ -43,9 +43,8 @@ from payasync.journal.policy import (
     notice,
     query_for,
 )
-from payasync.middleware.retry import Pace
 from payasync.session import Session
-from payasync.settings import RetryPolicy
+from payasync.settings import Pace, RetryPolicy
 from payasync.wire.request import invalid
 
 logger = logging.getLogger("payasync")

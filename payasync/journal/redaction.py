@@ -9,8 +9,7 @@ from attrs import frozen
 from payasync.documents import ABSENT, at, dumps
 from payasync.journal.entries import CUSTOMER, wire_names
 from payasync.journal.intents import Outcome
-from payasync.profile.profile import NONCE, SIGN
-from payasync.profile.schema import AnswerShape
+from payasync.profile.schema import NONCE, SIGN, AnswerShape
 from payasync.wire.call import Call, Reply
 from payasync.wire.response import payload
 

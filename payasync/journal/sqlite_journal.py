@@ -19,9 +19,9 @@ from payasync.journal.intents import Intent
 from payasync.journal.journal import Journal
 from payasync.journal.replay import outcome_from_json
 from payasync.journal.transactions import Query, Transaction, run_transaction
+from payasync.settings import check_function
 from payasync.storage import Schema, read_migrations
 from payasync.storage.sqlite import MARKS, SqliteFile, escape_surrogates, fetch_rows, utc_moment
-from payasync.validators import check_function
 
 T = TypeVar("T")
 

@@ -7,14 +7,14 @@ from typing import Any
 from attrs import evolve
 
 from payasync.credentials import Credentials, Secret
-from payasync.documents import ABSENT, ExactNumber, at, exactly
+from payasync.documents import ABSENT, ExactNumber, at, loads_exact
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.profile.profile import not_configured
 from payasync.signing.schemes import IDENTIFIERS, SignatureScheme, SortedPairs
-from payasync.wire.call import Call, Reply, Send
+from payasync.wire.call import Call, Layer, Reply, Send
 
 
-def verified(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterable[Secret]) -> bool | None:
+def verify_reply(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterable[Secret]) -> bool | None:
     """Return whether one of the keys verifies an answer; `None` where it carries no signature.
 
     Args:
@@ -28,22 +28,22 @@ def verified(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterable[S
     if not isinstance(signed, dict) or name not in signed:
         return None
     # Again: a field that stands twice is in doubt, and how a number was written is lost.
-    document = exactly(reply.body, number=number_of(scheme))
+    document = loads_exact(reply.body, number=number_of(scheme))
     if not isinstance(signed[name], str) or document is ABSENT:
         return False
     return signs(of_answers(call, scheme), at(document, place), name, path=call.operation.path, keys=keys)
 
 
-def unverifiable(call: Call, reply: Reply, scheme: SignatureScheme) -> str:
+def unverifiable_field(call: Call, reply: Reply, scheme: SignatureScheme) -> str:
     """Return which field of an answer the scheme refuses, and what to set; nothing where it refuses none.
 
     Args:
-        call: As for `verified`, which has not verified the answer.
+        call: As for `verify_reply`, which has not verified the answer.
         reply: The answer.
         scheme: That of the profile.
     """
     place, _, name = call.profile.answer.signature.rpartition(".")
-    signed = at(exactly(reply.body, number=number_of(scheme)), place)
+    signed = at(loads_exact(reply.body, number=number_of(scheme)), place)
     return refused_field(of_answers(call, scheme), signed, place, name) if isinstance(signed, dict) else ""
 
 
@@ -98,7 +98,7 @@ def as_signed(body: bytes, document: Any, scheme: SignatureScheme | None) -> Any
         scheme: That of the profile.
     """
     number = number_of(scheme)
-    return document if number is float else exactly(body, number=number)
+    return document if number is float else loads_exact(body, number=number)
 
 
 def of_answers(call: Call, scheme: SignatureScheme) -> SignatureScheme:
@@ -160,16 +160,17 @@ def _verifies(scheme: SignatureScheme, fields: Mapping[str, Any], signature: str
         return False
 
 
-def verify(credentials: Credentials, send: Send) -> Send:
-    """Return the way that notes on each reply whether its signature is the service's."""
+def verify(credentials: Credentials) -> Layer:
+    """Return the layer that notes on each reply whether the service signed it."""
 
-    async def way(call: Call) -> Reply:
+    async def layer(call: Call, send: Send) -> Reply:
         scheme = call.profile.signature
         if scheme is None:
             raise not_configured("signature", "the scheme that the service signs its answers with")
         keys = service_keys(credentials, scheme, signed="answers", point="answer.signature")
         reply = await send(call)
-        found = verified(call, reply, scheme, keys)
-        return evolve(reply, verified=found, doubt=unverifiable(call, reply, scheme) if found is False else "")
+        verified = verify_reply(call, reply, scheme, keys)
+        doubt = unverifiable_field(call, reply, scheme) if verified is False else ""
+        return evolve(reply, verified=verified, doubt=doubt)
 
-    return way
+    return layer

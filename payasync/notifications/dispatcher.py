@@ -11,7 +11,6 @@ from typing import Any, Final
 from attrs import evolve, frozen
 
 from payasync.errors import InvalidArgumentError, SessionClosedError
-from payasync.middleware.retry import Pace
 from payasync.notifications.handlers import LANDING
 from payasync.notifications.inbox import REPLAYABLE, Claim, Inbox, InboxEvent, Received, State
 from payasync.notifications.ingest import DispatchLimits, received
@@ -20,6 +19,7 @@ from payasync.notifications.reading import parse
 from payasync.notifications.trust import held_as_refund
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS, Kind
+from payasync.settings import Pace
 from payasync.transport.deadlines import running_task
 from payasync.wire.request import invalid
 

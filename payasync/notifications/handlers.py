@@ -12,7 +12,6 @@ from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 from attrs import evolve, frozen
 
 from payasync.errors import ConfigurationError, InvalidArgumentError
-from payasync.middleware.retry import Pace
 from payasync.notifications.inbox import Claim, Inbox
 from payasync.notifications.ingest import DispatchLimits
 from payasync.notifications.notification import PLURALS, Notification
@@ -39,6 +38,7 @@ from payasync.notifications.trust import (
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS
 from payasync.session import Session
+from payasync.settings import Pace
 from payasync.transport.deadlines import running_task
 
 T = TypeVar("T")

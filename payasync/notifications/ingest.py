@@ -11,13 +11,13 @@ from attrs import Attribute, evolve, field, frozen
 
 from payasync.documents import ABSENT, loads
 from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError
-from payasync.middleware.retry import Pace
 from payasync.notifications.inbox import Added, Inbox, Received
 from payasync.notifications.notification import Headers, Notification, Raw, body_of
 from payasync.notifications.trust import hint_key
 from payasync.notifications.verification import Verification
 from payasync.profile.profile import not_configured
 from payasync.profile.schema import KINDS, REFUSED, NotificationShape
+from payasync.settings import Pace
 
 _LONGEST: Final = timedelta(days=36_500)
 

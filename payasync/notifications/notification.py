@@ -14,8 +14,7 @@ from payasync.resources.orders import QueryOrder
 from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
 from payasync.wire.request import Request
-from payasync.wire.response import Response
-from payasync.wire.structure import fitted
+from payasync.wire.response import Response, fitted
 
 if TYPE_CHECKING:
     from payasync.session import Session

@@ -12,7 +12,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from payasync.credentials import Credentials
-from payasync.documents import ABSENT, MAX_DEPTH, at, exactly
+from payasync.documents import ABSENT, MAX_DEPTH, at, loads_exact
 from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError, frameless
 from payasync.middleware.verify import as_signed
 from payasync.notifications.notification import (
@@ -26,19 +26,19 @@ from payasync.notifications.notification import (
     refused,
 )
 from payasync.profile import signed_fields
-from payasync.profile.profile import NONCE, Profile
-from payasync.profile.schema import KINDS, Kind, NotificationShape
-from payasync.profile.signed_fields import Coverage, joined
+from payasync.profile.profile import Profile
+from payasync.profile.schema import KINDS, NONCE, Kind, NotificationShape
+from payasync.profile.signed_fields import SignedFields, join_path
 
 _LOCATED: Final = ("order", "payment", "refund", "subscription")
 
 
-def coverage_of(profile: Profile) -> Coverage | None:
+def coverage_of(profile: Profile) -> SignedFields | None:
     """Return what the signatures of notifications cover; `None` where none stands in the body."""
     shape = profile.notification
     if shape.verification != "body" or not shape.signature:
         return None
-    return signed_fields.coverage(shape.signature, profile.signature)
+    return SignedFields.under(shape.signature, profile.signature)
 
 
 def check_covered(profile: Profile) -> None:
@@ -56,13 +56,13 @@ def check_covered(profile: Profile) -> None:
 
 def _believed(shape: NotificationShape) -> Iterator[tuple[str, str, str]]:
     """Yield the points that name what is acted upon, with their paths, and where in the document that stands."""
-    yield "notification.data", shape.data, joined(shape.data, "any field of it")
+    yield "notification.data", shape.data, join_path(shape.data, "any field of it")
     for name in ("out_trade_no", "out_refund_no", "subscription_id"):
         if path := getattr(shape, name):
-            yield f"notification.{name}", path, joined(shape.data, path)
+            yield f"notification.{name}", path, join_path(shape.data, path)
     for kind, paths in shape.id.items():
         for path in paths:
-            yield f"notification.id.{kind}", path, joined(shape.data, path)
+            yield f"notification.id.{kind}", path, join_path(shape.data, path)
 
 
 def telling_paths(profile: Profile) -> frozenset[str]:
@@ -105,7 +105,7 @@ def check_sent_back(profile: Profile, credentials: Credentials) -> frozenset[str
     Raises:
         ConfigurationError: No event name, time or state stands inside the signature.
     """
-    if coverage_of(profile) is None or not signed_fields.same_key(profile, credentials):
+    if coverage_of(profile) is None or not signed_fields.shares_key(profile, credentials):
         return None
     if not (telling := telling_paths(profile)):
         raise ConfigurationError(
@@ -126,7 +126,9 @@ def _state_paths(profile: Profile) -> list[tuple[str, str]]:
     """
     paths = {thing: getattr(profile.answer, f"{thing}_status") for thing in _LOCATED}
     known = {thing: path for thing, path in paths.items() if path and getattr(profile.states, thing)}
-    return [(thing, joined(place, path)) for place in (profile.notification.data, "") for thing, path in known.items()]
+    return [
+        (thing, join_path(place, path)) for place in (profile.notification.data, "") for thing, path in known.items()
+    ]
 
 
 MILLISECONDS_FROM: Final = 10**11
@@ -396,7 +398,7 @@ def document_of(body: bytes) -> dict[str, Any]:
         InvalidArgumentError: It is none.
     """
     crowded = body.count(b"{") + body.count(b"[") > MOST_CONTAINERS + len(body) // 32
-    document = ABSENT if crowded else exactly(body)
+    document = ABSENT if crowded else loads_exact(body)
     if not isinstance(document, dict):
         rule = (
             f"a JSON object in UTF-8, no name twice in an object, every number finite, {MAX_DEPTH} deep at most, and "

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError, frameless_async
-from payasync.middleware.retry import Pace
 from payasync.notifications.adapters import Application
 from payasync.notifications.dispatcher import Lifetime, Replaying
 from payasync.notifications.handlers import Expect, Function, Handler, Handling, check_expect, check_new, handler_of
@@ -21,6 +20,7 @@ from payasync.notifications.verification import Verifier, verification_of
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Kind
 from payasync.session import Session
+from payasync.settings import Pace
 from payasync.wire.request import invalid
 
 if TYPE_CHECKING:

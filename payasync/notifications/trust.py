@@ -19,7 +19,8 @@ from payasync.errors import (
 from payasync.notifications.inbox import Claim, Inbox, InboxEvent, State
 from payasync.notifications.notification import Notification
 from payasync.notifications.reading import coverage_of, key_of, number_at
-from payasync.profile.profile import MERCHANT, Profile, not_configured
+from payasync.profile.profile import Profile, not_configured
+from payasync.profile.schema import MERCHANT
 from payasync.resources.orders import QueryOrder
 from payasync.resources.refunds import QueryRefund
 from payasync.wire.request import Request

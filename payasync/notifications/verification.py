@@ -32,7 +32,7 @@ from payasync.notifications.reading import (
     seconds,
     unverified,
 )
-from payasync.profile.keys import check_keys
+from payasync.profile.consistency import check_keys
 from payasync.profile.profile import Profile, not_configured
 from payasync.signing.schemes import SignatureScheme, SortedPairs
 

@@ -6,16 +6,18 @@ A live session has no answer of its own for an open point. A call that needs one
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import Any, Literal, cast
 
 from attrs import Factory, field, frozen
 
-from payasync.documents import flaw, plain
+from payasync.documents import copy_plain, find_flaw
 from payasync.endpoints import Auth, names
 from payasync.errors import NotConfiguredError
-from payasync.profile.consistency import check
+from payasync.profile.audit import Point, audit_points
+from payasync.profile.consistency import check_profile
 from payasync.profile.schema import (
     ANYTHING,
+    OPEN_FIELDS,
     Accept,
     AnswerShape,
     HttpCodes,
@@ -25,37 +27,18 @@ from payasync.profile.schema import (
     ResultCodes,
     States,
 )
+from payasync.profile.toml import read_file, read_text, write_toml
+from payasync.settings import check_types, to_dict, to_tuple
 from payasync.signing.schemes import SignatureScheme
-from payasync.validators import listed, named, typed
-
-if TYPE_CHECKING:
-    from payasync.profile.audit import Point
-
-NONCE: Final = "nonceStr"
-SIGN: Final = "sign"
-MERCHANT: Final = "merchantId"
-SIGNING: Final = (NONCE, SIGN)
-RESERVED: Final = frozenset({MERCHANT, *SIGNING})
-"""Wire names that only payasync itself may set."""
-
-OPEN_FIELDS: Final = {
-    "return_url": "the wire name of the return URL",
-    "frequency": "the wire name of a subscription's billing frequency",
-    "start_date": "the wire name of a subscription's start date",
-    "subscription_amount": "the wire name of a subscription's amount",
-    "customer": "the wire name of a subscription's customer details",
-    "subscription_id": "the wire name of a subscription's number",
-}
-"""Arguments whose wire names the document does not show (spec: Endpoints, gaps)."""
 
 
 def _tables(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return constants as tables of their own; what is none, or no JSON, stays for the checks to refuse."""
-    copied: Any = given if flaw(given) else plain(given)
+    copied: Any = given if find_flaw(given) else copy_plain(given)
     return cast("dict[str, dict[str, Any]]", copied)
 
 
-@frozen(kw_only=True, field_transformer=typed(""))
+@frozen(kw_only=True, field_transformer=check_types(""))
 class Profile:
     """What this service does, as a value; equal in Python and in TOML.
 
@@ -90,16 +73,16 @@ class Profile:
     """
 
     name: str = ""
-    bearer: tuple[str, ...] = field(default=names(Auth.BEARER), converter=listed)
-    signed: tuple[str, ...] = field(default=names(Auth.SIGNED), converter=listed)
-    merchant: tuple[str, ...] = field(default=names(Auth.SIGNED), converter=listed)
+    bearer: tuple[str, ...] = field(default=names(Auth.BEARER), converter=to_tuple)
+    signed: tuple[str, ...] = field(default=names(Auth.SIGNED), converter=to_tuple)
+    merchant: tuple[str, ...] = field(default=names(Auth.SIGNED), converter=to_tuple)
     identifier: str = "[A-Za-z0-9_-]{1,64}"
     amount_unit: Literal["", "minor", "major"] = ""
     signature: SignatureScheme | None = None
-    fields: Mapping[str, str] = field(default=Factory(dict), converter=named)
-    formats: Mapping[str, str] = field(default=Factory(dict), converter=named)
+    fields: Mapping[str, str] = field(default=Factory(dict), converter=to_dict)
+    formats: Mapping[str, str] = field(default=Factory(dict), converter=to_dict)
     constants: Mapping[str, Mapping[str, Any]] = field(default=Factory(dict), converter=_tables)
-    headers: Mapping[str, str] = field(default=Factory(dict), converter=named)
+    headers: Mapping[str, str] = field(default=Factory(dict), converter=to_dict)
     accept: Accept = ANYTHING
     payment_status: Parameter | None = None
     refund_status: Parameter | None = None
@@ -111,7 +94,7 @@ class Profile:
     notification: NotificationShape = NotificationShape()
 
     def __attrs_post_init__(self) -> None:
-        check(self, RESERVED)
+        check_profile(self)
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Profile":
@@ -120,9 +103,7 @@ class Profile:
         Raises:
             ConfigurationError: The file cannot be read, is not TOML, or has a key that is unknown or wrong.
         """
-        from payasync.profile.toml import read_file  # noqa: PLC0415 - it builds on this module, and few need it
-
-        return read_file(path)
+        return read_file(cls, path)
 
     @classmethod
     def from_toml(cls, text: str) -> "Profile":
@@ -131,9 +112,7 @@ class Profile:
         Raises:
             ConfigurationError: It is not TOML, or has a key that is unknown or wrong.
         """
-        from payasync.profile.toml import read_text  # noqa: PLC0415 - as above
-
-        return read_text(text)
+        return read_text(cls, text)
 
     def to_toml(self) -> str:
         """Return the profile's TOML form, from which `from_toml` makes an equal one.
@@ -141,15 +120,11 @@ class Profile:
         Raises:
             ConfigurationError: It holds what TOML cannot, such as a scheme of your own.
         """
-        from payasync.profile.toml import write_toml  # noqa: PLC0415 - as above
-
         return write_toml(self)
 
-    def audit(self) -> "tuple[Point, ...]":
+    def audit(self) -> tuple[Point, ...]:
         """Return every point that the document leaves open: answered, assumed or open, and which methods need it."""
-        from payasync.profile.audit import audit  # noqa: PLC0415 - it builds on this module, and few need it
-
-        return audit(self)
+        return audit_points(self)
 
     def wire_name(self, argument: str) -> str:
         """Return the wire name of an argument that the document does not show.

@@ -4,28 +4,31 @@ Every part is a frozen value whose arguments are named as the keys of its TOML t
 states is the default; what it leaves open is empty.
 """
 
+import math
 from collections.abc import Mapping
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from attrs import Factory, field, frozen
 
 from payasync.errors import ConfigurationError
-from payasync.validators import (
-    BOUNDS,
-    FINAL,
-    LENGTHS,
-    PATHS,
-    REFUSALS,
-    REQUEST_ID,
-    SECONDS,
-    TOLERANCE,
-    a_compared_path,
-    a_path,
-    listed,
-    named,
-    named_lists,
-    typed,
-)
+from payasync.settings import check_types, each_must_be, is_header, must_be, to_dict, to_dict_of_tuples, to_tuple
+
+NONCE: Final = "nonceStr"
+SIGN: Final = "sign"
+MERCHANT: Final = "merchantId"
+SIGNING: Final = (NONCE, SIGN)
+RESERVED: Final = frozenset({MERCHANT, *SIGNING})
+"""Wire names that only payasync itself may set."""
+
+OPEN_FIELDS: Final = {
+    "return_url": "the wire name of the return URL",
+    "frequency": "the wire name of a subscription's billing frequency",
+    "start_date": "the wire name of a subscription's start date",
+    "subscription_amount": "the wire name of a subscription's amount",
+    "customer": "the wire name of a subscription's customer details",
+    "subscription_id": "the wire name of a subscription's number",
+}
+"""Arguments whose wire names the document does not show (spec: Endpoints, gaps)."""
 
 Code = str | int
 """A result code or a state as the service sends it; compared by type and value."""
@@ -36,8 +39,38 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 REFUSED: Final = 400
 """The HTTP status that refuses a notification, where the profile names none."""
 
+_PATH: Final = "a dotted path, such as data.sign, without an empty step"
+_IN_THE_DOCUMENT: Final = f"{_PATH}; a header cannot stand here"
+_REFUSALS: Final = must_be(
+    "a list of statuses from 400 to 499 without 429: what the others mean is settled",
+    lambda statuses: all(400 <= status < 500 and status != 429 for status in statuses),  # noqa: PLR2004 - statuses
+)
+_FINAL: Final = must_be(
+    "an HTTP status from 200 to 599",
+    lambda status: status is None or 200 <= status < 600,  # noqa: PLR2004 - statuses
+)
 
-@frozen(kw_only=True, field_transformer=typed("accept"))
+
+def _is_path(value: str | None) -> bool:
+    return not value or ("" not in value.split(".") and not value.lower().startswith("header:"))
+
+
+def _is_request_id(value: str) -> bool:
+    place, colon, name = value.partition(":")
+    return (place == "header" and is_header(name, "-")) if colon else _is_path(value)
+
+
+def _a_path() -> Any:
+    """Return the field of a dotted path, which is open until it is given."""
+    return field(default="", validator=must_be(_IN_THE_DOCUMENT, _is_path))
+
+
+def _a_compared_path() -> Any:
+    """Return the field of a dotted path that has a default of its own until it is given."""
+    return field(default=None, validator=must_be(f"{_IN_THE_DOCUMENT}; or empty, to compare nothing", _is_path))
+
+
+@frozen(kw_only=True, field_transformer=check_types("accept"))
 class Accept:
     """What the service takes; anything else is refused before any I/O.
 
@@ -49,14 +82,18 @@ class Accept:
         length: By argument that is a text, the greatest number of characters.
     """
 
-    currency: tuple[str, ...] = field(default=(), converter=listed)
-    scene_type: tuple[str, ...] = field(default=(), converter=listed)
-    amount: tuple[int, ...] = field(default=(), converter=listed, validator=BOUNDS)
-    required: Mapping[str, tuple[str, ...]] = field(default=Factory(dict), converter=named_lists)
+    currency: tuple[str, ...] = field(default=(), converter=to_tuple)
+    scene_type: tuple[str, ...] = field(default=(), converter=to_tuple)
+    amount: tuple[int, ...] = field(
+        default=(),
+        converter=to_tuple,
+        validator=must_be(
+            "[least, greatest], two integers", lambda value: len(value) in {0, 2} and sorted(value) == list(value)
+        ),
+    )
+    required: Mapping[str, tuple[str, ...]] = field(default=Factory(dict), converter=to_dict_of_tuples)
     length: Mapping[str, int] = field(
-        default=Factory(dict),
-        converter=named,
-        validator=LENGTHS,
+        default=Factory(dict), converter=to_dict, validator=each_must_be("1 or more", lambda value: value > 0)
     )
 
 
@@ -64,7 +101,7 @@ ANYTHING: Final = Accept()
 """What is accepted where the profile does not say."""
 
 
-@frozen(field_transformer=typed("status"))
+@frozen(field_transformer=check_types("status"))
 class Parameter:
     """How endpoint 6 or 7 takes its identifier.
 
@@ -83,7 +120,7 @@ class Parameter:
             )
 
 
-@frozen(kw_only=True, field_transformer=typed("answer"))
+@frozen(kw_only=True, field_transformer=check_types("answer"))
 class AnswerShape:
     """Where things stand in the service's answers: dotted paths into the JSON document.
 
@@ -112,26 +149,29 @@ class AnswerShape:
         merchant_id: The merchant's number.
     """
 
-    data: str = a_path("answer")
-    code: str = a_path("answer")
-    ok: tuple[Code, ...] = field(default=(), converter=listed)
-    message: str = a_path("answer")
-    request_id: str = field(default="", validator=REQUEST_ID)
-    payment_id: str = a_path("answer")
-    payment_status: str = a_path("answer")
-    redirect_url: str = a_path("answer")
-    order_status: str = a_path("answer")
-    refund_status: str = a_path("answer")
-    subscription_id: str | None = a_compared_path("answer")
-    subscription_status: str = a_path("answer")
-    signature: str = a_path("answer")
+    data: str = _a_path()
+    code: str = _a_path()
+    ok: tuple[Code, ...] = field(default=(), converter=to_tuple)
+    message: str = _a_path()
+    request_id: str = field(
+        default="",
+        validator=must_be(f"{_PATH} and without a colon, or header: and the name of a header", _is_request_id),
+    )
+    payment_id: str = _a_path()
+    payment_status: str = _a_path()
+    redirect_url: str = _a_path()
+    order_status: str = _a_path()
+    refund_status: str = _a_path()
+    subscription_id: str | None = _a_compared_path()
+    subscription_status: str = _a_path()
+    signature: str = _a_path()
     refusals_signed: bool | None = None
-    out_trade_no: str | None = a_compared_path("answer")
-    out_refund_no: str | None = a_compared_path("answer")
-    total_amt: str | None = a_compared_path("answer")
-    refund_amt: str | None = a_compared_path("answer")
-    currency: str | None = a_compared_path("answer")
-    merchant_id: str | None = a_compared_path("answer")
+    out_trade_no: str | None = _a_compared_path()
+    out_refund_no: str | None = _a_compared_path()
+    total_amt: str | None = _a_compared_path()
+    refund_amt: str | None = _a_compared_path()
+    currency: str | None = _a_compared_path()
+    merchant_id: str | None = _a_compared_path()
 
     def __attrs_post_init__(self) -> None:
         if self.code and not self.ok:
@@ -145,7 +185,7 @@ REFUND_STATES: Final = ("processing", "succeeded", "failed")
 SUBSCRIPTION_STATES: Final = ("scheduled", "active", "past_due", "cancelled")
 
 
-@frozen(kw_only=True, field_transformer=typed("states"))
+@frozen(kw_only=True, field_transformer=check_types("states"))
 class States:
     """Our names of states, and the service's values that mean them; these give `.state`.
 
@@ -156,10 +196,10 @@ class States:
         subscription: scheduled, active, past_due and cancelled.
     """
 
-    order: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=named_lists)
-    payment: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=named_lists)
-    refund: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=named_lists)
-    subscription: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=named_lists)
+    order: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=to_dict_of_tuples)
+    payment: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=to_dict_of_tuples)
+    refund: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=to_dict_of_tuples)
+    subscription: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=to_dict_of_tuples)
 
     def __attrs_post_init__(self) -> None:
         _check_states("order", self.order, ORDER_STATES)
@@ -194,7 +234,7 @@ def among(value: object, allowed: "tuple[Code, ...] | list[Code]") -> bool:
     return False
 
 
-@frozen(kw_only=True, field_transformer=typed("codes"))
+@frozen(kw_only=True, field_transformer=check_types("codes"))
 class ResultCodes:
     """Result codes, or the service's messages, by what they mean.
 
@@ -205,13 +245,13 @@ class ResultCodes:
         absent: The service knows no such order or refund.
     """
 
-    not_executed: tuple[Code, ...] = field(default=(), converter=listed)
-    retryable: tuple[Code, ...] = field(default=(), converter=listed)
-    duplicate: tuple[Code, ...] = field(default=(), converter=listed)
-    absent: tuple[Code, ...] = field(default=(), converter=listed)
+    not_executed: tuple[Code, ...] = field(default=(), converter=to_tuple)
+    retryable: tuple[Code, ...] = field(default=(), converter=to_tuple)
+    duplicate: tuple[Code, ...] = field(default=(), converter=to_tuple)
+    absent: tuple[Code, ...] = field(default=(), converter=to_tuple)
 
 
-@frozen(kw_only=True, field_transformer=typed("http"))
+@frozen(kw_only=True, field_transformer=check_types("http"))
 class HttpCodes:
     """What HTTP statuses mean where no listed code says more.
 
@@ -223,14 +263,14 @@ class HttpCodes:
     """
 
     not_executed: tuple[int, ...] = field(
-        default=(400, 401, 403, 404, 405, 413, 415, 422), converter=listed, validator=REFUSALS
+        default=(400, 401, 403, 404, 405, 413, 415, 422), converter=to_tuple, validator=_REFUSALS
     )
-    absent: tuple[int, ...] = field(default=(), converter=listed, validator=REFUSALS)
-    duplicate: tuple[int, ...] = field(default=(409,), converter=listed, validator=REFUSALS)
+    absent: tuple[int, ...] = field(default=(), converter=to_tuple, validator=_REFUSALS)
+    duplicate: tuple[int, ...] = field(default=(409,), converter=to_tuple, validator=_REFUSALS)
     rate_limit_precedes_execution: bool = False
 
 
-@frozen(kw_only=True, field_transformer=typed("recovery"))
+@frozen(kw_only=True, field_transformer=check_types("recovery"))
 class Recovery:
     """When a write may be sent a second time.
 
@@ -238,10 +278,13 @@ class Recovery:
         quarantine: Seconds after which an absent answer is final; `None`: nothing is sent twice.
     """
 
-    quarantine: float | None = field(default=None, validator=SECONDS)
+    quarantine: float | None = field(
+        default=None,
+        validator=must_be("a number of seconds, 0 or more", lambda value: value is None or 0 <= value < math.inf),
+    )
 
 
-@frozen(kw_only=True, field_transformer=typed("notification"))
+@frozen(kw_only=True, field_transformer=check_types("notification"))
 class NotificationShape:
     """What a notification looks like, and which answer acknowledges it (spec: Events).
 
@@ -265,22 +308,24 @@ class NotificationShape:
     """
 
     verification: Literal["", "body", "standard-webhooks", "none"] = ""
-    data: str = a_path("notification")
-    signature: str = a_path("notification")
-    kind: str = a_path("notification")
-    kinds: Mapping[str, tuple[str, ...]] = field(default=Factory(dict), converter=named_lists)
-    time: str = a_path("notification")
-    tolerance: int = field(default=300, validator=TOLERANCE)
+    data: str = _a_path()
+    signature: str = _a_path()
+    kind: str = _a_path()
+    kinds: Mapping[str, tuple[str, ...]] = field(default=Factory(dict), converter=to_dict_of_tuples)
+    time: str = _a_path()
+    tolerance: int = field(default=300, validator=must_be("a number of seconds above 0", lambda value: value > 0))
     id: Mapping[str, tuple[str, ...]] = field(
         default=Factory(dict),
-        converter=named_lists,
-        validator=PATHS,
+        converter=to_dict_of_tuples,
+        validator=each_must_be(
+            f"a list, each of it {_IN_THE_DOCUMENT}", lambda paths: all(path and _is_path(path) for path in paths)
+        ),
     )
-    out_trade_no: str = a_path("notification")
-    out_refund_no: str = a_path("notification")
-    subscription_id: str = a_path("notification")
-    volatile: tuple[str, ...] = field(default=(), converter=listed)
-    ack_status: int | None = field(default=None, validator=FINAL)
+    out_trade_no: str = _a_path()
+    out_refund_no: str = _a_path()
+    subscription_id: str = _a_path()
+    volatile: tuple[str, ...] = field(default=(), converter=to_tuple)
+    ack_status: int | None = field(default=None, validator=_FINAL)
     ack_body: str = ""
-    nack_status: int | None = field(default=None, validator=FINAL)
+    nack_status: int | None = field(default=None, validator=_FINAL)
     nack_body: str = ""

@@ -5,7 +5,7 @@ same.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
@@ -13,13 +13,12 @@ from attrs import frozen
 from payasync.documents import ExactNumber, at
 from payasync.endpoints import ARGUMENTS
 from payasync.errors import ConfigurationError
-from payasync.profile.profile import RESERVED
+from payasync.profile.schema import RESERVED
 from payasync.signing.schemes import SortedPairs
 
 if TYPE_CHECKING:
     from payasync.credentials import Credentials
     from payasync.profile.profile import Profile
-    from payasync.profile.schema import AnswerShape
     from payasync.signing.schemes import SignatureScheme
 
 _STATES: Final = ("payment_status", "order_status", "refund_status", "subscription_status")
@@ -33,7 +32,7 @@ COMPARED: Final = ("out_trade_no", "out_refund_no", "total_amt", "refund_amt", "
 
 
 @frozen
-class Coverage:
+class SignedFields:
     """The fields that a signature is made over: those of the object that it stands in.
 
     Attributes:
@@ -54,6 +53,22 @@ class Coverage:
     skip_empty: bool = False
     skip_null: bool = False
 
+    @classmethod
+    def under(cls, path: str, scheme: "SignatureScheme | None") -> "SignedFields":
+        """Return what the signature at a path covers, as far as the scheme signs it."""
+        place, _, name = path.rpartition(".")
+        if not isinstance(scheme, SortedPairs):
+            return cls(place, name)
+        return cls(
+            place,
+            name,
+            left_out=frozenset(scheme.exclude) - {name},
+            nested=scheme.nested != "omit",
+            as_texts=True,
+            skip_empty=scheme.skip_empty,
+            skip_null=scheme.skip_null,
+        )
+
     def covers(self, path: str) -> bool:
         """Return whether a value at a path of the document can be signed."""
         above, steps = _steps(self.place), _steps(path)
@@ -70,51 +85,32 @@ class Coverage:
 
     def read(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return as much of a document as is covered, in its place, and the signature itself."""
-        signed = self._signed(document)
-        return self._placed({name: value for name, value in signed.items() if self._holds(name, value)})
+        signed = {
+            name: value
+            for name, value in self._object(document).items()
+            if name not in self.left_out and (self.nested or not isinstance(value, dict | list))
+        }
+        return self._in_place(signed)
 
     def said(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is covered so that it is the same wherever the signature is."""
-        signed = self._signed(self.read(document))
+        signed = self._object(self.read(document))
         texts = {name: self._text(value) for name, value in signed.items() if value is not None or not self.skip_null}
-        return self._placed({name: text for name, text in texts.items() if text != "" or not self.skip_empty})
+        return self._in_place({name: text for name, text in texts.items() if text != "" or not self.skip_empty})
 
-    def _signed(self, document: Mapping[str, Any]) -> dict[str, Any]:
+    def _object(self, document: Mapping[str, Any]) -> dict[str, Any]:
         found = at(document, self.place)
         return found if isinstance(found, dict) else {}
 
-    def _holds(self, name: str, value: object) -> bool:
-        return name not in self.left_out and (self.nested or not isinstance(value, dict | list))
-
-    def _text(self, value: Any) -> Any:
-        if not self.as_texts:
-            return value
-        if value is None or type(value) is bool:
-            return json.dumps(value)
-        if type(value) is int:
-            return str(value)
-        return value.text if type(value) is ExactNumber else value
-
-    def _placed(self, signed: dict[str, Any]) -> dict[str, Any]:
+    def _in_place(self, signed: dict[str, Any]) -> dict[str, Any]:
         for step in reversed(_steps(self.place)):
             signed = {step: signed}
         return signed
 
-
-def coverage(path: str, scheme: "SignatureScheme | None") -> Coverage:
-    """Return what the signature at a path covers: the object that it stands in, as far as the scheme signs it."""
-    place, _, name = path.rpartition(".")
-    if not isinstance(scheme, SortedPairs):
-        return Coverage(place, name)
-    return Coverage(
-        place,
-        name,
-        left_out=frozenset(scheme.exclude) - {name},
-        nested=scheme.nested != "omit",
-        as_texts=True,
-        skip_empty=scheme.skip_empty,
-        skip_null=scheme.skip_null,
-    )
+    def _text(self, value: Any) -> Any:
+        if self.as_texts and (value is None or type(value) in {bool, int}):
+            return json.dumps(value)
+        return value.text if self.as_texts and type(value) is ExactNumber else value
 
 
 def check_answers_covered(profile: "Profile") -> None:
@@ -125,13 +121,16 @@ def check_answers_covered(profile: "Profile") -> None:
     Raises:
         ConfigurationError: It names the point.
     """
-    if profile.answer.signature:
-        check_covered(
-            coverage(profile.answer.signature, profile.signature), profile.answer.signature, _told(profile.answer)
-        )
+    shape = profile.answer
+    if not shape.signature:
+        return
+    believed = [("answer.data", shape.data, join_path(shape.data, "any field of it"))] if shape.data else []
+    given = {name: path for name in (*_STATES, *COMPARED) if (path := getattr(shape, name))}
+    believed += [(f"answer.{name}", path, join_path(shape.data, path)) for name, path in given.items()]
+    check_covered(SignedFields.under(shape.signature, profile.signature), shape.signature, believed)
 
 
-def check_covered(signed: Coverage, signature: str, believed: Iterator[tuple[str, str, str]]) -> None:
+def check_covered(signed: SignedFields, signature: str, believed: Iterable[tuple[str, str, str]]) -> None:
     """Refuse what is to be believed, and is not covered.
 
     Args:
@@ -152,14 +151,6 @@ def check_covered(signed: Coverage, signature: str, believed: Iterator[tuple[str
             )
 
 
-def _told(shape: "AnswerShape") -> Iterator[tuple[str, str, str]]:
-    if shape.data:
-        yield "answer.data", shape.data, joined(shape.data, "any field of it")
-    for name in (*_STATES, *COMPARED):
-        if path := getattr(shape, name):
-            yield f"answer.{name}", path, joined(shape.data, path)
-
-
 def proofs(profile: "Profile", credentials: "Credentials") -> tuple[str, ...]:
     """Return the paths of what a success must hold one of, so that it is no request that was sent back.
 
@@ -173,9 +164,12 @@ def proofs(profile: "Profile", credentials: "Credentials") -> tuple[str, ...]:
         ConfigurationError: The profile locates nothing of that kind inside the signature.
     """
     shape = profile.answer
-    if not shape.signature or not same_key(profile, credentials):
+    if not shape.signature or not shares_key(profile, credentials):
         return ()
-    found = only_from_the_service(profile, coverage(shape.signature, profile.signature), _located(shape))
+    # What is compared with the request is left out: a request says it.
+    located = [shape.code, shape.message, "" if ":" in shape.request_id else shape.request_id]
+    located += [join_path(shape.data, path) for name in (*_STATES, *_OWN) if (path := getattr(shape, name))]
+    found = only_from_the_service(profile, SignedFields.under(shape.signature, profile.signature), located)
     if not found:
         raise ConfigurationError(
             f"the signature at {shape.signature!r} covers nothing that only a response says, and the key that signs "
@@ -189,11 +183,11 @@ def proofs(profile: "Profile", credentials: "Credentials") -> tuple[str, ...]:
 
 def proof_names(profile: "Profile", paths: tuple[str, ...]) -> frozenset[str]:
     """Return the names, in the signed object, of the fields that hold what `proofs` found: no request may say them."""
-    signed = coverage(profile.answer.signature, profile.signature)
+    signed = SignedFields.under(profile.answer.signature, profile.signature)
     return frozenset(map(signed.first_step, paths))
 
 
-def same_key(profile: "Profile", credentials: "Credentials") -> bool:
+def shares_key(profile: "Profile", credentials: "Credentials") -> bool:
     """Return whether a key that signs requests also verifies what the service signs."""
     scheme, own = profile.signature, credentials.signing_key
     if scheme is None or own is None or (isinstance(scheme, SortedPairs) and not scheme.algorithm):
@@ -214,7 +208,7 @@ def names_in_requests(profile: "Profile") -> frozenset[str]:
     return frozenset({*shown, *demanded, *parameters, *constants, *RESERVED})
 
 
-def only_from_the_service(profile: "Profile", signed: Coverage, paths: Iterable[str]) -> tuple[str, ...]:
+def only_from_the_service(profile: "Profile", signed: SignedFields, paths: Iterable[str]) -> tuple[str, ...]:
     """Return those paths of a document that a signature covers, and that no request can have.
 
     Args:
@@ -226,14 +220,7 @@ def only_from_the_service(profile: "Profile", signed: Coverage, paths: Iterable[
     return tuple(path for path in paths if path and signed.covers(path) and signed.first_step(path) not in said)
 
 
-def _located(shape: "AnswerShape") -> Iterator[str]:
-    """Yield the paths of what the profile locates in a response, but for what is compared with the request."""
-    header = shape.request_id.partition(":")[1]
-    yield from (shape.code, shape.message, "" if header else shape.request_id)
-    yield from (joined(shape.data, path) for name in (*_STATES, *_OWN) if (path := getattr(shape, name)))
-
-
-def joined(place: str, path: str) -> str:
+def join_path(place: str, path: str) -> str:
     """Return the path of what stands at a path below a place."""
     return f"{place}.{path}" if place and path else place or path
 

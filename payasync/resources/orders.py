@@ -10,7 +10,6 @@ from payasync.documents import ABSENT, Absent
 from payasync.endpoints import CLOSE_ORDER, PLACE_ORDER, QUERY_ORDER
 from payasync.errors import frameless_async
 from payasync.resources.polling import Namespace, wait
-from payasync.wire.names import OPEN
 from payasync.wire.request import NOTHING, Request, a_text, a_url, a_word, an_amount
 from payasync.wire.response import OrderResponse
 
@@ -43,7 +42,7 @@ class PlaceOrder(Request[OrderResponse]):
     body: str | Absent = field(default=ABSENT, validator=a_text)
     notify_url: str | Absent = field(default=ABSENT, validator=a_url)
     scene_type: str | Absent = field(default=ABSENT, validator=a_word)
-    return_url: str | Absent = field(default=ABSENT, validator=a_url, metadata={OPEN: "return_url"})
+    return_url: str | Absent = field(default=ABSENT, validator=a_url)
     out_trade_no: str | Absent = field(default=ABSENT, validator=a_word)
 
 

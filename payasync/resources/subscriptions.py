@@ -10,17 +10,10 @@ from payasync.documents import ABSENT, Absent
 from payasync.endpoints import CANCEL_SUBSCRIPTION, CREATE_SUBSCRIPTION, UPDATE_SUBSCRIPTION
 from payasync.errors import frameless, frameless_async
 from payasync.resources.polling import Namespace
-from payasync.wire.names import OPEN
-from payasync.wire.request import NOTHING, Request, a_date, a_word, an_amount, an_object, taken
+from payasync.wire.request import NOTHING, Request, a_date, a_word, an_amount, an_object, copy_object
 from payasync.wire.response import SubscriptionResponse
 
 T = TypeVar("T")
-
-_FREQUENCY = {OPEN: "frequency"}
-_AMOUNT = {OPEN: "subscription_amount"}
-_START_DATE = {OPEN: "start_date"}
-_CUSTOMER = {OPEN: "customer"}
-_SUBSCRIPTION_ID = {OPEN: "subscription_id"}
 
 
 def _frameless_init(kind: type[T]) -> type[T]:
@@ -48,10 +41,10 @@ class CreateSubscription(Request[SubscriptionResponse]):
     operation = CREATE_SUBSCRIPTION
     answer: ClassVar[type[SubscriptionResponse]] = SubscriptionResponse
 
-    frequency: str = field(validator=a_word, metadata=_FREQUENCY)
-    amount: int = field(validator=an_amount, metadata=_AMOUNT)
-    start_date: date = field(validator=a_date, metadata=_START_DATE)
-    customer: Mapping[str, Any] = field(converter=taken, validator=an_object, metadata=_CUSTOMER, repr=False)
+    frequency: str = field(validator=a_word)
+    amount: int = field(validator=an_amount)
+    start_date: date = field(validator=a_date)
+    customer: Mapping[str, Any] = field(converter=copy_object, validator=an_object, repr=False)
 
 
 @_frameless_init
@@ -74,13 +67,11 @@ class UpdateSubscription(Request[SubscriptionResponse]):
     operation = UPDATE_SUBSCRIPTION
     answer: ClassVar[type[SubscriptionResponse]] = SubscriptionResponse
 
-    subscription_id: str = field(validator=a_word, metadata=_SUBSCRIPTION_ID)
-    frequency: str | Absent = field(default=ABSENT, validator=a_word, metadata=_FREQUENCY)
-    amount: int | Absent = field(default=ABSENT, validator=an_amount, metadata=_AMOUNT)
-    start_date: date | Absent = field(default=ABSENT, validator=a_date, metadata=_START_DATE)
-    customer: Mapping[str, Any] | Absent = field(
-        default=ABSENT, converter=taken, validator=an_object, metadata=_CUSTOMER, repr=False
-    )
+    subscription_id: str = field(validator=a_word)
+    frequency: str | Absent = field(default=ABSENT, validator=a_word)
+    amount: int | Absent = field(default=ABSENT, validator=an_amount)
+    start_date: date | Absent = field(default=ABSENT, validator=a_date)
+    customer: Mapping[str, Any] | Absent = field(default=ABSENT, converter=copy_object, validator=an_object, repr=False)
 
 
 @frozen(kw_only=True)
@@ -98,7 +89,7 @@ class CancelSubscription(Request[SubscriptionResponse]):
     operation = CANCEL_SUBSCRIPTION
     answer: ClassVar[type[SubscriptionResponse]] = SubscriptionResponse
 
-    subscription_id: str = field(validator=a_word, metadata=_SUBSCRIPTION_ID)
+    subscription_id: str = field(validator=a_word)
 
 
 class Subscriptions(Namespace):

@@ -24,10 +24,11 @@ from payasync.endpoints import (
     UPDATE_SUBSCRIPTION,
     Operation,
 )
-from payasync.profile.profile import MERCHANT, NONCE, SIGN, Profile
+from payasync.profile.profile import Profile
+from payasync.profile.schema import MERCHANT, NONCE, SIGN
 from payasync.sandbox import openapi
 from payasync.sandbox.dialect import Dialect, Incoming, Outgoing, Vocabulary
-from payasync.sandbox.faults.wire import Wire
+from payasync.sandbox.faults.injection import FaultInjector
 from payasync.sandbox.model import Answered, Order, RefusedError
 from payasync.sandbox.response_signing import Seal
 from payasync.sandbox.server import check_address, read_body, read_query
@@ -136,7 +137,7 @@ class Api:
         store: Holds the transaction around it.
         page_url: Gives the address of an order's gateway page.
         seal: Signs the answers, where the profile says so.
-        wire: Lets calls meet the faults that are armed.
+        faults: Lets calls meet the faults that are armed.
     """
 
     def __init__(
@@ -148,10 +149,10 @@ class Api:
         store: Store,
         page_url: Callable[[Order], str],
         seal: Seal,
-        wire: Wire,
+        faults: FaultInjector,
     ) -> None:
         self._seal = seal
-        self._wire = wire
+        self._faults = faults
         self._dialect = dialect
         self._admission = admission
         self._store = store
@@ -178,7 +179,7 @@ class Api:
     async def _handle(self, operation: Operation, request: web.Request) -> web.StreamResponse:
         request[FACTS] = Facts(name=operation.name)
         received, numbers = await self._received(operation, request)
-        return await self._wire.answer(
+        return await self._faults.respond(
             request,
             operation.name,
             numbers,

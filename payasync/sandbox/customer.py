@@ -1,7 +1,6 @@
-"""A customer: what a person does on the gateway page, over real HTTP as a browser does it."""
+"""A customer: what a person does on the gateway page, over real HTTP."""
 
 from collections.abc import Callable
-from html.parser import HTMLParser
 from typing import Protocol, TypeAlias
 
 import aiohttp
@@ -79,16 +78,17 @@ class Customer:
         raise NoAnswerError(f"the gateway does not answer: {why}")
 
     async def _pressed(self, order: Paying, page_url: URL, decision: Decision) -> str | None:
-        async with self._http.get(page_url, allow_redirects=False) as page:
+        # As JSON, because the page itself needs an extra.
+        headers = {"Accept": "application/json"}
+        async with self._http.get(page_url, headers=headers, allow_redirects=False) as page:
             if page.status != 200:  # noqa: PLR2004 - the page is there, or it is not
                 raise _unknown(order)
-            form = _Form(await page.text())
-        if decision not in form.decisions:
+            offered = (await page.json())["decisions"]
+        if decision not in offered:
             return None
-        action = page_url.join(URL(form.action))
-        async with self._http.post(action, data={"decision": decision}, allow_redirects=False) as answer:
+        async with self._http.post(page_url, data={"decision": decision}, allow_redirects=False) as answer:
             location = answer.headers.get("Location")
-        return None if location in {None, form.action} else location
+        return None if location in {None, page_url.raw_path} else location
 
     def _page(self, order: Paying) -> URL:
         address = self._address(order)
@@ -107,24 +107,6 @@ class Customer:
 
 def _redirect(order: Paying) -> object:
     return order if isinstance(order, str) else getattr(order, "redirect_url", None)
-
-
-class _Form(HTMLParser):
-    """The form of a page: where it leads, and the decisions that its buttons stand for."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.action = ""
-        self.decisions: set[str] = set()
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if tag == "form":
-            self.action = given.get("action") or ""
-        elif tag == "button":
-            self.decisions.add(given.get("value") or "")
 
 
 def _unknown(order: Paying) -> InvalidArgumentError:

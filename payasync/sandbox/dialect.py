@@ -10,9 +10,9 @@ from attrs import evolve, fields_dict, frozen
 
 from payasync.endpoints import QUERY_PAYMENT, QUERY_REFUND, Operation
 from payasync.errors import ConfigurationError
-from payasync.profile.profile import MERCHANT, NONCE, SIGN, Profile
+from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE
-from payasync.profile.schema import AnswerShape, Code, NotificationShape, Parameter
+from payasync.profile.schema import MERCHANT, NONCE, SIGN, AnswerShape, Code, NotificationShape, Parameter
 from payasync.profile.signed_fields import COMPARED
 from payasync.sandbox.arguments import (
     ARGUMENTS,

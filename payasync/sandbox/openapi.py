@@ -19,8 +19,7 @@ from payasync.endpoints import (
     UPDATE_SUBSCRIPTION,
     Operation,
 )
-from payasync.profile.profile import MERCHANT, NONCE, SIGN
-from payasync.profile.schema import Code
+from payasync.profile.schema import MERCHANT, NONCE, SIGN, Code
 from payasync.profile.signed_fields import COMPARED
 from payasync.sandbox.arguments import (
     ARGUMENTS,

@@ -15,8 +15,7 @@ from attrs import evolve, fields_dict
 
 from payasync.credentials import Secret
 from payasync.errors import ConfigurationError
-from payasync.profile.profile import NONCE
-from payasync.profile.schema import AnswerShape
+from payasync.profile.schema import NONCE, AnswerShape
 from payasync.sandbox import signatures
 from payasync.sandbox.dialect import NO_PATHS, TELLING, Outgoing, Vocabulary, place, written
 from payasync.sandbox.store import join_path, set_at, table_at, under

@@ -22,7 +22,7 @@ from payasync.sandbox.database import MEMORY, by_hand, location
 from payasync.sandbox.dialect import Dialect, Failures, checked_failures
 from payasync.sandbox.factories import Bank, Given
 from payasync.sandbox.faults.arming import Faults
-from payasync.sandbox.faults.wire import Wire
+from payasync.sandbox.faults.injection import FaultInjector
 from payasync.sandbox.ledger import Ledger
 from payasync.sandbox.openapi import MARK
 from payasync.sandbox.receiver import RecordingReceiver, Verifier
@@ -34,9 +34,9 @@ from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import Keys, keys_of
 from payasync.sandbox.store import Numbering, Store
 from payasync.sandbox.timeline import Recorder, Timeline, line
-from payasync.sandbox.web.admin import Shown
+from payasync.sandbox.web.admin import Admin
 from payasync.sandbox.web.gateway import Gateway
-from payasync.sandbox.web.pages import page_path
+from payasync.sandbox.web.pages import gateway_path
 from payasync.sandbox.webhooks import Acknowledgement, Deliveries, Notifier, Outbox, outgoing_client
 from payasync.session import Session
 
@@ -138,8 +138,8 @@ async def start(settings: Settings, keys: Keys | None) -> Running:
         settings.faults.serve(door)
         stack.callback(settings.faults.serve, None)
         clock, timeline = Clock(core.timepiece, agenda), Timeline(core.store)
-        wire = Wire(settings.faults.armoury, door=door, told=agenda.settle)
-        shown = Shown(
+        injector = FaultInjector(settings.faults.armed_faults, door=door, deliver=agenda.settle)
+        admin = Admin(
             url=url,
             keys=core.keys,
             words=core.dialect.words,
@@ -150,7 +150,7 @@ async def start(settings: Settings, keys: Keys | None) -> Running:
             clock=clock,
             pace=settings.pace,
         )
-        await _serve(_application(settings.profile, core, url=url, wire=wire, shown=shown), door, stack)
+        await _serve(_application(settings.profile, core, url=url, injector=injector, admin=admin), door, stack)
         numbers, store, service = core.dialect.payloads.numbers, core.store, core.service
         return Running(
             url=url,
@@ -201,7 +201,7 @@ def _agenda(settings: Settings, core: _Core, stack: AsyncExitStack) -> Agenda:
     alarm = Alarm(store, Timers(store), timepiece, core.service.falling)
     while alarm.run_next(timepiece.now()) is not None:
         pass
-    deliveries = Deliveries(store, Outbox(store), notifier, timepiece, settings.faults.armoury)
+    deliveries = Deliveries(store, Outbox(store), notifier, timepiece, settings.faults.armed_faults)
     agenda = Agenda(timepiece, alarm, deliveries, partial(keep, store))
     stack.push_async_callback(agenda.close)
     store.on_commit(agenda.wake)
@@ -219,23 +219,23 @@ def _customer(core: _Core, url: str, stack: AsyncExitStack) -> Customer:
     )
 
 
-def _application(profile: Profile, core: _Core, *, url: str, wire: Wire, shown: Shown) -> web.Application:
+def _application(profile: Profile, core: _Core, *, url: str, injector: FaultInjector, admin: Admin) -> web.Application:
     service, store, merchant = core.service, core.store, core.keys.merchant
     api = Api(
         dialect=core.dialect,
         admission=Admission(profile, merchant),
         service=service,
         store=store,
-        page_url=lambda order: url + page_path(order),
+        page_url=lambda order: url + gateway_path(order),
         seal=core.seal,
-        wire=wire,
+        faults=injector,
     )
     gateway = Gateway(service=service, store=store, merchant=merchant.merchant_id, unit=profile.amount_unit)
-    admin, recorder = shown.admin(), Recorder(shown.timeline)
+    recorder = Recorder(admin.timeline)
     application = web.Application(middlewares=[admin.check_host, recorder.note, api.shape_errors])
     application.add_routes([*api.routes(), *gateway.routes(), *admin.routes()])
     application.on_response_prepare.append(_mark)
-    application.on_shutdown.append(wire.end)
+    application.on_shutdown.append(injector.end)
     return application
 
 
@@ -275,7 +275,7 @@ def _resend(service: Service, store: Store, notification_id: str) -> None:
 
 def _page_of(store: Store, url: str, number: str) -> str | None:
     order = store.order_named(number)
-    return url + page_path(order) if order else None
+    return url + gateway_path(order) if order else None
 
 
 class Sandbox:

@@ -14,7 +14,7 @@ from attrs import asdict, evolve, frozen
 from payasync.sandbox import statements
 from payasync.sandbox.model import RefusedError
 from payasync.sandbox.store import Store
-from payasync.sandbox.web.pages import PATH, TIMELINE
+from payasync.sandbox.web.pages import GATEWAY, TIMELINE
 
 EntryKind: TypeAlias = Literal["request", "change", "delivery", "admin"]
 
@@ -218,7 +218,7 @@ def known(request: web.Request) -> Facts | None:
     if FACTS in request:
         return request[FACTS]
     path = request.path
-    if path == "/" or path.startswith((*SILENT, PATH)):
+    if path == "/" or path.startswith((*SILENT, GATEWAY)):
         return None
     return Facts(name=f"{request.method} {path}")
 

@@ -23,11 +23,11 @@ from payasync.profile.schema import NotificationShape
 from payasync.sandbox import statements
 from payasync.sandbox.clock import Happened, Insistence, Timepiece
 from payasync.sandbox.database import Database
-from payasync.sandbox.faults.armed_faults import PLAIN, Armoury, Passage, texts
+from payasync.sandbox.faults.armed_faults import UNALTERED, ArmedFaults, DeliveryPlan, iterate_strings
 from payasync.sandbox.model import BEGINNING, instant, instant_if_any
 from payasync.sandbox.response_signing import Seal
 from payasync.sandbox.timeline import Entry, line
-from payasync.transport.failures import phrase
+from payasync.transport.send import phrase
 
 NotificationState = Literal["waiting", "delivered", "dead"]
 
@@ -352,16 +352,16 @@ class Notifier:
         """Whether notifications carry a time."""
         return self._seal.timed
 
-    async def attempt(self, notification: Notification, passage: Passage = PLAIN) -> Attempt:
+    async def attempt(self, notification: Notification, plan: DeliveryPlan = UNALTERED) -> Attempt:
         """Send a notification once, and return what came of it.
 
         Args:
             notification: Which.
-            passage: What a fault makes of it.
+            plan: What a fault makes of it.
         """
-        status, answer, error = None, "", f"lost on its way: {passage.fault}"
-        if not passage.lost:
-            status, answer, error = await self._sent(notification, passage)
+        status, answer, error = None, "", f"lost on its way: {plan.fault}"
+        if not plan.lost:
+            status, answer, error = await self._sent(notification, plan)
         return Attempt(
             notification_id=notification.notification_id,
             url=notification.url,
@@ -371,14 +371,14 @@ class Notifier:
             acknowledged=not error,
         )
 
-    async def _sent(self, notification: Notification, passage: Passage) -> tuple[int | None, str, str]:
+    async def _sent(self, notification: Notification, plan: DeliveryPlan) -> tuple[int | None, str, str]:
         """Return the status and the body of the answer, and why it does not acknowledge, or why there is none."""
         try:
-            body, headers = await self._signed(notification, passage.age)
+            body, headers = await self._signed(notification, plan.age)
         except Exception as failure:  # noqa: BLE001 - the profile's signature may be anybody's code
             return None, "", f"{type(failure).__name__}: {failure}"
         try:
-            status, answer = await self._post(notification.url, passage.body(body), headers)
+            status, answer = await self._post(notification.url, plan.body(body), headers)
         except (aiohttp.ClientError, OSError, ValueError) as failure:
             return None, "", explain_failure(failure)
         return status, answer, self._acknowledgement.missing(status, answer)
@@ -448,7 +448,7 @@ class Deliveries:
         outbox: What is due.
         notifier: Makes the attempts.
         timepiece: The sandbox's time.
-        armoury: The faults that notifications meet.
+        armed_faults: The faults that notifications meet.
     """
 
     def __init__(
@@ -457,13 +457,13 @@ class Deliveries:
         outbox: Outbox,
         notifier: Notifier,
         timepiece: Timepiece,
-        armoury: Armoury,
+        armed_faults: ArmedFaults,
     ) -> None:
         self._database = database
         self._outbox = outbox
         self._notifier = notifier
         self._timepiece = timepiece
-        self._armoury = armoury
+        self._armed_faults = armed_faults
         self._busy = set[str]()
         self._held = set[str]()
         self._overtaken = list[Notification]()
@@ -497,30 +497,30 @@ class Deliveries:
     async def _deliver(
         self, notification: Notification, insistence: Insistence, ended: Callable[[Happened], object]
     ) -> None:
-        passage = self._passage(notification)
+        plan = self._plan_delivery(notification)
         try:
-            if passage.later:
-                became = await self._hold_back(notification, passage, insistence)
+            if plan.later:
+                became = await self._hold_back(notification, plan, insistence)
             else:
                 after = notification
-                for _ in range(passage.copies):
-                    after = await self._attempt(after, passage, insistence)
+                for _ in range(plan.copies):
+                    after = await self._attempt(after, plan, insistence)
                 became = _became(after)
                 await self._let_go(insistence)
         finally:
             self._busy.discard(notification.url)
         ended(Happened(self._timepiece.now(), f"{notification.event} {became}", notification.reference))
 
-    def _passage(self, notification: Notification) -> Passage:
+    def _plan_delivery(self, notification: Notification) -> DeliveryPlan:
         if notification.notification_id in self._held:
             self._held.discard(notification.notification_id)
-            return PLAIN
-        numbers = {notification.reference, *texts(json.loads(notification.body))}
+            return UNALTERED
+        numbers = {notification.reference, *iterate_strings(json.loads(notification.body))}
         kind = notification.event.partition(".")[0]
-        return self._armoury.for_notification(kind, numbers, timed=self._notifier.timed)
+        return self._armed_faults.plan_delivery(kind, numbers, timed=self._notifier.timed)
 
-    async def _attempt(self, notification: Notification, passage: Passage, insistence: Insistence) -> Notification:
-        attempt = evolve(await self._notifier.attempt(notification, passage), at=self._timepiece.now())
+    async def _attempt(self, notification: Notification, plan: DeliveryPlan, insistence: Insistence) -> Notification:
+        attempt = evolve(await self._notifier.attempt(notification, plan), at=self._timepiece.now())
         after, kept = await insistence.done(lambda: self._keep(notification, attempt))
         self._tell(attempt, kept)
         return after
@@ -530,13 +530,13 @@ class Deliveries:
         delivery = Delivery.of(attempt, notification, wait)
         LOGGER.info("%s", line(delivery.entry), extra={"delivery": delivery})
 
-    async def _hold_back(self, notification: Notification, passage: Passage, insistence: Insistence) -> str:
+    async def _hold_back(self, notification: Notification, plan: DeliveryPlan, insistence: Insistence) -> str:
         self._held.add(notification.notification_id)
-        later = evolve(notification, due=self._timepiece.now() + passage.later)
+        later = evolve(notification, due=self._timepiece.now() + plan.later)
         await insistence.done(lambda: self._move(notification, later))
-        if passage.overtaken:
+        if plan.overtaken:
             self._overtaken.append(later)
-        return f"held back by {passage.fault}"
+        return f"held back by {plan.fault}"
 
     async def _let_go(self, insistence: Insistence) -> None:
         """Have what was to be overtaken attempted, now that another one was."""

@@ -16,8 +16,8 @@ from attrs import field, frozen
 from payasync.credentials import Secret
 from payasync.documents import ExactNumber, encodable
 from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError
+from payasync.settings import check_types, to_tuple
 from payasync.signing.algorithms import ALGORITHMS, Algorithm, AlgorithmName
-from payasync.validators import listed, typed
 
 Encoding = Literal["hex", "HEX", "base64"]
 Nested = Literal["refuse", "json", "omit"]
@@ -51,7 +51,7 @@ class SignatureScheme(Protocol):
         ...
 
 
-@frozen(kw_only=True, field_transformer=typed("signature"))
+@frozen(kw_only=True, field_transformer=check_types("signature"))
 class SortedPairs:
     """`name=value` pairs, joined in the ASCII order of their names, and signed.
 
@@ -81,7 +81,7 @@ class SortedPairs:
     algorithm: AlgorithmName | Literal[""] = ""
     encoding: Encoding | Literal[""] = ""
     separator: str = "&"
-    exclude: tuple[str, ...] = field(default=("sign",), converter=listed)
+    exclude: tuple[str, ...] = field(default=("sign",), converter=to_tuple)
     skip_empty: bool = True
     key_param: str = ""
     append_path: bool = False
@@ -90,7 +90,7 @@ class SortedPairs:
     booleans: Literal["refuse", "json"] = "refuse"
     numbers: Literal["refuse", "text"] = "refuse"
     nested: Nested = "refuse"
-    allow_delimiters: tuple[str, ...] = field(default=FREE_TEXT, converter=listed)
+    allow_delimiters: tuple[str, ...] = field(default=FREE_TEXT, converter=to_tuple)
 
     def __attrs_post_init__(self) -> None:
         for option in ("separator", "key_param"):
@@ -131,9 +131,8 @@ class SortedPairs:
             ConfigurationError: A key that the algorithm cannot use.
             NotConfiguredError: The algorithm or the encoding is open.
         """
-        algorithm, written = self._algorithm(), self._encoding()
-        pairs = self._joined(fields, path)
-        return written.encode(algorithm.sign(self._message(pairs, path, key), key))
+        algorithm, (encode, _) = self._algorithm(), self._encoding()
+        return encode(algorithm.sign(self._message(self._join_pairs(fields, path), path, key), key))
 
     def signer(self, key: Secret) -> Signer:
         """Return what signs as `sign` does, with one key: what that makes of the key is worked out once.
@@ -141,10 +140,10 @@ class SortedPairs:
         Raises:
             NotConfiguredError: The algorithm or the encoding is open.
         """
-        sign, encode = self._algorithm().signer(key), self._encoding().encode
+        sign, (encode, _) = self._algorithm().signer(key), self._encoding()
         if not (self.key_param or self.append_path or self.prehash):
-            return lambda fields, path: encode(sign(self._joined(fields, path).encode()))
-        return lambda fields, path: encode(sign(self._message(self._joined(fields, path), path, key)))
+            return lambda fields, path: encode(sign(self._join_pairs(fields, path).encode()))
+        return lambda fields, path: encode(sign(self._message(self._join_pairs(fields, path), path, key)))
 
     def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
         """Return whether the signature is that of the fields; a text that is no signature is not.
@@ -159,9 +158,9 @@ class SortedPairs:
             ConfigurationError: A key that the algorithm cannot use.
             NotConfiguredError: The algorithm or the encoding is open.
         """
-        algorithm, written = self._algorithm(), self._encoding()
+        algorithm, (_, decode) = self._algorithm(), self._encoding()
         try:
-            pairs, raw = self._joined(fields, path), written.decode(signature)
+            pairs, raw = self._join_pairs(fields, path), decode(signature)
         except (InvalidArgumentError, ValueError, TypeError):
             return False
         return algorithm.verify(self._message(pairs, path, key), raw, key)
@@ -172,19 +171,19 @@ class SortedPairs:
         Raises:
             InvalidArgumentError: A value that cannot be signed.
         """
-        return self._completed(self._joined(fields, path), path, "<signing key>")
+        return self._complete(self._join_pairs(fields, path), path, "<signing key>")
 
     def _message(self, pairs: str, path: str, key: Secret) -> bytes:
-        message = self._completed(pairs, path, key.reveal() if self.key_param else "").encode()
+        message = self._complete(pairs, path, key.reveal() if self.key_param else "").encode()
         if self.prehash == "sha256-hex":
             return hashlib.sha256(message).hexdigest().encode()
         return hashlib.sha256(message).digest() if self.prehash else message
 
-    def _completed(self, pairs: str, path: str, key: str) -> str:
+    def _complete(self, pairs: str, path: str, key: str) -> str:
         keyed = f"{pairs}{self.separator}{self.key_param}={key}" if self.key_param else pairs
         return keyed + path if self.append_path else keyed
 
-    def _joined(self, fields: Mapping[str, Any], path: str) -> str:
+    def _join_pairs(self, fields: Mapping[str, Any], path: str) -> str:
         texts: dict[str, str] = {}
         pairs: list[str] = []
         for name in sorted(fields):  # one loop: three comprehensions took twice as long
@@ -199,7 +198,7 @@ class SortedPairs:
         # With every field in it, and as many delimiters as that needs, none is in a name or a text.
         needed = joined.count("=") == len(pairs) and joined.count(self.separator) == len(pairs) - 1
         if not needed or len(pairs) < len(texts) or not encodable(joined):
-            self._check(texts, fields)
+            self._check_pairs(texts, fields)
         if self.append_path and not encodable(path):
             raise _unsignable("path", path, _UNICODE)
         return joined
@@ -213,7 +212,7 @@ class SortedPairs:
         if value is None:
             return None if self.skip_null else "null"
         if isinstance(value, dict | list) and self.nested != "refuse":
-            return None if self.nested == "omit" else self._compact(name, value)
+            return None if self.nested == "omit" else self._write_nested(name, value)
         if type(value) is bool and self.booleans == "json":
             return "true" if value else "false"
         if type(value) is ExactNumber and self.numbers == "text":
@@ -221,23 +220,23 @@ class SortedPairs:
         rule = f"a text or an integer of {_INTEGER_BITS} bits: nothing else has one form that can be signed"
         raise _unsignable(name, value, rule)
 
-    def _compact(self, name: str, value: object) -> str:
+    def _write_nested(self, name: str, value: object) -> str:
         """Return a nested value as it stands in the body that is sent, or was received."""
         try:
-            if self._plain(value):
-                return orjson.dumps(value, default=_as_written).decode()
+            if self._is_plain(value):
+                return orjson.dumps(value, default=lambda number: orjson.Fragment(number.text)).decode()
         except (TypeError, RecursionError):
             pass
         raise _unsignable(name, value, "JSON of texts, integers, booleans, nulls, lists and objects, without floats")
 
-    def _plain(self, value: object) -> bool:
+    def _is_plain(self, value: object) -> bool:
         if isinstance(value, dict):
-            return all(map(self._plain, value.values()))
+            return all(map(self._is_plain, value.values()))
         if isinstance(value, list):
-            return all(map(self._plain, value))
+            return all(map(self._is_plain, value))
         return value is None or isinstance(value, str | int) or (type(value) is ExactNumber and self.numbers == "text")
 
-    def _check(self, pairs: Mapping[str, str], fields: Mapping[str, Any]) -> None:
+    def _check_pairs(self, pairs: Mapping[str, str], fields: Mapping[str, Any]) -> None:
         """Refuse a pair that cannot be encoded, or that could pass for two, or for a part of its neighbour."""
         for name, text in pairs.items():
             if not encodable(name + text):
@@ -255,30 +254,18 @@ class SortedPairs:
             raise _open("algorithm", get_args(AlgorithmName))
         return ALGORITHMS[self.algorithm]
 
-    def _encoding(self) -> "_Written":
+    def _encoding(self) -> tuple[Callable[[bytes], str], Callable[[str], bytes]]:
         if not self.encoding:
             raise _open("encoding", get_args(Encoding))
         return _ENCODINGS[self.encoding]
 
 
-@frozen
-class _Written:
-    """How a signature is written, and read back: `ValueError` for what is none."""
-
-    encode: Callable[[bytes], str]
-    decode: Callable[[str], bytes]
-
-
-_ENCODINGS: Final[dict[str, _Written]] = {
-    "hex": _Written(bytes.hex, binascii.unhexlify),
-    "HEX": _Written(lambda raw: raw.hex().upper(), binascii.unhexlify),
-    "base64": _Written(lambda raw: base64.b64encode(raw).decode(), lambda text: base64.b64decode(text, validate=True)),
+_ENCODINGS: Final[dict[str, tuple[Callable[[bytes], str], Callable[[str], bytes]]]] = {
+    "hex": (bytes.hex, binascii.unhexlify),
+    "HEX": (lambda raw: raw.hex().upper(), binascii.unhexlify),
+    "base64": (lambda raw: base64.b64encode(raw).decode(), lambda text: base64.b64decode(text, validate=True)),
 }
-
-
-def _as_written(number: ExactNumber) -> orjson.Fragment:
-    """Return a number as it was written: the one kind of a plain value that orjson asks about."""
-    return orjson.Fragment(number.text)
+"""How a signature is written, and read back: `ValueError` for a text that is none."""
 
 
 def _unsignable(name: str, value: object, rule: str, otherwise: str = _CHANGE) -> InvalidArgumentError:

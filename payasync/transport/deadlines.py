@@ -4,11 +4,18 @@ import asyncio
 from types import TracebackType
 from typing import Any, Final, Self
 
-from payasync.transport.failures import LeaseOverError, NoFreeConnectionError
 from payasync.wire.call import Call
 
 GRAIN: Final = 0.05
 """Seconds between two looks at the deadlines: the most by which one is overshot."""
+
+
+class NoFreeConnectionError(TimeoutError):
+    """The time was over while the call waited for a connection of the pool."""
+
+
+class LeaseOverError(TimeoutError):
+    """The journal's lease on a write may be over, and another process may send it."""
 
 
 class Deadline:

@@ -21,8 +21,7 @@ from yarl import URL
 
 from payasync.errors import ConfigurationError
 from payasync.transport.deadlines import Deadlines
-from payasync.transport.failures import finish
-from payasync.transport.request import LentRequest, OwnRequest
+from payasync.transport.request import LentRequest, OwnRequest, finish
 
 WRITE_IDLE: Final = 2.0
 """Seconds after which a write takes a new connection: a server that closes an idle one makes a write ambiguous."""

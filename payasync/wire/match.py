@@ -25,8 +25,8 @@ from payasync.endpoints import (
     UPDATE_SUBSCRIPTION,
     Operation,
 )
-from payasync.profile.profile import MERCHANT, Profile
-from payasync.profile.schema import ORDER_STATES, AnswerShape, Parameter
+from payasync.profile.profile import Profile
+from payasync.profile.schema import MERCHANT, ORDER_STATES, AnswerShape, Parameter
 from payasync.wire.call import Compared, Likeness, Objection, Things
 from payasync.wire.response import holds_nothing
 
@@ -48,7 +48,7 @@ _WIRE: Final[Mapping[str, tuple[str, Likeness]]] = {
 _AMOUNT: Final = "amount"
 """The wire name of the total amount in endpoint 1, and in a response about its payment."""
 
-NAMED: Final = (*(name for name, _ in _WIRE.values()), _AMOUNT)
+COMPARED_NAMES: Final = (*(name for name, _ in _WIRE.values()), _AMOUNT)
 """What a write may name that a response to it, or to a query about it, is compared with."""
 
 _OF_PAYMENT: Final = frozenset({CREATE_PAYMENT, QUERY_PAYMENT})
@@ -84,7 +84,7 @@ _DONE: Final[Mapping[str, frozenset[str]]] = {
 """By write, the states that only a success of the write can lead to."""
 
 
-def compared(operation: Operation, profile: Profile) -> Things:
+def comparison(operation: Operation, profile: Profile) -> Things:
     """Return what a response to an operation is compared in."""
     found = [each for key, name, kind in _wire_names(operation) for each in _places(profile.answer, key, name, kind)]
     if operation in _OF_PAYMENT:
@@ -136,9 +136,9 @@ def _identifier(parameter: Parameter | None, key: str, shape: AnswerShape, own: 
         yield Compared(parameter.name, path or wire, Likeness.NUMBER, required=path is not None, also=also)
 
 
-def named(fields: Mapping[str, object]) -> dict[str, object]:
+def compared_fields(fields: Mapping[str, object]) -> dict[str, object]:
     """Return the fields of a write that a response to it, or to a query about it, is compared with."""
-    return {name: fields[name] for name in NAMED if name in fields}
+    return {name: fields[name] for name in COMPARED_NAMES if name in fields}
 
 
 def mismatch(fields: Mapping[str, object], things: Things, told: object, *, success: bool = True) -> Objection | None:
@@ -157,6 +157,8 @@ def mismatch(fields: Mapping[str, object], things: Things, told: object, *, succ
         if mine is None:
             continue
         theirs = at(told, each.path, None)
+        if theirs is None and not (each.required or each.also):
+            continue
         counts = success or (each.kind is Likeness.NUMBER and not _is_missing(theirs))
         if counts and theirs != mine and (found := _mismatch(each, mine, theirs, told)):
             return found

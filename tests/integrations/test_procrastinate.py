@@ -40,10 +40,10 @@ from payasync.integrations.procrastinate import PaymentTasks, pause
 from payasync.journal import PostgresJournal, Reconciler, Result
 from payasync.journal.entries import entry_of_request, keep_all_but_customer
 from payasync.journal.intents import Intent
-from payasync.middleware.retry import Pace
 from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import PROFILE, Sandbox
+from payasync.settings import Pace
 
 PROGRAM: Final = Path(__file__).with_name("refunding_worker.py")
 SECONDS: Final = 60

@@ -21,14 +21,13 @@ from payasync import (
 )
 from payasync.journal import Outcome, Patience, Reconciler, Result, SqliteJournal
 from payasync.journal.intents import State
-from payasync.middleware.retry import Pace
 from payasync.profile.schema import Recovery
 from payasync.resources.orders import CloseOrder, PlaceOrder
 from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.faults.trigger import Fault as Armed
-from payasync.settings import Timeouts
+from payasync.sandbox.faults.armed_faults import Fault as Armed
+from payasync.settings import Pace, Timeouts
 from payasync.wire.call import Call, Reply, Send
 from payasync.wire.request import Request
 from payasync.wire.response import PaymentResponse, Response
@@ -299,7 +298,7 @@ class World:
 
     async def _hanging(self, hang: Armed, task: asyncio.Task[Any]) -> None:
         """Wait until a call hangs, or has ended without that; what the service does before it hangs is done then."""
-        answers = self._answers + (hang.aim.phase == "after")
+        answers = self._answers + (hang.trigger.phase == "after")
 
         def hangs() -> bool:
             return task.done() or (hang.fired > 0 and len(self.sandbox.ledger.calls()) >= answers)

@@ -10,7 +10,7 @@ from attrs import evolve
 from payasync import AnswerShape, InvalidArgumentError, OutcomeUnknownError, PayasyncError, Profile, RefundResponse
 from payasync.journal import Journal, Reconciler, Result
 from payasync.journal.intents import State
-from payasync.middleware.retry import Pace
+from payasync.settings import Pace
 from tests.foreign.recorder import Answer, Recorder, answer
 from tests.journal.building import MERCHANT, PAYMENT, Clock
 from tests.journal.service import BROKEN, DAY, LOST, MINE, QUARANTINE, QUICK, REFUND, SAYS, Service, said, serving

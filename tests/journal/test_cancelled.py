@@ -13,9 +13,9 @@ from attrs import evolve, frozen
 
 from payasync import InvalidArgumentError, OutcomeUnknownError, RetryPolicy, Session
 from payasync.journal import Journal, PostgresJournal, Reconciler, Result, SqliteJournal
-from payasync.middleware.retry import Pace
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
+from payasync.settings import Pace
 from tests.journal.building import Clock, refund
 from tests.journal.interrupted import NEVER, Interrupted
 from tests.matrix.test_cancelling import sockets

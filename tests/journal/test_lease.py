@@ -16,8 +16,7 @@ from payasync import Call, NotSentError, OutcomeUnknownError, PayasyncError, Rep
 from payasync.journal import Reconciler, SqliteJournal
 from payasync.journal.intents import Begun, Draft
 from payasync.journal.middleware import LEASE_MARGIN
-from payasync.middleware.retry import Pace
-from payasync.settings import Timeouts
+from payasync.settings import Pace, Timeouts
 from payasync.wire.call import Layer
 from tests.foreign.recorder import RESET, Recorder, answer
 from tests.journal.building import Clock, move_away, refund

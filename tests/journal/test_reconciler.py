@@ -34,10 +34,10 @@ from payasync.journal import (
 from payasync.journal import reconciler as module
 from payasync.journal.intents import Intent, State
 from payasync.journal.reconciler import SILENT
-from payasync.middleware.retry import Pace
 from payasync.profile.schema import Accept, Recovery
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import PROFILE, Sandbox
+from payasync.settings import Pace
 from payasync.wire.call import Call, Reply, Send
 from tests.inside import turns, until
 from tests.journal.building import Clock

@@ -12,8 +12,8 @@ from attrs import evolve
 
 from payasync import OutcomeUnknownError, RetryPolicy
 from payasync.journal import Journal, PostgresJournal, Reconciler, SqliteJournal
-from payasync.middleware.retry import Pace
 from payasync.sandbox import Sandbox
+from payasync.settings import Pace
 from tests.chaos.forked import Forked, started
 from tests.chaos.lives import Life, Strategy
 from tests.chaos.tracing import lines

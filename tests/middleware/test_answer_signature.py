@@ -11,7 +11,7 @@ from attrs import evolve
 
 from payasync.credentials import Secret
 from payasync.endpoints import PLACE_ORDER
-from payasync.middleware.verify import verified
+from payasync.middleware.verify import verify_reply
 from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape
 from payasync.signing.schemes import FREE_TEXT, IDENTIFIERS, SortedPairs
@@ -52,7 +52,7 @@ def judged(
     call: Call = bare_call(PLACE_ORDER, profile=about)
     object_ = signed(fields)
     document = {"data": object_} if about.answer.signature.startswith("data.") else object_
-    return verified(call, told(document), scheme, [Secret(key) for key in keys])
+    return verify_reply(call, told(document), scheme, [Secret(key) for key in keys])
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
@@ -70,7 +70,9 @@ def test_changed_address_does_not_verify() -> None:
     object_ = signed({"payUrl": ADDRESS, "state": 0})
     forged = {**object_, "payUrl": ADDRESS.replace("gate", "evil")}
 
-    assert verified(bare_call(PLACE_ORDER, profile=profile()), told({"data": forged}), SCHEME, [Secret(KEY)]) is False
+    assert (
+        verify_reply(bare_call(PLACE_ORDER, profile=profile()), told({"data": forged}), SCHEME, [Secret(KEY)]) is False
+    )
 
 
 def test_pair_that_moved_out_of_another_field_does_not_verify() -> None:
@@ -79,8 +81,8 @@ def test_pair_that_moved_out_of_another_field_does_not_verify() -> None:
     joined = {"note": "a&state=1", "sign": whole["sign"]}
     call = bare_call(PLACE_ORDER, profile=profile())
 
-    assert verified(call, told({"data": whole}), SCHEME, [Secret(KEY)]) is True
-    assert verified(call, told({"data": joined}), SCHEME, [Secret(KEY)]) is False
+    assert verify_reply(call, told({"data": whole}), SCHEME, [Secret(KEY)]) is True
+    assert verify_reply(call, told({"data": joined}), SCHEME, [Secret(KEY)]) is False
 
 
 @pytest.mark.parametrize("name", ["note", "state", "redirectUrl", "data.payUrl", *sorted(IDENTIFIERS)])
@@ -140,7 +142,7 @@ def test_any_scheme_of_pairs(options: dict[str, Any]) -> None:
     object_["sign"] = hmac.new(KEY.encode(), scheme.separator.join(pairs).encode(), hashlib.sha256).hexdigest()
     call = bare_call(PLACE_ORDER, profile=profile(scheme=scheme))
 
-    assert verified(call, told({"data": object_}), scheme, [Secret(KEY)]) is True
+    assert verify_reply(call, told({"data": object_}), scheme, [Secret(KEY)]) is True
 
 
 class Own:

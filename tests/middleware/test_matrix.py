@@ -21,14 +21,14 @@ from payasync.errors import (
 )
 from payasync.middleware.outcome import (
     Action,
-    Column,
-    column,
+    Recourse,
+    classify,
     confirms_absence,
     decide,
-    decide_afresh,
-    last_word,
+    decide_after_absence,
+    final_error,
     leaves_doubt,
-    row,
+    recourse,
 )
 from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape, HttpCodes, ResultCodes
@@ -163,13 +163,13 @@ def word_of(line: Line, number: str, letter: str) -> type[PayasyncError]:
 def test_first_attempt(line: Line, end: Reply | PayasyncError, number: str, letter: str) -> None:
     """Every cell of the table: what follows, which error is the last word, and whether doubt stays."""
     call = call_of(number, line.profile)
-    found = row(call, end)
+    found = classify(call, end)
     doubt = leaves_doubt(call, found)
     expected = word_of(line, number, letter)
 
     assert (expected is OutcomeUnknownError) == doubt
     assert DECIDED[letter] is decide(call, found, doubt=doubt)
-    assert expected is type(last_word(call, found, end, doubt=doubt))
+    assert expected is type(final_error(call, found, end, doubt=doubt))
 
 
 REFUSED: Final = ("4xx not executed", "401, 403", "200, code not executed", "200, code absent")
@@ -200,10 +200,10 @@ def second(name: str, number: str, letter: str) -> Action:
 def test_attempt_after_one_in_doubt(name: str, end: Reply | PayasyncError, number: str, letter: str) -> None:
     """Doubt is sticky: a refusal says nothing of an attempt before it, and "used before" leads to a query."""
     call = call_of(number, TABLE[name].profile)
-    found = row(call, end)
+    found = classify(call, end)
 
     assert second(name, number, letter) is decide(call, found, doubt=True)
-    assert OutcomeUnknownError is type(last_word(call, found, end, doubt=True))
+    assert OutcomeUnknownError is type(final_error(call, found, end, doubt=True))
 
 
 @pytest.mark.parametrize("number", COLUMNS)
@@ -211,7 +211,7 @@ def test_attempt_after_one_in_doubt(name: str, end: Reply | PayasyncError, numbe
 def test_success_is_the_end(number: str, *, doubt: bool) -> None:
     """A recognised answer is the answer, whatever was before it."""
     call = call_of(number)
-    found = row(call, reply({"code": "OK"}))
+    found = classify(call, reply({"code": "OK"}))
 
     assert Action.DONE is decide(call, found, doubt=doubt)
     assert not leaves_doubt(call, found)
@@ -220,21 +220,21 @@ def test_success_is_the_end(number: str, *, doubt: bool) -> None:
 @pytest.mark.parametrize(
     ("number", "expected"),
     [
-        *((number, Column.UNNAMED) for number in ("1", "2", "8", "9", "10")),
-        *((number, Column.READ) for number in READS),
-        ("4", Column.CLOSE),
-        *((number, Column.NAMED) for number in ("2n", "5")),
+        *((number, Recourse.NONE) for number in ("1", "2", "8", "9", "10")),
+        *((number, Recourse.REPEAT) for number in READS),
+        ("4", Recourse.CLOSE),
+        *((number, Recourse.QUERY) for number in ("2n", "5")),
     ],
 )
-def test_column(number: str, expected: Column) -> None:
+def test_column(number: str, expected: Recourse) -> None:
     """What can be asked about, what may be repeated, and what neither."""
-    assert expected is column(call_of(number))
+    assert expected is recourse(call_of(number))
 
 
-@pytest.mark.parametrize(("read", "expected"), [(True, Column.READ), (False, Column.UNNAMED)])
-def test_column_of_an_endpoint_of_ones_own(expected: Column, *, read: bool) -> None:
+@pytest.mark.parametrize(("read", "expected"), [(True, Recourse.REPEAT), (False, Recourse.NONE)])
+def test_column_of_an_endpoint_of_ones_own(expected: Recourse, *, read: bool) -> None:
     """A call to an unknown endpoint is a write that nothing names, unless the caller says that it reads."""
-    assert expected is column(bare_call(custom("POST", "/bill", read=read)))
+    assert expected is recourse(bare_call(custom("POST", "/bill", read=read)))
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_after_a_final_absent(number: str, end: Reply | PayasyncError, expected:
     """What was in doubt was not done: it is sent again; a refusal that came meanwhile is definite."""
     call = call_of(number)
 
-    assert expected is decide_afresh(call, row(call, end))
+    assert expected is decide_after_absence(call, classify(call, end))
 
 
 @pytest.mark.parametrize("number", READS)

@@ -6,7 +6,7 @@ import pytest
 
 from payasync.credentials import Secret
 from payasync.endpoints import CREATE_REFUND
-from payasync.middleware.observe import Attempted, Event, Retrying, Teller, Unknown, observe
+from payasync.middleware.observe import Attempted, Event, EventSink, Retrying, Unknown, observe
 from tests.building import Heard, bare_call, reply, way
 
 
@@ -14,7 +14,7 @@ async def test_foreign_errors_pass_untold() -> None:
     """What is not ours passes through as it is."""
     heard, foreign = Heard(), ZeroDivisionError()
     with pytest.raises(ZeroDivisionError) as caught:
-        await observe(Teller(heard.tell), way(foreign).send)(bare_call(CREATE_REFUND))
+        await observe(EventSink(heard.tell))(bare_call(CREATE_REFUND), way(foreign).send)
 
     assert foreign is caught.value
     assert [] == heard.events
@@ -29,7 +29,7 @@ async def test_log_shows_no_field_of_the_request(caplog: pytest.LogCaptureFixtur
         reference="R1",
     )
     with caplog.at_level(logging.DEBUG, "payasync"):
-        await observe(Teller(None), way(reply({"a": "canary"}, headers={"Set-Cookie": "canary"})).send)(call)
+        await observe(EventSink(None))(call, way(reply({"a": "canary"}, headers={"Set-Cookie": "canary"})).send)
     (record,) = caplog.records
 
     assert ("payasync", logging.DEBUG) == (record.name, record.levelno)
@@ -41,7 +41,7 @@ async def test_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
     """Where nobody listens, nothing is told, and the attempt goes straight on."""
     on_its_way = asyncio.get_running_loop().create_future()
     with caplog.at_level(logging.INFO, "payasync"):
-        went = observe(Teller(), lambda _: on_its_way)(bare_call(CREATE_REFUND))
+        went = observe(EventSink())(bare_call(CREATE_REFUND), lambda _: on_its_way)
 
     assert on_its_way is went
     assert [] == caplog.records
@@ -54,7 +54,7 @@ def test_on_event_may_stop_the_program() -> None:
         raise KeyboardInterrupt(event)
 
     with pytest.raises(KeyboardInterrupt):
-        Teller(stopping)(Attempted(operation="orders.place", reference=None, attempt=1, elapsed=0.0))
+        EventSink(stopping)(Attempted(operation="orders.place", reference=None, attempt=1, elapsed=0.0))
 
 
 EVENTS: Final[dict[int, Event]] = {
@@ -68,18 +68,8 @@ EVENTS: Final[dict[int, Event]] = {
 def test_level_says_who_must_look(level: int, caplog: pytest.LogCaptureFixture) -> None:
     """An attempt is for who debugs, a retry for who watches, and an unknown outcome for who is on duty."""
     with caplog.at_level(logging.DEBUG, "payasync"):
-        Teller()(EVENTS[level])
+        EventSink()(EVENTS[level])
     (record,) = caplog.records
 
     assert level == record.levelno
     assert str(EVENTS[level]) == record.getMessage()
-
-
-@pytest.mark.parametrize(("level", "expected"), [(logging.DEBUG, True), (logging.INFO, False)])
-def test_attempts_are_told_where_somebody_listens(
-    level: int, caplog: pytest.LogCaptureFixture, *, expected: bool
-) -> None:
-    """Without `on_event`, who does not debug is not told of attempts; of retries and doubt everybody is."""
-    with caplog.at_level(level, "payasync"):
-        assert expected == Teller().heard
-        assert Teller(print).heard

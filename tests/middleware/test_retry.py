@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -27,11 +28,11 @@ from payasync.errors import (
     RateLimitedError,
     ServiceError,
 )
-from payasync.middleware.observe import Retrying, Teller, Unknown
-from payasync.middleware.retry import Ask, Pace, Quota, Rules, retry
+from payasync.middleware.observe import EventSink, Retrying, Unknown
+from payasync.middleware.retry import Quota, RetryContext, retry
 from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape, HttpCodes, Recovery, ResultCodes
-from payasync.settings import RetryPolicy, Timeouts
+from payasync.settings import Pace, RetryPolicy, Timeouts
 from payasync.wire.call import Call, Layer, Reply, Send
 from tests.building import PROFILE, Heard, Hours, Way, bare_call, reply, way
 
@@ -57,17 +58,17 @@ def layer(
     quota: Quota | None = None,
     heard: Heard | None = None,
     hours: Hours | None = None,
-    ask: Ask = lambda _: None,
+    ask: Callable[[Call], Call | None] = lambda _: None,
 ) -> Layer:
     """Return the layer, with time that passes only where it waits."""
-    rules = Rules(
+    context = RetryContext(
         policy=policy,
         quota=quota or Quota(500),
-        tell=Teller((heard or Heard()).tell),
+        report=EventSink((heard or Heard()).tell),
         ask=ask,
         pace=(hours or Hours(now=START)).pace(),
     )
-    return lambda call, send: retry(rules, send)(call)
+    return retry(context)
 
 
 def taking(hours: Hours, seconds: float, end: Way) -> Send:
@@ -235,11 +236,11 @@ async def test_foreign_errors_pass_through(foreign: BaseException) -> None:
 
 async def test_pace_is_the_loops_own_by_default() -> None:
     """Without a pace of its own the layer reads the event loop's clock."""
-    rules = Rules(policy=RetryPolicy(base_delay=0), quota=Quota(500), tell=Teller())
+    context = RetryContext(policy=RetryPolicy(base_delay=0), quota=Quota(500), report=EventSink())
     call = bare_call(CREATE_REFUND, reference="R1", deadline=asyncio.get_running_loop().time() + 45.0)
-    answer = await retry(rules, way(unsent(), reply({})).send)(call)
+    answer = await retry(context)(call, way(unsent(), reply({})).send)
     with pytest.raises(OutcomeUnknownError):
-        await retry(rules, way(NoAnswerError("cut")).send)(call)
+        await retry(context)(call, way(NoAnswerError("cut")).send)
 
     assert 2 == answer.attempts
 
@@ -248,10 +249,10 @@ async def test_jitter_is_full_by_default() -> None:
     """Without a pace of its own the layer waits for any part of the bound: who failed together comes again apart."""
     hours = Hours()
     pace = evolve(hours.pace(), jitter=Pace().jitter)
-    rules = Rules(policy=RetryPolicy(base_delay=2.0), quota=Quota(500), tell=Teller(), pace=pace)
+    context = RetryContext(policy=RetryPolicy(base_delay=2.0), quota=Quota(500), report=EventSink(), pace=pace)
     for _ in range(DRAWS):
         hours.now = START
-        await retry(rules, way(unsent(), reply({})).send)(refund())
+        await retry(context)(refund(), way(unsent(), reply({})).send)
 
     assert DRAWS == len(hours.waits)
     assert 0.0 <= min(hours.waits) < 0.2

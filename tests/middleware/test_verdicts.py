@@ -20,7 +20,7 @@ from payasync.errors import (
     ServiceError,
     SessionClosedError,
 )
-from payasync.middleware.outcome import Row, last_word, leaves_doubt, names_its_thing, row
+from payasync.middleware.outcome import Outcome, classify, final_error, has_own_number, leaves_doubt
 from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape, HttpCodes, ResultCodes
 from payasync.resources.orders import PlaceOrder
@@ -47,106 +47,106 @@ def code(value: object, status: int = 200, **more: object) -> Reply:
     return reply({"code": value, **more}, status)
 
 
-BY_STATUS: Final[list[tuple[int, Row]]] = [
-    *((status, Row.REDIRECT) for status in (300, 301, 302, 303, 307, 308, 399)),
-    (429, Row.RATE_LIMITED),
-    *((status, Row.BROKEN) for status in (500, 501, 502, 503, 504, 599)),
+BY_STATUS: Final[list[tuple[int, Outcome]]] = [
+    *((status, Outcome.REDIRECT) for status in (300, 301, 302, 303, 307, 308, 399)),
+    (429, Outcome.RATE_LIMITED),
+    *((status, Outcome.SERVER_ERROR) for status in (500, 501, 502, 503, 504, 599)),
 ]
 """What is judged by status alone."""
 
-BY_CODE: Final[list[tuple[Reply, Row]]] = [
-    (code(0), Row.SUCCESS),
-    (code("OK"), Row.SUCCESS),
-    (code("OK", 201), Row.SUCCESS),
-    (code("OK", data={"a": 1}), Row.SUCCESS),
-    (code("0"), Row.UNLISTED),
-    (code(False), Row.UNLISTED),  # noqa: FBT003 - a code
-    (code(0.0), Row.UNLISTED),
-    (code(None), Row.UNLISTED),
-    (code("ok"), Row.UNLISTED),
-    (code([0]), Row.UNLISTED),
-    (code("PARAM"), Row.NOT_EXECUTED),
-    (code(7), Row.NOT_EXECUTED),
-    (code("7"), Row.UNLISTED),
-    (code("BUSY"), Row.BROKEN),
-    (code("USED"), Row.DUPLICATE),
-    (code("NONE"), Row.ABSENT),
-    (code("FAIL", msg="already paid"), Row.DUPLICATE),
-    (code("FAIL", msg="something else"), Row.UNLISTED),
-    (code("FAIL", msg=7), Row.NOT_EXECUTED),
-    (code("PARAM", msg="already paid"), Row.NOT_EXECUTED),
-    (code("BUSY", msg="PARAM"), Row.BROKEN),
-    (code("OK", msg="already paid"), Row.SUCCESS),
-    (reply({"msg": "already paid"}), Row.UNRECOGNISED),
-    (reply({}), Row.UNRECOGNISED),
-    (reply([]), Row.UNRECOGNISED),
-    (reply("OK"), Row.UNRECOGNISED),
-    (reply(None), Row.UNRECOGNISED),
-    (HTML, Row.UNRECOGNISED),
-    (code("OK", 199), Row.UNRECOGNISED),
-    (code("OK", 101), Row.UNRECOGNISED),
+BY_CODE: Final[list[tuple[Reply, Outcome]]] = [
+    (code(0), Outcome.SUCCESS),
+    (code("OK"), Outcome.SUCCESS),
+    (code("OK", 201), Outcome.SUCCESS),
+    (code("OK", data={"a": 1}), Outcome.SUCCESS),
+    (code("0"), Outcome.UNLISTED),
+    (code(False), Outcome.UNLISTED),  # noqa: FBT003 - a code
+    (code(0.0), Outcome.UNLISTED),
+    (code(None), Outcome.UNLISTED),
+    (code("ok"), Outcome.UNLISTED),
+    (code([0]), Outcome.UNLISTED),
+    (code("PARAM"), Outcome.NOT_EXECUTED),
+    (code(7), Outcome.NOT_EXECUTED),
+    (code("7"), Outcome.UNLISTED),
+    (code("BUSY"), Outcome.SERVER_ERROR),
+    (code("USED"), Outcome.DUPLICATE),
+    (code("NONE"), Outcome.ABSENT),
+    (code("FAIL", msg="already paid"), Outcome.DUPLICATE),
+    (code("FAIL", msg="something else"), Outcome.UNLISTED),
+    (code("FAIL", msg=7), Outcome.NOT_EXECUTED),
+    (code("PARAM", msg="already paid"), Outcome.NOT_EXECUTED),
+    (code("BUSY", msg="PARAM"), Outcome.SERVER_ERROR),
+    (code("OK", msg="already paid"), Outcome.SUCCESS),
+    (reply({"msg": "already paid"}), Outcome.UNRECOGNISED),
+    (reply({}), Outcome.UNRECOGNISED),
+    (reply([]), Outcome.UNRECOGNISED),
+    (reply("OK"), Outcome.UNRECOGNISED),
+    (reply(None), Outcome.UNRECOGNISED),
+    (HTML, Outcome.UNRECOGNISED),
+    (code("OK", 199), Outcome.UNRECOGNISED),
+    (code("OK", 101), Outcome.UNRECOGNISED),
 ]
 """Answers that say whether it was done, where the profile has a path to a code."""
 
-REFUSALS: Final[list[tuple[Reply, Row, Row]]] = [
-    (reply({}, 400), Row.NOT_EXECUTED, Row.NOT_EXECUTED),
-    (evolve(HTML, status=401), Row.NOT_EXECUTED, Row.NOT_EXECUTED),
-    (reply({}, 404), Row.ABSENT, Row.NOT_EXECUTED),
-    (reply({}, 410), Row.ABSENT, Row.UNLISTED),
-    (reply({}, 409), Row.DUPLICATE, Row.DUPLICATE),
-    (reply({}, 402), Row.UNLISTED, Row.UNLISTED),
-    (reply({}, 418), Row.UNLISTED, Row.UNLISTED),
-    (code("USED", 400), Row.DUPLICATE, Row.DUPLICATE),
-    (code("NONE", 400), Row.ABSENT, Row.ABSENT),
-    (code("BUSY", 400), Row.BROKEN, Row.BROKEN),
-    (code("PARAM", 409), Row.NOT_EXECUTED, Row.NOT_EXECUTED),
-    (code("BUSY", 404), Row.BROKEN, Row.BROKEN),
-    (code("OTHER", 404), Row.ABSENT, Row.NOT_EXECUTED),
-    (code("OTHER", 409), Row.DUPLICATE, Row.DUPLICATE),
-    (code("OK", 400), Row.NOT_EXECUTED, Row.NOT_EXECUTED),
-    (code("OK", 418), Row.UNLISTED, Row.UNLISTED),
-    (code("x", 418, msg="already paid"), Row.DUPLICATE, Row.DUPLICATE),
+REFUSALS: Final[list[tuple[Reply, Outcome, Outcome]]] = [
+    (reply({}, 400), Outcome.NOT_EXECUTED, Outcome.NOT_EXECUTED),
+    (evolve(HTML, status=401), Outcome.NOT_EXECUTED, Outcome.NOT_EXECUTED),
+    (reply({}, 404), Outcome.ABSENT, Outcome.NOT_EXECUTED),
+    (reply({}, 410), Outcome.ABSENT, Outcome.UNLISTED),
+    (reply({}, 409), Outcome.DUPLICATE, Outcome.DUPLICATE),
+    (reply({}, 402), Outcome.UNLISTED, Outcome.UNLISTED),
+    (reply({}, 418), Outcome.UNLISTED, Outcome.UNLISTED),
+    (code("USED", 400), Outcome.DUPLICATE, Outcome.DUPLICATE),
+    (code("NONE", 400), Outcome.ABSENT, Outcome.ABSENT),
+    (code("BUSY", 400), Outcome.SERVER_ERROR, Outcome.SERVER_ERROR),
+    (code("PARAM", 409), Outcome.NOT_EXECUTED, Outcome.NOT_EXECUTED),
+    (code("BUSY", 404), Outcome.SERVER_ERROR, Outcome.SERVER_ERROR),
+    (code("OTHER", 404), Outcome.ABSENT, Outcome.NOT_EXECUTED),
+    (code("OTHER", 409), Outcome.DUPLICATE, Outcome.DUPLICATE),
+    (code("OK", 400), Outcome.NOT_EXECUTED, Outcome.NOT_EXECUTED),
+    (code("OK", 418), Outcome.UNLISTED, Outcome.UNLISTED),
+    (code("x", 418, msg="already paid"), Outcome.DUPLICATE, Outcome.DUPLICATE),
 ]
 """4xx: a listed code or message, then `http.absent` on queries, then `http.not_executed`, then 409."""
 
 
 @pytest.mark.parametrize(("status", "expected"), BY_STATUS)
 @pytest.mark.parametrize("document", [{}, {"code": "OK"}, {"code": "PARAM"}, {"code": "NONE"}, None])
-def test_row_by_status_alone(status: int, expected: Row, document: object) -> None:
+def test_row_by_status_alone(status: int, expected: Outcome, document: object) -> None:
     """3xx, 429 and 5xx are what they are: no code in the body makes them anything else."""
-    assert expected is row(call_for("refunds.create", CODED), reply(document, status))
+    assert expected is classify(call_for("refunds.create", CODED), reply(document, status))
 
 
 @pytest.mark.parametrize(("answer", "expected"), BY_CODE)
 @pytest.mark.parametrize("name", ["refunds.create", "orders.query"])
-def test_row_by_code(name: str, answer: Reply, expected: Row) -> None:
+def test_row_by_code(name: str, answer: Reply, expected: Outcome) -> None:
     """HTTP 200 says nothing where a code does; codes compare by type and value."""
-    assert expected is row(call_for(name, CODED), answer)
+    assert expected is classify(call_for(name, CODED), answer)
 
 
 @pytest.mark.parametrize(("answer", "read", "write"), REFUSALS)
-def test_row_of_a_refusal(answer: Reply, read: Row, write: Row) -> None:
+def test_row_of_a_refusal(answer: Reply, read: Outcome, write: Outcome) -> None:
     """The most exact word counts; that nothing is there is an answer to a query only."""
-    assert read is row(call_for("orders.query", CODED), answer)
-    assert write is row(call_for("refunds.create", CODED), answer)
+    assert read is classify(call_for("orders.query", CODED), answer)
+    assert write is classify(call_for("refunds.create", CODED), answer)
 
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (reply({}), Row.SUCCESS),
-        (reply({"code": "PARAM"}, 201), Row.SUCCESS),
-        (reply([]), Row.UNRECOGNISED),
-        (reply(None, 204), Row.UNRECOGNISED),
-        (HTML, Row.UNRECOGNISED),
-        *((reply({}, status), Row.NOT_EXECUTED) for status in (400, 401, 403, 404, 405, 413, 415, 422)),
-        *((reply({}, status), Row.UNLISTED) for status in (402, 406, 408, 410, 411, 418, 425, 451)),
-        (reply({}, 409), Row.DUPLICATE),
+        (reply({}), Outcome.SUCCESS),
+        (reply({"code": "PARAM"}, 201), Outcome.SUCCESS),
+        (reply([]), Outcome.UNRECOGNISED),
+        (reply(None, 204), Outcome.UNRECOGNISED),
+        (HTML, Outcome.UNRECOGNISED),
+        *((reply({}, status), Outcome.NOT_EXECUTED) for status in (400, 401, 403, 404, 405, 413, 415, 422)),
+        *((reply({}, status), Outcome.UNLISTED) for status in (402, 406, 408, 410, 411, 418, 425, 451)),
+        (reply({}, 409), Outcome.DUPLICATE),
     ],
 )
-def test_row_without_a_profile(answer: Reply, expected: Row) -> None:
+def test_row_without_a_profile(answer: Reply, expected: Outcome) -> None:
     """Without a path to a code, a JSON object with 2xx is success, and the usual 4xx were not executed."""
-    assert expected is row(call_for("payments.create", Profile()), answer)
+    assert expected is classify(call_for("payments.create", Profile()), answer)
 
 
 BY_MESSAGE: Final = evolve(CODED, answer=AnswerShape(message="msg"))
@@ -156,67 +156,67 @@ BY_MESSAGE: Final = evolve(CODED, answer=AnswerShape(message="msg"))
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        ("PARAM", Row.NOT_EXECUTED),
-        (7, Row.NOT_EXECUTED),
-        ("BUSY", Row.BROKEN),
-        ("USED", Row.DUPLICATE),
-        ("already paid", Row.DUPLICATE),
-        ("NONE", Row.ABSENT),
-        ("all is well", Row.SUCCESS),
-        ("OK", Row.SUCCESS),
-        ("", Row.SUCCESS),
-        ("param", Row.SUCCESS),
-        ("7", Row.SUCCESS),
-        (None, Row.SUCCESS),
-        (["PARAM"], Row.SUCCESS),
+        ("PARAM", Outcome.NOT_EXECUTED),
+        (7, Outcome.NOT_EXECUTED),
+        ("BUSY", Outcome.SERVER_ERROR),
+        ("USED", Outcome.DUPLICATE),
+        ("already paid", Outcome.DUPLICATE),
+        ("NONE", Outcome.ABSENT),
+        ("all is well", Outcome.SUCCESS),
+        ("OK", Outcome.SUCCESS),
+        ("", Outcome.SUCCESS),
+        ("param", Outcome.SUCCESS),
+        ("7", Outcome.SUCCESS),
+        (None, Outcome.SUCCESS),
+        (["PARAM"], Outcome.SUCCESS),
     ],
 )
 @pytest.mark.parametrize("name", ["refunds.create", "payments.create", "orders.query"])
-def test_row_by_message_alone(name: str, message: object, expected: Row) -> None:
+def test_row_by_message_alone(name: str, message: object, expected: Outcome) -> None:
     """Where no place of a code is known, a 2xx is what its listed message says, and else success."""
     for status in (200, 201):
-        assert expected is row(call_for(name, BY_MESSAGE), reply({"msg": message, "code": "PARAM"}, status))
+        assert expected is classify(call_for(name, BY_MESSAGE), reply({"msg": message, "code": "PARAM"}, status))
 
 
 def test_row_without_the_message() -> None:
     """An answer without a message has said nothing against its 2xx; what is no object is still none."""
     call = call_for("refunds.create", BY_MESSAGE)
 
-    assert Row.SUCCESS is row(call, reply({}))
-    assert Row.UNRECOGNISED is row(call, reply(["PARAM"]))
-    assert Row.BROKEN is row(call, reply({"msg": "PARAM"}, 500))
+    assert Outcome.SUCCESS is classify(call, reply({}))
+    assert Outcome.UNRECOGNISED is classify(call, reply(["PARAM"]))
+    assert Outcome.SERVER_ERROR is classify(call, reply({"msg": "PARAM"}, 500))
 
 
 def test_code_says_more_than_the_message() -> None:
     """Where a code says success, a message that is listed elsewhere takes nothing back."""
-    assert Row.SUCCESS is row(call_for("refunds.create", CODED), code("OK", msg="PARAM"))
+    assert Outcome.SUCCESS is classify(call_for("refunds.create", CODED), code("OK", msg="PARAM"))
 
 
 def test_message_is_asked_only_where_the_profile_says_so() -> None:
     """A listed code that stands at a place which the profile does not name means nothing."""
     profile = evolve(CODED, answer=AnswerShape(message="msg"))
 
-    assert Row.NOT_EXECUTED is row(call_for("refunds.create", profile), code("USED", 400))
-    assert Row.DUPLICATE is row(call_for("refunds.create", profile), reply({"msg": "USED"}, 400))
+    assert Outcome.NOT_EXECUTED is classify(call_for("refunds.create", profile), code("USED", 400))
+    assert Outcome.DUPLICATE is classify(call_for("refunds.create", profile), reply({"msg": "USED"}, 400))
 
 
 @pytest.mark.parametrize(
     ("outcome", "expected"),
     [
-        (NotSentError("refused"), Row.UNSENT),
-        (NotSentTimeoutError("no connection in time"), Row.UNSENT),
-        (NotSentError("bad certificate", permanent=True), Row.HOPELESS),
-        (NoAnswerError("reset"), Row.UNANSWERED),
-        (NoAnswerTimeoutError("no answer in time"), Row.UNANSWERED),
-        (ConfigurationError("no key"), Row.HOPELESS),
-        (InvalidArgumentError("cannot be signed"), Row.HOPELESS),
-        (SessionClosedError("closed"), Row.HOPELESS),
+        (NotSentError("refused"), Outcome.NOT_SENT),
+        (NotSentTimeoutError("no connection in time"), Outcome.NOT_SENT),
+        (NotSentError("bad certificate", permanent=True), Outcome.NOT_SENDABLE),
+        (NoAnswerError("reset"), Outcome.NO_RESPONSE),
+        (NoAnswerTimeoutError("no answer in time"), Outcome.NO_RESPONSE),
+        (ConfigurationError("no key"), Outcome.NOT_SENDABLE),
+        (InvalidArgumentError("cannot be signed"), Outcome.NOT_SENDABLE),
+        (SessionClosedError("closed"), Outcome.NOT_SENDABLE),
     ],
 )
 @pytest.mark.parametrize("name", READS + WRITES)
-def test_row_without_a_reply(name: str, outcome: PayasyncError, expected: Row) -> None:
+def test_row_without_a_reply(name: str, outcome: PayasyncError, expected: Outcome) -> None:
     """Either nothing was sent, and then repeating helps or does not, or nobody knows."""
-    assert expected is row(call_for(name), outcome)
+    assert expected is classify(call_for(name), outcome)
 
 
 SIGNED: Final = evolve(CODED, answer=evolve(CODED.answer, signature="data.sign"))
@@ -225,23 +225,23 @@ SIGNED: Final = evolve(CODED, answer=evolve(CODED.answer, signature="data.sign")
 @pytest.mark.parametrize(
     ("answer", "verified", "expected"),
     [
-        (code("OK"), True, Row.SUCCESS),
-        (code("OK"), None, Row.UNVERIFIED),
-        (code("OK"), False, Row.UNVERIFIED),
-        (code("NONE"), True, Row.ABSENT),
-        (code("NONE"), None, Row.ABSENT),
-        (code("NONE"), False, Row.UNVERIFIED),
-        (reply({}, 400), None, Row.NOT_EXECUTED),
-        (reply({}, 400), False, Row.UNVERIFIED),
-        (reply({}, 302), False, Row.REDIRECT),
-        (reply({}, 429), False, Row.RATE_LIMITED),
-        (reply({}, 500), False, Row.BROKEN),
-        (HTML, None, Row.UNRECOGNISED),
+        (code("OK"), True, Outcome.SUCCESS),
+        (code("OK"), None, Outcome.UNVERIFIED),
+        (code("OK"), False, Outcome.UNVERIFIED),
+        (code("NONE"), True, Outcome.ABSENT),
+        (code("NONE"), None, Outcome.ABSENT),
+        (code("NONE"), False, Outcome.UNVERIFIED),
+        (reply({}, 400), None, Outcome.NOT_EXECUTED),
+        (reply({}, 400), False, Outcome.UNVERIFIED),
+        (reply({}, 302), False, Outcome.REDIRECT),
+        (reply({}, 429), False, Outcome.RATE_LIMITED),
+        (reply({}, 500), False, Outcome.SERVER_ERROR),
+        (HTML, None, Outcome.UNRECOGNISED),
     ],
 )
-def test_row_where_answers_are_signed(answer: Reply, expected: Row, *, verified: bool | None) -> None:
+def test_row_where_answers_are_signed(answer: Reply, expected: Outcome, *, verified: bool | None) -> None:
     """A success must verify; a failure only where it carries a signature; 3xx, 429 and 5xx are what they are."""
-    assert expected is row(call_for("refunds.create", SIGNED), evolve(answer, verified=verified))
+    assert expected is classify(call_for("refunds.create", SIGNED), evolve(answer, verified=verified))
 
 
 @pytest.mark.parametrize("name", WRITES)
@@ -250,14 +250,14 @@ def test_the_profiles_own_list_says_which_statuses_mean_not_executed(name: str) 
     own = evolve(CODED, http=HttpCodes(not_executed=(418,)))
     call = call_for(name, own)
 
-    assert Row.NOT_EXECUTED is row(call, reply({}, 418))
-    assert Row.UNLISTED is row(call, reply({}, 400))
+    assert Outcome.NOT_EXECUTED is classify(call, reply({}, 418))
+    assert Outcome.UNLISTED is classify(call, reply({}, 400))
 
 
 def word(call: Call, outcome: Reply | PayasyncError, *, earlier: bool = False) -> PayasyncError:
     """Return the error of a call whose last attempt ended so, and whose earlier one nobody knows the end of."""
-    found = row(call, outcome)
-    return last_word(call, found, outcome, doubt=earlier or leaves_doubt(call, found))
+    found = classify(call, outcome)
+    return final_error(call, found, outcome, doubt=earlier or leaves_doubt(call, found))
 
 
 LOST: Final = [NoAnswerError("cut", reason="cut"), NoAnswerTimeoutError("late", reason="cut")]
@@ -335,8 +335,8 @@ def test_duplicate_order_without_a_number() -> None:
     """Endpoint 2 names its order only where `out_trade_no` is given: without it 409 proves nothing."""
     call = codec(CODED).call(PlaceOrder(total_amt=1, currency="CAD"))
 
-    assert not names_its_thing(call)
-    assert names_its_thing(call_for("orders.place"))
+    assert not has_own_number(call)
+    assert has_own_number(call_for("orders.place"))
     assert OutcomeUnknownError is type(word(call, reply({}, 409)))
 
 
@@ -390,7 +390,7 @@ def test_refusal_tells_what_the_service_said() -> None:
     assert ("PARAM", "no such currency", 418) == (error.code, error.message, error.http_status)
     assert ("refunds.create", "R1", 2, None) == (error.operation, error.reference, error.attempts, error.retry_after)
     assert {"code": "PARAM", "msg": "no such currency"} == error.response.document
-    assert Row.NOT_EXECUTED.value == error.reason
+    assert Outcome.NOT_EXECUTED.value == error.reason
     assert (
         "refunds.create R1: HTTP 418, refused before it was done (code 'PARAM': no such currency) (after 2 attempts)"
         == str(error)
@@ -468,13 +468,13 @@ def test_unknown_outcome_has_the_answer() -> None:
     error: Any = word(call_for("refunds.create"), reply({"odd": 1}, 503, {"retry-after": "3"}))
 
     assert {"odd": 1} == error.response.data
-    assert (3.0, Row.BROKEN.value, "R1") == (error.retry_after, error.reason, error.reference)
+    assert (3.0, Outcome.SERVER_ERROR.value, "R1") == (error.retry_after, error.reason, error.reference)
 
 
 @pytest.mark.parametrize("name", UNKEYED)
 def test_unkeyed_writes_name_nothing(name: str) -> None:
     """A subscription's number is the service's own: it does not make a second change harmless."""
-    assert not names_its_thing(call_for(name))
+    assert not has_own_number(call_for(name))
 
 
 @pytest.mark.parametrize("name", READS + WRITES)
@@ -526,6 +526,6 @@ def test_doubt_is_not_told_twice() -> None:
 @pytest.mark.parametrize("name", WRITES)
 def test_write_is_never_called_a_read(name: str) -> None:
     """A write that got no answer, though a query said later that it was not done, is no `NoAnswerError`."""
-    error = last_word(call_for(name), Row.UNANSWERED, NoAnswerError("cut"), doubt=False)
+    error = final_error(call_for(name), Outcome.NO_RESPONSE, NoAnswerError("cut"), doubt=False)
 
     assert OutcomeUnknownError is type(error)

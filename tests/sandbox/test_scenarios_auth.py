@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from payasync.endpoints import OPERATIONS
-from payasync.profile.profile import MERCHANT, NONCE, SIGN, Profile
+from payasync.profile.profile import Profile
+from payasync.profile.schema import MERCHANT, NONCE, SIGN
 from payasync.sandbox import PROFILE
 from payasync.signing.schemes import SortedPairs
 from tests.sandbox.world import SAMPLES, Told, World

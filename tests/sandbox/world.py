@@ -18,7 +18,7 @@ from yarl import URL
 from payasync import Profile, Session
 from payasync.documents import at
 from payasync.endpoints import Operation
-from payasync.profile.profile import NONCE, SIGN
+from payasync.profile.schema import NONCE, SIGN
 from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
 from payasync.resources.payments import CreatePayment, QueryPayment
 from payasync.resources.refunds import CreateRefund, QueryRefund

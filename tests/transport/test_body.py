@@ -9,8 +9,7 @@ from typing import Final
 import aiohttp
 import pytest
 
-from payasync.transport.body import OneShotBody
-from payasync.transport.request import OwnRequest
+from payasync.transport.request import OneShotBody, OwnRequest
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import RESET, Recorder, answer
 

@@ -8,7 +8,8 @@ import pytest
 from aiohttp.client_reqrep import ConnectionKey
 
 from payasync import NoAnswerError, NoAnswerTimeoutError, NotSentError, NotSentTimeoutError
-from payasync.transport.failures import AnswerTooLargeError, NoFreeConnectionError, failure, phrase
+from payasync.transport.deadlines import NoFreeConnectionError
+from payasync.transport.send import AnswerTooLargeError, failure, phrase
 
 ADDRESS = "https://pay.example"
 KEY = ConnectionKey("pay.example", 443, is_ssl=True, ssl=True, proxy=None, proxy_auth=None, proxy_headers_hash=None)

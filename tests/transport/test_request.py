@@ -11,8 +11,7 @@ import aiohttp
 import pytest
 
 from payasync.transport import request
-from payasync.transport.body import OneShotBody
-from payasync.transport.request import COMPARED, SHORT, OwnRequest
+from payasync.transport.request import COMPARED, SHORT, OneShotBody, OwnRequest
 from tests.foreign.recorder import Recorder
 
 CONTENT: Final = b'{"totalAmt":450}'

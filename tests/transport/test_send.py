@@ -12,7 +12,8 @@ from yarl import URL
 from payasync import Call, NoAnswerError, NoAnswerTimeoutError, NotSentError, Profile, Timeouts
 from payasync.endpoints import CREATE_PAYMENT, Operation, custom
 from payasync.errors import NotSentTimeoutError, SessionClosedError
-from payasync.transport import PoolSettings, Transport
+from payasync.transport.pools import PoolSettings
+from payasync.transport.send import Transport
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import Answer, Recorder, answer
 from tests.inside import turns
@@ -23,8 +24,12 @@ BILL = custom("GET", "/bill", read=True)
 @asynccontextmanager
 async def transport(url: str, **settings: Any) -> AsyncGenerator[Transport]:
     """Give a transport, and close it."""
-    pools = PoolSettings(tls=settings.pop("tls", None), max_connections=settings.pop("connections", 10))
-    chosen: dict[str, Any] = {"proxy": None, "max_response_bytes": 1000, "headers": {}} | settings
+    pools = PoolSettings(
+        tls=settings.pop("tls", None),
+        max_connections=settings.pop("connections", 10),
+        headers=settings.pop("headers", {}),
+    )
+    chosen: dict[str, Any] = {"proxy": None, "max_response_bytes": 1000} | settings
     made = Transport(URL(url), pools=pools, **chosen)
     try:
         yield made
@@ -78,7 +83,7 @@ async def test_what_wakes_too_late_writes_nothing(monkeypatch: pytest.MonkeyPatc
                 ahead.append(30)
                 return False
 
-            monkeypatch.setattr("payasync.transport.body.stray", stopped)
+            monkeypatch.setattr("payasync.transport.request.stray", stopped)
             with pytest.raises(NotSentTimeoutError):
                 await way.send(late)
 

@@ -11,7 +11,7 @@ import pytest
 
 from payasync import Credentials, Event, NotSentError, Response, Retrying, RetryPolicy, Session, Unknown
 from payasync.profile.sandbox_profile import PROFILE
-from payasync.transport.body import OneShotBody
+from payasync.transport.request import OneShotBody
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import Answer, Recorder, answer
 from tests.inside import idle, until

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,10 +12,14 @@ from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
 from payasync.resources.payments import CreatePayment, QueryPayment
 from payasync.resources.refunds import CreateRefund, QueryRefund
 from payasync.resources.subscriptions import CancelSubscription, UpdateSubscription
-from payasync.wire.encode import check_acceptance
 from payasync.wire.request import Request
 from payasync.wire.response import Response
-from tests.building import FULL
+from tests.building import FULL, PROFILE, codec
+
+
+def check_acceptance(request: Request[Response], profile: Profile) -> None:
+    """Make the call of a request for a service with this `identifier` and `accept`."""
+    codec(evolve(PROFILE, identifier=profile.identifier, accept=profile.accept)).call(request)
 
 
 def order(**facts: Any) -> PlaceOrder:

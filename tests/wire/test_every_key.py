@@ -29,8 +29,7 @@ from payasync import (
     SortedPairs,
     States,
 )
-from payasync.profile.profile import OPEN_FIELDS
-from payasync.profile.schema import ORDER_STATES, REFUND_STATES, SUBSCRIPTION_STATES
+from payasync.profile.schema import OPEN_FIELDS, ORDER_STATES, REFUND_STATES, SUBSCRIPTION_STATES
 from tests.foreign import signatures
 from tests.foreign.certificates import trusting_tls
 from tests.foreign.recorder import RESET, Answer, Recorder, answer

@@ -25,12 +25,12 @@ from payasync.endpoints import (
 from payasync.wire.call import Compared, Likeness, Objection
 from payasync.wire.match import (
     PAYMENT,
-    compared,
+    compared_fields,
+    comparison,
     contradiction,
     is_sent_back,
     may_be_relabelled,
     mismatch,
-    named,
     names_an_amount,
     names_number_and_amounts,
     tells_nothing,
@@ -48,7 +48,7 @@ SENT: Final = {
 }
 """A refund of an order, by wire names."""
 BARE: Final = Profile()
-MINE: Final = compared(CREATE_REFUND, BARE)
+MINE: Final = comparison(CREATE_REFUND, BARE)
 
 
 class Number(StrEnum):
@@ -146,7 +146,7 @@ def test_what_one_side_lacks_is_not_compared(told: object) -> None:
 
 
 GIVEN: Final = Profile(answer=AnswerShape(out_refund_no="refund.no", refund_amt="", currency="money.unit"))
-READ: Final = compared(CREATE_REFUND, GIVEN)
+READ: Final = comparison(CREATE_REFUND, GIVEN)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_refusal_is_held_to_numbers_and_merchant(told: dict[str, Any], *, refuse
 
 def found(operation: Operation, profile: Profile = BARE) -> dict[str, Compared]:
     """Return in what a response to an operation is compared, by wire names."""
-    return {each.name: each for each in compared(operation, profile).several}
+    return {each.name: each for each in comparison(operation, profile).several}
 
 
 SIX: Final = {
@@ -228,7 +228,7 @@ def test_total_of_a_payment_stands_where_the_profile_says(operation: Operation) 
     """It is compared at the path and as `amount`, and demanded at neither; an empty text switches both off."""
     placed, off = (Profile(answer=AnswerShape(total_amt=path)) for path in ("money.total", ""))
 
-    places = [each for each in compared(operation, placed).several if each.name == "amount"]
+    places = [each for each in comparison(operation, placed).several if each.name == "amount"]
     assert [Compared("amount", path, Likeness.AMOUNT) for path in ("money.total", "amount")] == places
     assert not found(operation, placed)["totalAmt"].required
     assert not {"amount", "totalAmt"} & found(operation, off).keys()
@@ -255,7 +255,7 @@ def test_identifier_is_compared_under_its_own_wire_name(operation: Operation) ->
     """The profile names it; one that is a path parameter has a name, too."""
     asked = Profile(payment_status=Parameter("id", "path"), refund_status=Parameter("id"))
 
-    assert Compared("id", "id", Likeness.NUMBER) in compared(operation, asked).several
+    assert Compared("id", "id", Likeness.NUMBER) in comparison(operation, asked).several
     assert "id" not in found(QUERY_ORDER, asked)
 
 
@@ -282,7 +282,7 @@ BY_EITHER: Final = Profile(payment_status=Parameter("outTradeNo"), answer=Answer
 )
 def test_payment_is_asked_about_by_either_number(told: dict[str, Any], *, same: bool) -> None:
     """Endpoint 6 takes the merchant's own number or the service's, and a response names both."""
-    things = compared(QUERY_PAYMENT, BY_EITHER)
+    things = comparison(QUERY_PAYMENT, BY_EITHER)
 
     assert same is (mismatch({"outTradeNo": "T1"}, things, told) is None)
     assert mismatch({"outTradeNo": "P1"}, things, {"outTradeNo": "T1", "paymentId": "P1"}) is None
@@ -290,7 +290,7 @@ def test_payment_is_asked_about_by_either_number(told: dict[str, Any], *, same: 
 
 def test_payment_is_compared_in_the_services_number_where_that_is_known() -> None:
     """Who asks about a payment of endpoint 1 knows it; whoever asks by the merchant's own number does not."""
-    things = compared(QUERY_PAYMENT, BY_EITHER)
+    things = comparison(QUERY_PAYMENT, BY_EITHER)
 
     assert Compared(PAYMENT, "paymentId", Likeness.NUMBER) in things.several
     assert mismatch({"outTradeNo": "P1", PAYMENT: "P1"}, things, {"paymentId": "P9"})
@@ -299,7 +299,7 @@ def test_payment_is_compared_in_the_services_number_where_that_is_known() -> Non
 
 def test_payment_that_has_the_services_number_alone() -> None:
     """A payment of endpoint 1 has no order number: that the profile says where one stands asks for none."""
-    things = compared(QUERY_PAYMENT, evolve(BY_EITHER, answer=evolve(BY_EITHER.answer, out_trade_no="outTradeNo")))
+    things = comparison(QUERY_PAYMENT, evolve(BY_EITHER, answer=evolve(BY_EITHER.answer, out_trade_no="outTradeNo")))
 
     assert mismatch({"outTradeNo": "P1"}, things, {"paymentId": "P1"}) is None
     assert mismatch({"outTradeNo": "P1"}, things, {"paymentId": "P2"})
@@ -307,8 +307,8 @@ def test_payment_that_has_the_services_number_alone() -> None:
 
 def test_what_a_write_has_named() -> None:
     """What a response to it, or to a query about it, is compared with; no description, and no address."""
-    assert {name: value for name, value in SENT.items() if name != "refundDesc"} == named(SENT)
-    assert {"amount": 1} == named({"amount": 1, "identifier": "T1"})
+    assert {name: value for name, value in SENT.items() if name != "refundDesc"} == compared_fields(SENT)
+    assert {"amount": 1} == compared_fields({"amount": 1, "identifier": "T1"})
 
 
 STATED: Final = Profile(
@@ -451,7 +451,7 @@ def test_refund_is_compared_also_where_its_parameter_has_a_name_of_its_own(
     shape: AnswerShape, told: dict[str, Any], *, same: bool
 ) -> None:
     """The identifier of endpoint 7 is the refund's number, whatever the service calls it in the query."""
-    things = compared(QUERY_REFUND, Profile(refund_status=Parameter("no"), answer=shape))
+    things = comparison(QUERY_REFUND, Profile(refund_status=Parameter("no"), answer=shape))
 
     assert same is (mismatch({"no": "R1"}, things, told) is None)
 
@@ -477,7 +477,7 @@ def test_payment_is_compared_as_an_order_where_the_profile_tells_the_two_apart(
     shape: AnswerShape, told: dict[str, Any], *, same: bool
 ) -> None:
     """Under a name of its own, the identifier of endpoint 6 may be the service's: that must be located first."""
-    things = compared(QUERY_PAYMENT, Profile(payment_status=Parameter("no"), answer=shape))
+    things = comparison(QUERY_PAYMENT, Profile(payment_status=Parameter("no"), answer=shape))
 
     assert same is (mismatch({"no": "T1"}, things, told) is None)
 
@@ -514,7 +514,7 @@ def test_what_tells_a_write_from_another_under_its_number(
     operation: Operation, told: dict[str, Any], *, whole: bool
 ) -> None:
     """It is the number, and the amount that moves."""
-    assert whole is names_number_and_amounts(operation, SENT, compared(operation, BARE), told)
+    assert whole is names_number_and_amounts(operation, SENT, comparison(operation, BARE), told)
 
 
 REFUNDS: Final = Profile(

@@ -8,7 +8,7 @@ import pytest
 from attrs import field, frozen
 
 from payasync.errors import InvalidArgumentError
-from payasync.wire.structure import STRICT, complaints, fitted
+from payasync.wire.response import STRICT, complaints, fitted
 
 T = TypeVar("T")
 

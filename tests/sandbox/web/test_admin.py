@@ -221,6 +221,7 @@ async def test_script_reads_the_timeline(operator: Operator) -> None:
         ("clock/advance", {"unit": "centuries", "amount": 1}, 422, "unit"),
         ("faults/arm", {"kind": "meteor"}, 422, "kind"),
         ("faults/arm", {"kind": "latency", "nth": "x"}, 422, "nth"),
+        ("faults/arm", {"kind": "refuse"}, 422, "seconds"),
         ("faults/disarm", {}, 422, "fault"),
         ("notifications/resend", {"notification_id": "msg_0"}, 404, None),
     ],

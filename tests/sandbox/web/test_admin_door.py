@@ -5,18 +5,18 @@ from multidict import CIMultiDict
 
 from payasync.credentials import Secret
 from payasync.sandbox.model import RefusedError
-from payasync.sandbox.web.admin import AdminDoor, hosts
+from payasync.sandbox.web.admin import AdminAccess, allowed_hosts
 
 TOKEN = "the-admin-token"
-DOOR = AdminDoor(token=Secret(TOKEN), hosts=hosts("127.0.0.1", 8000), port=8000)
-COOKIE = {DOOR.cookie: DOOR.key.reveal()}
+ACCESS = AdminAccess(token=Secret(TOKEN), hosts=allowed_hosts("127.0.0.1", 8000), port=8000)
+COOKIE = {ACCESS.cookie: ACCESS.key.reveal()}
 HERE = {"Host": "127.0.0.1:8000", "Origin": "http://127.0.0.1:8000"}
 
 
 def refused(headers: dict[str, str], cookies: dict[str, str], *, changes: bool) -> int | None:
     """Return the status with which a request is refused, or `None` where it is let in."""
     try:
-        DOOR.check(headers, cookies, changes=changes)
+        ACCESS.check(headers, cookies, changes=changes)
     except RefusedError as error:
         return error.status
     return None
@@ -25,7 +25,7 @@ def refused(headers: dict[str, str], cookies: dict[str, str], *, changes: bool) 
 @pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost:8000", "LOCALHOST:8000", "[::1]:8000"])
 def test_names_of_this_machine_are_taken(host: str) -> None:
     """A request that names this machine and the sandbox's port is for the sandbox."""
-    DOOR.check_host(CIMultiDict({"Host": host}))
+    ACCESS.check_host(CIMultiDict({"Host": host}))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_names_of_this_machine_are_taken(host: str) -> None:
 def test_other_hosts_are_refused(given: list[str]) -> None:
     """A name that somebody else points at this machine, another port, and no or two names are refused."""
     with pytest.raises(RefusedError) as caught:
-        DOOR.check_host(CIMultiDict([("Host", host) for host in given]))
+        ACCESS.check_host(CIMultiDict([("Host", host) for host in given]))
 
     assert 421 == caught.value.status
 
@@ -53,13 +53,13 @@ def test_other_hosts_are_refused(given: list[str]) -> None:
 @pytest.mark.parametrize(("bound", "port", "host"), [("::1", 9, "[::1]:9"), ("127.0.0.5", 9, "127.0.0.5:9")])
 def test_bound_address_is_one_of_the_hosts(bound: str, port: int, host: str) -> None:
     """The address that the sandbox listens on names it, an IPv6 one in brackets."""
-    assert host in hosts(bound, port)
+    assert host in allowed_hosts(bound, port)
 
 
 def test_port_80_may_be_left_out() -> None:
     """Browsers leave out the port of http."""
-    assert {"localhost", "localhost:80"} <= hosts("127.0.0.1", 80)
-    assert "localhost" not in hosts("127.0.0.1", 8000)
+    assert {"localhost", "localhost:80"} <= allowed_hosts("127.0.0.1", 80)
+    assert "localhost" not in allowed_hosts("127.0.0.1", 8000)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_port_80_may_be_left_out() -> None:
         {"Authorization": f"Bearer {TOKEN}x"},
         {"Authorization": f"Bearer {TOKEN[:-1]}"},
         {"Authorization": "Bearer \udcff"},
-        {"Authorization": f"Bearer {DOOR.key.reveal()}"},
+        {"Authorization": f"Bearer {ACCESS.key.reveal()}"},
     ],
 )
 def test_nothing_but_the_token_opens(headers: dict[str, str]) -> None:
@@ -80,7 +80,7 @@ def test_nothing_but_the_token_opens(headers: dict[str, str]) -> None:
     assert 401 == refused(headers, {}, changes=False)
 
 
-@pytest.mark.parametrize("cookies", [{}, {DOOR.cookie: ""}, {DOOR.cookie: TOKEN}, {"other": DOOR.key.reveal()}])
+@pytest.mark.parametrize("cookies", [{}, {ACCESS.cookie: ""}, {ACCESS.cookie: TOKEN}, {"other": ACCESS.key.reveal()}])
 def test_nothing_but_the_cookie_stands_for_the_token(cookies: dict[str, str]) -> None:
     """A cookie of another name or value opens nothing; the token itself is in none."""
     assert 401 == refused(HERE, cookies, changes=False)

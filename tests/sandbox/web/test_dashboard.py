@@ -12,7 +12,7 @@ import pytest
 from payasync import Profile
 from payasync.profile.schema import States
 from payasync.sandbox import Sandbox
-from payasync.sandbox.web.dashboard import MOST
+from payasync.sandbox.web.dashboard import MAX_LISTED
 from tests.sandbox.admin import Operator
 from tests.sandbox.foreign import REFUND, Receiver
 
@@ -175,7 +175,7 @@ async def test_notification_shows_its_attempts(operator: Operator, receiver: Rec
         "delivered",
         "http://127.0.0.1:1/gone",
         "waiting",
-        "no answer",
+        "no response",
         "connection refused",
         "due ",
     ):
@@ -184,13 +184,13 @@ async def test_notification_shows_its_attempts(operator: Operator, receiver: Rec
 
 async def test_only_the_newest_are_listed(operator: Operator) -> None:
     """However many there are, the newest fifty are listed, newest first, and that there are more."""
-    numbers = [f"N{count:04}" for count in range(MOST + 2)]
+    numbers = [f"N{count:04}" for count in range(MAX_LISTED + 2)]
     for number in numbers:
         await operator.sandbox.given.pending_order(out_trade_no=number)
     listed = section((await operator.get("/")).document, "orders")
 
     assert numbers[:1:-1] == re.findall(r'class="number"[^>]*><code>(\w+)</code>', listed)
-    assert f"the newest {MOST}; there are older ones" in listed
+    assert f"the newest {MAX_LISTED}; there are older ones" in listed
 
 
 async def test_bad_signature_unfolds_its_text(operator: Operator) -> None:
@@ -214,7 +214,7 @@ async def test_history_of_one_number(operator: Operator) -> None:
         :4
     ]
     assert not re.search(r"\bT2\b", page)
-    assert "Nothing is known of it." in nothing
+    assert "No entry names it." in nothing
 
 
 @pytest.mark.parametrize("named_by", ["outTradeNo", "paymentId"])

@@ -44,12 +44,23 @@ async def test_page_works_without_script(foreign: Foreign) -> None:
     assert not re.search(r"<script|tabindex|\son\w+=", page.document)
 
 
+async def test_program_reads_what_the_page_offers(foreign: Foreign) -> None:
+    """A client that accepts JSON reads the state and the decisions; of an order that is paid there are none."""
+    path, headers = await opened(foreign), {"Accept": "application/json"}
+    before = await foreign.send("GET", path, headers=headers)
+    await press(foreign, path, "authorize")
+    after = await foreign.send("GET", path, headers=headers)
+
+    assert {"state": "pending", "decisions": ["authorize", "decline", "cancel"]} == before.document
+    assert {"state": "paid", "decisions": []} == after.document
+
+
 async def test_what_merchants_write_is_escaped(foreign: Foreign) -> None:
     """No text of an order can become markup."""
     page = await foreign.send("GET", await opened(foreign, subject=EVIL, body=EVIL))
 
     assert "<script" not in page.document
-    assert 2 == page.document.count("&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;&amp;amp;")
+    assert 2 == page.document.count("&#34;&gt;&lt;script&gt;alert(1)&lt;/script&gt;&amp;amp;")
 
 
 async def test_policy_forbids_everything_but_the_form(foreign: Foreign) -> None:

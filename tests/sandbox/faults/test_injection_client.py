@@ -1,7 +1,7 @@
 """Faults as payasync's own client meets them: the documented verdict, and money moved once."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -42,14 +42,14 @@ async def refund(pay: Session, order: str) -> RefundResponse:
         ("malformed_json", {}),
         ("huge_body", {}),
         ("gzip_bomb", {}),
-        ("redirect", {"status": "307", "phase": "after"}),
+        ("redirect", {"status": 307, "phase": "after"}),
     ],
     ids=str,
 )
-async def test_lost_answer_is_asked_for(sandbox: Sandbox, pay: Session, kind: str, options: Mapping[str, str]) -> None:
+async def test_lost_answer_is_asked_for(sandbox: Sandbox, pay: Session, kind: str, options: Mapping[str, Any]) -> None:
     """What was done and not answered is found by a query, and never done again."""
     order = await sandbox.given.paid_order()
-    fault = sandbox.faults.arm(kind, {"on": "refunds.create", **options})
+    fault = sandbox.faults.arm(kind, "refunds.create", **options)
     answer = await refund(pay, order)
 
     assert (True, 2, "succeeded") == (answer.recovered, answer.attempts, answer.state)
@@ -59,20 +59,20 @@ async def test_lost_answer_is_asked_for(sandbox: Sandbox, pay: Session, kind: st
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
-        ("latency", {"seconds": "0.01"}),
-        ("latency", {"seconds": "0.01", "phase": "after"}),
+        ("latency", {"seconds": 0.01}),
+        ("latency", {"seconds": 0.01, "phase": "after"}),
         ("wrong_content_type", {}),
-        ("slow_drip", {"seconds": "0.0001"}),
+        ("slow_drip", {"seconds": 0.0001}),
         ("notification.before_answer", {}),
     ],
     ids=str,
 )
 async def test_late_and_odd_answers_are_answers(
-    sandbox: Sandbox, pay: Session, kind: str, options: Mapping[str, str]
+    sandbox: Sandbox, pay: Session, kind: str, options: Mapping[str, Any]
 ) -> None:
     """A slow answer counts, and so does one whose type is wrong and whose JSON is right."""
     order = await sandbox.given.paid_order()
-    fault = sandbox.faults.arm(kind, {"on": "refunds.create", **options})
+    fault = sandbox.faults.arm(kind, "refunds.create", **options)
     answer = await refund(pay, order)
 
     assert (False, 1) == (answer.recovered, answer.attempts)
@@ -118,7 +118,7 @@ async def test_nameless_write_is_in_doubt(sandbox: Sandbox, kind: str, phase: st
     """A payment of endpoint 1 that got no usable answer is never sent again, whether it was made or not."""
     async with sandbox.session(timeouts=Timeouts(total=5, read=0.3), retry=FAST) as pay:
         await pay.send(SAMPLES["payments.create"])
-        fault = sandbox.faults.arm(kind, {"on": "payments.create", "phase": phase})
+        fault = sandbox.faults.arm(kind, "payments.create", phase=phase)
         with pytest.raises(OutcomeUnknownError) as caught:
             await pay.send(SAMPLES["payments.create"])
 

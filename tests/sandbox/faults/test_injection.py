@@ -7,7 +7,8 @@ import json
 import socket
 import zlib
 from collections.abc import AsyncIterator
-from typing import Final
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 import aiohttp
 import pytest
@@ -16,7 +17,7 @@ from attrs import evolve, frozen
 from payasync.profile.schema import HttpCodes
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox import sandbox as wiring
-from payasync.sandbox.faults.wire import packed
+from payasync.sandbox.faults.injection import compress_padded, format_retry_after
 from tests.inside import turns, until
 from tests.sandbox.foreign import REFUND, Foreign
 
@@ -129,7 +130,7 @@ def is_answer(body: bytes) -> bool:
 @pytest.mark.parametrize(("kind", "done"), [("reset_before", NOTHING), ("reset_after_commit", ALL)])
 async def test_reset(plain: Plain, kind: str, done: tuple[int, int]) -> None:
     """ECONNRESET without a byte of an answer, and nothing was done, or all; what was not done has no record."""
-    plain.sandbox.faults.arm(kind, {"on": "refunds.create"})
+    plain.sandbox.faults.arm(kind, "refunds.create")
     seen = await plain.refund()
 
     assert (b"", b"", True) == (seen.head, seen.body, seen.reset)
@@ -203,7 +204,7 @@ async def test_malformed_json(plain: Plain) -> None:
 @pytest.mark.parametrize("kind", ["truncated_body", "malformed_json"])
 async def test_broken_bodies_before_the_commit(plain: Plain, kind: str) -> None:
     """A body can be broken, too, where nothing was done."""
-    plain.sandbox.faults.arm(kind, {"phase": "before"})
+    plain.sandbox.faults.arm(kind, phase="before")
     seen = await plain.refund()
 
     assert (200, NOTHING) == (seen.status, plain.done())
@@ -256,8 +257,8 @@ def dechunked(body: bytes) -> bytes:
 
 def test_bomb_is_one_gzip_stream() -> None:
     """The standard library unpacks it, checksum and length included; a small one is as small as its start."""
-    assert b"{}" + b" " * (2 << 20) == gzip.decompress(b"".join(packed(b"{}", (1 << 20) + 3)))
-    assert b"{}" == gzip.decompress(b"".join(packed(b"{}", 1)))
+    assert b"{}" + b" " * (2 << 20) == gzip.decompress(b"".join(compress_padded(b"{}", (1 << 20) + 3)))
+    assert b"{}" == gzip.decompress(b"".join(compress_padded(b"{}", 1)))
 
 
 async def test_slow_drip(plain: Plain) -> None:
@@ -336,20 +337,20 @@ async def test_hang(plain: Plain, phase: str, done: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
-        ("slow_drip", {"seconds": "3000"}),
-        ("latency", {"seconds": "3000"}),
-        ("latency", {"seconds": "3000", "phase": "after"}),
-        ("huge_body", {"size": str(1 << 30)}),
-        ("gzip_bomb", {"size": str(1 << 30)}),
+        ("slow_drip", {"seconds": 3000}),
+        ("latency", {"seconds": 3000}),
+        ("latency", {"seconds": 3000, "phase": "after"}),
+        ("huge_body", {"size": 1 << 30}),
+        ("gzip_bomb", {"size": 1 << 30}),
     ],
     ids=str,
 )
-async def test_closing_ends_what_goes_on(plain: Plain, kind: str, options: dict[str, str]) -> None:
+async def test_closing_ends_what_goes_on(plain: Plain, kind: str, options: dict[str, Any]) -> None:
     """The sandbox does not wait for a drip, nor for a client that does not read, and leaves no task behind."""
     before = asyncio.all_tasks()
     async with asyncio.timeout(PATIENCE), Sandbox() as sandbox:
         client = Plain(sandbox, Foreign(sandbox, plain.foreign.http), await sandbox.given.paid_order())
-        fault = sandbox.faults.arm(kind, options)
+        fault = sandbox.faults.arm(kind, **options)
         await client.send()
         await until(lambda: fault.fired)
     client.close()
@@ -475,3 +476,28 @@ async def test_faults_come_before_the_checks(foreign: Foreign, sandbox: Sandbox,
 
     assert first.status in {400, 422}
     assert 503 == second.status
+
+
+NOON: Final = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, None),
+        ("absent", None),
+        (0, "0"),
+        (7, "7"),
+        (timedelta(seconds=2), "Sat, 31 Jan 2026 12:00:02 GMT"),
+        ("date", "Sat, 31 Jan 2026 12:00:02 GMT"),
+        ("past", "Fri, 30 Jan 2026 12:00:00 GMT"),
+        (NOON, "Sat, 31 Jan 2026 12:00:00 GMT"),
+        ("nonsense", "soon"),
+        ("huge", "9" * 30),
+        ("-1", "-1"),
+    ],
+    ids=str,
+)
+def test_retry_after(given: Any, expected: str | None) -> None:
+    """Every kind of Retry-After can be sent: none, seconds, a date, a past one, nonsense, a huge one."""
+    assert expected == format_retry_after(given, NOON)

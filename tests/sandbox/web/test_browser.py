@@ -10,9 +10,9 @@ from attrs import frozen
 from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright, expect
 
 from payasync.sandbox import Sandbox
-from tests.sandbox.accessibility import violations
 from tests.sandbox.chromium import chromium
 from tests.sandbox.foreign import Receiver
+from tests.sandbox.web.accessibility import violations
 
 PHONE: Final[ViewportSize] = {"width": 390, "height": 844}
 DESKTOP: Final[ViewportSize] = {"width": 1280, "height": 800}
