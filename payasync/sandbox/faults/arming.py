@@ -194,7 +194,7 @@ class Faults:
         if self._door is None:
             raise ConfigurationError("the sandbox does not run, so it cannot refuse connections: start it first")
         fault = self._arm("refuse", ANY, {"seconds": seconds})
-        fault.fire()
+        fault.fired += 1
         self._door.shut(seconds, by=fault)
         return fault
 

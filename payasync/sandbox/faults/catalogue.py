@@ -82,6 +82,11 @@ class Option:
     parse: Callable[[str], Any] = str
     placeholder: str = ""
 
+    @property
+    def mode(self) -> str:
+        """The `inputmode` of its field in a form."""
+        return "numeric" if self.parse is int else "decimal" if self.parse is float else "text"
+
     def check(self, name: str, value: object) -> None:
         """Check a value.
 

@@ -1,5 +1,6 @@
 """The dashboard: what the sandbox did, and the controls for what it should do."""
 
+from collections import ChainMap
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
@@ -12,7 +13,7 @@ from payasync.sandbox.clock import Pace
 from payasync.sandbox.dialect import Vocabulary
 from payasync.sandbox.faults.armed_faults import CALLS, EVENTS
 from payasync.sandbox.faults.arming import Faults
-from payasync.sandbox.faults.catalogue import KINDS, TRIGGER_OPTIONS, Option
+from payasync.sandbox.faults.catalogue import KINDS, TRIGGER_OPTIONS
 from payasync.sandbox.model import Order, Refund, Subscription
 from payasync.sandbox.store import Store
 from payasync.sandbox.timeline import Entry, Timeline, ended
@@ -129,24 +130,11 @@ def _describe_pace(pace: Pace) -> str:
     return "real" if pace.rate == 1 else f"{pace.rate:g} times as fast"
 
 
-def _fields(options: Mapping[str, Option]) -> list[dict[str, str]]:
-    modes = {int: "numeric", float: "decimal"}
-    return [
-        {
-            "name": name,
-            "label": option.label,
-            "placeholder": option.placeholder,
-            "mode": modes.get(option.parse, "text"),  # type: ignore[call-overload] # other functions are texts
-        }
-        for name, option in options.items()
-    ]
-
-
 _FAULT_FORM: Final[Mapping[str, Any]] = {
     "kinds": list(KINDS.values()),
     "calls": [name for name in CALLS if name != "*"],
     "events": [name for name in EVENTS if name != "*"],
-    "trigger_fields": _fields(TRIGGER_OPTIONS),
-    # The first fault that takes an option says how to enter it.
-    "own_fields": _fields({name: each for kind in [*KINDS.values()][::-1] for name, each in kind.options.items()}),
+    "trigger_options": list(TRIGGER_OPTIONS.items()),
+    # If several faults take an option, the first one says how to enter it.
+    "own_options": list(ChainMap(*(dict(kind.options) for kind in KINDS.values())).items()),
 }

@@ -226,29 +226,31 @@ async def busy(sandbox: Sandbox) -> None:
 async def pages_of(context: BrowserContext, sandbox: Sandbox) -> AsyncGenerator[tuple[str, Page]]:
     """Yield each page that people see, opened."""
     page = await context.new_page()
-    await page.goto(await pay_page(sandbox, out_trade_no="T0"))
+    await page.goto(await pay_page(sandbox, out_trade_no="T8"))
     yield "gateway", page
+    await busy(sandbox)
+    await page.goto(link(sandbox))
+    yield "busy dashboard", page
+    await page.get_by_role("link", name=re.compile(LONG)).first.click()
+    yield "timeline", page
+    await page.goto(await pay_page(sandbox, out_trade_no="T9"))
     await page.get_by_role("button", name="Decline").click()
     yield "declined", page
     await page.get_by_role("button", name="Authorise").click()
     yield "paid", page
     await page.goto(f"{sandbox.url}/gateway/unknown")
     yield "unknown", page
-    await page.goto(sandbox.url)
-    yield "closed", page
-    await page.goto(link(sandbox))
-    yield "dashboard", page
-    await busy(sandbox)
-    await page.reload()
-    yield "busy dashboard", page
-    await page.get_by_role("link", name=re.compile(LONG)).first.click()
-    yield "history", page
+    async with Sandbox() as other:
+        await page.goto(other.url)
+        yield "closed", page
+        await page.goto(link(other))
+        yield "empty dashboard", page
 
 
 @pytest.mark.parametrize(
     ("size", "scheme", "count"),
     [
-        pytest.param(PHONE, "dark", 1, id="one page"),
+        pytest.param(PHONE, "dark", 3, id="three pages"),
         *(
             pytest.param(size, scheme, 8, marks=pytest.mark.long)
             for size in (PHONE, DESKTOP)

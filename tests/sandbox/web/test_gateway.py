@@ -131,7 +131,7 @@ async def test_third_decline_fails(foreign: Foreign, sandbox: Sandbox) -> None:
     last = await press(foreign, path, "decline")
 
     assert [(303, path)] * 2 == [(answer.status, answer.headers["Location"]) for answer in answers]
-    assert "One more time, and the order fails." in page.document
+    assert "The order fails after one more decline." in page.document
     assert (THANKS, "failed") == (last.headers["Location"], sandbox.ledger.order_state("T1"))
 
 
