@@ -19,7 +19,7 @@ NOON: Final = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 async def test_fault_that_never_fired_fails_the_test() -> None:
-    """Leaving the sandbox says that the test has not tested what it arms; the sandbox is closed all the same."""
+    """A fault that never fired is raised at the end of the sandbox, which is closed all the same."""
     sandbox = Sandbox()
     with pytest.raises(FaultNeverFiredError, match="reset_after_commit on refunds"):
         async with sandbox:
@@ -29,7 +29,7 @@ async def test_fault_that_never_fired_fails_the_test() -> None:
 
 
 async def test_other_failure_goes_first() -> None:
-    """What went wrong in the test is what it reports."""
+    """If the test failed, its own error is raised."""
 
     async def fail(error: BaseException) -> None:
         async with Sandbox() as sandbox:
@@ -73,7 +73,7 @@ WRONG: Final[list[tuple[str, Any, str, str]]] = [
 
 @pytest.mark.parametrize(("method", "arguments", "field", "rule"), WRONG, ids=str)
 def test_wrong_argument_is_refused(method: str, arguments: Mapping[str, Any], field: str, rule: str) -> None:
-    """What cannot be is refused as it is armed, by name, rule and value; nothing is armed."""
+    """A wrong argument is refused with its name, rule and value, and nothing is armed."""
     faults = Faults()
     with pytest.raises(InvalidArgumentError) as caught:
         getattr(faults, method)(**arguments)
@@ -97,7 +97,7 @@ def test_wrong_argument_is_refused(method: str, arguments: Mapping[str, Any], fi
     ids=str,
 )
 def test_wrong_argument_for_a_notification(method: str, arguments: Mapping[str, Any], field: str) -> None:
-    """Notifications are told apart by what they are about, and have no phase."""
+    """A fault of a notification takes a kind of notification, and no phase."""
     with pytest.raises(InvalidArgumentError) as caught:
         getattr(Faults().notifications, method)(**arguments)
 
@@ -139,7 +139,7 @@ def test_faults_from_texts(kind: str, on: str | None, texts: dict[str, str], exp
     ids=str,
 )
 def test_wrong_text_is_refused(kind: str, on: str | None, texts: dict[str, str], field: str) -> None:
-    """A text that means nothing is refused by the name of its option, and nothing is armed."""
+    """A text that cannot be read is refused by the name of its option, and nothing is armed."""
     faults = Faults()
     with pytest.raises(InvalidArgumentError) as caught:
         faults.arm(kind, on, **KINDS[kind].read(texts))
@@ -150,7 +150,7 @@ def test_wrong_text_is_refused(kind: str, on: str | None, texts: dict[str, str],
 
 @pytest.mark.parametrize("kind", ["explode", "arm", "clear", "notification.explode", "notifications"])
 def test_unknown_fault_is_refused(kind: str) -> None:
-    """Only names of the catalogue arm anything, and the error lists them."""
+    """Only names of the catalogue can be armed, and the error lists them."""
     with pytest.raises(InvalidArgumentError, match="kind must be one of latency, hang") as caught:
         Faults().arm(kind)
 
@@ -173,7 +173,7 @@ def test_methods_are_those_of_the_catalogue(kind: Any) -> None:
 
 
 def test_refusing_needs_a_sandbox_that_runs() -> None:
-    """Without an operation it refuses immediately, so the sandbox must run; at a call it can be armed before."""
+    """Without an operation it refuses immediately, so the sandbox must run. With one it can be armed before."""
     faults = Faults()
     with pytest.raises(ConfigurationError, match="does not run"):
         faults.refuse()
