@@ -1,7 +1,6 @@
 """`sandbox.faults`: each fault can be armed by its method, by its name and by a form; a wrong argument is refused."""
 
 import asyncio
-import inspect
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -13,7 +12,6 @@ from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.profile.schema import HttpCodes
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.faults import KINDS, Fault, FaultNeverFiredError, Faults
-from payasync.sandbox.faults.catalogue import TRIGGER_OPTIONS
 
 NOON: Final = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -155,21 +153,6 @@ def test_unknown_fault_is_refused(kind: str) -> None:
         Faults().arm(kind)
 
     assert ("kind", kind) == (caught.value.field, caught.value.value)
-
-
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_methods_are_those_of_the_catalogue(kind: Any) -> None:
-    """Each row of the catalogue is a method of its name, which takes the options of the row."""
-    faults = Faults()
-    group, _, name = kind.name.rpartition(".")
-    method = getattr(faults.notifications if group else faults, name)
-    parameters = inspect.signature(method).parameters.values()
-    own = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
-    fault: Fault = method(times=1)
-
-    assert (kind.name, [*kind.options]) == (fault.kind, own)
-    assert fault.armed
-    assert {"order", "nth", "times", "probability", "seed"} == TRIGGER_OPTIONS.keys()
 
 
 def test_refusing_needs_a_sandbox_that_runs() -> None:
