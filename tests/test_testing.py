@@ -21,7 +21,7 @@ from payasync.notifications.verification import verify
 from payasync.profile.profile import Profile
 from payasync.profile.schema import NotificationShape
 from payasync.sandbox import PROFILE
-from payasync.sandbox.store import set_at
+from payasync.sandbox.dialect import set_at
 from payasync.testing import Signed, sign_notification
 from tests.foreign.signatures import ed25519_keys, hmac_sha256, rsa_keys, signed_text
 from tests.scrambled import scrambled

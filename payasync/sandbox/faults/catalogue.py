@@ -270,7 +270,7 @@ KINDS: Final[Mapping[str, FaultKind]] = MappingProxyType(
             FaultKind("slow_drip", "The response arrives byte by byte.", _AFTER, {"seconds": _SECONDS}),
             FaultKind(
                 "redirect",
-                "The response redirects elsewhere.",
+                "The response redirects, by default to the same call.",
                 _EITHER,
                 {"status": _REDIRECT_STATUS, "location": _LOCATION},
             ),

@@ -14,17 +14,16 @@ from yarl import URL
 
 from payasync.credentials import Secret
 from payasync.errors import PayasyncError
-from payasync.sandbox.clock import Happened, Pace
+from payasync.sandbox.clock import Clock, Happened, Pace
 from payasync.sandbox.dialect import STATUSES, Vocabulary
 from payasync.sandbox.faults.arming import Faults
 from payasync.sandbox.faults.catalogue import find_kind
-from payasync.sandbox.model import Decision, RefusedError
-from payasync.sandbox.scheduler import Clock
-from payasync.sandbox.server import read_body
+from payasync.sandbox.model import Decision, Entry, RefusedError
+from payasync.sandbox.server import read_body, read_object
 from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import Keys
-from payasync.sandbox.store import Store, read_object
-from payasync.sandbox.timeline import Entry, Timeline, line
+from payasync.sandbox.store import Store
+from payasync.sandbox.timeline import Timeline, line
 from payasync.sandbox.web.dashboard import MAX_ADVANCE, UNITS, render_dashboard, render_timeline
 from payasync.sandbox.web.pages import TIMELINE, render_page
 
@@ -261,7 +260,7 @@ class Admin:
     async def _resend(self, fields: Fields) -> str:
         number = _text(fields, "notification_id")
         with self.store.transaction():
-            self.service.telling.resend(number)
+            self.service.resend(number)
         return f"Notification {number} is sent again."
 
     async def _advance_clock(self, fields: Fields) -> str:
