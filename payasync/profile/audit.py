@@ -106,13 +106,8 @@ _NOTIFICATION: Final = {
 
 def audit_points(profile: "Profile") -> tuple[Point, ...]:
     """Return the points that the document leaves open, in the order of a profile's TOML form."""
-    parts = (_authentication, _signature, _requests, _responses, _values, _recovery)
-    points = [point for part in parts for point in part(profile)]
-    points += [
-        _answered(f"notification.{name}", getattr(profile.notification, name), (), means)
-        for name, means in _NOTIFICATION.items()
-    ]
-    return tuple(points)
+    parts = (_authentication, _signature, _requests, _responses, _values, _recovery, _notification)
+    return tuple(point for part in parts for point in part(profile))
 
 
 def _answered(name: str, value: Any, needed_by: tuple[str, ...], means: str) -> Point:

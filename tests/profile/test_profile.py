@@ -1,4 +1,3 @@
-import pickle
 from collections.abc import Mapping
 from itertools import combinations
 from typing import Any, Final
@@ -20,7 +19,6 @@ from payasync.profile.schema import (
     ResultCodes,
 )
 from payasync.signing.schemes import SignatureScheme
-from tests.whole_profile import PYTHON
 
 
 @pytest.mark.parametrize(
@@ -241,12 +239,6 @@ def test_open_wire_name_says_what_to_put_there(argument: str, answered: dict[str
 
     assert f"fields.{argument}" == caught.value.field
     assert OPEN_FIELDS[argument] in str(caught.value)
-
-
-@pytest.mark.parametrize("profile", [Profile(), PYTHON], ids=["bare", "whole"])
-def test_pickles(profile: Profile) -> None:
-    """A session's profile reaches a worker process as it was."""
-    assert profile == pickle.loads(pickle.dumps(profile))  # noqa: S301 - made in the same line
 
 
 def test_sandbox_answers_every_open_point() -> None:
