@@ -420,8 +420,10 @@ class Session:
             layers.append(verify(credentials))
         for layer in options.middleware:
             layers += [guard(layer), hide_frames]
-        layers += [sign(credentials.signing_key), authorize(credentials.secret_key), observe(report)]
-        return chain(layers, self._transport.send)
+        # The innermost three never wait for anything but `send`: wrapping it saves a frame of each call.
+        send = observe(report, self._transport.send)
+        send = authorize(credentials.secret_key, send)
+        return chain(layers, sign(credentials.signing_key, send))
 
     @property
     def credentials(self) -> Credentials:

@@ -73,6 +73,11 @@ class Transport:
         if self.closed:
             raise SessionClosedError("the session is closed: make another")
         pool = self._pools.current()
+        url = self._urls.get(encoded.path)
+        if url is None:
+            url = URL(self.base + encoded.path, encoded=True)
+            if encoded.path in PATHS:
+                self._urls[encoded.path] = url
         body = OneShotBody(encoded.body)
         response = None
         try:
@@ -80,7 +85,7 @@ class Transport:
                 body.on_connect, body.on_start = deadline.connect, deadline.begin
                 response = await (pool.read if call.operation.read else pool.write)(
                     call.operation.method,
-                    self._url(encoded),
+                    url.with_query(encoded.query) if encoded.query else url,
                     data=body,
                     headers=_headers(call, encoded) if call.headers or encoded.headers else None,
                     timeout=_connect_timeout(call.timeouts.connect),
@@ -118,14 +123,6 @@ class Transport:
             if len(parts) > self._max_response_bytes:
                 raise AnswerTooLargeError
         return bytes(parts)
-
-    def _url(self, encoded: Encoded) -> URL:
-        url = self._urls.get(encoded.path)
-        if url is None:
-            url = URL(self.base + encoded.path, encoded=True)
-            if encoded.path in PATHS:
-                self._urls[encoded.path] = url
-        return url.with_query(encoded.query) if encoded.query else url
 
     async def aclose(self) -> None:
         """Close the pools; an injected session is left open."""

@@ -14,7 +14,7 @@ KEY: Final = Secret("sk_canary")
 async def test_key_travels_as_bearer() -> None:
     """A call that the profile lists carries the secret key (spec: Authentication, 2), and stays a secret on its way."""
     end = way()
-    await authorize(KEY)(bare_call(CREATE_PAYMENT, bearer=True, headers={"X-A": "1"}), end.send)
+    await authorize(KEY, end.send)(bare_call(CREATE_PAYMENT, bearer=True, headers={"X-A": "1"}))
     sent = end.calls[0]
 
     assert {"X-A": "1", "Authorization": Secret("Bearer sk_canary")} == sent.headers
@@ -25,7 +25,7 @@ async def test_key_travels_as_bearer() -> None:
 async def test_key_goes_nowhere_else(key: Secret | None) -> None:
     """A call that the profile does not list needs no key, and is shown none."""
     end, call = way(), bare_call(CREATE_PAYMENT)
-    await authorize(key)(call, end.send)
+    await authorize(key, end.send)(call)
 
     assert [call] == end.calls
 
@@ -34,7 +34,7 @@ async def test_missing_key() -> None:
     """Without a key nothing is sent; the error says which credential to set."""
     end = way()
     with pytest.raises(ConfigurationError, match=r"payments\.create carries it as Authorization: Bearer") as caught:
-        await authorize(None)(bare_call(CREATE_PAYMENT, bearer=True), end.send)
+        await authorize(None, end.send)(bare_call(CREATE_PAYMENT, bearer=True))
 
     assert "credentials.secret_key" == caught.value.field
     assert [] == end.calls
@@ -44,7 +44,7 @@ async def test_key_cannot_break_the_request_apart() -> None:
     """A key with a line end in it is refused, and not shown."""
     end = way()
     with pytest.raises(InvalidArgumentError, match="'Authorization' must be of visible ASCII") as caught:
-        await authorize(Secret("canary\r\nX-B: c"))(bare_call(CREATE_PAYMENT, bearer=True), end.send)
+        await authorize(Secret("canary\r\nX-B: c"), end.send)(bare_call(CREATE_PAYMENT, bearer=True))
 
     assert "canary" not in f"{caught.value} {caught.value.value!r}"
     assert [] == end.calls

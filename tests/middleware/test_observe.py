@@ -14,7 +14,7 @@ async def test_foreign_errors_pass_untold() -> None:
     """What is not ours passes through as it is."""
     heard, foreign = Heard(), ZeroDivisionError()
     with pytest.raises(ZeroDivisionError) as caught:
-        await observe(EventSink(heard.tell))(bare_call(CREATE_REFUND), way(foreign).send)
+        await observe(EventSink(heard.tell), way(foreign).send)(bare_call(CREATE_REFUND))
 
     assert foreign is caught.value
     assert [] == heard.events
@@ -29,7 +29,7 @@ async def test_log_shows_no_field_of_the_request(caplog: pytest.LogCaptureFixtur
         reference="R1",
     )
     with caplog.at_level(logging.DEBUG, "payasync"):
-        await observe(EventSink(None))(call, way(reply({"a": "canary"}, headers={"Set-Cookie": "canary"})).send)
+        await observe(EventSink(None), way(reply({"a": "canary"}, headers={"Set-Cookie": "canary"})).send)(call)
     (record,) = caplog.records
 
     assert ("payasync", logging.DEBUG) == (record.name, record.levelno)
@@ -41,7 +41,7 @@ async def test_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
     """Where nobody listens, nothing is told, and the attempt goes straight on."""
     on_its_way = asyncio.get_running_loop().create_future()
     with caplog.at_level(logging.INFO, "payasync"):
-        went = observe(EventSink())(bare_call(CREATE_REFUND), lambda _: on_its_way)
+        went = observe(EventSink(), lambda _: on_its_way)(bare_call(CREATE_REFUND))
 
     assert on_its_way is went
     assert [] == caplog.records
