@@ -1,7 +1,11 @@
+"""Events and log lines about each attempt."""
+
 import asyncio
 import logging
+import pickle
 from typing import Final
 
+import attrs
 import pytest
 
 from payasync.credentials import Secret
@@ -73,3 +77,33 @@ def test_level_says_who_must_look(level: int, caplog: pytest.LogCaptureFixture) 
 
     assert level == record.levelno
     assert str(EVENTS[level]) == record.getMessage()
+
+
+CUT: Final = Attempted(operation="orders.place", reference="T1", attempt=1, elapsed=0.25, error="ConnectionResetError")
+AGAIN: Final = Retrying(operation="orders.query", reference="T1", attempt=2, delay=0.5, reason="no answer")
+DOUBT: Final = Unknown(operation="orders.place", reference=None, reason="no answer")
+ALL_EVENTS: Final[list[Event]] = [CUT, AGAIN, DOUBT]
+
+
+@pytest.mark.parametrize("event", ALL_EVENTS, ids=lambda event: type(event).__name__)
+def test_events_are_frozen_values(event: Event) -> None:
+    """An observer can keep, compare and send on what it was told, and cannot change it."""
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        event.operation = "orders.close"  # type: ignore[misc] # the mistake that is refused
+
+    assert event == pickle.loads(pickle.dumps(event))  # noqa: S301 - made in the same line
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (CUT, "orders.place T1: attempt 1: no response (ConnectionResetError) after 0.250 s"),
+        (attrs.evolve(CUT, status=503), "orders.place T1: attempt 1: HTTP 503 after 0.250 s"),
+        (AGAIN, "orders.query T1: attempt 2 starts in 0.50 s: no answer"),
+        (DOUBT, "orders.place: outcome unknown: no answer"),
+        (attrs.evolve(DOUBT, reason="cut\n in two"), "orders.place: outcome unknown: cut in two"),
+    ],
+)
+def test_event_reads_as_a_line_of_a_log(event: Event, line: str) -> None:
+    """Whoever is woken by a line of a log reads what happened, and not how a class is written."""
+    assert line == str(event)
