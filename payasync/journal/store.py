@@ -30,8 +30,8 @@ from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.settings import canonical_url, check_function, parse_base_url
 from payasync.storage import check_moment, check_number
-from payasync.wire.call import Call, Compared, Likeness, Reply, Things
-from payasync.wire.match import comparison
+from payasync.wire.call import Call, ComparedField, Comparison, Reply, ValueKind
+from payasync.wire.match import comparison_of
 from payasync.wire.request import Request, invalid
 from payasync.wire.response import Response
 
@@ -290,14 +290,14 @@ class StoredJournal(ABC):
         return await self._run(lambda _: intents(statement, values))
 
 
-def _compared(write: Operation, profile: Profile) -> Things:
+def _compared(write: Operation, profile: Profile) -> Comparison:
     """Return in what the service's word about a write is compared, by the paths of `[answer]` and `[notification]`.
 
     Nothing need be there.
     """
-    found = [evolve(each, required=False) for each in comparison(write, profile).several]
+    found = [evolve(each, required=False) for each in comparison_of(write, profile).fields]
     places = {"outTradeNo": profile.notification.out_trade_no, "outRefundNo": profile.notification.out_refund_no}
-    return Things((*found, *(Compared(name, path, Likeness.NUMBER) for name, path in places.items() if path)))
+    return Comparison((*found, *(ComparedField(name, path, ValueKind.NUMBER) for name, path in places.items() if path)))
 
 
 def check_seconds(name: str, given: object) -> float:

@@ -37,7 +37,7 @@ from payasync.journal.intents import (
     standing,
 )
 from payasync.profile.profile import Profile
-from payasync.wire.call import Call, Reply, Things
+from payasync.wire.call import Call, Comparison, Reply
 from payasync.wire.match import mismatch, names_number_and_amounts
 from payasync.wire.request import invalid
 from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response
@@ -485,7 +485,7 @@ class Said:
 
     write: Operation
     data: object
-    compared: Things
+    compared: Comparison
     profile: Profile
 
 

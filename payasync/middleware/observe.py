@@ -20,7 +20,7 @@ class Attempted:
         reference: The order or refund number, where the call has one.
         attempt: 1 for the first.
         elapsed: Seconds.
-        status: The HTTP status of the answer, or `None` where none came.
+        status: The HTTP status of the response, or `None` where none came.
         error: The name of the error's class, where none came.
     """
 
@@ -53,7 +53,7 @@ class Retrying:
 
 @frozen(kw_only=True)
 class Unknown:
-    """A write ended without a recognised answer: it may have been done."""
+    """A write ended without a recognised response: it may have been done."""
 
     operation: str
     reference: str | None

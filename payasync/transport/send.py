@@ -1,4 +1,4 @@
-"""One attempt over HTTP: it ends as a reply, as provably not sent, or as sent without an answer."""
+"""One attempt over HTTP: it ends as a reply, as provably not sent, or as sent without a response."""
 
 import asyncio
 import os
@@ -37,13 +37,13 @@ class AnswerTooLargeError(aiohttp.ClientError):
 
 
 class Transport:
-    """Sends one attempt, and reads its answer.
+    """Sends one attempt, and reads its response.
 
     Args:
         base_url: Every path is appended to it.
         pools: What the pools are made with.
         proxy: Every connection goes through it.
-        max_response_bytes: A longer answer is not read to its end.
+        max_response_bytes: A longer response is not read to its end.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Transport:
 
         Raises:
             NotSentError: Provably nothing left this machine.
-            NoAnswerError: Something may have, and no whole answer came.
+            NoAnswerError: Something may have, and no whole response came.
             SessionClosedError: The transport was closed before anything was sent.
         """
         encoded = encode(call)
@@ -131,7 +131,7 @@ class Transport:
 
 
 def _give_up(pool: Pool, body: OneShotBody, response: aiohttp.ClientResponse | None) -> None:
-    """Cut the connection, unless its answer has ended already: then it may be another call's by now."""
+    """Cut the connection, unless its response has ended already: then it may be another call's by now."""
     if response is None:
         body.abort()
         pool.wake_next()

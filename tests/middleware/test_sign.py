@@ -244,15 +244,24 @@ async def test_scheme_is_that_of_the_call() -> None:
     assert [64, 128, 64, len("signature"), 64] == digits
 
 
-async def test_a_scheme_of_the_merchants_own_is_not_asked_beforehand() -> None:
-    """What cannot be signed is refused before anything is kept of it; one's own scheme says that as it signs."""
-    end, scheme = way(), Scheme()
+@pytest.mark.parametrize("scheme", [Scheme(), SortedPairs(algorithm="rsa-sha256", encoding="hex")], ids=["own", "RSA"])
+async def test_slow_schemes_do_not_sign_beforehand(scheme: Any) -> None:
+    """A scheme of one's own is not asked before it signs, and RSA only makes its text: the key here is none."""
+    end = way()
     await require_signable(KEY)(signed(scheme, a=1), end.send)
-    with pytest.raises(InvalidArgumentError) as caught:
-        await require_signable(KEY)(signed(SortedPairs(algorithm="hmac-sha256", encoding="hex"), a=1.5), end.send)
 
-    assert [] == scheme.seen
+    assert [] == getattr(scheme, "seen", [])
     assert 1 == len(end.calls)
+
+
+@pytest.mark.parametrize("algorithm", ["hmac-sha256", "rsa-sha256"])
+async def test_value_that_cannot_be_signed_is_refused_beforehand(algorithm: Any) -> None:
+    """What cannot be signed is refused before anything is kept of it, and the error names the call."""
+    end = way()
+    with pytest.raises(InvalidArgumentError) as caught:
+        await require_signable(KEY)(signed(SortedPairs(algorithm=algorithm, encoding="hex"), a=1.5), end.send)
+
+    assert [] == end.calls
     assert "refunds.create" == caught.value.operation
 
 
