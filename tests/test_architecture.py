@@ -30,72 +30,16 @@ NOT_LOADED: Final = {
     "sqlite3",
 }
 
-PUBLIC: Final = [
-    "ABSENT",
-    "OPERATIONS",
-    "Accept",
-    "AnswerShape",
-    "Attempted",
-    "AuthenticationError",
-    "Call",
-    "CancelSubscription",
-    "CloseOrder",
-    "ConfigurationError",
-    "CreatePayment",
-    "CreateRefund",
-    "CreateSubscription",
-    "Credentials",
-    "Done",
-    "DuplicateError",
-    "Event",
-    "HttpCodes",
-    "IntentConflictError",
-    "InvalidArgumentError",
-    "InvalidSignatureError",
-    "Layer",
-    "NoAnswerError",
-    "NoAnswerTimeoutError",
-    "NotConfiguredError",
-    "NotSentError",
-    "NotSentTimeoutError",
-    "NotificationShape",
-    "Operation",
-    "OrderResponse",
-    "OutcomeUnknownError",
-    "Parameter",
-    "PayasyncError",
-    "PaymentResponse",
-    "PlaceOrder",
-    "Profile",
-    "QueryOrder",
-    "QueryPayment",
-    "QueryRefund",
-    "RateLimitedError",
-    "Recovery",
-    "RefundResponse",
-    "Refused",
-    "Reply",
-    "Request",
-    "Response",
-    "ResultCodes",
-    "RetryPolicy",
-    "Retrying",
-    "Secret",
-    "Send",
-    "ServiceError",
-    "Session",
-    "SessionClosedError",
-    "SignatureScheme",
-    "SortedPairs",
-    "States",
-    "StorageError",
-    "SubscriptionResponse",
-    "Timeouts",
-    "Unknown",
-    "UpdateSubscription",
-    "WaitTimeoutError",
-    "__version__",
-]
+PUBLIC: Final = """
+ABSENT OPERATIONS Accept AnswerShape Attempted AuthenticationError Call CancelSubscription CloseOrder
+ConfigurationError CreatePayment CreateRefund CreateSubscription Credentials Done DuplicateError Event HttpCodes
+IntentConflictError InvalidArgumentError InvalidSignatureError Layer NoAnswerError NoAnswerTimeoutError
+NotConfiguredError NotSentError NotSentTimeoutError NotificationShape Operation OrderResponse OutcomeUnknownError
+Parameter PayasyncError PaymentResponse PlaceOrder Profile QueryOrder QueryPayment QueryRefund RateLimitedError
+Recovery RefundResponse Refused Reply Request Response ResultCodes RetryPolicy Retrying Secret Send ServiceError
+Session SessionClosedError SignatureScheme SortedPairs States StorageError SubscriptionResponse Timeouts Unknown
+UpdateSubscription WaitTimeoutError __version__
+"""
 
 
 def pyproject() -> dict[str, Any]:
@@ -170,7 +114,7 @@ def test_public_names_are_pinned() -> None:
     """The public surface changes only together with this list: users' imports hang on it."""
     public: object = getattr(payasync, "__all__", None)
 
-    assert PUBLIC == public
+    assert PUBLIC.split() == public
 
 
 @pytest.mark.parametrize(

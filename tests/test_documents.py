@@ -1,5 +1,7 @@
+import copy
 import enum
 import json
+import pickle
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -8,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from payasync.documents import ABSENT, MAX_DEPTH, at, copy_plain, dumps, encodable, find_flaw, loads, loads_exact
+from payasync.documents import ABSENT, MAX_DEPTH, at, copy_plain, dumps, find_flaw, loads, loads_exact
 
 ANYTHING: Final = st.recursive(
     st.none()
@@ -150,13 +152,6 @@ def test_path(path: str, expected: object) -> None:
     assert expected == found
 
 
-def test_path_default() -> None:
-    """The caller says what stands for what is missing; `null` is not missing."""
-    assert 7 == at({}, "a.b", 7)
-    assert at({"a": None}, "a", 7) is None
-    assert at(ABSENT, "a") is ABSENT
-
-
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -198,12 +193,6 @@ def test_what_has_no_flaw_can_be_sent(value: object) -> None:
         assert copy_plain(value) == loads(dumps(copy_plain(value)))
 
 
-@pytest.mark.parametrize(("text", "expected"), [("", True), ("é😀", True), ("\ud800", False), ("a\udfff", False)])
-def test_encodable(text: str, *, expected: bool) -> None:
-    """A lone surrogate is no Unicode: no service could read it."""
-    assert expected == encodable(text)
-
-
 def test_plain_copies_all_the_way_down() -> None:
     """A copy shares nothing that can be changed, and holds the plain types that JSON has."""
     inner = {"b": [1]}
@@ -213,3 +202,21 @@ def test_plain_copies_all_the_way_down() -> None:
 
     assert {"a": {"b": [1]}, "t": [{"c": 1}]} == copy
     assert dict is type(copy)
+
+
+def test_absent_is_falsy_and_no_none() -> None:
+    """An argument that was not given is told apart from `None`, and reads naturally in a condition."""
+    assert not ABSENT
+    assert ABSENT is not None
+
+
+def test_absent_shows_its_name() -> None:
+    """A signature that shows its defaults stays readable."""
+    assert "ABSENT" == repr(ABSENT)
+
+
+def test_absent_stays_the_one_value() -> None:
+    """`is ABSENT` holds after a copy, and in another process."""
+    assert copy.copy(ABSENT) is ABSENT
+    assert copy.deepcopy(ABSENT) is ABSENT
+    assert pickle.loads(pickle.dumps(ABSENT)) is ABSENT  # noqa: S301 - made in the same line

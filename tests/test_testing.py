@@ -21,7 +21,7 @@ from payasync.notifications.verification import verify
 from payasync.profile.profile import Profile
 from payasync.profile.schema import NotificationShape
 from payasync.sandbox import PROFILE
-from payasync.sandbox.store import set_at
+from payasync.sandbox.dialect import set_at
 from payasync.testing import Signed, sign_notification
 from tests.foreign.signatures import ed25519_keys, hmac_sha256, rsa_keys, signed_text
 from tests.scrambled import scrambled
@@ -110,24 +110,6 @@ def test_event() -> None:
     assert {"head"} == set(document())
 
 
-def test_kind_that_only_the_address_says() -> None:
-    """Where the body has no place for an event's name, the kind makes no difference."""
-    profile = evolve(BODY, notification=evolve(SHAPE, kind=""))
-
-    assert {"head"} == set(document(profile=profile, kind="refund"))
-
-
-def test_payload_is_not_changed() -> None:
-    """What is signed is a copy: a test can send its payload again."""
-    data = {"no": "T1", "inner": {"a": [1]}}
-    sign(
-        data,
-        profile=evolve(BODY, signature=SortedPairs(algorithm="md5", encoding="hex", key_param="key", nested="json")),
-    )
-
-    assert {"no": "T1", "inner": {"a": [1]}} == data
-
-
 def test_values_that_the_service_signs() -> None:
     """A payload with a null, a bool and a number is signed as the profile says, the number as the body has it."""
     scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex", skip_null=False, booleans="json", numbers="text")
@@ -165,14 +147,6 @@ def test_not_signed_at_all() -> None:
 
     assert {"Content-Type": "application/json"} == signed.headers
     assert not believed(signed, profile).verified
-
-
-@pytest.mark.parametrize("key", ["service key number 2", Secret("service key number 2")])
-def test_key_as_credentials_take_it(key: Any) -> None:
-    """A key is a text or a `Secret`, as it is everywhere; both sign the same."""
-    text = signed_text({**DATA, "at": "2027-01-15T08:00:00.000Z"})
-
-    assert hmac_sha256(text, "service key number 2") == document(key=key)["head"]["data"]["sign"]
 
 
 @pytest.mark.parametrize("key", ["", b"canary", 7])

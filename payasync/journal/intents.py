@@ -1,45 +1,16 @@
 """What a journal keeps of each intention to move money, and what may become of it: no I/O here."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum, auto
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-import orjson
 from attrs import field, frozen
 
 from payasync.endpoints import OPERATIONS, camel
 from payasync.errors import InvalidArgumentError
-from payasync.profile.profile import Profile
 from payasync.profile.schema import MERCHANT
 from payasync.wire.match import compared_fields
-
-COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
-    "payments.create": ("amount", "currency"),
-    "orders.place": ("out_trade_no", "total_amt", "currency"),
-    "orders.close": ("out_trade_no",),
-    "refunds.create": ("out_trade_no", "out_refund_no", "total_amt", "refund_amt"),
-    # How often is as good as how much; and nothing but the customer and the first day tells two of them apart.
-    "subscriptions.create": ("amount", "frequency", "start_date", "customer"),
-    "subscriptions.update": ("subscription_id", "amount", "frequency", "start_date", "customer"),
-    "subscriptions.cancel": ("subscription_id",),
-}
-"""By operation, the arguments that move money; of an endpoint that the document does not show, every field does."""
-
-
-def digest(operation: str, merchant: str, arguments: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of what moves money, in hexadecimal digits.
-
-    Args:
-        operation: Its name.
-        merchant: The merchant's number.
-        arguments: All that were given, by their names in Python; of an endpoint of `request`, its fields.
-    """
-    counted = COUNTED.get(operation, tuple(arguments))
-    moving = {name: arguments[name] for name in counted if name in arguments}
-    return hashlib.sha256(orjson.dumps([operation, merchant, moving], option=orjson.OPT_SORT_KEYS)).hexdigest()
-
 
 State = Literal["new", "sending", "accepted", "succeeded", "rejected", "unknown", "manual"]
 STATES: Final[tuple[State, ...]] = get_args(State)
@@ -201,21 +172,13 @@ class Begun:
     intent: Intent
 
 
-def asked_for(intent: Intent, profile: Profile) -> dict[str, object]:
-    """Return what an intention's write named, by wire names: what is said of it must match that.
-
-    Args:
-        intent: The intention.
-        profile: Says whether the merchant was sent, if an earlier version kept the intention.
-    """
+def asked_for(intent: Intent) -> dict[str, object]:
+    """Return what the write of an intent named, by wire names. A response about the intent must match it."""
     kept = {camel(name): value for name, value in intent.request.items()}
     number = next((each.reference for each in OPERATIONS if each.name == intent.operation and each.reference), None)
     if number is not None and intent.reference is not None:
         kept[camel(number)] = intent.reference
-    others = intent.named
-    if others is None:
-        others = {MERCHANT: intent.merchant} if intent.operation in profile.merchant else {}
-    return compared_fields({**kept, **others})
+    return compared_fields({**kept, **(intent.named or {})})
 
 
 def check_transition(before: State, after: State) -> None:
@@ -254,7 +217,7 @@ def standing(intent: Intent, now: datetime) -> State:
     return "unknown" if interrupted else intent.state
 
 
-def follows(kept: Intent, now: datetime, *, fence: int | None = None) -> Step:
+def next_step(kept: Intent, now: datetime, *, fence: int | None = None) -> Step:
     """Return what follows for who wants to send an intention that is kept already.
 
     Args:
@@ -272,14 +235,14 @@ def follows(kept: Intent, now: datetime, *, fence: int | None = None) -> Step:
     return Step.WAIT if state == "sending" else Step.ASK
 
 
-def matched(draft: Draft, kept: Sequence[Intent], now: datetime) -> Begun:
+def match_draft(draft: Draft, kept: Sequence[Intent], now: datetime) -> Begun:
     """Return what follows for a draft from the intentions that have one of its keys.
 
     There are two where its number and the caller's own key stand for different ones, and so for another request. So
     does a number that was used for another intent.
     """
     other = next((each for each in kept if _is_another(draft, each)), None)
-    return Begun(follows(kept[0], now), kept[0]) if other is None else Begun(Step.CONFLICT, other)
+    return Begun(next_step(kept[0], now), kept[0]) if other is None else Begun(Step.CONFLICT, other)
 
 
 def _is_another(draft: Draft, kept: Intent) -> bool:

@@ -22,8 +22,8 @@ from payasync.errors import (
     SessionClosedError,
     StorageError,
 )
-from payasync.journal.entries import recorded_reply
 from payasync.journal.intents import ASKED, Intent, Outcome, State, asked_for, standing
+from payasync.journal.replay import recorded_reply
 from payasync.journal.transactions import BY_STATE, may_be_of_an_earlier_attempt, tells_states
 from payasync.middleware.outcome import REPEAT_HINT
 from payasync.middleware.recovery import status_query
@@ -102,7 +102,7 @@ def _payment(intent: Intent, profile: Profile) -> str | int | None:
 
 def names_of(intent: Intent, profile: Profile) -> dict[str, object]:
     """Return what a write named, which a response about it must match."""
-    found = asked_for(intent, profile)
+    found = asked_for(intent)
     number = _payment(intent, profile) if intent.operation == CREATE_PAYMENT.name else None
     return {**found, PAYMENT: number} if number else found
 
@@ -125,7 +125,7 @@ def evidence_of_response(intent: Intent, answer: Response, profile: Profile) -> 
 def _is_whole(intent: Intent, answer: Response, profile: Profile) -> bool:
     """Return whether a response names what tells this write from another one under its number."""
     write = next(each for each in OPERATIONS if each.name == intent.operation)
-    return names_number_and_amounts(write, asked_for(intent, profile), comparison_of(write, profile), answer.data)
+    return names_number_and_amounts(write, asked_for(intent), comparison_of(write, profile), answer.data)
 
 
 def _not_closed(answer: Response) -> Evidence:
@@ -407,56 +407,6 @@ class Report:
         """Count what became of each."""
         counted = Counter(ends)
         return cls(silent=silent, unsent=unsent, rejected=rejected, **{end: counted[end] for end in ENDS})
-
-
-Heard = Callable[[Result], None]
-
-
-class Run:
-    """One run: since when, what it came to so far, and how long the service has been silent."""
-
-    def __init__(self, started: datetime, on_result: Heard | None) -> None:
-        self.started = started
-        self.silent = False
-        self._tell = on_result
-        self._ends: list[End] = []
-        self._rejected = 0
-        self._unheard = 0
-
-    def heard(self, result: Result, finding: Finding) -> None:
-        """Count a result."""
-        if finding is Finding.SILENT:
-            self._unheard += 1
-        elif finding is not Finding.UNASKABLE:
-            self._unheard = 0
-        self.silent = self._unheard >= SILENT
-        self._ends.append(result.end)
-        self._rejected += result.rejected
-        if self._tell:
-            self._tell(result)
-
-    def report(self, *, unsent: int) -> Report:
-        """Return what it came to."""
-        return Report.of(self._ends, silent=self.silent, unsent=unsent, rejected=self._rejected)
-
-
-class Turn:
-    """One intention's turn in a run.
-
-    Attributes:
-        held: The intention, as it was claimed.
-        asked_at: The journal's time before the question.
-        ending: What became of it is being kept: whoever is interrupted from then on ends that, and tells it.
-    """
-
-    def __init__(self, held: Intent, asked_at: datetime) -> None:
-        self.held = held
-        self.asked_at = asked_at
-        self.ending = False
-
-    def end(self) -> None:
-        """From now on it is being kept."""
-        self.ending = True
 
 
 def notice(result: Result) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from payasync.journal.intents import TRANSITIONS, Intent
-from payasync.sandbox.ledger import Ledger
+from payasync.sandbox.controls import Ledger
 from tests.journal.model import MEANS, Book, Row
 from tests.journal.model_calls import Ended
 from tests.journal.model_observer import Attempt, Observer

@@ -12,9 +12,7 @@ import pytest
 from attrs import evolve, frozen
 
 from payasync import InvalidArgumentError, OutcomeUnknownError, RetryPolicy, Session
-from payasync.journal import PostgresJournal, Reconciler, Result, SqliteJournal
-from payasync.journal.policy import Heard
-from payasync.journal.store import StoredJournal
+from payasync.journal import Journal, PostgresJournal, Reconciler, Result, SqliteJournal
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.settings import Pace
@@ -34,7 +32,8 @@ TURNS: Final = 10_000
 MAY_BE_DONE: Final = frozenset({"sending", "unknown", "accepted", "succeeded"})
 NOTHING: Final = "nothing"
 
-Open = Callable[[], StoredJournal]
+Open = Callable[[], Journal]
+Heard = Callable[[Result], None]
 Work = Callable[..., Coroutine[Any, Any, object]]
 """Takes a session, its journal and the number of a refund."""
 
@@ -85,12 +84,12 @@ class Left:
         return Left.now()
 
 
-async def called(pay: Session, _: StoredJournal, number: str) -> object:
+async def called(pay: Session, _: Journal, number: str) -> object:
     """Make a refund."""
     return await pay.send(refund(number, refund_amt=1))
 
 
-async def queued(pay: Session, journal: StoredJournal, number: str) -> object:
+async def queued(pay: Session, journal: Journal, number: str) -> object:
     """Queue a refund, and make it."""
     return await pay.execute(await journal.add(refund(number, refund_amt=1), merchant=pay.merchant_id))
 
@@ -118,7 +117,7 @@ def done(sandbox: Sandbox, number: str) -> bool:
     return True
 
 
-async def states_of(journal: StoredJournal, numbers: Mapping[str, object]) -> dict[str, str]:
+async def states_of(journal: Journal, numbers: Mapping[str, object]) -> dict[str, str]:
     """Return the states of refunds in the journal."""
     found = {number: await journal.find("refunds.create", number) for number in numbers}
     return {number: rows[0].state if rows else NOTHING for number, rows in found.items()}
@@ -129,7 +128,9 @@ def those(states: Mapping[str, str], *wanted: str) -> set[str]:
     return {number for number, state in states.items() if state in wanted}
 
 
-async def resolved(sandbox: Sandbox, journal: StoredJournal, clock: Clock, heard: Heard | None = None) -> None:
+async def resolved(
+    sandbox: Sandbox, journal: Journal, clock: Clock, heard: Callable[[Result], None] | None = None
+) -> None:
     """Reconcile until nothing is open."""
     async with sandbox.session(journal=journal, retry=ONCE) as pay:
         reconciler = Reconciler(pay, journal, pace=Pace(clock=clock))
@@ -187,7 +188,7 @@ async def test_cancelled_at_each_await(
     assert {"SBX_OK"} >= {each.code for each in sandbox.ledger.calls("refunds.create")}
 
 
-async def two_in_doubt(sandbox: Sandbox, journal: StoredJournal, numbers: Mapping[str, Work]) -> None:
+async def two_in_doubt(sandbox: Sandbox, journal: Journal, numbers: Mapping[str, Work]) -> None:
     """Lose the answer to the first refund, and the second one itself, which was queued."""
     async with sandbox.session(journal=journal, retry=ONCE) as pay:
         for fails, (number, work) in zip((answer_is_lost, never_arrives), numbers.items(), strict=True):
@@ -210,7 +211,7 @@ class Cut:
     at: int
     heard: Heard | None = None
 
-    async def run(self, pay: Session, journal: StoredJournal, clock: Clock) -> bool:
+    async def run(self, pay: Session, journal: Journal, clock: Clock) -> bool:
         """Reconcile, and return whether it came to that; the cancellation must be heard of."""
         whole: Any = vars(Reconciler)[self.method]
         watched: list[Interrupted] = []
@@ -230,7 +231,7 @@ class Cut:
         return reached
 
 
-each_method = pytest.mark.parametrize("method", [pytest.param("_work", marks=long), "_through"])
+each_method = pytest.mark.parametrize("method", [pytest.param("_work", marks=long), "_take_turn"])
 
 
 @each_method

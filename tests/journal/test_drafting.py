@@ -8,15 +8,16 @@ from attrs import evolve
 from payasync.endpoints import custom
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.journal.entries import (
+    COUNTED,
     WRITES,
     Keep,
     entry_of_call,
     entry_of_request,
-    moving,
+    keep_all_but_customer,
+    keep_amounts,
     request_of,
-    without_customer,
 )
-from payasync.journal.intents import COUNTED, Draft, Intent
+from payasync.journal.intents import Draft, Intent
 from payasync.resources.orders import PlaceOrder
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription
 from payasync.wire.call import Call
@@ -50,7 +51,7 @@ def queued(request: Request[Any], keep: Keep = whole) -> Intent:
 @pytest.mark.parametrize("name", WRITTEN)
 def test_call_and_request_are_drafted_alike(name: str) -> None:
     """Queued or sent at once, and whatever wire names the profile gives: a request is the same under its key."""
-    of_wire = entry_of_call(called(WRITTEN[name], intent="a"), "M1", without_customer)
+    of_wire = entry_of_call(called(WRITTEN[name], intent="a"), "M1", keep_all_but_customer)
     of_arguments = entry_of_request(WRITTEN[name], "M1", "a", whole)
 
     assert evolve(of_arguments, request=of_wire.request, queued=False, named=of_wire.named) == of_wire
@@ -69,7 +70,7 @@ def test_draft_says_what_the_call_is_about() -> None:
         named={"merchantId": "M1"},
     )
 
-    assert expected == entry_of_call(called(refund(), intent="complaint-7"), "M1", without_customer)
+    assert expected == entry_of_call(called(refund(), intent="complaint-7"), "M1", keep_all_but_customer)
 
 
 @pytest.mark.parametrize(
@@ -86,12 +87,12 @@ def test_draft_says_what_the_call_is_about() -> None:
 )
 def test_numbers_are_those_that_name_one_write(name: str, expected: str | None) -> None:
     """A merchant's own number names one placing, one closing, one refund; a subscription is changed many times."""
-    assert expected == entry_of_call(called(WRITTEN[name]), "M1", without_customer).number
+    assert expected == entry_of_call(called(WRITTEN[name]), "M1", keep_all_but_customer).number
 
 
 def test_order_without_a_number_has_none() -> None:
     """What nothing names is a row of its own each time."""
-    made = entry_of_call(called(PlaceOrder(total_amt=1, currency="CAD")), "M1", without_customer)
+    made = entry_of_call(called(PlaceOrder(total_amt=1, currency="CAD")), "M1", keep_all_but_customer)
 
     assert (None, None) == (made.reference, made.number)
 
@@ -107,7 +108,7 @@ def test_nothing_is_kept_beyond_the_documents_fields() -> None:
     )
     call = called(request).with_fields(nonceStr="canary", sign="canary", deviceNo="canary")
 
-    made = entry_of_call(call, "M1", without_customer)
+    made = entry_of_call(call, "M1", keep_all_but_customer)
 
     assert {"frequency": "monthly", "amount": 900, "start_date": "31.01.2027"} == made.request
     assert {} == made.named
@@ -118,8 +119,8 @@ def test_what_responses_are_compared_with_is_kept() -> None:
     call = called(refund(extra={"currency": "CAD", "phone": "canary"})).with_fields(outTradeNo="T1")
     strange = called(refund(extra={"currency": {"email": "canary"}}))
 
-    assert {"merchantId": "M1", "currency": "CAD"} == entry_of_call(call, "M1", moving).named
-    assert {"merchantId": "M1"} == entry_of_call(strange, "M1", moving).named
+    assert {"merchantId": "M1", "currency": "CAD"} == entry_of_call(call, "M1", keep_amounts).named
+    assert {"merchantId": "M1"} == entry_of_call(strange, "M1", keep_amounts).named
 
 
 def test_keep_has_its_way_with_arguments() -> None:
@@ -132,7 +133,7 @@ def test_keep_has_its_way_with_arguments() -> None:
 @pytest.mark.parametrize("name", WRITTEN)
 def test_words_and_addresses_of_a_direct_call_are_not_kept(name: str) -> None:
     """What moves no money may be about somebody: of a call that no worker sends it is not needed."""
-    made = entry_of_call(called(WRITTEN[name]), "M1", moving)
+    made = entry_of_call(called(WRITTEN[name]), "M1", keep_amounts)
     all_of_it = entry_of_call(called(WRITTEN[name]), "M1", whole).request
 
     assert made.request == {each: all_of_it[each] for each in COUNTED[name] if each in all_of_it and each != "customer"}
@@ -144,7 +145,9 @@ def test_whom_and_when_tell_two_subscriptions_apart() -> None:
     given: dict[str, Any] = {"frequency": "monthly", "amount": 900}
     days = date(2027, 1, 31), date(2027, 2, 28)
     drafts = [
-        entry_of_call(called(CreateSubscription(**given, start_date=day, customer={"email": email})), "M1", moving)
+        entry_of_call(
+            called(CreateSubscription(**given, start_date=day, customer={"email": email})), "M1", keep_amounts
+        )
         for day, email in [(days[0], "alice@a.example"), (days[0], "bob@a.example"), (days[1], "bob@a.example")]
     ]
 
@@ -157,7 +160,7 @@ def test_date_that_cannot_be_read_back_counts_as_it_was_written() -> None:
     yearly = evolve(PROFILE, formats={"start_date": "%G"})
     days = date(2027, 1, 31), date(2027, 2, 28), date(2028, 1, 31)
     requests = [CreateSubscription(frequency="yearly", amount=900, start_date=day, customer={}) for day in days]
-    hashes = [entry_of_call(codec(yearly).call(each), "M1", moving).hash for each in requests]
+    hashes = [entry_of_call(codec(yearly).call(each), "M1", keep_amounts).hash for each in requests]
 
     assert hashes[0] == hashes[1] != hashes[2]
 
@@ -165,7 +168,7 @@ def test_date_that_cannot_be_read_back_counts_as_it_was_written() -> None:
 def test_unknown_endpoints_fields_are_not_kept() -> None:
     """Of an endpoint that the document does not show, nobody knows which field is a customer's."""
     call = codec().custom(custom("POST", "/payment/transfer", read=False), {"customer": "c"}, bearer=False, signed=True)
-    made = entry_of_call(call, "M1", without_customer)
+    made = entry_of_call(call, "M1", keep_all_but_customer)
 
     assert ({}, None) == (made.request, made.number)
 
@@ -203,7 +206,7 @@ def test_queued_request_keeps_extra() -> None:
     """What is sent from the journal is sent whole."""
     request = refund(extra={"deviceNo": "7", "nested": {"a": [1, None]}})
 
-    assert request == request_of(queued(request, without_customer))
+    assert request == request_of(queued(request, keep_all_but_customer))
 
 
 def test_queued_moment_stays_a_moment() -> None:
@@ -217,7 +220,7 @@ def test_queued_moment_stays_a_moment() -> None:
 @pytest.mark.parametrize(
     ("keep", "reason"),
     [
-        (without_customer, "customer is not"),
+        (keep_all_but_customer, "customer is not"),
         (lambda _, given: {**given, "customer": {}}, "what `keep` changes is not"),
     ],
 )

@@ -94,14 +94,10 @@ def test_response_about_another_refund(*, about_another: bool, expected: State |
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [
-        ({"request": {**ASKED_FOR, "refund_desc": "cold"}}, WIRE),
-        ({"request": {}}, {"outRefundNo": "R1", "merchantId": "M1"}),
-        ({"request": {}, "merchant": "M2"}, {"outRefundNo": "R1", "merchantId": "M2"}),
-        ({"operation": "orders.close", "reference": "T1"}, {"outTradeNo": "T1", "merchantId": "M1"}),
-        (
-            {"operation": "orders.place", "reference": None, "request": {"total_amt": 9}},
-            {"totalAmt": 9, "merchantId": "M1"},
-        ),
+        ({"request": {**ASKED_FOR, "refund_desc": "cold"}, "named": {"merchantId": "M1"}}, WIRE),
+        ({"request": {}}, {"outRefundNo": "R1"}),
+        ({"operation": "orders.close", "reference": "T1"}, {"outTradeNo": "T1"}),
+        ({"operation": "orders.place", "reference": None, "request": {"total_amt": 9}}, {"totalAmt": 9}),
         (
             {"operation": "payments.create", "reference": None, "request": {"amount": 9, "currency": "USD"}},
             {"amount": 9, "currency": "USD"},
@@ -112,7 +108,7 @@ def test_response_about_another_refund(*, about_another: bool, expected: State |
     ],
 )
 def test_what_a_write_has_named(facts: dict[str, Any], expected: dict[str, object]) -> None:
-    """Its numbers and amounts as far as they are kept, and the merchant where the operation carries it."""
+    """Its numbers and amounts as far as they are kept, and the merchant if it was sent."""
     assert expected == names_of(unknown(**facts), PROFILE)
 
 

@@ -4,7 +4,7 @@ from typing import Any, Final
 import pytest
 
 from payasync.endpoints import ARGUMENTS, OPERATIONS
-from payasync.journal.intents import COUNTED, digest
+from payasync.journal.entries import COUNTED, digest
 
 SAID: Final = {"description", "subject", "body", "refund_desc"}
 ADDRESSES: Final = {"notify_url", "return_url"}

@@ -6,8 +6,8 @@ import pytest
 from attrs import evolve
 
 from payasync.documents import loads
-from payasync.journal.entries import OWN, kept_outcome, kept_words
 from payasync.journal.intents import Outcome
+from payasync.journal.redaction import OWN, redact_outcome, redact_text
 from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape
 from payasync.resources.subscriptions import CreateSubscription
@@ -34,14 +34,14 @@ def subscribing(profile: Profile = PROFILE, customer: Any = CUSTOMER) -> Call:
 
 def kept(call: Call, document: Any) -> Any:
     """Return the document that is kept of an answer, where whole ones are."""
-    return orjson.loads(kept_outcome(call, reply(document), whole=True).body)
+    return orjson.loads(redact_outcome(call, reply(document), whole=True).body)
 
 
 def test_whole_answer_is_kept_as_it_came() -> None:
     """Who opts in gets, by a later call under the same key, what the service said: values, types and order."""
     document = {"z": 1, "a": [True, None, 1.5, {"b": ""}], "e": "é", "big": 2**64 - 1}
 
-    assert orjson.dumps(document) == kept_outcome(call_for("refunds.create"), reply(document), whole=True).body
+    assert orjson.dumps(document) == redact_outcome(call_for("refunds.create"), reply(document), whole=True).body
 
 
 LOCATED: Final[dict[str, Any]] = {
@@ -68,7 +68,7 @@ def test_of_an_answer_what_the_profile_locates_is_kept() -> None:
     result = {**LOCATED["result"], "payer": {"email": "canary"}, "card": "canary", "refund_status": ["canary"]}
     document = {**LOCATED, "trace": {"id": "7", "user": "canary"}, "result": result, "customer": "canary"}
     call = call_for("orders.place", evolve(PROFILE, answer=shape))
-    body = kept_outcome(call, reply(document)).body
+    body = redact_outcome(call, reply(document)).body
     came, again = OrderResponse.of(call, reply(document)), OrderResponse.of(call, reply(orjson.loads(body)))
 
     assert {**LOCATED, "result": {**LOCATED["result"], "urls": {"0": "https://pay.example/1"}}} == orjson.loads(body)
@@ -89,7 +89,7 @@ def test_envelope_stays_where_it_was(document: Any, expected: Any) -> None:
     """An answer that is read again is read in the same way: the code outside is not taken for the state inside."""
     profile = evolve(PROFILE, answer=AnswerShape(data="result", code="status", ok=("outer",), refund_status="status"))
 
-    assert expected == orjson.loads(kept_outcome(call_for("refunds.create", profile), reply(document)).body)
+    assert expected == orjson.loads(redact_outcome(call_for("refunds.create", profile), reply(document)).body)
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -97,7 +97,7 @@ def test_long_number_is_kept_to_its_last_digit(*, whole: bool) -> None:
     """A service may count beyond 64 bits; the write was done, and must not fail because of that."""
     profile = evolve(PROFILE, answer=AnswerShape(payment_id="no"))
     came = evolve(reply(), body=b'{"no":1208925819614629174706176}')
-    body = kept_outcome(call_for("payments.create", profile), came, whole=whole).body
+    body = redact_outcome(call_for("payments.create", profile), came, whole=whole).body
 
     assert {"no": 2**80} == loads(body)
 
@@ -106,7 +106,7 @@ def test_facts_of_an_answer_are_kept() -> None:
     """Its status, whether it was verified, and whether it was a query's."""
     came = evolve(reply({}, status=201), verified=True, recovered=True, attempts=3)
 
-    assert Outcome(status=201, body=b"{}", verified=True, recovered=True) == kept_outcome(
+    assert Outcome(status=201, body=b"{}", verified=True, recovered=True) == redact_outcome(
         call_for("refunds.create"), came
     )
 
@@ -120,7 +120,7 @@ def test_only_the_requests_number_is_kept_of_headers(request_id: str, expected: 
     profile = Profile(answer=AnswerShape(request_id=request_id))
     came = reply({}, headers={"x-request-id": "7", "Set-Cookie": "canary"})
 
-    assert expected == kept_outcome(call_for("orders.close", profile), came).headers
+    assert expected == redact_outcome(call_for("orders.close", profile), came).headers
 
 
 def test_nonces_and_signatures_are_left_out() -> None:
@@ -175,7 +175,7 @@ def test_what_the_profile_locates_stays(name: str) -> None:
 
 def test_error_is_kept_in_one_line_without_details() -> None:
     """A refusal may quote what it refuses."""
-    assert "bad address ***, or ***" == kept_words(subscribing(), "bad address\n  anna@example.com, or\t12 Canary Row")
+    assert "bad address ***, or ***" == redact_text(subscribing(), "bad address\n  anna@example.com, or\t12 Canary Row")
 
 
 def test_calls_without_a_customer_hide_nothing() -> None:

@@ -20,9 +20,9 @@ from payasync.errors import (
     StorageError,
 )
 from payasync.journal import SqliteJournal
-from payasync.journal.entries import AT_IT
 from payasync.journal.intents import Begun, Draft, Intent, State, Step
-from payasync.journal.middleware import CANCELLED, EARLIER, MARGIN, TOO_LATE
+from payasync.journal.middleware import CANCELLED, EARLIER, LEASE_MARGIN, TOO_LATE
+from payasync.journal.replay import AT_IT
 from payasync.middleware.observe import Event, Unknown
 from payasync.profile.schema import AnswerShape, States
 from payasync.resources.orders import QueryOrder
@@ -70,7 +70,7 @@ async def test_it_is_kept_before_it_is_sent(journal: SqliteJournal) -> None:
 
     assert ("sending", "R1", "a", MERCHANT) == (intent.state, intent.reference, intent.intent, intent.merchant)
     assert intent.lease is not None
-    assert 30 + MARGIN == (intent.lease - START).total_seconds()
+    assert 30 + LEASE_MARGIN == (intent.lease - START).total_seconds()
 
 
 async def test_another_service_is_sent_nothing(journal: SqliteJournal) -> None:

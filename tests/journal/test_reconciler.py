@@ -31,12 +31,9 @@ from payasync.journal import (
     Result,
     SqliteJournal,
 )
-from payasync.journal import (
-    reconciler as interruptions,
-)
 from payasync.journal import reconciler as module
 from payasync.journal.intents import Intent, State
-from payasync.journal.policy import SILENT
+from payasync.journal.reconciler import SILENT
 from payasync.profile.schema import Accept, Recovery
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import PROFILE, Sandbox
@@ -842,7 +839,7 @@ async def test_journal_that_hangs_holds_no_interrupted_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """For some seconds alone; what it keeps after all is told then."""
-    monkeypatch.setattr(interruptions, "HELD", 0)
+    monkeypatch.setattr(module, "INTERRUPTED_SECONDS", 0)
     await never_arrived(sandbox, pay, clock)
     slow, heard = Slow(journal, monkeypatch), list[Result]()
     run = asyncio.ensure_future(reconciler.run_once(heard.append))

@@ -33,7 +33,7 @@ from payasync.journal.intents import Intent
 from payasync.journal.middleware import CANCELLED
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.asymmetric import new_key
+from payasync.sandbox.signatures import new_private_key
 from payasync.wire.call import Call, Reply, Send
 from tests.inside import turns, until
 from tests.journal.building import overwrite, refund
@@ -298,7 +298,7 @@ async def test_corrupt_journal_stops_the_send(sandbox: Sandbox, path: Any) -> No
 async def test_what_cannot_be_signed_is_not_kept(sandbox: Sandbox, journal: SqliteJournal, algorithm: Any) -> None:
     """A request that cannot be signed binds no number: it is refused with itself, before the journal."""
     profile = evolve(sandbox.profile, name="p", signature=SortedPairs(algorithm=algorithm, encoding="hex"))
-    key = new_key(algorithm) if algorithm == "ed25519" else "signing key of M1"
+    key = new_private_key(algorithm) if algorithm == "ed25519" else "signing key of M1"
     keys = Credentials("M1", secret_key="s", signing_key=key)
     async with Session(sandbox.url, credentials=keys, profile=profile, journal=journal) as pay:
         with pytest.raises(InvalidArgumentError, match="'deviceNo' cannot be signed") as caught:

@@ -2,7 +2,7 @@
 
 from payasync.journal import statements
 from payasync.journal.intents import Intents, Step
-from payasync.journal.transactions import Asked, begin, run
+from payasync.journal.transactions import Query, begin, run_transaction
 from tests.journal.building import LEASE, START, draft, kept
 
 
@@ -11,11 +11,11 @@ async def test_key_that_is_deleted_at_that_moment() -> None:
     found: list[Intents] = [[], [], [kept()]]
     asked: list[str] = []
 
-    async def answer(one: Asked) -> Intents:
+    async def answer(one: Query) -> Intents:
         asked.append(one.statement)
         return found[len(asked) - 1]
 
-    begun = await run(begin(draft(), None, START, LEASE), answer)
+    begun = await run_transaction(begin(draft(), None, START, LEASE), answer)
 
     assert begun.step is Step.SEND
     assert [statements.ADD, statements.MATCHING, statements.ADD] == asked

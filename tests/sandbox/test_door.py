@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from payasync.sandbox.server import Door
+from payasync.sandbox.server import Server
 from tests.inside import turns, until
 
 
@@ -20,7 +20,7 @@ def refused(door: "Opened") -> bool:
         return one.connect_ex(("127.0.0.1", door.port)) == errno.ECONNREFUSED
 
 
-class Opened(Door):
+class Opened(Server):
     """A door whose port is known, and whose server answers as soon as it is let."""
 
     def __init__(self, listening: socket.socket) -> None:

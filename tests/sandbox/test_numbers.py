@@ -10,7 +10,7 @@ from attrs import evolve
 from payasync import Profile
 from payasync.profile.schema import Accept
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.store import Numbering
+from payasync.sandbox.service import Numbering
 
 UUID: Final = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"
 

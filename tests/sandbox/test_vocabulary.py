@@ -70,10 +70,12 @@ def test_codes_that_stand_in_messages() -> None:
     busy = RefusedError("busy", "later")
 
     assert ["NO_ORDER", "later"] == [
-        words(answer=AnswerShape(message="m"), codes=codes).said(each) for each in (gone, busy)
+        words(answer=AnswerShape(message="m"), codes=codes).message(each) for each in (gone, busy)
     ]
-    assert "there is no such order" == words(answer=AnswerShape(message="m", code="c", ok=[0]), codes=codes).said(gone)
-    assert "there is no such order" == words(codes=codes).said(gone)
+    assert "there is no such order" == words(answer=AnswerShape(message="m", code="c", ok=[0]), codes=codes).message(
+        gone
+    )
+    assert "there is no such order" == words(codes=codes).message(gone)
 
 
 def test_names_of_events() -> None:
@@ -92,7 +94,7 @@ def test_wrong_signature_leads_to_the_dashboard() -> None:
     """The text that was to be signed is told to nobody by an answer, which says where it stands."""
     refused = RefusedError("bad_signature", "it is wrong", expected="totalAmt=1")
 
-    assert "it is wrong; the sandbox's dashboard shows the text to sign" == words().said(refused)
+    assert "it is wrong; the sandbox's dashboard shows the text to sign" == words().message(refused)
 
 
 def test_title_says_who_checks_signatures() -> None:

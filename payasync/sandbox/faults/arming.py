@@ -7,7 +7,7 @@ from payasync.errors import ConfigurationError
 from payasync.profile.schema import HttpCodes
 from payasync.sandbox.faults.armed_faults import ANY, ArmedFaults, Fault
 from payasync.sandbox.faults.catalogue import KINDS, Phase, RetryAfter, find_kind, invalid
-from payasync.sandbox.server import Door
+from payasync.sandbox.server import Server
 
 
 class NotificationOptions(TypedDict, total=False):
@@ -107,7 +107,7 @@ class Faults:
     def __init__(self, http: HttpCodes | None = None) -> None:
         self._rate_limit_first = http is not None and http.rate_limit_precedes_execution
         self.armed_faults: Final = ArmedFaults()
-        self._door: Door | None = None
+        self._server: Server | None = None
         self.notifications: Final = NotificationFaults(self._arm)
 
     def armed(self) -> list[Fault]:
@@ -191,11 +191,11 @@ class Faults:
         if operation is not None or options:
             return self._arm("refuse", operation or ANY, {"seconds": seconds, **options})
         KINDS["refuse"].check({"seconds": seconds})
-        if self._door is None:
+        if self._server is None:
             raise ConfigurationError("the sandbox does not run, so it cannot refuse connections: start it first")
         fault = self._arm("refuse", ANY, {"seconds": seconds})
-        fault.fire()
-        self._door.shut(seconds, by=fault)
+        fault.fired += 1
+        self._server.shut(seconds, by=fault)
         return fault
 
     def reset_before(self, operation: str = ANY, **options: Unpack[CallOptions]) -> Fault:
@@ -247,9 +247,9 @@ class Faults:
         """Close a connection that was kept open when its next call arrives; first calls do not count."""
         return self._arm("stale_keep_alive", operation, options)
 
-    def serve(self, door: Door | None) -> None:
+    def serve(self, server: Server | None) -> None:
         """Set where the sandbox listens now, if it does."""
-        self._door = door
+        self._server = server
 
     def _arm(self, kind: str, on: str, options: Mapping[str, Any]) -> Fault:
         if self._rate_limit_first and kind == "rate_limited" and options.get("phase") == "after":
@@ -258,5 +258,5 @@ class Faults:
         return self.armed_faults.arm(KINDS[kind], on, options, self._reopen)
 
     def _reopen(self, fault: Fault) -> None:
-        if fault.kind == "refuse" and self._door:
-            self._door.reopen(fault)
+        if fault.kind == "refuse" and self._server:
+            self._server.reopen(fault)

@@ -82,6 +82,11 @@ class Option:
     parse: Callable[[str], Any] = str
     placeholder: str = ""
 
+    @property
+    def mode(self) -> str:
+        """The `inputmode` of its field in a form."""
+        return "numeric" if self.parse is int else "decimal" if self.parse is float else "text"
+
     def check(self, name: str, value: object) -> None:
         """Check a value.
 
@@ -265,7 +270,7 @@ KINDS: Final[Mapping[str, FaultKind]] = MappingProxyType(
             FaultKind("slow_drip", "The response arrives byte by byte.", _AFTER, {"seconds": _SECONDS}),
             FaultKind(
                 "redirect",
-                "The response redirects elsewhere.",
+                "The response redirects, by default to the same call.",
                 _EITHER,
                 {"status": _REDIRECT_STATUS, "location": _LOCATION},
             ),
