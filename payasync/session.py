@@ -55,6 +55,7 @@ from payasync.settings import (
     check_tls,
     environment_proxy,
     is_loopback,
+    is_number,
     parse_base_url,
     parse_proxy_url,
 )
@@ -811,7 +812,7 @@ class Session:
         Raises:
             InvalidArgumentError: The grace is no number of seconds, 0 or more; the session is left open.
         """
-        if isinstance(grace, bool) or not isinstance(grace, int | float) or not grace >= 0:
+        if not is_number(grace) or not grace >= 0:
             raise invalid("grace", "a number of seconds, 0 or more", grace)
         self._closed = True
         if not self._owner:

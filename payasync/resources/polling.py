@@ -11,7 +11,7 @@ from payasync.endpoints import QUERY_ORDER, QUERY_PAYMENT, QUERY_REFUND
 from payasync.errors import NoAnswerError, NotSentError, RateLimitedError, WaitTimeoutError
 from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import ORDER_STATES, REFUND_STATES
-from payasync.settings import Pace
+from payasync.settings import Pace, is_number
 from payasync.wire.request import Request, invalid
 from payasync.wire.response import Response
 
@@ -128,10 +128,9 @@ def _said_by(until: Callable[[R], bool], answer: R) -> bool:
 
 
 def _seconds(timeout: object) -> float:
-    number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if not number or not 0 < timeout < float("inf"):  # type: ignore[operator] # a number by now
+    if not is_number(timeout) or not 0 < timeout < float("inf"):
         raise invalid("timeout", "a number of seconds above 0", timeout)
-    return float(timeout)  # type: ignore[arg-type] # a number by now
+    return float(timeout)
 
 
 def _wanted(until: object) -> str:

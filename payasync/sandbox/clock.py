@@ -14,6 +14,7 @@ from attrs import frozen
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.sandbox.model import BEGINNING, TimerKind, format_instant, instant
 from payasync.sandbox.store import Store
+from payasync.settings import is_number
 
 if TYPE_CHECKING:
     from payasync.sandbox.webhooks import Deliveries
@@ -63,7 +64,7 @@ def read_pace(setting: ClockSetting) -> Pace:
         return Pace(float(setting == "real"))
     written = _FACTOR.fullmatch(setting) if isinstance(setting, str) else None
     rate = float(written[1]) if written else setting
-    if isinstance(rate, int | float) and not isinstance(rate, bool) and math.isfinite(rate) and 0 < rate <= FASTEST:
+    if is_number(rate) and math.isfinite(rate) and 0 < rate <= FASTEST:
         return Pace(float(rate))
     rule = f'"real", "frozen", an aware datetime, or a factor up to {FASTEST:_} such as 60 or "60x"'
     raise ConfigurationError(f"clock must be {rule}, not {setting!r}", field="clock")

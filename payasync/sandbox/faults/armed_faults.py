@@ -194,7 +194,7 @@ class ArmedFaults:
         if on not in known:
             raise invalid(field, f"one of {', '.join(known)}", on)
         kind.check(options)
-        given = {"phase": next(iter(kind.phases), None), **options}
+        given: dict[str, Any] = {"phase": next(iter(kind.phases), None), **options}
         if given.get("probability") is not None:
             given = {"times": None, **given}
             given["seed"] = self._draw_seed() if given.get("seed") is None else given["seed"]

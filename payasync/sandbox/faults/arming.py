@@ -10,8 +10,8 @@ from payasync.sandbox.faults.catalogue import KINDS, Phase, RetryAfter, find_kin
 from payasync.sandbox.server import Server
 
 
-class NotificationOptions(TypedDict, total=False):
-    """What triggers a fault of a notification; `Faults` says what each option means."""
+class TriggerOptions(TypedDict, total=False):
+    """What triggers any fault; `Faults` says what each option means."""
 
     order: str | None
     nth: int
@@ -20,8 +20,8 @@ class NotificationOptions(TypedDict, total=False):
     seed: int | None
 
 
-class CallOptions(NotificationOptions, total=False):
-    """What triggers a fault of a call."""
+class CallOptions(TriggerOptions, total=False):
+    """What triggers a fault of a call, and when it happens."""
 
     phase: Phase
 
@@ -40,29 +40,27 @@ class NotificationFaults:
     def __init__(self, arm: Callable[[str, str, Mapping[str, Any]], Fault]) -> None:
         self._arm = arm
 
-    def drop(self, about: str = ANY, **options: Unpack[NotificationOptions]) -> Fault:
+    def drop(self, about: str = ANY, **options: Unpack[TriggerOptions]) -> Fault:
         """Lose it: the attempt fails, and the notification is sent again when its next attempt is due."""
         return self._arm("notification.drop", about, options)
 
-    def duplicate(self, about: str = ANY, **options: Unpack[NotificationOptions]) -> Fault:
+    def duplicate(self, about: str = ANY, **options: Unpack[TriggerOptions]) -> Fault:
         """Deliver it twice."""
         return self._arm("notification.duplicate", about, options)
 
-    def reorder(self, about: str = ANY, *, seconds: float = 60.0, **options: Unpack[NotificationOptions]) -> Fault:
+    def reorder(self, about: str = ANY, *, seconds: float = 60.0, **options: Unpack[TriggerOptions]) -> Fault:
         """Hold it back until another one was attempted, or for so many seconds of the sandbox's clock."""
         return self._arm("notification.reorder", about, {"seconds": seconds, **options})
 
-    def delay(self, about: str = ANY, *, seconds: float = 60.0, **options: Unpack[NotificationOptions]) -> Fault:
+    def delay(self, about: str = ANY, *, seconds: float = 60.0, **options: Unpack[TriggerOptions]) -> Fault:
         """Send it so many seconds later, by the sandbox's clock."""
         return self._arm("notification.delay", about, {"seconds": seconds, **options})
 
-    def corrupt(self, about: str = ANY, **options: Unpack[NotificationOptions]) -> Fault:
+    def corrupt(self, about: str = ANY, **options: Unpack[TriggerOptions]) -> Fault:
         """Change one character of its body after it was signed, so that the signature is wrong."""
         return self._arm("notification.corrupt", about, options)
 
-    def old_timestamp(
-        self, about: str = ANY, *, seconds: int = 86_400, **options: Unpack[NotificationOptions]
-    ) -> Fault:
+    def old_timestamp(self, about: str = ANY, *, seconds: int = 86_400, **options: Unpack[TriggerOptions]) -> Fault:
         """Sign it correctly, with a time so many seconds ago."""
         return self._arm("notification.old_timestamp", about, {"seconds": seconds, **options})
 

@@ -4,11 +4,12 @@ import hmac
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from functools import cached_property
 from typing import Any, Final, TypeVar, get_args
 from urllib.parse import parse_qsl
 
 from aiohttp import web
-from attrs import field, frozen
+from attrs import frozen
 from multidict import MultiMapping
 from yarl import URL
 
@@ -138,7 +139,6 @@ class Admin:
         faults: Those that are armed.
         clock: Tells and advances the time.
         pace: How the time goes.
-        access: Decides who may use it.
     """
 
     url: str
@@ -150,10 +150,10 @@ class Admin:
     faults: Faults
     clock: Clock
     pace: Pace
-    access: AdminAccess = field(init=False)
 
-    @access.default
-    def _default_access(self) -> AdminAccess:
+    @cached_property
+    def access(self) -> AdminAccess:
+        """Decides who may use it."""
         address = URL(self.url)
         port = address.port or 0
         return AdminAccess(token=self.keys.admin, hosts=allowed_hosts(address.host or "", port), port=port)
