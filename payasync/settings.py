@@ -1,4 +1,7 @@
-"""How a session behaves, which addresses, headers and files it may use, and how settings are checked."""
+"""Settings of a session, the addresses, headers and files that they may name, and the validators of all settings.
+
+A validator is an attrs validator that raises `ConfigurationError` with the field, the rule and the value.
+"""
 
 import asyncio
 import errno
@@ -28,7 +31,7 @@ Validator: TypeAlias = Callable[[Any, "Attribute[Any]", Any], None]
 Fields: TypeAlias = list["Attribute[Any]"]
 
 MOST_SHOWN: Final = 100
-"""Characters of a wrong value that an error shows."""
+"""Characters of an invalid value that an error shows."""
 
 _KEY: Final = "key"
 _PLAIN: Final[dict[Any, tuple[tuple[type, ...], str]]] = {
@@ -41,7 +44,7 @@ _PLAIN: Final[dict[Any, tuple[tuple[type, ...], str]]] = {
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Return whether a value is an integer or a float; a boolean is none."""
+    """Return whether a value is an integer or a float, and no boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -49,8 +52,8 @@ def must_be(wanted: str, holds: Callable[[Any], bool]) -> Validator:
     """Return a validator of a field.
 
     Args:
-        wanted: What the value must be, in words.
-        holds: Whether it is.
+        wanted: The rule in words, such as "a number of seconds above 0".
+        holds: Returns whether a value keeps the rule.
     """
 
     def check(instance: object, attribute: "Attribute[Any]", value: Any) -> None:
@@ -61,7 +64,7 @@ def must_be(wanted: str, holds: Callable[[Any], bool]) -> Validator:
 
 
 def each_must_be(wanted: str, holds: Callable[[Any], bool]) -> Validator:
-    """Return a validator of each entry of a table, as `must_be`; the error names the entry."""
+    """Return a validator that checks each entry of a table, as `must_be`; the error names the entry."""
 
     def check(instance: object, attribute: "Attribute[Any]", table: Mapping[str, Any]) -> None:
         for name, value in table.items():
@@ -72,7 +75,7 @@ def each_must_be(wanted: str, holds: Callable[[Any], bool]) -> Validator:
 
 
 def a_count(least: int) -> Validator:
-    """Return the validator of an integer of so many or more."""
+    """Return a validator of integers that are not below a limit."""
     return must_be(f"an integer of {least} or more", lambda value: type(value) is int and value >= least)
 
 
@@ -85,10 +88,10 @@ a_wait: Final = must_be(
 
 
 def check_types(section: str) -> Callable[[type, Fields], Fields]:
-    """Return a field transformer that has each field checked by its type, before its own validator.
+    """Return an attrs field transformer: each value is checked by its annotation, then by the validator of its field.
 
     Args:
-        section: Stands before the name of a field in errors, such as `answer`; empty: nothing does.
+        section: The part of a field's key in errors that stands before its name, such as `answer`; empty for none.
     """
 
     def transform(_: type, fields: Fields) -> Fields:
@@ -114,23 +117,23 @@ def check_function(name: str, given: object) -> None:
 
 
 def to_tuple(given: Iterable[Any]) -> tuple[Any, ...]:
-    """Return a list or a set as a tuple; what is none stays for the check of its type, as a text does."""
+    """Return a list or a set as a tuple; any other value unchanged, for the type check to refuse."""
     several = isinstance(given, Sequence | AbstractSet) and not isinstance(given, str | bytes | bytearray | memoryview)
     return tuple(given) if several else given  # type: ignore[return-value] # the check refuses it
 
 
 def to_dict(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table as a dict of its own; what is none stays for the check of its type."""
+    """Return a copy of a table; any other value unchanged, for the type check to refuse."""
     return dict(given) if isinstance(given, Mapping) else given
 
 
 def to_dict_of_tuples(given: Mapping[str, Iterable[Any]]) -> dict[str, tuple[Any, ...]]:
-    """Return a table of lists, its lists as tuples; what is none stays for the check of its type."""
+    """Return a copy of a table whose lists are tuples; any other value unchanged, for the type check to refuse."""
     return {name: to_tuple(value) for name, value in given.items()} if isinstance(given, Mapping) else given
 
 
 def fits_type(value: object, kind: Any) -> bool:
-    """Return whether a value is of a type; nothing is converted, and a boolean is no integer."""
+    """Return whether a value is of a type. Nothing is converted, and a boolean is not an integer."""
     if get_args(kind):
         return _fits_generic(value, get_origin(kind), get_args(kind))
     if kind in _PLAIN:
@@ -154,7 +157,7 @@ def _fits_generic(value: object, origin: Any, inner: tuple[Any, ...]) -> bool:
 
 
 def describe_type(kind: Any) -> str:
-    """Return what a type asks for, in words."""
+    """Return a type in words, such as "a list, each of it a text"."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind in _PLAIN:
         return _PLAIN[kind][1]
@@ -170,10 +173,10 @@ def describe_type(kind: Any) -> str:
 
 
 def describe_value(value: object) -> str:
-    """Return a value as it is written, as far as an error has room for it."""
+    """Return the `repr` of a value, cut to what an error has room for; the type if it has none."""
     try:
         text = repr(list(value) if type(value) is tuple else value)
-    except Exception:  # noqa: BLE001 - anybody's, or an integer of more digits than Python writes
+    except Exception:  # noqa: BLE001 - a `repr` may raise anything
         return describe_type(type(value))
     return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."
 
@@ -185,7 +188,7 @@ def _check_type(instance: object, attribute: "Attribute[Any]", value: object) ->
     if get_origin(kind) is not Mapping:
         raise _wrong(key, describe_type(kind), value)
     of_names, of_values = get_args(kind)
-    # Nothing is shown that a table of texts holds: it may be a secret.
+    # A value in a table of texts may be a secret: only its type is shown.
     hidden = of_values is str or get_origin(of_values) is Mapping
     show: Callable[[object], str] = (lambda held: describe_type(type(held))) if hidden else describe_value
     if not isinstance(value, Mapping):
@@ -213,10 +216,10 @@ class Timeouts:
         total: Bounds a call with all its attempts, and the waits between them.
         connect: Bounds DNS, TCP and TLS of a new connection. Waiting for a free connection of the session's pool
             is bounded by `total` only.
-        read: From the moment the request is sent to the whole answer.
+        read: From the moment the request is sent until the whole response is read.
 
     Raises:
-        ConfigurationError: A value that is no number above 0.
+        ConfigurationError: A value is not a number above 0.
     """
 
     total: float = field(default=45.0, validator=a_time)
@@ -226,18 +229,18 @@ class Timeouts:
 
 @frozen
 class RetryPolicy:
-    """How often and how patiently a call is tried.
+    """How often a call is tried, and how long it waits between attempts.
 
     Args:
-        attempts: At most so many, the first included.
-        base_delay: Before the second attempt, a random time from 0 to this many seconds; it doubles with
-            each further one.
-        max_delay: The most that a wait can grow to, in seconds.
-        quota: Tokens of the session's retry budget: a retry takes 5, or 10 after a time-out, and a success
-            pays back; without tokens a failure is final, so that a dead service is left in peace.
+        attempts: The largest number of attempts, including the first.
+        base_delay: The call waits a random time from 0 to this many seconds before the second attempt. The limit
+            doubles with each attempt.
+        max_delay: The longest wait, in seconds.
+        quota: Tokens of the session's retry budget. A retry takes 5, or 10 after a timeout; a success pays back.
+            Without tokens a failure is final, so that retries do not overload a failing service.
 
     Raises:
-        ConfigurationError: A value of another type, or below what makes sense.
+        ConfigurationError: A value has another type, or is too small.
     """
 
     attempts: int = field(default=3, validator=a_count(1))
@@ -263,11 +266,11 @@ _HTTP: Final = frozenset({"http", "https"})
 
 
 def parse_base_url(given: object) -> URL:
-    """Return a base URL; its path is kept.
+    """Return a base URL, with its path.
 
     Raises:
-        ConfigurationError: It is no absolute https URL (http is for loopback only), or it holds a user, a query
-            or a fragment.
+        ConfigurationError: The URL is not absolute, not https (http is for loopback only), or holds a user, a
+            query or a fragment.
     """
     url = _parsed(given)
     if url is None or url.scheme not in _HTTP or not url.host:
@@ -302,7 +305,7 @@ def _refused(given: object, why: str) -> ConfigurationError:
 
 
 def is_loopback(url: URL) -> bool:
-    """Return whether an address is this machine's own: `localhost`, 127.0.0.0/8 or ::1."""
+    """Return whether a URL names this machine: `localhost`, 127.0.0.0/8 or ::1."""
     host = url.host or ""
     if host == "localhost":
         return True
@@ -313,7 +316,7 @@ def is_loopback(url: URL) -> bool:
 
 
 def environment_proxy(url: URL) -> str | None:
-    """Return the proxy that the environment gives for an address; only that is taken from it, and no netrc."""
+    """Return the proxy for a URL from the environment. Nothing else is read from there, nor from netrc."""
     if url.host is None or proxy_bypass(url.host):
         return None
     return getproxies().get(url.scheme)
@@ -323,7 +326,7 @@ def parse_proxy_url(given: object) -> str:
     """Return a proxy's URL, which may hold a user and a password.
 
     Raises:
-        ConfigurationError: It is no absolute http(s) URL.
+        ConfigurationError: The URL is not an absolute http or https URL.
     """
     url = _parsed(given)
     if url is None or url.scheme not in _HTTP or not url.host:
@@ -334,10 +337,10 @@ def parse_proxy_url(given: object) -> str:
 
 
 def check_tls(context: object) -> ssl.SSLContext:
-    """Return a TLS context that verifies.
+    """Return a TLS context, if it verifies.
 
     Raises:
-        ConfigurationError: It does not check certificates or host names, or allows TLS below 1.2.
+        ConfigurationError: The context does not check certificates or host names, or allows TLS below 1.2.
     """
     if not isinstance(context, ssl.SSLContext):
         raise ConfigurationError(
@@ -368,8 +371,8 @@ FRAMING: Final = frozenset(
         "upgrade",
     }
 )
-"""Headers that say where a message begins and ends, and when it is sent: another value could make it two messages,
-or put off its body behind the proof that nothing was sent."""
+"""Headers that frame a message: another value could split it into two, or delay its body beyond the proof that
+nothing was sent."""
 
 _SENDER: Final = frozenset({"authorization", "cookie"})
 _PROXY: Final = "proxy-"
@@ -378,13 +381,13 @@ _VISIBLE: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 
 
 def is_header(name: object, value: object) -> bool:
-    """Return whether a header is of visible ASCII, so that it cannot break the request apart."""
+    """Return whether a header is a token and visible ASCII, so that it cannot split the request."""
     texts = isinstance(name, str) and isinstance(value, str)
     return texts and bool(_TOKEN.fullmatch(str(name)) and _VISIBLE.fullmatch(str(value)))
 
 
 def is_reserved_header(name: str) -> bool:
-    """Return whether a profile cannot set a header: it says how the request is sent, or who sends it."""
+    """Return whether a header frames the request or names its sender, so that a profile cannot set it."""
     lower = name.lower()
     return lower in FRAMING or lower in _SENDER or lower.startswith(_PROXY)
 
@@ -392,17 +395,17 @@ def is_reserved_header(name: str) -> bool:
 Location: TypeAlias = str | os.PathLike[str]
 
 DATABASE: Final = ("", "-wal", "-shm", "-journal")
-"""What SQLite puts behind the name of a database for the files that belong to it."""
+"""The suffixes of the files that SQLite keeps for a database."""
 _POSIX: Final = hasattr(os, "geteuid")
 _WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _READ: Final = stat.S_IRGRP | stat.S_IROTH
 
 
 def new_private(path: Location) -> int:
-    """Make a file that only its owner can read and write, and return its descriptor.
+    """Create a file that only its owner can read and write, and return its descriptor.
 
     Raises:
-        FileExistsError: Something has this name already; a symbolic link is not followed.
+        FileExistsError: The name exists, also as a symbolic link.
     """
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
 
@@ -410,13 +413,10 @@ def new_private(path: Location) -> int:
 def check_private(path: Location) -> None:
     """Refuse a file that this program writes, if another user can write it or if it is a symbolic link.
 
-    The file is not opened, because closing it would release the locks that SQLite holds on it.
-
-    Args:
-        path: The file's; it may be missing.
+    The file is not opened, because closing it would release the locks that SQLite holds on it. It may be missing.
 
     Raises:
-        PermissionError: The file must not be used; it says why, and what to do.
+        PermissionError: The file must not be used. The error says why, and what to do.
     """
     try:
         found = os.lstat(path)
@@ -436,12 +436,12 @@ def check_private(path: Location) -> None:
 
 
 def read_guarded(path: Location) -> str:
-    """Return the text of a file that this program only reads, and that no other user may write; links are followed.
+    """Return the text of a file that no other user can write; links are followed.
 
     Raises:
-        PermissionError: Another user can write it; it says what to do.
-        OSError: It cannot be read.
-        UnicodeDecodeError: It is not UTF-8 text.
+        PermissionError: Another user can write the file. The error says what to do.
+        OSError: The file cannot be read.
+        UnicodeDecodeError: The file is not UTF-8 text.
     """
     with Path(path).open(encoding="utf-8") as file:
         if _POSIX and os.fstat(file.fileno()).st_mode & _WRITE:
@@ -463,12 +463,12 @@ def _refusal(why: str) -> PermissionError:
 
 
 def from_extra(extra: str, module: str, name: str) -> Any:
-    """Return what a module of ours defines, which needs an extra.
+    """Return a name of a module of payasync that needs an extra.
 
     Args:
-        extra: Its name, such as `postgres`.
-        module: Ours.
-        name: What is looked for in it.
+        extra: The extra, such as `postgres`.
+        module: The module.
+        name: The name in the module.
 
     Raises:
         ConfigurationError: The extra is not installed.

@@ -1,4 +1,4 @@
-"""For tests of your own: notifications as the service would send them, signed."""
+"""Signed notifications for your tests, as the service would send them."""
 
 import json
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ from payasync.wire.request import invalid
 
 @frozen
 class Signed:
-    """A notification, ready to be posted to your receiver.
+    """A notification that a test can post to a receiver.
 
     Attributes:
         raw: The body.
-        headers: By their names.
+        headers: The headers, by name.
     """
 
     raw: bytes
@@ -46,25 +46,25 @@ def sign_notification(
     time: datetime | float | None = None,
     key: Key = None,
 ) -> Signed:
-    """Return a notification as the service would send it: in the profile's envelope, and signed as that says.
+    """Return a notification as the service would send it: in its envelope, and signed.
 
     Args:
-        data: The payload, by its wire names.
-        profile: What the service does.
-        credentials: Those that your receiver verifies with; of several keys the first signs.
-        kind: `payment`, `refund` or `subscription`: says the event's name, where the profile has one in the body.
-        event: The service's own name of the event; left out: the first that the profile has of the kind.
-        id: The header `webhook-id`; left out: drawn. Only Standard Webhooks has it.
-        time: When it is sent, aware or in seconds since 1970; left out: now, unless `data` says it.
-        key: Signs in the place of what `credentials` hold: the service's private key, where it has one.
+        data: The payload, by wire names.
+        profile: The profile of the service.
+        credentials: The credentials of your receiver. The first of several keys signs.
+        kind: `payment`, `refund` or `subscription`; selects the name of the event, if the body has one.
+        event: The service's name of the event. Default: the first one in the profile for `kind`.
+        id: The header `webhook-id` of Standard Webhooks. Default: random.
+        time: The time of sending: an aware datetime, or seconds since 1970. Default: the time in `data`, or now.
+        key: The key that signs, such as the service's private key. Default: a key of `credentials`.
 
     Raises:
-        InvalidArgumentError: An argument is wrong, or the payload cannot be signed.
-        NotConfiguredError: The profile does not say how notifications are signed, or where an event's name stands.
+        InvalidArgumentError: An argument is invalid, or the payload cannot be signed.
+        NotConfiguredError: The profile does not say how notifications are signed, or where the event's name stands.
         ConfigurationError: There is no key to sign with.
     """
     hidden = Hidden(key)
-    del key  # a traceback may show what is local
+    del key  # a traceback may show local variables
     secret: Secret | None = to_secrets("key", hidden)
     shape, sent = profile.notification, _seconds(time)
     if not shape.verification:
@@ -108,7 +108,7 @@ def _seconds(time: datetime | float | None) -> float:
 
 
 def _event(profile: Profile, kind: str | None, event: str | None) -> str | None:
-    """Return the event's name, where the body holds one."""
+    """Return the name of the event, or `None` if the body has none."""
     shape = profile.notification
     if kind is not None and kind not in KINDS:
         raise invalid("kind", f"one of {', '.join(KINDS)}", kind)
@@ -122,7 +122,7 @@ def _event(profile: Profile, kind: str | None, event: str | None) -> str | None:
 
 
 def _set(document: dict[str, Any], path: str, value: Any) -> None:
-    """Set what stands at a dotted path, objects on the way included."""
+    """Set the value at a dotted path; missing objects on the way are made."""
     above, _, name = path.rpartition(".")
     _object_at(document, above)[name] = value
 
@@ -141,7 +141,7 @@ def _object_at(document: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def _sign(document: dict[str, Any], profile: Profile, credentials: Credentials, key: Secret | None) -> None:
-    """Sign the object that holds the signature."""
+    """Sign the object that the signature stands in."""
     path, scheme = profile.notification.signature, profile.signature
     if not path:
         raise not_configured("notification.signature", "the path of the signature, where it stands in the body")

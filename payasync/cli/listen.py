@@ -33,7 +33,7 @@ from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.verification import Verification, verification_of
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Kind
-from payasync.sandbox.server import Door, listen, turns, url_of
+from payasync.sandbox.server import Server, listen, turns, url_of
 from payasync.settings import Pace, new_private
 
 Verdict = Literal["verified", "hint", "refused", "not kept"]
@@ -347,7 +347,7 @@ async def run(options: Options, screen: ListenScreen) -> None:
             await inbox.next_due()  # a file that is none of ours says so now
             reception = Reception(verification, inbox, LIMITS, Pace(clock=time.time), kept=lambda: None)
             listener = Listener(reception, profile, screen, options.save)
-            async with _serving(listener, Door(listening)):
+            async with _serving(listener, Server(listening)):
                 screen.opened(_opening(options, verification, url_of(listening), source))
                 await stop.wait()
         finally:
@@ -414,7 +414,7 @@ def _new_file(folder: Path, name: str) -> tuple[Path, int]:
 
 
 @asynccontextmanager
-async def _serving(listener: Listener, door: Door) -> AsyncGenerator[None]:
+async def _serving(listener: Listener, server: Server) -> AsyncGenerator[None]:
     """Serve at every path: a service may have been given any."""
     application = web.Application()
     application.router.add_post("/{path:.*}", listener.answer)
@@ -424,10 +424,10 @@ async def _serving(listener: Listener, door: Door) -> AsyncGenerator[None]:
     await runner.setup()
     try:
         if runner.server:
-            await door.open(runner.server)
+            await server.open(runner.server)
         yield
     finally:
-        door.rest()
+        server.rest()
         await turns()  # what it has just accepted is known then, and is closed, too
         await runner.cleanup()
         await turns()

@@ -44,7 +44,7 @@ from payasync.journal.policy import (
     query_for,
 )
 from payasync.session import Session
-from payasync.settings import Pace, RetryPolicy
+from payasync.settings import Pace, RetryPolicy, is_number
 from payasync.wire.request import invalid
 
 logger = logging.getLogger("payasync")
@@ -402,8 +402,7 @@ def _turn(run: _Run, held: Intent) -> _Turn:
 
 
 def _check_quarantine(quarantine: float) -> float:
-    number = isinstance(quarantine, int | float) and not isinstance(quarantine, bool)
-    if not number or not isfinite(quarantine) or quarantine < 0:
+    if not is_number(quarantine) or not isfinite(quarantine) or quarantine < 0:
         raise ConfigurationError(
             f"quarantine must be a number of seconds, 0 or more, not {quarantine!r}", field="quarantine"
         )

@@ -17,7 +17,7 @@ from payasync.notifications.trust import hint_key
 from payasync.notifications.verification import Verification
 from payasync.profile.profile import not_configured
 from payasync.profile.schema import KINDS, REFUSED, NotificationShape
-from payasync.settings import Pace
+from payasync.settings import Pace, is_number
 
 _LONGEST: Final = timedelta(days=36_500)
 
@@ -32,8 +32,7 @@ def _count(_: object, attribute: "Attribute[Any]", value: object) -> None:
 
 
 def _seconds(_: object, attribute: "Attribute[Any]", value: Any) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value <= _LONGEST.total_seconds():
+    if not is_number(value) or not 0 < value <= _LONGEST.total_seconds():
         raise _wrong(attribute, "a number of seconds above 0", value)
 
 

@@ -29,6 +29,7 @@ from payasync.profile import signed_fields
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS, NONCE, Kind, NotificationShape
 from payasync.profile.signed_fields import SignedFields, join_path
+from payasync.settings import is_number
 
 _LOCATED: Final = ("order", "payment", "refund", "subscription")
 
@@ -148,7 +149,7 @@ def seconds(value: object) -> float | None:
     """
     if isinstance(value, str):
         return _counted(float(value)) if _NUMBER.fullmatch(value) else _instant(value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         return None
     try:
         return _counted(float(value))

@@ -20,7 +20,7 @@ from payasync.notifications.verification import Verifier, verification_of
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Kind
 from payasync.session import Session
-from payasync.settings import Pace
+from payasync.settings import Pace, is_number
 from payasync.wire.request import invalid
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ class Receiver:
         Raises:
             InvalidArgumentError: The grace is no number of seconds, 0 or more; the receiver is left open.
         """
-        if isinstance(grace, bool) or not isinstance(grace, int | float) or not grace >= 0:
+        if not is_number(grace) or not grace >= 0:
             raise invalid("grace", "a number of seconds, 0 or more", grace)
         self._reception.closed = True
         await self._lifetime.aclose(grace)

@@ -1,4 +1,4 @@
-"""Which points of the service's document a profile answers, which are assumed, and which stay open."""
+"""The audit of a profile: which open points of the service's document it answers, and which stay open."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -21,10 +21,10 @@ class Point:
 
     Attributes:
         name: The profile's field, such as `fields.return_url`.
-        status: `answered` by the profile, `assumed` where a convention of HTTP or of payasync stands in, or `open`.
-        needed_by: The methods that cannot do without it, or that are less safe or say less without it.
+        status: `answered` by the profile, `assumed` by a convention of HTTP or of payasync, or `open`.
+        needed_by: The methods that fail without the point, or are less safe, or return less.
         value: The answer, the assumption, or `None`.
-        means: What to put there, or what is assumed.
+        means: The value to give, or what is assumed.
     """
 
     name: str
@@ -72,7 +72,7 @@ _COMPARED: Final = {
     "currency": ("payments.create", "orders.place", "orders.query"),
     "merchant_id": _ALL,
 }
-"""By point, the methods whose response, or the response to whose query, is compared in it."""
+"""By point, the methods whose response, or the response to whose query, is compared there."""
 
 _CODES: Final = {
     "not_executed": (_ALL, "result codes that mean that nothing was done"),
@@ -105,14 +105,9 @@ _NOTIFICATION: Final = {
 
 
 def audit_points(profile: "Profile") -> tuple[Point, ...]:
-    """Return every point that the document leaves open, in the order of a profile's TOML form."""
-    parts = (_authentication, _signature, _requests, _responses, _values, _recovery)
-    points = [point for part in parts for point in part(profile)]
-    points += [
-        _answered(f"notification.{name}", getattr(profile.notification, name), (), means)
-        for name, means in _NOTIFICATION.items()
-    ]
-    return tuple(points)
+    """Return the points that the document leaves open, in the order of a profile's TOML form."""
+    parts = (_authentication, _signature, _requests, _responses, _values, _recovery, _notification)
+    return tuple(point for part in parts for point in part(profile))
 
 
 def _answered(name: str, value: Any, needed_by: tuple[str, ...], means: str) -> Point:
@@ -124,7 +119,7 @@ def _assumed(name: str, value: Any, default: Any, needed_by: tuple[str, ...], me
 
 
 def _located(name: str, value: Any, needed_by: tuple[str, ...], means: str, missing: str | None) -> Point:
-    """Return the point of a table of values; it stays open as long as nothing says where such a value stands."""
+    """Return the point of a table of values; it is open as long as the path of such values is missing."""
     if value and missing:
         return Point(name, "open", needed_by, None, f"{means}; those given have no effect without {missing}")
     return _answered(name, value, needed_by, means)
@@ -192,7 +187,7 @@ def _responses(profile: "Profile") -> Iterator[Point]:
 
 
 def _subscription(path: str | None) -> Point:
-    """Return where a response names a subscription: 8 tells it from there, 9 and 10 are compared in it."""
+    """Return the point of a subscription's number: endpoint 8 reads it, 9 and 10 compare it."""
     means = "the path of the service's number of a subscription; in subscriptions.update and subscriptions.cancel "
     if path:
         means += "a success that lacks it, or names another number, is unrecognised"
@@ -203,7 +198,7 @@ def _subscription(path: str | None) -> Point:
 
 
 def _refusals_signed(answer: AnswerShape) -> Iterator[Point]:
-    """Yield whether failures are signed: a question only where successes are, or where it is answered."""
+    """Yield the point of signed failures, if successes are signed or the profile gives it all the same."""
     given, name = answer.refusals_signed, "answer.refusals_signed"
     means = "true or false: whether a failure is signed, too"
     if answer.signature:
@@ -215,7 +210,7 @@ def _refusals_signed(answer: AnswerShape) -> Iterator[Point]:
 
 
 def _compared(name: str, path: str | None, needed_by: tuple[str, ...]) -> Point:
-    """Return where a response names what it is about; payments.create and payments.status call the total `amount`."""
+    """Return the point of a compared value; payments.create and payments.status call the total `amount`."""
     wire, total = camel(name), name == "total_amt"
     if path is None:
         means = f"a response that names another {wire}{' (payments.create: amount)' if total else ''} is refused"
@@ -230,7 +225,7 @@ def _compared(name: str, path: str | None, needed_by: tuple[str, ...]) -> Point:
 
 
 def _values(profile: "Profile") -> Iterator[Point]:
-    """Yield what states, codes and statuses mean."""
+    """Yield the points of states, codes and statuses."""
     answer = profile.answer
     for each in fields(States):
         path = f"{each.name}_status"

@@ -1,6 +1,7 @@
-"""What in a profile contradicts itself or could have no effect, and which keys its signature scheme cannot use.
+"""Checks of a profile as a whole, and of the keys that its signature scheme uses.
 
-A point that the profile does not answer is no contradiction: `audit()` shows it, and the call that needs it names it.
+A profile is refused if its parts contradict each other, or if one of them could never have an effect. An open point is
+no contradiction: `audit()` shows it, and a call that needs the point names it.
 """
 
 import re
@@ -31,16 +32,16 @@ LONG_ENOUGH: Final = 16
 _FIELDS: Final = frozenset(each.point for arguments in ARGUMENTS.values() for each in arguments if each.point)
 _STATUS: Final = {"payments.status": "payment_status", "refunds.status": "refund_status"}
 _UNLIKE: Final = date(1999, 12, 31), date(2026, 1, 5)
-"""Two days that no directive of a date writes alike."""
+"""Two days that differ in each part of a date."""
 _SLIP: Final = 0.88
 """How similar a mistyped name is: `subjct` is meant for `subject`, and `subjectId` is not."""
 
 
 def check_profile(profile: "Profile") -> None:
-    """Refuse a profile whose parts contradict each other; each part has checked itself.
+    """Refuse a profile whose parts contradict each other.
 
     Raises:
-        ConfigurationError: It names the key, and what is allowed.
+        ConfigurationError: The error names the key, and what is allowed.
     """
     _check_names(profile)
     if not _compiles(profile.identifier):
@@ -99,7 +100,7 @@ def _check_formats(formats: Mapping[str, str]) -> None:
     for name, form in formats.items():
         try:
             one, other = (day.strftime(form) for day in _UNLIKE)
-        except ValueError:  # it cannot be written at all
+        except ValueError:  # a lone surrogate
             one = other = ""
         if form and one == other:
             key = f"formats.{name}"
@@ -145,7 +146,7 @@ def _wire_names(profile: "Profile", operation: str) -> dict[str, str]:
 
 
 def _check_wire_names(profile: "Profile", operation: str) -> None:
-    """Refuse two fields of one request under one name: one would replace the other, and money move by what is left."""
+    """Refuse two fields of one request under one name: one would replace the other, such as an amount."""
     names = _wire_names(profile, operation)
     for each in ARGUMENTS[operation]:
         name = names.get(each.name)
@@ -186,14 +187,14 @@ def _check_parameter(key: str, parameter: Parameter | None, headers: Mapping[str
 
 
 def _check_required(profile: "Profile", operation: str, name: str) -> None:
-    """Refuse what no call could give: neither an argument, nor a field that goes through `extra`."""
+    """Refuse a required name that no call could give: no argument, and no field that `extra` may hold."""
     arguments = [each.name for each in ARGUMENTS[operation]]
     if name in arguments:
         return
     key = f"accept.required.{operation}"
     if name in RESERVED or any(name in profile.constants.get(where, {}) for where in ("*", operation)):
         raise _wrong(key, f"{key} must not hold {name!r}: payasync sets it, or a constant does")
-    # Also a wire name of an argument, which `extra` may not hold.
+    # `extra` may not hold the wire name of an argument.
     known = {_squash(argument): argument for argument in arguments}
     known |= {_squash(wire): argument for argument, wire in _wire_names(profile, operation).items()}
     if close := get_close_matches(_squash(name), known, n=1, cutoff=_SLIP):
@@ -209,7 +210,7 @@ def _squash(name: str) -> str:
 
 
 def _check_codes(profile: "Profile") -> None:
-    """Refuse a code that stands in two lists: which of the two it means decides whether money moved."""
+    """Refuse a code in two lists: its meaning decides whether money moved."""
     lists = {"answer.ok": profile.answer.ok}
     lists |= {f"codes.{name}": codes for name, codes in asdict(profile.codes).items()}
     for (one, codes), (other, others) in combinations(lists.items(), 2):
@@ -219,7 +220,7 @@ def _check_codes(profile: "Profile") -> None:
 
 
 def _check_statuses(http: HttpCodes) -> None:
-    """Refuse a status for "used before" that would be read as "nothing was done": the number may have been used."""
+    """Refuse a status that means both "used before" and "nothing was done": the number may have been used."""
     both = [status for status in http.duplicate if status in http.not_executed]
     if both and http.duplicate != HttpCodes().duplicate:
         raise _wrong(
@@ -244,19 +245,19 @@ def _check_refusal(shape: NotificationShape) -> None:
 def check_keys(profile: "Profile", credentials: Credentials) -> None:
     """Refuse keys that cannot sign or verify.
 
-    Each key that is given, and that the profile's scheme uses, is tried. A missing key is named by the call that needs
-    it: a session without keys may queue requests, or be the base of sessions for other merchants. Keys of the
-    merchant's own scheme are not tried: only the scheme knows them.
+    Each given key that the profile's scheme uses is tried. A missing key is not refused here, but by the call that
+    needs it: a session without keys may queue requests, or be the base of sessions for other merchants. The keys of a
+    scheme of your own are not tried.
 
     Raises:
-        ConfigurationError: It names the key, and the number of one among several.
+        ConfigurationError: The error names the key, and its number among several.
     """
     for error in refused_keys(profile, credentials):
         raise error
 
 
 def refused_keys(profile: "Profile", credentials: Credentials) -> Iterator[ConfigurationError]:
-    """Yield what is wrong with each key that cannot sign or verify; as `check_keys`."""
+    """Yield an error for each key that cannot sign or verify, as `check_keys`."""
     scheme = profile.signature
     if type(scheme) is not SortedPairs or not scheme.algorithm:
         return
@@ -273,7 +274,7 @@ def refused_keys(profile: "Profile", credentials: Credentials) -> Iterator[Confi
 
 
 def short_keys(profile: "Profile", credentials: Credentials) -> Iterator[str]:
-    """Yield a warning about each shared secret that is used, and so short that it could be guessed."""
+    """Yield a warning for each shared secret in use that is so short that it could be guessed."""
     scheme = profile.signature
     if type(scheme) is not SortedPairs or not scheme.algorithm or not scheme.symmetric:
         return
@@ -284,7 +285,7 @@ def short_keys(profile: "Profile", credentials: Credentials) -> Iterator[str]:
 
 
 def _used_keys(profile: "Profile", scheme: SortedPairs, credentials: Credentials) -> Iterator[tuple[str, int, Secret]]:
-    """Yield the keys that the scheme uses, each with its field, and its number where the field holds several."""
+    """Yield each key that the scheme uses, with its field, and its number among several, else 0."""
     verifies = bool(profile.answer.signature) or profile.notification.verification == "body"
     if credentials.signing_key is not None and (profile.signed or (verifies and scheme.symmetric)):
         yield SIGNING_KEY, 0, credentials.signing_key

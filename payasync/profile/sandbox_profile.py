@@ -1,4 +1,4 @@
-"""The sandbox's own profile, which answers every open point; `sandbox.toml` says how."""
+"""The profile of the sandbox, read from `sandbox.toml`."""
 
 from importlib import resources
 from typing import Final

@@ -1,4 +1,4 @@
-"""A profile's TOML form: read strictly, and written so that it reads back as the same profile."""
+"""The TOML form of a profile: strict reading, and writing that reads back as an equal profile."""
 
 import json
 import re
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound="Profile")
 
 _STATUS: Final = {"payment_status": "payment", "refund_status": "refund"}
-"""The arguments that TOML writes in another way: as the tables of `[status]`."""
+"""Arguments that have another name in TOML: the tables of `[status]`."""
 _BYTE_ORDER_MARK: Final = "\ufeff"
 _TOML_ERROR_LINE: Final = re.compile(r"at line (\d+)")
 _CLOSING: Final = ('"""', "'''", "]")
-"""A value that began on an earlier line ends with one of these."""
+"""The ends of values of several lines."""
 _DEEPEST: Final = 8
-"""Steps of a key; deeper ones have no line of their own."""
+"""The most steps of a key that has a line of its own."""
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _INTEGER_BITS: Final = 64
 
@@ -37,7 +37,7 @@ def read_file(kind: type[P], path: str | Path) -> P:
     """Read a profile from a TOML file.
 
     Raises:
-        ConfigurationError: The file cannot be read, or what `read_text` raises.
+        ConfigurationError: The file cannot be read, or `read_text` raises.
     """
     try:
         text = read_guarded(path)
@@ -59,11 +59,11 @@ def read_text(kind: type[P], text: str, where: str = "profile") -> P:
     Args:
         kind: `Profile`.
         text: The text.
-        where: The name of the file, which stands before the line in errors.
+        where: The name of the file in errors.
 
     Raises:
-        ConfigurationError: It is not TOML, or a key is unknown or of the wrong type; it has the key, as
-            TOML writes it, and the line of the key, or of the table where it is missing.
+        ConfigurationError: The text is not TOML, or a key is unknown or has the wrong type. The error has the key as
+            TOML writes it, and the line of the key, or of the table where the key is missing.
     """
     text = text.removeprefix(_BYTE_ORDER_MARK) if isinstance(text, str) else text
     tables = _parse(text, where)
@@ -83,7 +83,7 @@ def _parse(text: str, where: str) -> dict[str, Any]:
         raise ConfigurationError(f"{where} must be a TOML text, not {describe_value(text)}", field="profile")
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # some numbers and nestings are too much for tomllib
+    except (ValueError, RecursionError) as error:  # tomllib raises these for very long numbers and deep nesting
         why = str(error)
     line = int(found[1]) if (found := _TOML_ERROR_LINE.search(why)) else None
     raise ConfigurationError(f"{_place(where, line)}: not TOML: {why}", field="profile", line=line)
@@ -119,7 +119,7 @@ def _make_profile(kind: type[P], tables: Mapping[str, Any]) -> P:
 
 
 def _make_part(path: str, kind: Any, given: object) -> Any:
-    """Return a part of a profile, from its table."""
+    """Return a part of a profile from its table."""
     table = _check_table(path, given)
     for key in table:
         _check_key(f"{path}.{key}", key, tuple(each.name for each in fields(kind)))
@@ -129,7 +129,7 @@ def _make_part(path: str, kind: Any, given: object) -> Any:
     try:
         return kind(**table)
     except ConfigurationError as error:
-        _rename_key(error, "status", path)  # how a `Parameter` calls itself, whichever it is
+        _rename_key(error, "status", path)  # a `Parameter` does not know which of the two it is
         raise
 
 
@@ -147,17 +147,16 @@ def _check_key(path: str, key: str, allowed: tuple[str, ...]) -> None:
 
 
 def _rename_key(error: ConfigurationError, name: str, path: str) -> None:
-    """Let an error name a key as TOML writes it."""
+    """Change an error so that it names a key as TOML writes it."""
     if error.field is not None and error.field.split(".")[0] == name:
         error.add(field=path + error.field.removeprefix(name))
         error.args = (str(error).replace(name, path, 1),)
 
 
 def lines_of(text: str) -> dict[str, int]:
-    """Return the line on which each key first stands, by its dotted path; counted from 1.
+    """Return the line of the first occurrence of each key, by its dotted path; lines count from 1.
 
-    A table that only stands in the name of another, as `a` in `[a.b]`, is on that line, too. What
-    stands in a list of inline tables is on none.
+    `[a.b]` is also the line of `a`. Keys in a list of inline tables have no line.
     """
     lines: dict[str, int] = {}
     header = ""
@@ -168,7 +167,7 @@ def lines_of(text: str) -> dict[str, int]:
             continue
         try:
             tables = tomllib.loads("\n".join(statement))
-        except (ValueError, RecursionError):  # it goes on
+        except (ValueError, RecursionError):  # the statement continues on the next line
             continue
         is_header = statement[0].lstrip().startswith("[")
         keys = list(_keys_in(tables, "" if is_header else header, _DEEPEST))
@@ -180,7 +179,7 @@ def lines_of(text: str) -> dict[str, int]:
 
 
 def _keys_in(value: Any, above: str, left: int) -> Iterator[str]:
-    """Yield the paths in a value, each before those below it."""
+    """Yield the paths of the keys in a value, parents first."""
     if isinstance(value, dict) and left:
         for name, inner in value.items():
             path = f"{above}.{name}" if above else name
@@ -192,8 +191,8 @@ def write_toml(profile: "Profile") -> str:
     """Return a profile's TOML form.
 
     Raises:
-        ConfigurationError: It holds what TOML cannot: a scheme of your own, a constant that is null, a text with a
-            lone surrogate, or an integer of more than 64 bits.
+        ConfigurationError: The profile holds a value that TOML cannot: a scheme of your own, a constant that is null,
+            a text with a lone surrogate, or an integer of more than 64 bits.
     """
     if profile.signature is not None and type(profile.signature) is not SortedPairs:
         raise ConfigurationError(
@@ -206,7 +205,7 @@ def write_toml(profile: "Profile") -> str:
 
 
 def _changes(part: Any) -> dict[str, Any]:
-    """Return what differs from the defaults, by its keys; of a part without defaults, all."""
+    """Return the values that differ from their defaults, by key."""
     changed = {}
     for each in fields(type(part)):
         value = getattr(part, each.name)
@@ -217,7 +216,7 @@ def _changes(part: Any) -> dict[str, Any]:
 
 
 def _write_table(path: tuple[str, ...], table: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a table: its own values, then the tables within it; one that is empty is there, too."""
+    """Yield the lines of a table: its values, then the tables in it; an empty table has its header."""
     own = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
     if path and (own or not table):
         yield ""
@@ -239,7 +238,9 @@ def _write_value(path: tuple[str, ...], value: Any) -> str:
     if isinstance(value, str):
         if not encodable(value):
             raise _not_writable(path, "has a lone surrogate")
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON escapes as TOML does, but DEL
+        return json.dumps(value, ensure_ascii=False).replace(
+            "\x7f", "\\u007f"
+        )  # TOML escapes as JSON does, and DEL too
     if isinstance(value, list | tuple):
         return f"[{', '.join(_write_value(path, each) for each in value)}]"
     if isinstance(value, Mapping):

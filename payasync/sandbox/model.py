@@ -1,11 +1,13 @@
-"""What the sandbox keeps: orders, refunds, subscriptions, and what is told about them."""
+"""The values that the sandbox stores: orders, refunds, subscriptions, notifications, timers and its timeline."""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, Literal
 
 from attrs import field, frozen
+from attrs.converters import optional
 
+MERCHANT_ID: Final = "SANDBOX"
 BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -18,11 +20,6 @@ def micros(moment: datetime) -> int:
 def instant(given: datetime | int) -> datetime:
     """Return a moment in UTC, from itself or from its microseconds."""
     return BEGINNING + timedelta(microseconds=given) if isinstance(given, int) else given.astimezone(UTC)
-
-
-def instant_if_any(given: datetime | int | None) -> datetime | None:
-    """Return a moment as `instant` does, where there is one."""
-    return None if given is None else instant(given)
 
 
 def format_instant(moment: datetime) -> str:
@@ -105,6 +102,11 @@ class Order:
     reserved: int = 0
     created: datetime = field(default=BEGINNING, converter=instant)
 
+    @property
+    def number(self) -> str:
+        """The number that names it."""
+        return self.out_trade_no
+
 
 @frozen(kw_only=True)
 class Refund:
@@ -130,13 +132,14 @@ class Refund:
     state: RefundState = "processing"
     created: datetime = field(default=BEGINNING, converter=instant)
 
+    @property
+    def number(self) -> str:
+        """The number that names it."""
+        return self.out_refund_no
+
 
 def _date(given: date | str) -> date:
     return date.fromisoformat(given) if isinstance(given, str) else given
-
-
-def _date_if_any(given: date | str | None) -> date | None:
-    return None if given is None else _date(given)
 
 
 @frozen(kw_only=True)
@@ -165,11 +168,16 @@ class Subscription:
     customer: str
     state: SubscriptionState = "scheduled"
     period: int = 0
-    renews: date | None = field(default=None, converter=_date_if_any)
+    renews: date | None = field(default=None, converter=optional(_date))
     ends: bool = field(default=False, converter=bool)
     failing: int = 0
     failures: int = 0
     created: datetime = field(default=BEGINNING, converter=instant)
+
+    @property
+    def number(self) -> str:
+        """The number that names it."""
+        return self.subscription_id
 
 
 @frozen(kw_only=True)
@@ -221,6 +229,114 @@ class Answered:
     operation: str
     status: int
     code: str | int
+
+
+NotificationState = Literal["waiting", "delivered", "dead"]
+
+
+@frozen(kw_only=True)
+class Notification:
+    """A notification in the outbox.
+
+    Attributes:
+        notification_id: Names it to the receiver, in every attempt.
+        event: Its kind and name, such as `payment.paid`.
+        reference: The number of the order, refund or subscription.
+        url: Where it is sent.
+        body: The JSON that is sent, unless its signature or its time is renewed.
+        created: When the event happened.
+        state: `waiting` for an attempt, `delivered`, or `dead`: given up.
+        due: When the next attempt is due; `None` if there is none.
+        tries: The attempts since it was last put into the outbox.
+        resends: How often it was sent again on request. The outcome of earlier attempts does not count then.
+        seq: Its place in the outbox.
+    """
+
+    notification_id: str
+    event: str = ""
+    reference: str = ""
+    url: str
+    body: str
+    created: datetime = field(default=BEGINNING, converter=instant)
+    state: NotificationState = "waiting"
+    due: datetime | None = field(default=BEGINNING, converter=optional(instant))
+    tries: int = 0
+    resends: int = 0
+    seq: int = 0
+
+
+@frozen(kw_only=True)
+class Attempt:
+    """One attempt to deliver a notification.
+
+    Attributes:
+        notification_id: Which one.
+        url: Where it was sent.
+        at: When it ended, by the sandbox's time.
+        status: The HTTP status of the response; `None` if there was none.
+        error: Why there was no response, or why it does not acknowledge; empty if it does.
+        answer: The start of the response's body.
+        acknowledged: The receiver accepted it.
+    """
+
+    notification_id: str
+    url: str
+    at: datetime = field(default=BEGINNING, converter=instant)
+    status: int | None
+    error: str
+    answer: str = ""
+    acknowledged: bool = field(converter=bool)
+
+
+TimerKind = Literal["expire", "settle", "renew"]
+
+
+@frozen(kw_only=True)
+class Timer:
+    """Something that falls due: the expiry of an order, the end of a refund, a period of a subscription."""
+
+    due: datetime = field(converter=instant)
+    kind: TimerKind
+    reference: str
+
+
+EntryKind = Literal["request", "change", "delivery", "admin"]
+
+
+@frozen(kw_only=True)
+class Entry:
+    """One entry of the timeline.
+
+    Attributes:
+        seq: Its number; later entries have greater ones.
+        at: The sandbox's time, in ISO 8601.
+        kind: What it records.
+        name: The operation such as `orders.place`, the thing that changed, or the event.
+        reference: The number of the order, refund or subscription; empty if none is known.
+        status: The HTTP status of the response, or `None` if there was none.
+        outcome: The result code, the states before and after, or the result of a delivery.
+        reason: Why it was refused or failed; empty if it was not.
+        expected: The text that should have been signed, if the signature was wrong.
+        fault: The fault that was applied.
+        milliseconds: Wall time until the response was ready; `None` if nobody waited.
+    """
+
+    seq: int = 0
+    at: str = ""
+    kind: EntryKind
+    name: str
+    reference: str = ""
+    status: int | None = None
+    outcome: str = ""
+    reason: str = ""
+    expected: str = ""
+    fault: str = ""
+    milliseconds: float | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it was refused, or met a fault."""
+        return bool(self.reason or self.fault)
 
 
 Arguments = Mapping[str, Any]

@@ -17,7 +17,9 @@ from payasync.endpoints import (
     QUERY_PAYMENT,
     QUERY_REFUND,
     UPDATE_SUBSCRIPTION,
+    Argument,
     Operation,
+    camel,
 )
 from payasync.profile.schema import MERCHANT, NONCE, SIGN, Code
 from payasync.profile.signed_fields import COMPARED
@@ -29,14 +31,12 @@ from payasync.sandbox.arguments import (
     MAX_TEXT,
     MAX_URL,
     MAX_WORD,
-    Argument,
-    wire_constants,
+    SORTS,
 )
-from payasync.sandbox.dialect import INSIDE, STATUSES, Dialect, Vocabulary, camel, place
+from payasync.sandbox.dialect import INSIDE, STATUSES, Dialect, Vocabulary, join_path, place, sibling_path
 from payasync.sandbox.model import Why
 from payasync.sandbox.rules import STEPS
 from payasync.sandbox.server import MAX_ADDRESS, MAX_BODY
-from payasync.sandbox.store import join_path, sibling_path
 from payasync.signing.schemes import SortedPairs
 
 Schema = dict[str, Any]
@@ -82,10 +82,10 @@ def carried(words: Vocabulary, operation: Operation) -> tuple[dict[str, Schema],
     if operation.name in profile.signed:
         fields[NONCE] = {**_WORD, "description": "Random, and new for each request."}
         fields[SIGN] = {"type": "string", "minLength": 1, "maxLength": MAX_SIGN, "description": "The signature."}
-    for name, value in wire_constants(profile, operation).items():
+    for name, value in words.constants[operation.name].items():
         fields[name] = {"const": value if operation.has_body else str(value)}
     required = list(fields)
-    arguments = {words.argument_name(operation, each): each for each in ARGUMENTS[operation]}
+    arguments = words.arguments[operation.name]
     for name, argument in arguments.items():
         fields[name] = _argument(words, argument)
         if (argument.required or argument.name in demanded) and name not in required:
@@ -113,7 +113,7 @@ def _argument(words: Vocabulary, argument: Argument) -> Schema:
         "flag": {"enum": [True, False, "true", "false"]},
         "customer": {"type": "object", "minProperties": 1},
     }
-    schema = schemas[argument.sort]
+    schema = schemas[SORTS[argument.name]]
     length = accept.length.get(argument.name)
     return schema if length is None else {**schema, "maxLength": min(length, schema.get("maxLength", length))}
 
@@ -179,7 +179,7 @@ def _about(words: Vocabulary, operation: Operation) -> dict[str, Schema]:
     """Return what a success always names, and what its request names, where the profile gives a path for it."""
     thing, sent = _THINGS[operation], {MERCHANT, *carried(words, operation)[1]}
     told = [name for name in COMPARED if name in _ABOUT[thing] or (camel(name) in sent and getattr(words.answer, name))]
-    return {words.about(name, thing): NUMBER if name.endswith("_amt") else TEXT for name in told}
+    return {words.path(name, thing): NUMBER if name.endswith("_amt") else TEXT for name in told}
 
 
 def _subscription(words: Vocabulary) -> dict[str, Schema]:
@@ -259,7 +259,7 @@ def document(dialect: Dialect) -> dict[str, Any]:
 
 
 def _path(words: Vocabulary, operation: Operation) -> str:
-    parameter = words.parameter(operation)
+    parameter = words.parameters.get(operation.name)
     if parameter and parameter.place == "path":
         return f"{operation.path}/{{{parameter.name}}}"
     return operation.path
@@ -288,7 +288,7 @@ def _parameters(words: Vocabulary, operation: Operation) -> Iterator[dict[str, A
     if operation.has_body:
         return
     properties, required = carried(words, operation)
-    parameter = words.parameter(operation)
+    parameter = words.parameters.get(operation.name)
     for name, schema in properties.items():
         where = parameter.place if parameter and name == parameter.name else "query"
         yield {"name": name, "in": where, "required": name in required, "schema": schema}
@@ -352,7 +352,7 @@ def _statuses(dialect: Dialect, operation: Operation) -> Iterator[int]:
     bearer, signed = operation.name in profile.bearer, operation.name in profile.signed
     there = {401: bearer or signed, 403: signed or operation.name in profile.merchant}
     there |= dict.fromkeys((413, 415), operation.has_body)
-    numbers = [each.required for each in ARGUMENTS[operation] if each.sort == "identifier"]
+    numbers = [each.required for each in ARGUMENTS[operation.name] if SORTS[each.name] == "identifier"]
     there |= {404: any(numbers), 409: operation.has_body and bool(numbers)}
     yield from (status for status in _REASONS if there.get(status, True))
     used = words.status("duplicate")

@@ -13,11 +13,10 @@ from attrs import field, frozen
 from payasync.errors import WaitTimeoutError
 from payasync.profile.profile import Profile
 from payasync.sandbox import signatures
-from payasync.sandbox.dialect import Vocabulary
+from payasync.sandbox.dialect import Vocabulary, table_at
 from payasync.sandbox.server import listen, url_of
 from payasync.sandbox.signatures import Keys
-from payasync.sandbox.store import table_at
-from payasync.sandbox.webhooks import Notification, signed_headers
+from payasync.sandbox.webhooks import signed_headers
 
 PATH: Final = "/notify"
 CLOSING_SECONDS: Final = 0.1
@@ -60,9 +59,10 @@ class Verifier:
     """
 
     def __init__(self, profile: Profile, keys: Keys) -> None:
-        self._scheme: Final = profile.signature
+        words = Vocabulary(profile)
+        self._scheme: Final = words.signature
         self._keys: Final = keys
-        self.shape: Final = Vocabulary(profile).notification
+        self.shape: Final = words.notification
 
     def wrong(self, headers: Mapping[str, str], body: str) -> str:
         """Return why a notification is not believed; nothing where it is."""
@@ -78,8 +78,7 @@ class Verifier:
             return "webhook-timestamp is no number of seconds"
         if abs(time.time() - int(sent)) > self.shape.tolerance:
             return f"webhook-timestamp is more than {self.shape.tolerance} seconds away"
-        notification = Notification(notification_id=number, url="", body=body)
-        signed = signed_headers(notification, self._keys.merchant.notification_keys[0], int(sent))
+        signed = signed_headers(number, body, self._keys.merchant.notification_keys[0], int(sent))
         genuine = signed["webhook-signature"] in headers.get("webhook-signature", "").split()
         return "" if genuine else "webhook-signature is not that of its body"
 

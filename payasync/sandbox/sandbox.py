@@ -1,8 +1,6 @@
-"""The sandbox as its users see it: its parts, their order of ending, and its lifetime."""
+"""The sandbox as its users see it: its settings, its parts, and its lifetime."""
 
-from collections.abc import Callable
 from contextlib import AsyncExitStack
-from functools import partial
 from os import PathLike
 from types import TracebackType
 from typing import Any, Final, Self
@@ -16,266 +14,44 @@ from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.sandbox.api import Admission, Api
 from payasync.sandbox.arguments import check_url
-from payasync.sandbox.clock import Alarm, ClockSetting, Pace, Timepiece, Timers, pace
-from payasync.sandbox.customer import Customer
-from payasync.sandbox.database import MEMORY, by_hand, location
-from payasync.sandbox.dialect import Dialect, Failures, checked_failures
-from payasync.sandbox.factories import Bank, Given
+from payasync.sandbox.clock import Clock, ClockSetting, read_pace
+from payasync.sandbox.controls import Bank, Customer, Factories, Ledger, Numbers, manual_change
+from payasync.sandbox.dialect import Dialect, Failures, check_failures
 from payasync.sandbox.faults.arming import Faults
 from payasync.sandbox.faults.injection import FaultInjector
-from payasync.sandbox.ledger import Ledger
 from payasync.sandbox.openapi import MARK
 from payasync.sandbox.receiver import RecordingReceiver, Verifier
-from payasync.sandbox.response_signing import Seal
-from payasync.sandbox.rules import RefundSetting, RefundTerms, RepeatedSetting, refund_terms
-from payasync.sandbox.scheduler import Agenda, Clock, keep, resumed
-from payasync.sandbox.server import MOST_READ, Door, access_logger, listen, turns, url_of
-from payasync.sandbox.service import Service
-from payasync.sandbox.signatures import Keys, keys_of
-from payasync.sandbox.store import Numbering, Store
+from payasync.sandbox.rules import RefundSetting, RepeatedSetting, refund_terms
+from payasync.sandbox.server import MOST_READ, Server, access_logger, listen, turns, url_of
+from payasync.sandbox.service import Numbering, Service
+from payasync.sandbox.signatures import Keys, ServiceSigner, make_keys
+from payasync.sandbox.store import MEMORY, Store, location
 from payasync.sandbox.timeline import Recorder, Timeline, line
 from payasync.sandbox.web.admin import Admin
 from payasync.sandbox.web.gateway import Gateway
 from payasync.sandbox.web.pages import gateway_path
-from payasync.sandbox.webhooks import Acknowledgement, Deliveries, Notifier, Outbox, outgoing_client
+from payasync.sandbox.webhooks import Acknowledgement, Deliveries, outgoing_client
 from payasync.session import Session
 
 SHUTDOWN_SECONDS: Final = 1.0
-"""How long a request under way may take while the sandbox closes."""
+"""How long a request in flight may take while the sandbox closes."""
 
 
-@frozen
-class Running:
-    """What there is between start and close.
-
-    Attributes:
-        url: Where it listens.
-        agenda: Does what falls due.
-        clock: Tells and advances the time.
-        bank: Ends refunds, and has charges fail.
-        keys: Those of its merchant, and its own.
-        customer: Uses the gateway page.
-        ledger: Reads what was done.
-        given: Makes starting points.
-        service: Does what is asked.
-        timeline: Tells what happened.
-        resend: Sends a notification again, by its number.
-        closing: Closes all of it.
-    """
+@frozen(kw_only=True)
+class _Services:
+    """What exists between start and close."""
 
     url: str
-    agenda: Agenda
-    clock: Clock
-    bank: Bank
     keys: Keys
-    customer: Customer
-    ledger: Ledger
-    given: Given
+    store: Store
+    clock: Clock
     service: Service
     timeline: Timeline
-    resend: Callable[[str], None]
+    bank: Bank
+    customer: Customer
+    ledger: Ledger
+    given: Factories
     closing: AsyncExitStack = field(repr=False)
-
-
-@frozen(kw_only=True)
-class Settings:
-    """What a sandbox is started with.
-
-    Attributes:
-        profile: What the service does.
-        failures: How refusals are told.
-        host: Where to listen: a loopback address.
-        port: Where to listen; 0: a free port.
-        db: The database's file.
-        webhook_url: Where notifications go of what has no address of its own.
-        allow_remote: Send notifications beyond loopback, too.
-        faults: Those that are armed.
-        pace: How the time goes.
-        terms: How refunds end.
-    """
-
-    profile: Profile
-    failures: Failures
-    host: str
-    port: int
-    db: str
-    webhook_url: str | None
-    allow_remote: bool
-    faults: Faults
-    pace: Pace
-    terms: RefundTerms
-
-
-@frozen(kw_only=True)
-class _Core:
-    """The service, with all that it needs, and nothing that listens or sends."""
-
-    keys: Keys
-    dialect: Dialect
-    seal: Seal
-    store: Store
-    timepiece: Timepiece
-    service: Service
-
-
-async def start(settings: Settings, keys: Keys | None) -> Running:
-    """Return a sandbox that runs; where something fails, all that was opened is closed again.
-
-    Args:
-        settings: What it is started with.
-        keys: Those of its merchant, and its own; `None`: those that the database keeps.
-
-    Raises:
-        ConfigurationError: The host is not this machine, the port is taken, or the database cannot be used.
-    """
-    async with AsyncExitStack() as stack:
-        listening = listen(settings.host, settings.port)
-        door = Door(listening)
-        stack.callback(door.close)
-        url = url_of(listening)
-        core = _core(settings, keys, stack)
-        agenda = _agenda(settings, core, stack)
-        settings.faults.serve(door)
-        stack.callback(settings.faults.serve, None)
-        clock, timeline = Clock(core.timepiece, agenda), Timeline(core.store)
-        injector = FaultInjector(settings.faults.armed_faults, door=door, deliver=agenda.settle)
-        admin = Admin(
-            url=url,
-            keys=core.keys,
-            words=core.dialect.words,
-            store=core.store,
-            timeline=timeline,
-            service=core.service,
-            faults=settings.faults,
-            clock=clock,
-            pace=settings.pace,
-        )
-        await _serve(_application(settings.profile, core, url=url, injector=injector, admin=admin), door, stack)
-        numbers, store, service = core.dialect.payloads.numbers, core.store, core.service
-        return Running(
-            url=url,
-            agenda=agenda,
-            clock=clock,
-            bank=Bank(service, store, numbers),
-            keys=core.keys,
-            customer=_customer(core, url, stack),
-            ledger=Ledger(store, numbers),
-            given=Given(service, store, settings.profile.identifier),
-            service=service,
-            timeline=timeline,
-            resend=partial(_resend, service, store),
-            closing=stack.pop_all(),
-        )
-
-
-def _core(settings: Settings, keys: Keys | None, stack: AsyncExitStack) -> _Core:
-    dialect = Dialect(settings.profile, settings.failures)
-    store = Store(settings.db)
-    stack.callback(store.close)
-    keys = keys or keys_of(settings.profile, store.kept)
-    timepiece = resumed(store, settings.pace)
-    store.use_clock(timepiece.now)
-    stack.callback(keep, store)
-    service = Service(
-        store,
-        now=timepiece.now,
-        written=dialect.payloads.notification,
-        webhook_url=settings.webhook_url,
-        numbering=Numbering(settings.profile),
-        terms=settings.terms,
-    )
-    seal = Seal(dialect.words, keys.service)
-    return _Core(keys=keys, dialect=dialect, seal=seal, store=store, timepiece=timepiece, service=service)
-
-
-def _agenda(settings: Settings, core: _Core, stack: AsyncExitStack) -> Agenda:
-    """Return what runs timers and deliveries; what fell due meanwhile is done before anybody asks for it."""
-    notifier = Notifier(
-        core.keys.merchant.notification_keys[0],
-        Acknowledgement.of(core.dialect.acknowledged, settings.profile.notification),
-        core.seal,
-        allow_remote=settings.allow_remote,
-    )
-    stack.push_async_callback(notifier.close)
-    store, timepiece = core.store, core.timepiece
-    alarm = Alarm(store, Timers(store), timepiece, core.service.falling)
-    while alarm.run_next(timepiece.now()) is not None:
-        pass
-    deliveries = Deliveries(store, Outbox(store), notifier, timepiece, settings.faults.armed_faults)
-    agenda = Agenda(timepiece, alarm, deliveries, partial(keep, store))
-    stack.push_async_callback(agenda.close)
-    store.on_commit(agenda.wake)
-    return agenda
-
-
-def _customer(core: _Core, url: str, stack: AsyncExitStack) -> Customer:
-    http = outgoing_client(allow_remote=False)
-    stack.push_async_callback(http.close)
-    return Customer(
-        http,
-        page_url=lambda number: _page_of(core.store, url, number),
-        base=url,
-        numbers=core.dialect.payloads.numbers,
-    )
-
-
-def _application(profile: Profile, core: _Core, *, url: str, injector: FaultInjector, admin: Admin) -> web.Application:
-    service, store, merchant = core.service, core.store, core.keys.merchant
-    api = Api(
-        dialect=core.dialect,
-        admission=Admission(profile, merchant),
-        service=service,
-        store=store,
-        page_url=lambda order: url + gateway_path(order),
-        seal=core.seal,
-        faults=injector,
-    )
-    gateway = Gateway(service=service, store=store, merchant=merchant.merchant_id, unit=profile.amount_unit)
-    recorder = Recorder(admin.timeline)
-    application = web.Application(middlewares=[admin.check_host, recorder.note, api.shape_errors])
-    application.add_routes([*api.routes(), *gateway.routes(), *admin.routes()])
-    application.on_response_prepare.append(_mark)
-    application.on_shutdown.append(injector.end)
-    return application
-
-
-async def _serve(application: web.Application, door: Door, stack: AsyncExitStack) -> None:
-    runner = web.AppRunner(
-        application,
-        access_log=None,
-        auto_decompress=False,
-        shutdown_timeout=SHUTDOWN_SECONDS,
-        max_line_size=MOST_READ,
-        logger=access_logger,
-    )
-    stack.push_async_callback(turns)
-    stack.push_async_callback(runner.cleanup)
-    application.middlewares.insert(0, door.note)
-    await runner.setup()
-    assert runner.server is not None  # noqa: S101 - it was set up
-    await door.open(runner.server)
-    stack.callback(door.close)
-    stack.push_async_callback(_last_accepted, door)
-
-
-async def _last_accepted(door: Door) -> None:
-    # A connection that asyncio accepts in the very turn in which its server closes is left open, with a warning.
-    door.rest()
-    await turns()
-
-
-async def _mark(_request: web.Request, response: web.StreamResponse) -> None:
-    response.headers[MARK] = "1"
-
-
-def _resend(service: Service, store: Store, notification_id: str) -> None:
-    with by_hand(store, notification_id=notification_id):
-        service.telling.resend(notification_id)
-
-
-def _page_of(store: Store, url: str, number: str) -> str | None:
-    order = store.order_named(number)
-    return url + gateway_path(order) if order else None
 
 
 class Sandbox:
@@ -328,17 +104,17 @@ class Sandbox:
         failures: Failures = "",
     ) -> None:
         self.profile: Final = _checked_profile(profile)
-        self._failures: Failures = checked_failures(failures)
-        self._pace = pace(clock)
+        self._failures: Failures = check_failures(failures)
+        self._pace = read_pace(clock)
         self._terms = refund_terms(refunds, repeated_refunds)
         self._db = location(db)
-        self._keys: Keys | None = keys_of(profile) if self._db == MEMORY else None
+        self._keys: Keys | None = make_keys(profile) if self._db == MEMORY else None
         self._host = host
         self._port = port
         self._webhook_url = _checked_webhook(webhook_url)
         self._allow_remote = allow_remote
         self.faults: Final = Faults(profile.http)
-        self._running: Running | None = None
+        self._running: _Services | None = None
 
     @property
     def url(self) -> str:
@@ -407,7 +183,7 @@ class Sandbox:
         return self._started("ledger").ledger
 
     @property
-    def given(self) -> Given:
+    def given(self) -> Factories:
         """Starting points for tests, such as a paid order.
 
         Raises:
@@ -428,7 +204,7 @@ class Sandbox:
     def webhook_url(self, url: str | None) -> None:
         self._webhook_url = _checked_webhook(url)
         if self._running:
-            self._running.service.telling.webhook_url = url
+            self._running.service.webhook_url = url
 
     def session(self, **overrides: Any) -> Session:
         """Return a session that is configured for this sandbox.
@@ -465,7 +241,7 @@ class Sandbox:
         Raises:
             ConfigurationError: The sandbox does not run.
         """
-        await self._started("settle").agenda.settle()
+        await self._started("settle").clock.settle()
 
     async def resend(self, notification_id: str) -> None:
         """Have a notification delivered once more, whatever became of it; `settle` waits for that.
@@ -477,7 +253,9 @@ class Sandbox:
             ConfigurationError: The sandbox does not run.
             InvalidArgumentError: There is no such notification.
         """
-        self._started("resend").resend(notification_id)
+        running = self._started("resend")
+        with manual_change(running.store, notification_id=notification_id):
+            running.service.resend(notification_id)
 
     async def start(self) -> Self:
         """Listen, and deliver what is due.
@@ -487,20 +265,97 @@ class Sandbox:
         """
         if self._running:
             raise ConfigurationError("the sandbox runs already: close it first")
-        settings = Settings(
-            profile=self.profile,
-            failures=self._failures,
-            host=self._host,
-            port=self._port,
-            db=self._db,
-            webhook_url=self._webhook_url,
-            allow_remote=self._allow_remote,
-            faults=self.faults,
-            pace=self._pace,
-            terms=self._terms,
-        )
-        self._running = await start(settings, self._keys if self._db == MEMORY else None)
+        async with AsyncExitStack() as stack:
+            self._running = await self._open(stack)
         return self
+
+    async def _open(self, stack: AsyncExitStack) -> _Services:
+        """Return a sandbox that runs; if something fails, the stack closes all that was opened."""
+        profile, faults = self.profile, self.faults
+        listening = listen(self._host, self._port)
+        server, url = Server(listening), url_of(listening)
+        stack.callback(server.close)
+        dialect = Dialect(profile, self._failures)
+        store = Store(self._db)
+        stack.callback(store.close)
+        keys = self._keys if self._keys and self._db == MEMORY else make_keys(profile, store.stored_key)
+        clock = Clock(self._pace, store)
+        stack.callback(clock.store_time)
+        service = Service(
+            store,
+            now=clock.now,
+            body_of=dialect.notification,
+            numbering=Numbering(profile),
+            terms=self._terms,
+            webhook_url=self._webhook_url,
+        )
+        signer = ServiceSigner(dialect.words, keys.service)
+        deliveries = Deliveries(
+            store,
+            clock,
+            faults.armed_faults,
+            secret=keys.merchant.notification_keys[0],
+            signer=signer,
+            acknowledgement=Acknowledgement.of(dialect.words.notification, profile.notification),
+            allow_remote=self._allow_remote,
+        )
+        stack.push_async_callback(deliveries.close)
+        stack.push_async_callback(clock.close)
+        clock.start(service.due_actions, deliveries)
+        faults.serve(server)
+        stack.callback(faults.serve, None)
+        timeline = Timeline(store)
+        recorder = Recorder(timeline)
+        injector = FaultInjector(faults.armed_faults, server=server, deliver=clock.settle)
+        api = Api(
+            dialect=dialect,
+            admission=Admission(dialect, keys.merchant),
+            service=service,
+            store=store,
+            recorder=recorder,
+            page_url=lambda order: url + gateway_path(order),
+            signer=signer,
+            faults=injector,
+        )
+        merchant, unit = keys.merchant.merchant_id, profile.amount_unit
+        gateway = Gateway(service=service, store=store, merchant=merchant, unit=unit)
+        admin = Admin(
+            url=url,
+            keys=keys,
+            words=dialect.words,
+            store=store,
+            timeline=timeline,
+            service=service,
+            faults=faults,
+            clock=clock,
+            pace=self._pace,
+        )
+        application = web.Application(middlewares=[server.note, admin.check_host, recorder.note, api.shape_errors])
+        application.add_routes([*api.routes(), *gateway.routes(), *admin.routes()])
+        application.on_response_prepare.append(_mark)
+        application.on_shutdown.append(injector.end)
+        await _serve(application, server, stack)
+        browser = outgoing_client(allow_remote=False)
+        stack.push_async_callback(browser.close)
+
+        def page_url(number: str) -> str | None:
+            order = store.order_named(number)
+            return url + gateway_path(order) if order else None
+
+        numbers = Numbers(dialect.number_paths())
+        return _Services(
+            url=url,
+            keys=keys,
+            store=store,
+            clock=clock,
+            service=service,
+            timeline=timeline,
+            bank=Bank(service, store, numbers),
+            customer=Customer(browser, page_url=page_url, base=url, numbers=numbers),
+            ledger=Ledger(store, numbers),
+            given=Factories(service, store, profile.identifier),
+            closing=stack.pop_all(),
+        )
 
     async def close(self) -> None:
         """Stop listening and delivering; closing again does nothing."""
@@ -522,10 +377,38 @@ class Sandbox:
         self._keys = self._keys or self._started("credentials").keys
         return self._keys
 
-    def _started(self, name: str) -> Running:
+    def _started(self, name: str) -> _Services:
         if self._running is None:
             raise ConfigurationError(f"the sandbox does not run: {name} is there between start and close")
         return self._running
+
+
+async def _serve(application: web.Application, server: Server, stack: AsyncExitStack) -> None:
+    runner = web.AppRunner(
+        application,
+        access_log=None,
+        auto_decompress=False,
+        shutdown_timeout=SHUTDOWN_SECONDS,
+        max_line_size=MOST_READ,
+        logger=access_logger,
+    )
+    stack.push_async_callback(turns)
+    stack.push_async_callback(runner.cleanup)
+    await runner.setup()
+    assert runner.server is not None  # noqa: S101 - it was set up
+    await server.open(runner.server)
+
+    async def stop_accepting() -> None:
+        # A connection that asyncio accepts in the very turn in which its server closes is left open, with a warning.
+        server.rest()
+        await turns()
+
+    stack.callback(server.close)
+    stack.push_async_callback(stop_accepting)
+
+
+async def _mark(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers[MARK] = "1"
 
 
 def _checked_profile(profile: object) -> Profile:

@@ -1,4 +1,4 @@
-"""Where the sandbox listens, on this machine alone, and how it takes a request off the wire."""
+"""The server that listens on this machine alone, and the strict reading of requests."""
 
 import asyncio
 import errno
@@ -7,14 +7,16 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable
 from collections.abc import Set as AbstractSet
-from typing import Final
+from contextlib import suppress
+from ipaddress import IPv4Address
+from typing import Any, Final
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from payasync.documents import MAX_DEPTH, encodable, loads_exact
 from payasync.errors import ConfigurationError
 from payasync.sandbox.model import RefusedError
-from payasync.sandbox.store import encodable
 
 _MOST: Final = 0xFFFF
 _KEYS: Final = "the sandbox's keys are for everybody who can reach it"
@@ -38,7 +40,8 @@ def listen(host: str, port: int, *, because: str = _KEYS) -> socket.socket:
     try:
         return socket.create_server((address, port), family=family)
     except OSError as error:
-        why = _reason(error)
+        in_use = "it is in use: stop what listens there, or choose another port"
+        why = in_use if error.errno == errno.EADDRINUSE else error.strerror or str(error)
     raise ConfigurationError(f"port: cannot listen on {_netloc(address, port)}: {why}", field="port")
 
 
@@ -62,31 +65,16 @@ def loopback(host: str, because: str = _KEYS) -> str:
     """
     if host == "localhost":
         return "127.0.0.1"
-    try:
+    with suppress(ValueError):
         address = ipaddress.ip_address(host)
-    except ValueError:
-        address = None
-    if address is None or str(address) != host or not (address.is_loopback and _plain(address)):
-        raise ConfigurationError(
-            f"host must be this machine alone: 127.0.0.1, another of 127.0.0.0/8, ::1 or localhost, not {host!r}; "
-            f"{because}",
-            field="host",
-        )
-    return host
-
-
-def _plain(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    return address.version == 4 or address == ipaddress.IPv6Address("::1")  # noqa: PLR2004 - the IP version
+        if host == "::1" or (str(address) == host and isinstance(address, IPv4Address) and address.is_loopback):
+            return host
+    rule = "this machine alone: 127.0.0.1, another of 127.0.0.0/8, ::1 or localhost"
+    raise ConfigurationError(f"host must be {rule}, not {host!r}; {because}", field="host")
 
 
 def _netloc(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _reason(error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return "it is in use: stop what listens there, or choose another port"
-    return error.strerror or str(error)
 
 
 _TURNS: Final = 3
@@ -95,11 +83,11 @@ _TURNS: Final = 3
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Door:
-    """Takes connections for a server.
+class Server:
+    """Accepts connections, and can refuse them for a while.
 
     Args:
-        listening: A socket that listens; the door owns it.
+        listening: A socket that listens; the server owns it.
     """
 
     def __init__(self, listening: socket.socket) -> None:
@@ -140,7 +128,7 @@ class Door:
         self._socket = _bound(self._socket.family, self._address)
         known = frozenset(self._connections())
         self._hang_up(known)
-        self._next = loop.create_task(self._turn_away(known), name="payasync sandbox door")
+        self._next = loop.create_task(self._turn_away(known), name="payasync sandbox server")
 
     @web.middleware
     async def note(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -168,7 +156,7 @@ class Door:
         if self._shut and not self._held:
             self._cancel()
             self._socket.listen()
-            self._next = self._loop.create_task(self.open(self._server), name="payasync sandbox door")
+            self._next = self._loop.create_task(self.open(self._server), name="payasync sandbox server")
             self._shut = False
 
     def rest(self) -> None:
@@ -270,13 +258,9 @@ async def read_body(request: web.Request, content_type: str) -> bytes:
     received = await _bounded(request)
     if "Content-Encoding" in request.headers:
         raise RefusedError("invalid", "the body must not be compressed", status=415)
-    if request.content_type != content_type or _charset(request) not in {"", "utf-8"}:
+    if request.content_type != content_type or (request.charset or "").lower() not in {"", "utf-8"}:
         raise RefusedError("invalid", f"Content-Type must be {content_type}", status=415)
     return received
-
-
-def _charset(request: web.Request) -> str:
-    return (request.charset or "").lower()
 
 
 async def _bounded(request: web.Request) -> bytes:
@@ -303,3 +287,16 @@ def read_query(request: web.Request) -> dict[str, str]:
     if not all(encodable(name + value) for name, value in fields.items()):
         raise RefusedError("invalid", "the query is not UTF-8", status=400)
     return fields
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """Return the JSON object that a request's body holds.
+
+    Raises:
+        RefusedError: It is not a JSON object that all readers read alike.
+    """
+    document = loads_exact(body)
+    if not isinstance(document, dict):
+        rule = f"a JSON object in UTF-8, with each name once and {MAX_DEPTH} levels at most"
+        raise RefusedError("invalid", f"the body must be {rule}", status=400)
+    return document

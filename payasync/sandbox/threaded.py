@@ -15,8 +15,8 @@ from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE
+from payasync.sandbox.controls import Ledger
 from payasync.sandbox.faults import Fault, Faults, NotificationFaults
-from payasync.sandbox.ledger import Ledger
 from payasync.sandbox.sandbox import Sandbox
 from payasync.session import Session
 

@@ -1,4 +1,4 @@
-"""The algorithms that a signature scheme can name: bytes and a key in, a signature out."""
+"""The signature algorithms: a message and a key in, a signature out."""
 
 import hashlib
 import hmac
@@ -15,14 +15,14 @@ from payasync.errors import ConfigurationError
 AlgorithmName = Literal["md5", "hmac-md5", "hmac-sha256", "hmac-sha512", "rsa-sha256", "rsa-sha512", "ed25519"]
 
 SHORTEST: Final = 8
-"""Characters of a shared secret; a shorter one is guessed in no time."""
+"""The fewest characters of a shared secret; a shorter one could be guessed."""
 SIGNING_KEY: Final = "credentials.signing_key"
 SERVICE_KEYS: Final = "credentials.service_keys"
 
 
 @frozen(kw_only=True)
 class _SharedSecret:
-    """HMAC, or the plain digest of a message that holds the key, where `key_param` put it."""
+    """HMAC, or the plain digest of a message that already holds the key (`key_param`)."""
 
     digest: str
     keyed: bool = True
@@ -55,7 +55,7 @@ class _SharedSecret:
         keyed = hmac.new(key.reveal().encode(), digestmod=self.digest)
 
         def sign(message: bytes) -> bytes:
-            made = keyed.copy()  # a digest that has taken the key in: half of what a short message costs
+            made = keyed.copy()  # the key is hashed once: half the cost of a short message
             made.update(message)
             return made.digest()
 
@@ -73,7 +73,7 @@ class _SharedSecret:
 
 @frozen
 class _Asymmetric:
-    """RSA and Ed25519, through the `cryptography` package, loaded when first used."""
+    """RSA and Ed25519; the `cryptography` package is imported on first use."""
 
     name: str
     blocking: bool

@@ -58,7 +58,7 @@ def private_key(name: str, key: Secret) -> PrivateKey:
     """Read a private key: PEM, or base64 of PKCS #8.
 
     Raises:
-        ConfigurationError: It is none, or not for this algorithm, or an RSA key below 2048 bits.
+        ConfigurationError: The text is not such a key, or the key is for another algorithm, or too short.
     """
     loaded = _loaded(key, serialization.load_pem_private_key, serialization.load_der_private_key, password=None)
     if not isinstance(loaded, PrivateKey) or isinstance(loaded, Ed25519PrivateKey) is not (name == "ed25519"):
@@ -72,7 +72,7 @@ def public_key(name: str, key: Secret) -> PublicKey:
     """Read a public key: PEM, or base64 of SubjectPublicKeyInfo.
 
     Raises:
-        ConfigurationError: It is none, or not for this algorithm, or an RSA key below 2048 bits.
+        ConfigurationError: The text is not such a key, or the key is for another algorithm, or too short.
     """
     loaded = _loaded(key, serialization.load_pem_public_key, serialization.load_der_public_key)
     if not isinstance(loaded, PublicKey) or isinstance(loaded, Ed25519PublicKey) is not (name == "ed25519"):
@@ -82,7 +82,7 @@ def public_key(name: str, key: Secret) -> PublicKey:
 
 
 def _loaded(key: Secret, pem: Callable[..., object], der: Callable[..., object], **options: None) -> object:
-    """Return the key that a text holds, or `None`: the loaders' own errors could quote it."""
+    """Return the key in a text, or `None`; the errors of the loaders are dropped, because they could quote the key."""
     try:
         if "-----BEGIN" in key.reveal():
             return pem(key.reveal().encode(), **options)
@@ -92,7 +92,7 @@ def _loaded(key: Secret, pem: Callable[..., object], der: Callable[..., object],
 
 
 def _mistake(name: str, key: Secret, loaded: object, *, private: bool) -> str:
-    """Return what a refused key is instead, and what to do; nothing of the key itself."""
+    """Return what a refused key is instead, and what to do, without quoting the key."""
     if loaded is not None:
         return f"it is a key of another algorithm. Give one for {name}, or correct signature.algorithm"
     label = found[1] if (found := _LABEL.search(key.reveal())) else ""

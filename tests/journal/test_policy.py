@@ -561,9 +561,6 @@ def test_wrong_patience_is_named(name: str, value: object) -> None:
 LATER = START + timedelta(seconds=1)
 
 
-FAILED = Outcome(status=200, body=b'{"status": "SBX_REFUND_FAILED"}')
-
-
 def test_report_counts() -> None:
     """Each end has its number, and together they are all that was asked about."""
     ends: list[End] = ["resolved", "waiting", "resolved", "manual", "sent", "lost"]

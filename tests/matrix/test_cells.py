@@ -277,31 +277,6 @@ async def test_write_that_failed_midway(number: str) -> None:
     assert bool(column.query) == getattr(result, "recovered", False)
 
 
-@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.number)
-@pytest.mark.parametrize("status", [429, 503])
-async def test_retry_after_beyond_the_deadline(column: Column, status: int) -> None:
-    """A service that wants to be left alone for longer than the call has is: the error says how long."""
-    with Recorder(otherwise=answer(status, b"{}", ("Retry-After", "90"))) as service:
-        async with session(service) as pay:
-            result = await ended(column.call(pay))
-
-    assert isinstance(result, PayasyncError)
-    assert ({column.path: 1}, 1, 90.0) == (received(service), result.attempts, result.retry_after)
-
-
-@pytest.mark.parametrize("given", ["0", "soon", "Thu, 01 Jan 1970 00:00:00 GMT"])
-@pytest.mark.parametrize("number", ["3", "4", "5", "6", "7"])
-async def test_retry_after_that_is_over(number: str, given: str) -> None:
-    """What asks for nothing, lies behind us, or is nonsense, changes nothing."""
-    column = BY_NUMBER[number]
-    with Recorder([answer(429, b"{}", ("Retry-After", given))], otherwise=OK) as service:
-        async with session(service) as pay:
-            result = await column.call(pay)
-    expected = {column.path: 1, column.query: 1} if column.query else {column.path: 2}
-
-    assert (expected, 2) == (received(service), result.attempts)
-
-
 @pytest.mark.parametrize("number", ["2n", "5"])
 async def test_429_is_asked_about_after_its_retry_after(number: str) -> None:
     """A 429 may have been executed: the query waits for the Retry-After, and the write is not sent again."""

@@ -177,14 +177,6 @@ def test_values_that_a_profile_lets_sign(options: dict[str, Any], value: Any, ex
     assert expected == text({"a": value, "b": 1}, **options)
 
 
-@pytest.mark.parametrize("nested", ["refuse", "json"])
-def test_number_that_is_to_be_sent_has_no_text(nested: str) -> None:
-    """Only who received a number knows how it was written: one of ours can be written in several ways."""
-    for value in (FLOAT, [FLOAT] if nested == "json" else FLOAT):
-        with pytest.raises(InvalidArgumentError, match=r"^the field 'fee' cannot be signed"):
-            sign({"fee": value}, numbers="text", nested=nested)
-
-
 def test_an_enum_that_is_a_text_signs_as_it_is_sent() -> None:
     """JSON carries the value of a `str` Enum, so its value is signed, and not its name."""
     fields = {"currency": Currency.CAD}

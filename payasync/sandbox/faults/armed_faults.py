@@ -75,56 +75,38 @@ class Fault:
         on_disarm: Called when it is disarmed.
 
     Attributes:
+        kind: Its name, such as `reset_after_commit`.
+        of_notification: Whether a delivery meets it, and not a call.
         options: As given.
         trigger: As given.
+        seed: The seed that repeats its draws, if it has a probability.
+        seen: How many calls or notifications have matched it.
+        fired: How often it has fired.
     """
 
     def __init__(
         self, kind: FaultKind, options: Mapping[str, Any], trigger: Trigger, on_disarm: Callable[["Fault"], None]
     ) -> None:
-        self._kind = kind
+        self.kind: Final = kind.name
+        self.of_notification: Final = kind.of_notification
         self.options: Final = options
         self.trigger: Final = trigger
+        self.seed: Final = trigger.seed
+        self.seen = 0
+        self.fired = 0
         self._on_disarm = on_disarm
         self._random = Random(trigger.seed)  # noqa: S311 - to be repeated, not to be secret
-        self._seen = 0
-        self._fired = 0
         self._disarmed = False
-
-    @property
-    def kind(self) -> str:
-        """Its name, such as `reset_after_commit`."""
-        return self._kind.name
-
-    @property
-    def of_notification(self) -> bool:
-        """Whether a delivery meets it, and not a call."""
-        return self._kind.of_notification
-
-    @property
-    def seed(self) -> int | None:
-        """The seed that repeats its draws, if it has a probability."""
-        return self.trigger.seed
-
-    @property
-    def seen(self) -> int:
-        """How many calls or notifications have matched it."""
-        return self._seen
-
-    @property
-    def fired(self) -> int:
-        """How often it has fired."""
-        return self._fired
 
     @property
     def armed(self) -> bool:
         """Whether it may still fire."""
-        return not self._disarmed and (self.trigger.times is None or self._fired < self.trigger.times)
+        return not self._disarmed and (self.trigger.times is None or self.fired < self.trigger.times)
 
     @property
     def missed(self) -> bool:
-        """Whether it was neither fired nor disarmed."""
-        return not self._disarmed and not self._fired
+        """Whether it has neither fired nor been disarmed."""
+        return not self._disarmed and not self.fired
 
     def disarm(self) -> None:
         """End it: it does not fire any more, and no test fails because of it. Disarming again does nothing."""
@@ -141,20 +123,16 @@ class Fault:
         """
         if not self.armed or not self.trigger.matches(on, numbers):
             return False
-        self._seen += 1
-        if self._seen < self.trigger.nth:
+        self.seen += 1
+        if self.seen < self.trigger.nth:
             return False
         return self.trigger.probability is None or self._random.random() < self.trigger.probability
-
-    def fire(self) -> None:
-        """Count that it fires."""
-        self._fired += 1
 
     def __str__(self) -> str:
         return f"{self.kind} on {self.trigger}"
 
     def __repr__(self) -> str:
-        return f"<Fault {self}, fired {self._fired}, seen {self._seen}>"
+        return f"<Fault {self}, fired {self.fired}, seen {self.seen}>"
 
 
 @frozen(kw_only=True)
@@ -216,7 +194,7 @@ class ArmedFaults:
         if on not in known:
             raise invalid(field, f"one of {', '.join(known)}", on)
         kind.check(options)
-        given = {"phase": next(iter(kind.phases), None), **options}
+        given: dict[str, Any] = {"phase": next(iter(kind.phases), None), **options}
         if given.get("probability") is not None:
             given = {"times": None, **given}
             given["seed"] = self._draw_seed() if given.get("seed") is None else given["seed"]
@@ -298,7 +276,7 @@ class ArmedFaults:
         triggered = [fault for fault in tuple(self._faults) if fits(fault) and fault.count(on, numbers)]
         if not triggered:
             return None
-        triggered[0].fire()
+        triggered[0].fired += 1
         return triggered[0]
 
 

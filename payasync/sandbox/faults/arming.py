@@ -7,11 +7,11 @@ from payasync.errors import ConfigurationError
 from payasync.profile.schema import HttpCodes
 from payasync.sandbox.faults.armed_faults import ANY, ArmedFaults, Fault
 from payasync.sandbox.faults.catalogue import KINDS, Phase, RetryAfter, find_kind, invalid
-from payasync.sandbox.server import Door
+from payasync.sandbox.server import Server
 
 
-class NotificationOptions(TypedDict, total=False):
-    """What triggers a fault of a notification; `Faults` says what each option means."""
+class TriggerOptions(TypedDict, total=False):
+    """What triggers any fault; `Faults` says what each option means."""
 
     order: str | None
     nth: int
@@ -20,8 +20,8 @@ class NotificationOptions(TypedDict, total=False):
     seed: int | None
 
 
-class CallOptions(NotificationOptions, total=False):
-    """What triggers a fault of a call."""
+class CallOptions(TriggerOptions, total=False):
+    """What triggers a fault of a call, and when it happens."""
 
     phase: Phase
 
@@ -40,29 +40,27 @@ class NotificationFaults:
     def __init__(self, arm: Callable[[str, str, Mapping[str, Any]], Fault]) -> None:
         self._arm = arm
 
-    def drop(self, about: str = ANY, **options: Unpack[NotificationOptions]) -> Fault:
+    def drop(self, about: str = ANY, **options: Unpack[TriggerOptions]) -> Fault:
         """Lose it: the attempt fails, and the notification is sent again when its next attempt is due."""
         return self._arm("notification.drop", about, options)
 
-    def duplicate(self, about: str = ANY, **options: Unpack[NotificationOptions]) -> Fault:
+    def duplicate(self, about: str = ANY, **options: Unpack[TriggerOptions]) -> Fault:
         """Deliver it twice."""
         return self._arm("notification.duplicate", about, options)
 
-    def reorder(self, about: str = ANY, *, seconds: float = 60.0, **options: Unpack[NotificationOptions]) -> Fault:
+    def reorder(self, about: str = ANY, *, seconds: float = 60.0, **options: Unpack[TriggerOptions]) -> Fault:
         """Hold it back until another one was attempted, or for so many seconds of the sandbox's clock."""
         return self._arm("notification.reorder", about, {"seconds": seconds, **options})
 
-    def delay(self, about: str = ANY, *, seconds: float = 60.0, **options: Unpack[NotificationOptions]) -> Fault:
+    def delay(self, about: str = ANY, *, seconds: float = 60.0, **options: Unpack[TriggerOptions]) -> Fault:
         """Send it so many seconds later, by the sandbox's clock."""
         return self._arm("notification.delay", about, {"seconds": seconds, **options})
 
-    def corrupt(self, about: str = ANY, **options: Unpack[NotificationOptions]) -> Fault:
+    def corrupt(self, about: str = ANY, **options: Unpack[TriggerOptions]) -> Fault:
         """Change one character of its body after it was signed, so that the signature is wrong."""
         return self._arm("notification.corrupt", about, options)
 
-    def old_timestamp(
-        self, about: str = ANY, *, seconds: int = 86_400, **options: Unpack[NotificationOptions]
-    ) -> Fault:
+    def old_timestamp(self, about: str = ANY, *, seconds: int = 86_400, **options: Unpack[TriggerOptions]) -> Fault:
         """Sign it correctly, with a time so many seconds ago."""
         return self._arm("notification.old_timestamp", about, {"seconds": seconds, **options})
 
@@ -107,7 +105,7 @@ class Faults:
     def __init__(self, http: HttpCodes | None = None) -> None:
         self._rate_limit_first = http is not None and http.rate_limit_precedes_execution
         self.armed_faults: Final = ArmedFaults()
-        self._door: Door | None = None
+        self._server: Server | None = None
         self.notifications: Final = NotificationFaults(self._arm)
 
     def armed(self) -> list[Fault]:
@@ -191,11 +189,11 @@ class Faults:
         if operation is not None or options:
             return self._arm("refuse", operation or ANY, {"seconds": seconds, **options})
         KINDS["refuse"].check({"seconds": seconds})
-        if self._door is None:
+        if self._server is None:
             raise ConfigurationError("the sandbox does not run, so it cannot refuse connections: start it first")
         fault = self._arm("refuse", ANY, {"seconds": seconds})
-        fault.fire()
-        self._door.shut(seconds, by=fault)
+        fault.fired += 1
+        self._server.shut(seconds, by=fault)
         return fault
 
     def reset_before(self, operation: str = ANY, **options: Unpack[CallOptions]) -> Fault:
@@ -247,9 +245,9 @@ class Faults:
         """Close a connection that was kept open when its next call arrives; first calls do not count."""
         return self._arm("stale_keep_alive", operation, options)
 
-    def serve(self, door: Door | None) -> None:
+    def serve(self, server: Server | None) -> None:
         """Set where the sandbox listens now, if it does."""
-        self._door = door
+        self._server = server
 
     def _arm(self, kind: str, on: str, options: Mapping[str, Any]) -> Fault:
         if self._rate_limit_first and kind == "rate_limited" and options.get("phase") == "after":
@@ -258,5 +256,5 @@ class Faults:
         return self.armed_faults.arm(KINDS[kind], on, options, self._reopen)
 
     def _reopen(self, fault: Fault) -> None:
-        if fault.kind == "refuse" and self._door:
-            self._door.reopen(fault)
+        if fault.kind == "refuse" and self._server:
+            self._server.reopen(fault)

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 from attrs import field, frozen
 
 from payasync.errors import InvalidArgumentError
+from payasync.settings import is_number
 
 Phase: TypeAlias = Literal["before", "after"]
 """Before the commit nothing was done; after it everything was done and stored."""
@@ -36,11 +37,6 @@ ALWAYS: Final = "always"
 def invalid(name: str, rule: str, value: object) -> InvalidArgumentError:
     """Return the error about an argument of a fault."""
     return InvalidArgumentError(f"{name} must be {rule}, not {value!r}", field=name, rule=rule, value=value)
-
-
-def is_number(value: object) -> bool:
-    """Return whether a value is a number, and not a bool."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_count(value: object) -> bool:
@@ -81,6 +77,11 @@ class Option:
     allows: Callable[[Any], bool]
     parse: Callable[[str], Any] = str
     placeholder: str = ""
+
+    @property
+    def mode(self) -> str:
+        """The `inputmode` of its field in a form."""
+        return "numeric" if self.parse is int else "decimal" if self.parse is float else "text"
 
     def check(self, name: str, value: object) -> None:
         """Check a value.
@@ -265,7 +266,7 @@ KINDS: Final[Mapping[str, FaultKind]] = MappingProxyType(
             FaultKind("slow_drip", "The response arrives byte by byte.", _AFTER, {"seconds": _SECONDS}),
             FaultKind(
                 "redirect",
-                "The response redirects elsewhere.",
+                "The response redirects, by default to the same call.",
                 _EITHER,
                 {"status": _REDIRECT_STATUS, "location": _LOCATION},
             ),

@@ -18,8 +18,8 @@ from attrs import frozen
 
 from payasync.sandbox.faults.armed_faults import ArmedFaults, Fault
 from payasync.sandbox.faults.catalogue import RETRY_AFTER, RetryAfter
-from payasync.sandbox.server import Door
-from payasync.sandbox.timeline import FAULT
+from payasync.sandbox.server import Server
+from payasync.sandbox.timeline import note
 
 _CHUNK: Final = 1 << 16
 _POLL_SECONDS: Final = 0.1
@@ -48,7 +48,7 @@ class Injection:
         commit: Does what is asked, and returns the response.
         fail: Returns a response of this status in which the service says that it failed.
         closing: Set when the sandbox closes.
-        door: Where it listens.
+        server: Where it listens.
         deliver: Returns when the notifications that are due have been attempted.
     """
 
@@ -57,7 +57,7 @@ class Injection:
     commit: Callable[[], Awaitable[web.Response]]
     fail: Callable[[int], Awaitable[web.Response]]
     closing: asyncio.Event
-    door: Door
+    server: Server
     deliver: Callable[[], Awaitable[None]]
 
     async def commit_first(self) -> web.Response | None:
@@ -116,13 +116,13 @@ class FaultInjector:
 
     Args:
         armed_faults: The faults.
-        door: Where the sandbox listens.
+        server: Where the sandbox listens.
         deliver: Returns when the notifications that are due have been attempted.
     """
 
-    def __init__(self, armed_faults: ArmedFaults, *, door: Door, deliver: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, armed_faults: ArmedFaults, *, server: Server, deliver: Callable[[], Awaitable[None]]) -> None:
         self._armed_faults = armed_faults
-        self._door = door
+        self._server = server
         self._deliver = deliver
         self._closing = asyncio.Event()
         self._used = WeakSet[asyncio.Transport]()
@@ -149,14 +149,14 @@ class FaultInjector:
         fault = self._armed_faults.fire_for_call(operation, numbers, reused=self._reused(request))
         if fault is None:
             return await commit()
-        request[FAULT] = str(fault)
+        note(request, fault=str(fault))
         injection = Injection(
             request=request,
             fault=fault,
             commit=commit,
             fail=fail,
             closing=self._closing,
-            door=self._door,
+            server=self._server,
             deliver=self._deliver,
         )
         self._injections.add(injection)
@@ -223,7 +223,7 @@ def format_retry_after(retry_after: RetryAfter, now: datetime) -> str | None:
 
 async def _refuse(call: Injection, seconds: float | None) -> web.StreamResponse:
     await call.commit_first()
-    call.door.shut(seconds, by=call.fault)
+    call.server.shut(seconds, by=call.fault)
     return call.reset()
 
 

@@ -4,6 +4,7 @@ import hmac
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from functools import cached_property
 from typing import Any, Final, TypeVar, get_args
 from urllib.parse import parse_qsl
 
@@ -14,17 +15,16 @@ from yarl import URL
 
 from payasync.credentials import Secret
 from payasync.errors import PayasyncError
-from payasync.sandbox.clock import Happened, Pace
+from payasync.sandbox.clock import Clock, Happened, Pace
 from payasync.sandbox.dialect import STATUSES, Vocabulary
 from payasync.sandbox.faults.arming import Faults
 from payasync.sandbox.faults.catalogue import find_kind
-from payasync.sandbox.model import Decision, RefusedError
-from payasync.sandbox.scheduler import Clock
-from payasync.sandbox.server import read_body
+from payasync.sandbox.model import Decision, Entry, RefusedError
+from payasync.sandbox.server import read_body, read_object
 from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import Keys
-from payasync.sandbox.store import Store, read_object
-from payasync.sandbox.timeline import Entry, Timeline, line
+from payasync.sandbox.store import Store
+from payasync.sandbox.timeline import Timeline, line
 from payasync.sandbox.web.dashboard import MAX_ADVANCE, UNITS, render_dashboard, render_timeline
 from payasync.sandbox.web.pages import TIMELINE, render_page
 
@@ -151,6 +151,13 @@ class Admin:
     clock: Clock
     pace: Pace
 
+    @cached_property
+    def access(self) -> AdminAccess:
+        """Decides who may use it."""
+        address = URL(self.url)
+        port = address.port or 0
+        return AdminAccess(token=self.keys.admin, hosts=allowed_hosts(address.host or "", port), port=port)
+
     def routes(self) -> list[web.RouteDef]:
         """Return the routes of the dashboard and of its controls."""
         actions = {
@@ -172,21 +179,15 @@ class Admin:
     async def check_host(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuse a request that is for another host: a foreign name may lead to this machine."""
         try:
-            self._access.check_host(request.headers)
+            self.access.check_host(request.headers)
         except RefusedError as refused:
             return web.Response(status=421, text=f"{refused.message}\n")
         return await handler(request)
 
-    @property
-    def _access(self) -> AdminAccess:
-        address = URL(self.url)
-        port = address.port or 0
-        return AdminAccess(token=self.keys.admin, hosts=allowed_hosts(address.host or "", port), port=port)
-
     def _guard(self, handler: Handler) -> Handler:
         async def guarded(request: web.Request) -> web.StreamResponse:
             try:
-                self._access.check(request.headers, request.cookies, changes=request.method == "POST")
+                self.access.check(request.headers, request.cookies, changes=request.method == "POST")
             except RefusedError as refused:
                 return _refuse_access(request, refused)
             return await handler(request)
@@ -194,7 +195,7 @@ class Admin:
         return guarded
 
     async def _enter(self, request: web.Request) -> web.StreamResponse:
-        token, access = request.query.get("token"), self._access
+        token, access = request.query.get("token"), self.access
         if token is None:
             return await self._guard(self._show_dashboard)(request)
         if not access.accepts(token):
@@ -259,7 +260,7 @@ class Admin:
     async def _resend(self, fields: Fields) -> str:
         number = _text(fields, "notification_id")
         with self.store.transaction():
-            self.service.telling.resend(number)
+            self.service.resend(number)
         return f"Notification {number} is sent again."
 
     async def _advance_clock(self, fields: Fields) -> str:
@@ -274,10 +275,8 @@ class Admin:
         texts = {name: text for name, text in fields.items() if name not in {"kind", "on"}}
         options = find_kind(kind).read(texts)
         if kind == "refuse" and "seconds" not in options:
-            # Nobody could disarm it: the dashboard would be refused too.
-            raise RefusedError(
-                "invalid", "seconds must be given for refuse: until then nobody connects", field="seconds"
-            )
+            # Nobody could disarm it: the dashboard is refused too.
+            raise RefusedError("invalid", "seconds must say when refuse ends; pass 60", field="seconds")
         return f"Armed: {self.faults.arm(kind, on, **options)}."
 
     async def _disarm_fault(self, fields: Fields) -> str:

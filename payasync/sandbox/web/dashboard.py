@@ -1,5 +1,6 @@
 """The dashboard: what the sandbox did, and the controls for what it should do."""
 
+from collections import ChainMap
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
@@ -7,17 +8,15 @@ from typing import Any, Final, Generic, TypeVar
 from aiohttp import web
 from attrs import frozen
 
-from payasync.sandbox import statements
 from payasync.sandbox.clock import Pace
 from payasync.sandbox.dialect import Vocabulary
 from payasync.sandbox.faults.armed_faults import CALLS, EVENTS
 from payasync.sandbox.faults.arming import Faults
-from payasync.sandbox.faults.catalogue import KINDS, TRIGGER_OPTIONS, Option
-from payasync.sandbox.model import Order, Refund, Subscription
+from payasync.sandbox.faults.catalogue import KINDS, TRIGGER_OPTIONS
+from payasync.sandbox.model import Attempt, Entry, Notification, Order, Refund, Subscription
 from payasync.sandbox.store import Store
-from payasync.sandbox.timeline import Entry, Timeline, ended
+from payasync.sandbox.timeline import Timeline, ended
 from payasync.sandbox.web.pages import render_page
-from payasync.sandbox.webhooks import Attempt, Notification
 
 T = TypeVar("T")
 MAX_LISTED: Final = 50
@@ -25,7 +24,6 @@ MAX_LISTED: Final = 50
 UNITS: Final = ("days", "hours", "minutes", "seconds")
 MAX_ADVANCE: Final = 9_999_999
 """By how many units the clock is advanced at most."""
-_ALL: Final = 2**63 - 1
 
 
 @frozen
@@ -67,15 +65,15 @@ def render_dashboard(
         notice: What was just done here.
     """
 
-    def newest(kind: type[T], statement: str) -> Newest[T]:
-        return _cut(store.read(kind, statement, below=_ALL, limit=MAX_LISTED + 1))
+    def newest(kind: type[T]) -> Newest[T]:
+        return _cut(store.newest(kind, MAX_LISTED + 1))
 
     def currency_of(refund: Refund) -> str:
         order = store.order(refund.out_trade_no)
         return order.currency if order else ""
 
     def attempts_of(notification: Notification) -> list[Attempt]:
-        return store.read(Attempt, statements.ATTEMPTS_OF, notification_id=notification.notification_id)
+        return store.attempts_of(notification.notification_id)
 
     return render_page(
         "dashboard.html",
@@ -90,10 +88,10 @@ def render_dashboard(
         pace=_describe_pace(pace),
         unit=words.profile.amount_unit,
         wire_state=words.state,
-        orders=newest(Order, statements.NEWEST_ORDERS),
-        refunds=newest(Refund, statements.NEWEST_REFUNDS),
-        subscriptions=newest(Subscription, statements.NEWEST_SUBSCRIPTIONS),
-        notifications=newest(Notification, statements.NEWEST_NOTIFICATIONS),
+        orders=newest(Order),
+        refunds=newest(Refund),
+        subscriptions=newest(Subscription),
+        notifications=newest(Notification),
         requests=_cut(timeline.requests(MAX_LISTED + 1)),
         currency_of=currency_of,
         attempts_of=attempts_of,
@@ -129,24 +127,11 @@ def _describe_pace(pace: Pace) -> str:
     return "real" if pace.rate == 1 else f"{pace.rate:g} times as fast"
 
 
-def _fields(options: Mapping[str, Option]) -> list[dict[str, str]]:
-    modes = {int: "numeric", float: "decimal"}
-    return [
-        {
-            "name": name,
-            "label": option.label,
-            "placeholder": option.placeholder,
-            "mode": modes.get(option.parse, "text"),  # type: ignore[call-overload] # other functions are texts
-        }
-        for name, option in options.items()
-    ]
-
-
 _FAULT_FORM: Final[Mapping[str, Any]] = {
     "kinds": list(KINDS.values()),
     "calls": [name for name in CALLS if name != "*"],
     "events": [name for name in EVENTS if name != "*"],
-    "trigger_fields": _fields(TRIGGER_OPTIONS),
-    # The first fault that takes an option says how to enter it.
-    "own_fields": _fields({name: each for kind in [*KINDS.values()][::-1] for name, each in kind.options.items()}),
+    "trigger_options": list(TRIGGER_OPTIONS.items()),
+    # If several faults take an option, the first one says how to enter it.
+    "own_options": list(ChainMap(*(dict(kind.options) for kind in KINDS.values())).items()),
 }

@@ -11,7 +11,7 @@ from payasync.sandbox.rules import MOST_DECLINES
 from payasync.sandbox.server import read_body
 from payasync.sandbox.service import Service
 from payasync.sandbox.store import Store
-from payasync.sandbox.timeline import FACTS, Facts, note
+from payasync.sandbox.timeline import note
 from payasync.sandbox.web.pages import GATEWAY, gateway_path, render_page
 
 _DECISIONS: Final[dict[str, Decision]] = {decision: decision for decision in get_args(Decision)}
@@ -52,7 +52,7 @@ class Gateway:
         return self._render(order, decisions=offered)
 
     async def _decide(self, request: web.Request) -> web.Response:
-        request[FACTS] = Facts(name="gateway")
+        note(request, name="gateway")
         token = request.match_info["token"]
         try:
             decision = _read_decision(await read_body(request, "application/x-www-form-urlencoded"))
@@ -60,7 +60,7 @@ class Gateway:
             with self._store.transaction():
                 order = self._service.decide(self._service.at_gateway(token), decision)
         except RefusedError as refused:
-            note(request, refused=refused)
+            note(request, reason=refused.message)
             if refused.why == "wrong_state":
                 return self._render(self._service.at_gateway(token), status=409)
             status = refused.status or {"absent": 404, "busy": 503}.get(refused.why, 400)

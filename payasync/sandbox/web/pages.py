@@ -24,6 +24,15 @@ def gateway_path(order: Order) -> str:
     return f"{GATEWAY}/{order.token}"
 
 
+_GLOBALS: Final[dict[str, Any]] = {
+    "format_amount": format_amount,
+    "format_instant": format_instant,
+    "format_order_amount": format_order_amount,
+    "gateway_path": gateway_path,
+    "timeline_path": TIMELINE,
+}
+
+
 def render_page(
     template: str,
     *,
@@ -52,7 +61,7 @@ def render_page(
             raise
         return web.Response(status=501, text=_MISSING, headers={"Cache-Control": "no-store"})
     css, code = _read("palette.css") + _read(style), _read(script) if script else ""
-    html = environment.get_template(template).render(style=css, script=code, **values)
+    html = environment.get_template(template, globals=_GLOBALS).render(style=css, script=code, **values)
     allowed = f"script-src {_hash(code)}; connect-src 'self'; " if code else ""
     policy = (
         f"default-src 'none'; style-src {_hash(css)}; {allowed}img-src data:; form-action {form_action}; "
@@ -71,12 +80,9 @@ def render_page(
 def _load_environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - the extra may be missing
 
-    environment = Environment(
+    return Environment(
         loader=PackageLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"amount": format_amount, "order_amount": format_order_amount, "iso": format_instant}
-    environment.globals |= {"gateway_path": gateway_path, "timeline_path": TIMELINE}
-    return environment
 
 
 @cache

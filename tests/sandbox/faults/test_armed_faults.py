@@ -31,23 +31,23 @@ def calls(armed: ArmedFaults, count: int, operation: str = "orders.query", *numb
     ],
     ids=str,
 )
-def test_calls_that_a_fault_takes(options: Any, expected: list[int]) -> None:
-    """`nth` says where it begins, `times` how often; once by default, and without end with a probability."""
+def test_calls_that_trigger_a_fault(options: Any, expected: list[int]) -> None:
+    """`nth` says when it begins, `times` how often it fires: once by default, without limit with a probability."""
     armed = ArmedFaults()
     armed.arm(KINDS["latency"], "*", options)
 
     assert expected == calls(armed, 5)
 
 
-def test_what_a_fault_is_aimed_at() -> None:
-    """Only calls of its operation, with its number, are counted; `*` is any."""
+def test_what_a_call_must_name() -> None:
+    """Only calls of its operation that name its number are counted; `*` is any operation."""
     armed = ArmedFaults()
-    aimed = armed.arm(KINDS["latency"], "refunds.create", {"order": "T1", "times": None})
+    fault = armed.arm(KINDS["latency"], "refunds.create", {"order": "T1", "times": None})
     other = calls(armed, 2, "orders.query", "T1") + calls(armed, 2, "refunds.create", "T2", "R2")
     same = calls(armed, 2, "refunds.create", "T1", "R1")
 
     assert ([], [1, 2]) == (other, same)
-    assert (2, 2) == (aimed.seen, aimed.fired)
+    assert (2, 2) == (fault.seen, fault.fired)
 
 
 def test_first_armed_comes_first() -> None:
@@ -61,7 +61,7 @@ def test_first_armed_comes_first() -> None:
 
 
 def test_same_seed_same_calls() -> None:
-    """The seed can be read from the fault, and draws the same calls again; another seed draws others."""
+    """The seed can be read from the fault and repeats its draws; another seed draws others."""
     armed = ArmedFaults()
     drawn = armed.arm(KINDS["latency"], "*", {"probability": 0.3})
     first = calls(armed, 200)
@@ -77,8 +77,8 @@ def test_same_seed_same_calls() -> None:
     assert f"probability 0.3, seed {drawn.seed}" in str(drawn)
 
 
-def test_stale_connections_are_reused_ones() -> None:
-    """The first call over a connection does not count for a connection that was kept."""
+def test_stale_connection_is_a_reused_one() -> None:
+    """A stale connection is a reused one: the first call over a connection is not counted."""
     armed = ArmedFaults()
     fault = armed.arm(KINDS["stale_keep_alive"], "*", {})
     fresh = armed.fire_for_call("orders.query", NONE, reused=False)
@@ -89,27 +89,27 @@ def test_stale_connections_are_reused_ones() -> None:
 
 
 def test_fault_shows_itself() -> None:
-    """A failing test shows what a fault is, and how often it has fired."""
+    """A failed test shows what a fault is, and how often it fired."""
     fault = ArmedFaults().arm(KINDS["latency"], "refunds.create", {})
 
     assert "<Fault latency on refunds.create, fired 0, seen 0>" == repr(fault)
 
 
 def test_calls_and_notifications_are_counted_apart() -> None:
-    """A fault of notifications leaves calls alone, and one of calls notifications."""
+    """Faults of notifications ignore calls, and faults of calls ignore notifications."""
     armed = ArmedFaults()
     armed.arm(KINDS["notification.corrupt"], "refund", {})
     met = calls(armed, 1)
     armed.arm(KINDS["latency"], "*", {})
     other = armed.plan_delivery("payment", NONE, timed=True)
-    passage = armed.plan_delivery("refund", NONE, timed=True)
+    plan = armed.plan_delivery("refund", NONE, timed=True)
 
     assert ([], UNALTERED) == (met, other)
-    assert passage.corrupted
+    assert plan.corrupted
 
 
-def test_what_has_no_time_has_no_old_one() -> None:
-    """Where a profile's notifications carry no time, an old one is missed, and not pretended."""
+def test_old_timestamp_needs_a_time() -> None:
+    """If a profile's notifications carry no time, an old timestamp does not fire."""
     armed = ArmedFaults()
     fault = armed.arm(KINDS["notification.old_timestamp"], "*", {"seconds": 86_400})
 
@@ -130,12 +130,12 @@ def test_what_has_no_time_has_no_old_one() -> None:
     ],
 )
 def test_corrupted_body(body: str, expected: str) -> None:
-    """One character is another, of the nonce or else the last digit; without both, the end is lost."""
+    """One character changes: of the nonce, or else the last digit. Without both, the end is lost."""
     assert expected == corrupt_body(body)
 
 
-def test_disarmed_is_over() -> None:
-    """What was disarmed fires no more, is not listed, and is not missed; a second time changes nothing."""
+def test_disarmed_fault_is_over() -> None:
+    """A disarmed fault does not fire, is not listed and is not missed; disarming again does nothing."""
     faults = Faults()
     fault, other = faults.latency(), faults.hang("orders.query")
     listed = faults.armed()
@@ -151,7 +151,7 @@ def test_disarmed_is_over() -> None:
 
 
 def test_missed_fault_is_named() -> None:
-    """The error names what was armed, and what it saw; it is ours, a failed assertion, and crosses processes."""
+    """The error names the fault and what it saw. It is a failed assertion, and can be pickled."""
     faults = Faults()
     faults.reset_after_commit("refunds.create", order="R1", nth=2)
     with pytest.raises(FaultNeverFiredError) as caught:

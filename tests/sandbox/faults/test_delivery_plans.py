@@ -18,7 +18,7 @@ from tests.sandbox.world import World
 
 
 async def paid(world: World, *numbers: str) -> None:
-    """Have orders paid, one after the other, and what is due attempted."""
+    """Pay orders one after the other, and attempt what is due."""
     for number in numbers:
         await world.sandbox.given.paid_order(out_trade_no=number)
         await world.sandbox.settle()
@@ -31,43 +31,43 @@ def refund(out_refund_no: str, out_trade_no: str) -> CreateRefund:
     )
 
 
-def told(world: World) -> list[object]:
-    """Return the numbers of the orders that were told, in the order in which they came."""
+def delivered_orders(world: World) -> list[object]:
+    """Return the numbers of the orders in notifications, in the order of delivery."""
     return [each.number("out_trade_no") for each in world.notified()]
 
 
 async def test_drop(world: World) -> None:
-    """It does not arrive, and the attempt has failed: it is sent again when its next one is due."""
+    """A dropped attempt has failed: the notification is sent again when its next attempt is due."""
     fault = world.sandbox.faults.notifications.drop("payment", times=2)
     await paid(world, "T1")
-    first = told(world)
+    first = delivered_orders(world)
     await world.sandbox.clock.advance(seconds=5)
-    second = told(world)
+    second = delivered_orders(world)
     await world.sandbox.clock.advance(minutes=5)
 
-    assert ([], [], ["T1"]) == (first, second, told(world))
+    assert ([], [], ["T1"]) == (first, second, delivered_orders(world))
     assert [False, False, True] == [each.acknowledged for each in world.sandbox.ledger.deliveries()]
     assert "lost on its way: notification.drop on payment" == world.sandbox.ledger.deliveries()[0].error
     assert 2 == fault.fired
 
 
 async def test_duplicate(world: World) -> None:
-    """It arrives twice, and both are recorded; once it was taken, it is not sent again."""
+    """It arrives twice, and both deliveries are recorded; after an acknowledgement it is not sent again."""
     world.sandbox.faults.notifications.duplicate()
     await paid(world, "T1")
     await world.sandbox.clock.advance(days=1)
 
-    assert ["T1", "T1"] == told(world)
+    assert ["T1", "T1"] == delivered_orders(world)
     assert [True, True] == [each.acknowledged for each in world.sandbox.ledger.deliveries()]
 
 
-@pytest.mark.parametrize("taken", [1, 2])
-async def test_duplicate_of_which_one_is_taken(world: World, taken: int) -> None:
-    """It is delivered once the receiver has taken either of the two, and not sent again."""
+@pytest.mark.parametrize("acknowledged", [1, 2])
+async def test_duplicate_that_is_acknowledged_once(world: World, acknowledged: int) -> None:
+    """If the receiver acknowledges one of the two, it is delivered and not sent again."""
     count = itertools.count(1)
 
     async def answer() -> web.Response:
-        (world.acknowledge if next(count) == taken else world.refuse)()
+        (world.acknowledge if next(count) == acknowledged else world.refuse)()
         answered, world.receiver.answer = await world.receiver.answer(), answer
         return answered
 
@@ -77,43 +77,43 @@ async def test_duplicate_of_which_one_is_taken(world: World, taken: int) -> None
     await world.sandbox.clock.advance(days=1)
 
     assert ["delivered"] == [each.state for each in world.sandbox.ledger.notifications()]
-    assert [taken == 1, taken == 2] == [each.acknowledged for each in world.sandbox.ledger.deliveries()]
+    assert [acknowledged == 1, acknowledged == 2] == [each.acknowledged for each in world.sandbox.ledger.deliveries()]
 
 
 async def test_reorder(world: World) -> None:
-    """The next one overtakes it, and then it comes."""
+    """The next notification overtakes it, and then it arrives."""
     world.sandbox.faults.notifications.reorder("payment")
     await paid(world, "T1", "T2", "T3")
 
-    assert ["T2", "T1", "T3"] == told(world)
+    assert ["T2", "T1", "T3"] == delivered_orders(world)
 
 
 async def test_reorder_without_another(world: World) -> None:
-    """Where nothing comes to overtake it, it waits for its time, and nobody waits for it."""
+    """If no other notification overtakes it, it arrives when its seconds are over, and blocks nothing."""
     world.sandbox.faults.notifications.reorder(order="T1", seconds=10)
     await paid(world, "T1")
-    first = told(world)
+    first = delivered_orders(world)
     await world.sandbox.clock.advance(seconds=9)
-    second = told(world)
+    second = delivered_orders(world)
     await world.sandbox.clock.advance(seconds=1)
 
-    assert ([], [], ["T1"]) == (first, second, told(world))
+    assert ([], [], ["T1"]) == (first, second, delivered_orders(world))
 
 
 async def test_delay(world: World) -> None:
-    """It is sent late by the sandbox's clock, without an attempt before; others are not held up."""
+    """It is sent late by the sandbox's clock, without an earlier attempt; others are not delayed."""
     fault = world.sandbox.faults.notifications.delay(order="T1", seconds=3600, times=None)
     await paid(world, "T1", "T2")
     await world.sandbox.clock.advance(seconds=3599)
-    before = told(world), len(world.sandbox.ledger.deliveries())
+    before = delivered_orders(world), len(world.sandbox.ledger.deliveries())
     await world.sandbox.clock.advance(seconds=1)
 
     assert (["T2"], 1) == before
-    assert (["T2", "T1"], 1) == (told(world), fault.fired)
+    assert (["T2", "T1"], 1) == (delivered_orders(world), fault.fired)
 
 
 async def test_corrupt(world: World) -> None:
-    """A character is another than was signed, and the rest as it was; the next notification is right."""
+    """One character differs from what was signed; the next notification is right."""
     world.sandbox.faults.notifications.corrupt("payment")
     await paid(world, "T1", "T2")
     bad, good = (each.delivered for each in world.notified())
@@ -140,7 +140,7 @@ def genuine(world: World, delivered: Delivered) -> bool:
 
 
 async def test_old_timestamp(world: World) -> None:
-    """The time lies back, and is signed with the rest: a receiver that looks at signatures only would take it."""
+    """The old time is signed too, so a receiver that checks signatures only would believe it."""
     fault = world.sandbox.faults.notifications.old_timestamp(seconds=7200)
     await paid(world, "T1")
     (notified,) = world.notified()
@@ -160,8 +160,8 @@ async def test_old_timestamp(world: World) -> None:
     assert timedelta(hours=1.9) < datetime.now(UTC) - when < timedelta(hours=2.1)
 
 
-async def test_old_time_of_a_service_that_does_not_sign(receiver: Receiver) -> None:
-    """A time in an unsigned body lies back just so; one without a time cannot be old, and the fault is missed."""
+async def test_old_timestamp_of_an_unsigned_body(receiver: Receiver) -> None:
+    """A time in an unsigned body is old too."""
     plain = NotificationShape(
         verification="none",
         data="data",
@@ -181,8 +181,8 @@ async def test_old_time_of_a_service_that_does_not_sign(receiver: Receiver) -> N
     assert timedelta(hours=23) < datetime.now(UTC) - when < timedelta(hours=25)
 
 
-async def test_before_the_answer(world: World) -> None:
-    """The notification has been taken by the time at which the call is answered, however long that took."""
+async def test_before_answer(world: World) -> None:
+    """The notification is acknowledged before the call is answered, however long that takes."""
     await paid(world, "T1")
 
     async def slow() -> web.Response:
@@ -201,8 +201,8 @@ async def test_before_the_answer(world: World) -> None:
     assert (2, 2, 3) == (at_answer, without, len(world.sandbox.ledger.deliveries()))
 
 
-async def test_what_notifications_are_aimed_at(world: World) -> None:
-    """By what they are about, and by any number that they tell of: a refund is its order's, too."""
+async def test_what_a_notification_matches(world: World) -> None:
+    """A notification matches by its kind and by any number in it: a refund's names its order too."""
     about = world.sandbox.faults.notifications.drop("refund", order="T1")
     other = world.sandbox.faults.notifications.drop("subscription")
     await paid(world, "T1", "T2")

@@ -1,4 +1,4 @@
-"""Faults as a foreign client sees them that reads the bytes of a plain socket: each is what its name says."""
+"""Faults on a plain socket: each one sends the bytes that its name says."""
 
 import asyncio
 import errno
@@ -40,7 +40,7 @@ class Seen:
 
     @property
     def status(self) -> int:
-        """The HTTP status; 0 where no answer came."""
+        """The HTTP status; 0 if there was no response."""
         return int(self.head.split()[1]) if self.head else 0
 
     def header(self, name: str) -> str | None:
@@ -50,7 +50,7 @@ class Seen:
 
 
 class Plain:
-    """A client that is a socket: it sends what is signed by hand, and keeps what comes."""
+    """A client on a plain socket, which keeps every byte of a response."""
 
     def __init__(self, sandbox: Sandbox, foreign: Foreign, order: str) -> None:
         self.sandbox = sandbox
@@ -60,7 +60,7 @@ class Plain:
         self.streams: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     async def connect(self, limit: int = 1 << 16) -> None:
-        """Open one more connection, which the next requests use; so many bytes wait in it at most."""
+        """Open another connection for the next requests; its buffer holds `limit` bytes."""
         host, port = self._netloc.split(":")
         self.streams.append(await asyncio.open_connection(host, int(port), limit=limit))
 
@@ -76,7 +76,7 @@ class Plain:
         self.streams[-1][1].write(head.encode() + body)
 
     async def answer(self) -> Seen:
-        """Read one answer, whose length is told."""
+        """Read one response with a Content-Length."""
         reader = self.streams[-1][0]
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         seen = Seen(head, b"", reset=False)
@@ -128,8 +128,8 @@ def is_answer(body: bytes) -> bool:
 
 
 @pytest.mark.parametrize(("kind", "done"), [("reset_before", NOTHING), ("reset_after_commit", ALL)])
-async def test_reset(plain: Plain, kind: str, done: tuple[int, int]) -> None:
-    """ECONNRESET without a byte of an answer, and nothing was done, or all; what was not done has no record."""
+async def test_reset_without_a_response(plain: Plain, kind: str, done: tuple[int, int]) -> None:
+    """The connection is reset without a byte. Either nothing was done or recorded, or everything."""
     plain.sandbox.faults.arm(kind, "refunds.create")
     seen = await plain.refund()
 
@@ -139,7 +139,7 @@ async def test_reset(plain: Plain, kind: str, done: tuple[int, int]) -> None:
 
 @BOTH
 async def test_server_error(plain: Plain, phase: str, done: tuple[int, int]) -> None:
-    """Any 5xx, whether something was done or not."""
+    """The response is any 5xx, before or after the commit."""
     plain.sandbox.faults.server_error(status=502, phase=phase)  # type: ignore[arg-type] # one of the two
     seen = await plain.refund()
 
@@ -147,7 +147,7 @@ async def test_server_error(plain: Plain, phase: str, done: tuple[int, int]) -> 
 
 
 async def test_rate_limited(plain: Plain) -> None:
-    """429 with the Retry-After that was asked for, and nothing done."""
+    """The response is a 429 with this Retry-After, and nothing was done."""
     plain.sandbox.faults.rate_limited(retry_after=7)
     seen = await plain.refund()
 
@@ -155,7 +155,7 @@ async def test_rate_limited(plain: Plain) -> None:
 
 
 async def test_rate_limited_after_the_commit(http: aiohttp.ClientSession) -> None:
-    """Where the profile does not say that a 429 comes first, it may come when all is done."""
+    """If the profile does not say that a 429 precedes execution, it may come after the commit."""
     async with Sandbox(evolve(PROFILE, http=HttpCodes())) as sandbox:
         client = Plain(sandbox, Foreign(sandbox, http), await sandbox.given.paid_order())
         sandbox.faults.rate_limited(phase="after")
@@ -167,7 +167,7 @@ async def test_rate_limited_after_the_commit(http: aiohttp.ClientSession) -> Non
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_redirect(plain: Plain, status: int) -> None:
-    """Each redirection leads, unless told otherwise, to the very call: whoever follows does it again."""
+    """By default a redirect leads to the same call, so following it repeats the call."""
     plain.sandbox.faults.redirect("refunds.create", status=status)
     plain.sandbox.faults.redirect("refunds.create", status=status, location="http://127.0.0.1:1/", phase="after")
     seen = await plain.refund()
@@ -180,17 +180,17 @@ async def test_redirect(plain: Plain, status: int) -> None:
 
 
 async def test_truncated_body(plain: Plain) -> None:
-    """Content-Length is longer than the body, which begins as the answer does; the close is an orderly one."""
+    """Content-Length is longer than the body, which begins as the response does; the connection closes normally."""
     plain.sandbox.faults.truncated_body()
     seen = await plain.refund()
-    told = int(seen.header("content-length") or 0)
+    length = int(seen.header("content-length") or 0)
 
-    assert (200, False, told // 2, ALL) == (seen.status, seen.reset, len(seen.body), plain.done())
+    assert (200, False, length // 2, ALL) == (seen.status, seen.reset, len(seen.body), plain.done())
     assert seen.body.startswith(b"{")
 
 
 async def test_malformed_json(plain: Plain) -> None:
-    """The body is as long as it is told to be, and no JSON."""
+    """The body has its Content-Length, and is not JSON."""
     plain.sandbox.faults.malformed_json()
     seen = await plain.refund()
 
@@ -203,7 +203,7 @@ async def test_malformed_json(plain: Plain) -> None:
 
 @pytest.mark.parametrize("kind", ["truncated_body", "malformed_json"])
 async def test_broken_bodies_before_the_commit(plain: Plain, kind: str) -> None:
-    """A body can be broken, too, where nothing was done."""
+    """A body can be broken before the commit too."""
     plain.sandbox.faults.arm(kind, phase="before")
     seen = await plain.refund()
 
@@ -213,7 +213,7 @@ async def test_broken_bodies_before_the_commit(plain: Plain, kind: str) -> None:
 
 
 async def test_wrong_content_type(plain: Plain) -> None:
-    """The right body, as a web page."""
+    """The body is right, but says that it is a web page."""
     plain.sandbox.faults.wrong_content_type()
     seen = await plain.refund()
 
@@ -223,7 +223,7 @@ async def test_wrong_content_type(plain: Plain) -> None:
 
 @pytest.mark.parametrize("size", [1, 100_000, 3_000_000])
 async def test_huge_body(plain: Plain, size: int) -> None:
-    """As many bytes as were asked for, all of them JSON: the answer, and blanks; never less than the answer."""
+    """The body has the size that was asked for, or that of the response if it is larger, and is JSON."""
     plain.sandbox.faults.huge_body(size=size)
     seen = await plain.refund()
 
@@ -233,7 +233,7 @@ async def test_huge_body(plain: Plain, size: int) -> None:
 
 
 async def test_gzip_bomb(plain: Plain) -> None:
-    """A thousandth of what it becomes; unpacked, it begins with the answer."""
+    """The body unpacks to 500 times its size or more, and begins with the response."""
     plain.sandbox.faults.gzip_bomb(size=20 << 20)
     await plain.send()
     seen = await plain.end()
@@ -255,14 +255,14 @@ def dechunked(body: bytes) -> bytes:
     return bytes(whole)
 
 
-def test_bomb_is_one_gzip_stream() -> None:
-    """The standard library unpacks it, checksum and length included; a small one is as small as its start."""
+def test_gzip_bomb_is_one_stream() -> None:
+    """The standard library unpacks it, and checks its checksum and length."""
     assert b"{}" + b" " * (2 << 20) == gzip.decompress(b"".join(compress_padded(b"{}", (1 << 20) + 3)))
     assert b"{}" == gzip.decompress(b"".join(compress_padded(b"{}", 1)))
 
 
 async def test_slow_drip(plain: Plain) -> None:
-    """The answer comes byte by byte, whole and right."""
+    """The response arrives byte by byte, complete and right."""
     plain.sandbox.faults.slow_drip(seconds=0.0001)
     # So small that no two bytes can be read at once where they were not sent at once.
     await plain.connect(limit=1)
@@ -281,7 +281,7 @@ async def test_slow_drip(plain: Plain) -> None:
 
 
 async def test_stale_keep_alive(plain: Plain) -> None:
-    """The first call over a connection is answered; at the second it is closed, without a byte and nothing done."""
+    """The first call over a connection is answered. At the second the connection closes, and nothing was done."""
     fault = plain.sandbox.faults.stale_keep_alive("refunds.create")
     await plain.send("R1", last=False)
     first = await plain.answer()
@@ -294,7 +294,7 @@ async def test_stale_keep_alive(plain: Plain) -> None:
 
 @BOTH
 async def test_latency(plain: Plain, phase: str, done: tuple[int, int]) -> None:
-    """The answer comes late; what is asked was done before the wait, or is after it."""
+    """The response is late; the work was done before or after the delay, as the phase says."""
     fault = plain.sandbox.faults.latency("refunds.create", seconds=0.05, phase=phase)  # type: ignore[arg-type] # one of the two
     loop = asyncio.get_running_loop()
     started = loop.time()
@@ -310,14 +310,14 @@ async def test_latency(plain: Plain, phase: str, done: tuple[int, int]) -> None:
 
 @pytest.fixture
 def patient_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a server that waits, as it closes, for the end of its requests: what does not end by itself hangs."""
+    """A server that waits for its requests when it closes: a request that does not end makes it hang."""
     monkeypatch.setattr(wiring, "SHUTDOWN_SECONDS", 3000)
 
 
 @pytest.mark.usefixtures("patient_server")
 @BOTH
 async def test_hang(plain: Plain, phase: str, done: tuple[int, int]) -> None:
-    """Nothing comes, and the connection stays; as the sandbox closes, it is reset at once, and no task is left."""
+    """There is no response. When the sandbox closes, the connection is reset and no task is left."""
     before = asyncio.all_tasks()
     async with asyncio.timeout(PATIENCE), Sandbox() as sandbox:
         client = Plain(sandbox, Foreign(sandbox, plain.foreign.http), await sandbox.given.paid_order())
@@ -345,8 +345,8 @@ async def test_hang(plain: Plain, phase: str, done: tuple[int, int]) -> None:
     ],
     ids=str,
 )
-async def test_closing_ends_what_goes_on(plain: Plain, kind: str, options: dict[str, Any]) -> None:
-    """The sandbox does not wait for a drip, nor for a client that does not read, and leaves no task behind."""
+async def test_closing_ends_slow_faults(plain: Plain, kind: str, options: dict[str, Any]) -> None:
+    """The sandbox closes without waiting for a slow fault or a client that does not read."""
     before = asyncio.all_tasks()
     async with asyncio.timeout(PATIENCE), Sandbox() as sandbox:
         client = Plain(sandbox, Foreign(sandbox, plain.foreign.http), await sandbox.given.paid_order())
@@ -359,8 +359,8 @@ async def test_closing_ends_what_goes_on(plain: Plain, kind: str, options: dict[
 
 
 @pytest.mark.parametrize(("kind", "done"), [("slow_drip", ALL), ("hang", NOTHING)])
-async def test_client_that_leaves_ends_it(plain: Plain, kind: str, done: tuple[int, int]) -> None:
-    """Where the client hangs up, nothing goes on."""
+async def test_fault_ends_when_the_client_hangs_up(plain: Plain, kind: str, done: tuple[int, int]) -> None:
+    """If the client hangs up, the fault ends."""
     before = asyncio.all_tasks()
     fault = plain.sandbox.faults.arm(kind)
     await plain.send()
@@ -379,7 +379,7 @@ def refused(url: str) -> bool:
 
 
 async def test_refuse_until_disarmed(plain: Plain) -> None:
-    """ECONNREFUSED from the very moment, also for connections that were kept; disarmed, it listens again."""
+    """Connections are refused immediately, and kept ones close; after disarming the sandbox listens again."""
     await plain.send(last=False)
     await plain.answer()
     before = refused(plain.sandbox.url)
@@ -395,8 +395,8 @@ async def test_refuse_until_disarmed(plain: Plain) -> None:
     assert (b"", 1, 200) == (kept.head, fault.fired, again.status)
 
 
-async def test_refuse_until_both_have_ended(plain: Plain) -> None:
-    """Two that overlap, one of them from a call on: it listens again when neither goes on, in any thread."""
+async def test_refuse_until_both_are_disarmed(plain: Plain) -> None:
+    """If two overlap, the sandbox listens again when both are disarmed, from any thread."""
     later = plain.sandbox.faults.refuse("refunds.create")
     await plain.refund()
     now = plain.sandbox.faults.refuse(seconds=3000)
@@ -408,8 +408,8 @@ async def test_refuse_until_both_have_ended(plain: Plain) -> None:
     assert during
 
 
-async def test_refuse_for_a_time(plain: Plain) -> None:
-    """After the time that was said it listens again, on the same port."""
+async def test_refuse_for_some_seconds(plain: Plain) -> None:
+    """After its seconds the sandbox listens again, on the same port."""
     plain.sandbox.faults.refuse(seconds=0.05)
     during = refused(plain.sandbox.url)
     await until(lambda: not refused(plain.sandbox.url))
@@ -419,8 +419,8 @@ async def test_refuse_for_a_time(plain: Plain) -> None:
 
 
 @BOTH
-async def test_refuse_from_a_call_on(plain: Plain, phase: str, done: tuple[int, int]) -> None:
-    """The service goes down at a call: that one is reset, and those after it are refused."""
+async def test_refuse_at_a_call(plain: Plain, phase: str, done: tuple[int, int]) -> None:
+    """The call that triggers it is reset, and later connections are refused."""
     fault = plain.sandbox.faults.refuse("refunds.create", phase=phase)  # type: ignore[arg-type] # one of the two
     before = refused(plain.sandbox.url)
     seen = await plain.refund()
@@ -431,8 +431,8 @@ async def test_refuse_from_a_call_on(plain: Plain, phase: str, done: tuple[int, 
     assert (True, b"", done) == (seen.reset, seen.head, plain.done())
 
 
-async def test_refused_keeps_its_port(plain: Plain) -> None:
-    """While the door is shut nobody else can have the port, and clearing all faults opens it."""
+async def test_refusing_keeps_the_port(plain: Plain) -> None:
+    """While it refuses, no other process can take the port; clearing all faults opens it."""
     port = int(plain.sandbox.url.rpartition(":")[2])
     plain.sandbox.faults.refuse()
     plain.sandbox.faults.refuse()
@@ -443,7 +443,7 @@ async def test_refused_keeps_its_port(plain: Plain) -> None:
     assert 200 == (await plain.refund()).status
 
 
-async def test_sandbox_closes_with_its_door_shut() -> None:
+async def test_sandbox_that_refuses_can_be_closed() -> None:
     """A sandbox that refuses can be closed, and its port is free then."""
     async with Sandbox() as sandbox:
         port = int(sandbox.url.rpartition(":")[2])
@@ -454,8 +454,8 @@ async def test_sandbox_closes_with_its_door_shut() -> None:
         again.faults.refuse()
 
 
-async def test_answer_says_that_it_is_the_sandboxs(plain: Plain) -> None:
-    """What a fault answers carries the sandbox's mark, too."""
+async def test_response_carries_the_sandboxs_mark(plain: Plain) -> None:
+    """The response of a fault carries the sandbox's mark too."""
     plain.sandbox.faults.slow_drip(seconds=0.0001)
     plain.sandbox.faults.server_error(nth=2)
     drip = await plain.refund()
@@ -467,7 +467,7 @@ async def test_answer_says_that_it_is_the_sandboxs(plain: Plain) -> None:
 
 @pytest.mark.parametrize("request_", [b"{}", b"no JSON", b'{"outRefundNo": ["R1"]}'], ids=str)
 async def test_faults_come_before_the_checks(foreign: Foreign, sandbox: Sandbox, request_: bytes) -> None:
-    """A request that would be refused meets the fault, too: what fails fails for all; a number is asked of none."""
+    """A request that would be refused meets the fault too, and needs no number."""
     sandbox.faults.server_error("refunds.create", nth=2)
     sandbox.faults.server_error("refunds.create", order="R1").disarm()
     headers = {"Content-Type": "application/json"}

@@ -1,4 +1,4 @@
-"""Faults as payasync's own client meets them: the documented verdict, and money moved once."""
+"""Faults with payasync's own client: the documented outcome, and money moved once."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
@@ -6,17 +6,17 @@ from typing import Any, Final
 import pytest
 
 from payasync import CreateRefund, RefundResponse, RetryPolicy, Session, Timeouts
-from payasync.errors import NoAnswerError, NotSentError, OutcomeUnknownError, RateLimitedError
+from payasync.errors import NoAnswerError, NotSentError, OutcomeUnknownError
 from payasync.sandbox import Sandbox
 from tests.sandbox.world import SAMPLES, World
 
 FAST: Final = RetryPolicy(base_delay=0.001)
-"""Waits between attempts are not what is tested here."""
+"""Short delays between attempts."""
 
 
 @pytest.fixture
 def sandbox(world: World) -> Sandbox:
-    """A sandbox of a profile: faults are the same for all of them."""
+    """A sandbox of each profile: faults are the same for all of them."""
     return world.sandbox
 
 
@@ -46,8 +46,10 @@ async def refund(pay: Session, order: str) -> RefundResponse:
     ],
     ids=str,
 )
-async def test_lost_answer_is_asked_for(sandbox: Sandbox, pay: Session, kind: str, options: Mapping[str, Any]) -> None:
-    """What was done and not answered is found by a query, and never done again."""
+async def test_lost_response_is_recovered(
+    sandbox: Sandbox, pay: Session, kind: str, options: Mapping[str, Any]
+) -> None:
+    """If the response is lost after the commit, a query finds the refund, and it is never made again."""
     order = await sandbox.given.paid_order()
     fault = sandbox.faults.arm(kind, "refunds.create", **options)
     answer = await refund(pay, order)
@@ -67,10 +69,10 @@ async def test_lost_answer_is_asked_for(sandbox: Sandbox, pay: Session, kind: st
     ],
     ids=str,
 )
-async def test_late_and_odd_answers_are_answers(
+async def test_late_and_odd_responses_count(
     sandbox: Sandbox, pay: Session, kind: str, options: Mapping[str, Any]
 ) -> None:
-    """A slow answer counts, and so does one whose type is wrong and whose JSON is right."""
+    """A slow response counts, and so does right JSON with a wrong content type."""
     order = await sandbox.given.paid_order()
     fault = sandbox.faults.arm(kind, "refunds.create", **options)
     answer = await refund(pay, order)
@@ -82,24 +84,14 @@ async def test_late_and_odd_answers_are_answers(
 @pytest.mark.parametrize(
     "retry_after", ["absent", "0", pytest.param("date", marks=pytest.mark.long), "past", "nonsense", "huge"]
 )
-async def test_rate_limit_is_waited_for(sandbox: Sandbox, retry_after: str) -> None:
-    """429 before anything was done is tried again, as the order's query shows; nonsense does no harm."""
+async def test_rate_limited_read_is_retried(sandbox: Sandbox, retry_after: str) -> None:
+    """A 429 of a query is tried again, and a senseless Retry-After does no harm."""
     order = await sandbox.given.paid_order()
     fault = sandbox.faults.rate_limited("orders.query", order=order, retry_after=retry_after)
     async with sandbox.session(retry=FAST) as pay:
         found = await pay.orders.query(order)
 
     assert (2, "paid", 1) == (found.attempts, found.state, fault.fired)
-
-
-async def test_rate_limit_longer_than_the_call(sandbox: Sandbox, pay: Session) -> None:
-    """A wait beyond the call's time is not begun, and told."""
-    order = await sandbox.given.paid_order()
-    sandbox.faults.rate_limited("orders.query", retry_after=100_000)
-    with pytest.raises(RateLimitedError) as caught:
-        await pay.orders.query(order)
-
-    assert (100_000, 1) == (caught.value.retry_after, caught.value.attempts)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +106,8 @@ async def test_rate_limit_longer_than_the_call(sandbox: Sandbox, pay: Session) -
         ("stale_keep_alive", "before", 0),
     ],
 )
-async def test_nameless_write_is_in_doubt(sandbox: Sandbox, kind: str, phase: str, made: int) -> None:
-    """A payment of endpoint 1 that got no usable answer is never sent again, whether it was made or not."""
+async def test_write_without_a_number_is_never_repeated(sandbox: Sandbox, kind: str, phase: str, made: int) -> None:
+    """A payment of endpoint 1 without a usable response is never sent again, whether it was made or not."""
     async with sandbox.session(timeouts=Timeouts(total=5, read=0.3), retry=FAST) as pay:
         await pay.send(SAMPLES["payments.create"])
         fault = sandbox.faults.arm(kind, "payments.create", phase=phase)
@@ -127,16 +119,16 @@ async def test_nameless_write_is_in_doubt(sandbox: Sandbox, kind: str, phase: st
 
 
 @pytest.mark.parametrize(("kind", "status"), [("server_error", 503), ("rate_limited", 429)])
-async def test_failure_is_told_in_the_profiles_words(world: World, kind: str, status: int) -> None:
-    """A 5xx and a 429 have the shape of all refusals, and the profile's code for what may be tried again."""
+async def test_failure_has_the_profiles_shape(world: World, kind: str, status: int) -> None:
+    """A 5xx and a 429 have the shape of all refusals, with the profile's code for what may be retried."""
     world.sandbox.faults.arm(kind)
-    told = await world.tell(SAMPLES["orders.query"])
+    answer = await world.tell(SAMPLES["orders.query"])
 
-    assert (status, "busy") == (told.status, told.why)
+    assert (status, "busy") == (answer.status, answer.why)
 
 
 async def test_error_names_the_call(sandbox: Sandbox, pay: Session) -> None:
-    """What the client raises says which call it was, and about which number."""
+    """The client's error names the operation and the number."""
     sandbox.faults.refuse()
     with pytest.raises(NotSentError) as raised:
         await pay.send(SAMPLES["refunds.create"])
@@ -144,8 +136,8 @@ async def test_error_names_the_call(sandbox: Sandbox, pay: Session) -> None:
     assert ("refunds.create", "R1") == (raised.value.operation, raised.value.reference)
 
 
-async def test_reset_of_a_read_is_tried_again(sandbox: Sandbox, pay: Session) -> None:
-    """Asking again is harmless; without end, the read gets no answer."""
+async def test_reset_read_is_retried(sandbox: Sandbox, pay: Session) -> None:
+    """A read is tried again after a reset, until its attempts are over."""
     order = await sandbox.given.paid_order()
     fault = sandbox.faults.reset_before("orders.query", order=order)
     found = await pay.orders.query(order)
@@ -157,7 +149,7 @@ async def test_reset_of_a_read_is_tried_again(sandbox: Sandbox, pay: Session) ->
 
 
 async def test_refused_is_not_sent(sandbox: Sandbox, pay: Session) -> None:
-    """Where nobody listens nothing was sent, for any call; disarmed, the same session goes on."""
+    """If the service does not listen, nothing was sent; later the same session works again."""
     order = await sandbox.given.paid_order()
     await pay.send(SAMPLES["payments.create"])
     fault = sandbox.faults.refuse()
@@ -170,20 +162,20 @@ async def test_refused_is_not_sent(sandbox: Sandbox, pay: Session) -> None:
     assert (1, 1, 100) == (sandbox.ledger.payments(), answer.attempts, sandbox.ledger.refunded(order))
 
 
-async def test_bad_luck_from_a_seed() -> None:
-    """Under resets at random every refund is made once, and the same seed gives the same calls."""
+async def test_random_resets_are_repeatable() -> None:
+    """Under random resets every refund is made once, and the same seed resets the same calls."""
 
     async def story() -> list[int]:
         async with Sandbox() as service, service.session(retry=FAST) as pay:
             fault = service.faults.reset_after_commit("refunds.create", probability=0.5, seed=20)
             order = await service.given.paid_order(total_amt=1000)
-            told = [
+            responses = [
                 await pay.refunds.create(out_trade_no=order, out_refund_no=f"R{n}", total_amt=1000, refund_amt=10)
                 for n in range(20)
             ]
             assert (200, 20) == (service.ledger.refunded(order), service.ledger.refunds())
-            assert fault.fired == sum(one.recovered for one in told)
-            return [n for n, one in enumerate(told) if one.recovered]
+            assert fault.fired == sum(one.recovered for one in responses)
+            return [n for n, one in enumerate(responses) if one.recovered]
 
     first, second = await story(), await story()
 
@@ -191,8 +183,8 @@ async def test_bad_luck_from_a_seed() -> None:
     assert 2 < len(first) < 18
 
 
-async def test_lost_answers_of_orders(sandbox: Sandbox, pay: Session) -> None:
-    """An order that the merchant named is found again; a close that was done is done."""
+async def test_lost_responses_of_orders(sandbox: Sandbox, pay: Session) -> None:
+    """An order that the merchant numbered is found again, and a close that was done is done."""
     sandbox.faults.reset_after_commit("orders.place")
     sandbox.faults.reset_after_commit("orders.close", order="T1")
     placed = await pay.send(SAMPLES["orders.place"])
@@ -207,10 +199,10 @@ async def test_lost_answers_of_orders(sandbox: Sandbox, pay: Session) -> None:
     [lambda pay, order: pay.orders.query(order), lambda pay, order: pay.payments.status(order)],
     ids=["body", "query"],
 )
-async def test_numbers_are_found_wherever_they_stand(
+async def test_numbers_match_in_body_and_query(
     sandbox: Sandbox, pay: Session, ask: Callable[[Session, str], object]
 ) -> None:
-    """A number in a body or in a query is the same to a fault, and another order's calls are left alone."""
+    """A number matches in a body and in a query; calls about another order do not."""
     mine, other = await sandbox.given.paid_order(), await sandbox.given.paid_order()
     fault = sandbox.faults.server_error(order=mine)
     await ask(pay, other)  # type: ignore[misc] # both are coroutines
@@ -220,15 +212,15 @@ async def test_numbers_are_found_wherever_they_stand(
     assert (0, 2, 1) == (before, fault.seen + fault.fired, fault.fired)
 
 
-async def test_aim_by_order_finds_queries_of_its_refund_and_its_payment(sandbox: Sandbox, pay: Session) -> None:
-    """Calls that name a refund, or a payment by the service's number, are about the order behind it."""
+async def test_order_matches_queries_of_its_refund_and_payment(sandbox: Sandbox, pay: Session) -> None:
+    """A call that names a refund, or a payment by the service's number, matches the order behind it."""
     order = await sandbox.given.paid_order()
     paid = await pay.payments.status(order)
     await refund(pay, order)
-    aimed = [sandbox.faults.latency(on, order=order, seconds=0.001) for on in ("refunds.status", "payments.status")]
+    matching = [sandbox.faults.latency(on, order=order, seconds=0.001) for on in ("refunds.status", "payments.status")]
     other = sandbox.faults.latency(order="T9", seconds=0.001)
     await pay.refunds.status("R1")
     await pay.payments.status(str(paid.payment_id))
     other.disarm()
 
-    assert ([1, 1], 0) == ([fault.fired for fault in aimed], other.seen)
+    assert ([1, 1], 0) == ([fault.fired for fault in matching], other.seen)

@@ -1,4 +1,4 @@
-"""What keeps people out of a page, looked for in the page itself."""
+"""Checks of accessibility that run in the page itself."""
 
 from typing import Final
 

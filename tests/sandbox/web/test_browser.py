@@ -34,7 +34,7 @@ class Visitor:
     elsewhere: list[str]
 
     def check(self) -> None:
-        """Check that the browser had nothing to complain about, and asked nobody else."""
+        """Check that the browser reported nothing, and requested nothing from elsewhere."""
         assert ([], []) == (self.complaints, self.elsewhere)
 
 
@@ -59,7 +59,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest.fixture
 async def visiting(browser: Browser, sandbox: Sandbox) -> AsyncIterator[Visitor]:
-    """Somebody at a desk."""
+    """A visitor with a desktop browser."""
     context = await browser.new_context(viewport=DESKTOP)
     yield visitor(await context.new_page(), sandbox.url)
     await context.close()
@@ -84,7 +84,7 @@ async def focused(page: Page) -> str:
 
 
 async def test_customer_pays_by_keyboard(visiting: Visitor, sandbox: Sandbox, receiver: Receiver) -> None:
-    """Tab and Enter are enough, the way is visible, and afterwards the customer is back at the merchant."""
+    """Tab and Enter are enough, the focus is visible, and the customer returns to the merchant."""
     page = visiting.page
     await page.goto(await pay_page(sandbox, return_url=receiver.url))
     await page.keyboard.press("Tab")
@@ -98,7 +98,7 @@ async def test_customer_pays_by_keyboard(visiting: Visitor, sandbox: Sandbox, re
 
 
 async def test_dashboard_shows_and_works(visiting: Visitor, sandbox: Sandbox, receiver: Receiver) -> None:
-    """An order appears by itself, is paid by a button, its notification is sent again, and the clock goes on."""
+    """An order appears without reloading and is paid by a button, its notification is resent, the clock advances."""
     page = visiting.page
     await page.goto(link(sandbox))
     address = page.url
@@ -123,7 +123,7 @@ async def test_dashboard_shows_and_works(visiting: Visitor, sandbox: Sandbox, re
 
 @pytest.mark.long
 async def test_fault_is_armed_and_disarmed(visiting: Visitor, sandbox: Sandbox) -> None:
-    """The form arms what it says, the list shows it, its button disarms it; a wrong option is explained."""
+    """The form arms a fault, the list shows it, its button disarms it; a wrong option is explained."""
     page = visiting.page
     await page.goto(link(sandbox))
     await page.get_by_label("What goes wrong").select_option("server_error")
@@ -146,7 +146,7 @@ async def test_fault_is_armed_and_disarmed(visiting: Visitor, sandbox: Sandbox) 
 
 @pytest.mark.long
 async def test_form_that_is_filled_in_survives(visiting: Visitor, sandbox: Sandbox) -> None:
-    """What appears meanwhile leaves a form alone that somebody is filling in, with the focus in it."""
+    """A refresh does not touch a form that is being filled in, nor its focus."""
     page = visiting.page
     await page.goto(link(sandbox))
     await page.locator("#more-fault summary").click()
@@ -163,7 +163,7 @@ async def test_form_that_is_filled_in_survives(visiting: Visitor, sandbox: Sandb
 
 @pytest.mark.long
 async def test_what_is_unfolded_stays_unfolded(visiting: Visitor, sandbox: Sandbox) -> None:
-    """A part that is shown anew keeps open what somebody opened."""
+    """A part that is refreshed keeps open what was unfolded."""
     page = visiting.page
     await sandbox.given.paid_order(out_trade_no="T1", notify_url="http://127.0.0.1:1/")
     await sandbox.clock.advance(hours=1)
@@ -178,8 +178,8 @@ async def test_what_is_unfolded_stays_unfolded(visiting: Visitor, sandbox: Sandb
 
 
 @pytest.mark.long
-async def test_sandbox_that_is_gone_is_told(visiting: Visitor, sandbox: Sandbox) -> None:
-    """A dashboard whose sandbox has ended says that what it shows is old."""
+async def test_page_of_an_ended_sandbox_says_so(visiting: Visitor, sandbox: Sandbox) -> None:
+    """If the sandbox has ended, the dashboard says that it is out of date."""
     page = visiting.page
     await page.goto(link(sandbox))
     await expect(page.get_by_text("The sandbox does not answer.")).to_be_hidden()
@@ -190,7 +190,7 @@ async def test_sandbox_that_is_gone_is_told(visiting: Visitor, sandbox: Sandbox)
 
 @pytest.mark.long
 async def test_everything_works_without_script(browser: Browser, sandbox: Sandbox, receiver: Receiver) -> None:
-    """With JavaScript switched off, the customer pays, and the dashboard shows it and works."""
+    """Without JavaScript the customer can pay, and the dashboard works."""
     context = await browser.new_context(viewport=PHONE, java_script_enabled=False)
     person = visitor(await context.new_page(), sandbox.url)
     page = person.page
@@ -211,7 +211,7 @@ async def test_everything_works_without_script(browser: Browser, sandbox: Sandbo
 
 
 async def busy(sandbox: Sandbox) -> None:
-    """Let a lot happen, with numbers and texts as long as they can be."""
+    """Make many things happen, with numbers and texts as long as allowed."""
     await sandbox.given.paid_order(out_trade_no=LONG, subject="A long title " * 20, notify_url="http://127.0.0.1:1/")
     await sandbox.given.pending_order(9_007_199_254_740_991, out_trade_no="T1", subject="Coffee", body="Large")
     await sandbox.given.paid_order(out_trade_no="T2", subject="Tea")
@@ -259,7 +259,7 @@ async def pages_of(context: BrowserContext, sandbox: Sandbox) -> AsyncGenerator[
     ],
 )
 async def test_pages_are_for_everybody(browser: Browser, scheme: Any, size: Any, count: int) -> None:
-    """Every page: language, headings in order, labels, names, contrast, focus, target sizes, nothing sideways."""
+    """Every page has a language, headings in order, labels, contrast, focus and large targets, and fits its width."""
     found: dict[str, list[str]] = {}
     async with Sandbox(clock="frozen") as sandbox:
         context = await browser.new_context(viewport=size, color_scheme=scheme)

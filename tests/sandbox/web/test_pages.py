@@ -30,14 +30,14 @@ SAID: Final = "501 The sandbox's pages need Jinja2: python -m pip install 'payas
 
 
 def test_only_pages_need_jinja() -> None:
-    """Without the extra a page answers 501 and says how to install it; API, controls and customer work."""
+    """Without Jinja2 a page answers 501 with the command to install it; API, controls and customer work."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=60)
 
     assert ("", SAID * 3 + "200\npaid\n") == (done.stderr, done.stdout)
 
 
 def test_jinja_is_loaded_for_the_first_page() -> None:
-    """Who imports the sandbox does not wait for a template engine."""
+    """Importing the sandbox does not load Jinja2."""
     program = "import sys, payasync.sandbox; sys.exit('jinja2' in sys.modules)"
 
     assert 0 == subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode
