@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import pytest
-from attrs import evolve, frozen
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,14 +14,12 @@ from payasync.errors import (
     ConfigurationError,
     DuplicateError,
     InvalidArgumentError,
-    InvalidSignatureError,
     NoAnswerError,
     NoAnswerTimeoutError,
     NotSentError,
     NotSentTimeoutError,
     OutcomeUnknownError,
     PayasyncError,
-    RateLimitedError,
     ServiceError,
     SessionClosedError,
 )
@@ -44,6 +42,7 @@ from payasync.profile.schema import AnswerShape, HttpCodes, ResultCodes
 from payasync.resources.orders import PlaceOrder
 from payasync.wire.call import Call, Reply
 from tests.building import PROFILE, bare_call, call_for, codec, reply
+from tests.matrix.table import KINDS, ROWS
 
 CODED: Final = evolve(
     PROFILE,
@@ -82,26 +81,6 @@ def call_of(number: str, profile: Profile = CODED) -> Call:
     return call_for(COLUMNS[number], profile)
 
 
-@frozen
-class Line:
-    """One line of the design's table.
-
-    Attributes:
-        cells: One letter for each column: R and W repeat, Q ask, O unknown, F definite, D done, U used before.
-        read: The class of a read's last word.
-        write: The class of a write's; of a cell O or Q it is `OutcomeUnknownError`, of U `DuplicateError`.
-        ends: Attempts that end so.
-        profile: What the service does.
-    """
-
-    cells: str
-    read: type[PayasyncError]
-    write: type[PayasyncError]
-    ends: tuple[Reply | PayasyncError, ...]
-    profile: Profile = CODED
-
-
-UNKNOWN: Final = OutcomeUnknownError
 USUAL_4XX: Final = (400, 404, 405, 413, 415, 422)
 UNSENT: Final = (NotSentError("refused"), NotSentError("handshake cut"))
 LOST: Final = (NoAnswerError("write failed"), NoAnswerError("no response"), NoAnswerError("truncated"))
@@ -109,110 +88,82 @@ HTML: Final = Reply(status=200, headers={}, body=b"<html>")
 FORGED: Final = evolve(reply({"code": "OK"}), verified=False)
 UNSIGNED: Final = reply({"code": "OK"})
 
-#                                        1 2 n 3 4 5 6 7 8 9 10
-TABLE: Final = {
-    "refused":                    Line("R R R R R R R R R R R", NotSentError, NotSentError, UNSENT),
-    "no connection in time":      Line("R R R R R R R R R R R", NotSentTimeoutError, NotSentTimeoutError,
-                                       (NotSentTimeoutError("late"),)),
-    "bad certificate":            Line("F F F F F F F F F F F", NotSentError, NotSentError,
-                                       (NotSentError("untrusted", permanent=True),)),
-    "lost":                       Line("O O Q R R Q R R O O O", NoAnswerError, UNKNOWN, LOST),
-    "no answer in time":          Line("O O Q R R Q R R O O O", NoAnswerTimeoutError, UNKNOWN,
-                                       (NoAnswerTimeoutError("late"),)),
-    "2xx malformed":              Line("O O Q R R Q R R O O O", NoAnswerError, UNKNOWN,
-                                       (HTML, reply(None, 204), reply([]), reply({}))),
-    "2xx unverified":             Line("O O Q F R Q F F O O O", InvalidSignatureError, UNKNOWN,
-                                       (FORGED, UNSIGNED), SIGNED),
-    "3xx":                        Line("O O Q F O Q F F O O O", ServiceError, UNKNOWN,
-                                       tuple(reply({}, status) for status in (301, 302, 303, 307, 308))),
-    "4xx not executed":           Line("F F F F F F F F F F F", ServiceError, ServiceError,
-                                       tuple(reply({}, status) for status in USUAL_4XX)),
-    "401, 403":                   Line("F F F F F F F F F F F", AuthenticationError, AuthenticationError,
-                                       (reply({}, 401), reply({}, 403))),
-    "4xx unlisted":               Line("O O Q F O Q F F O O O", ServiceError, UNKNOWN,
-                                       (reply({}, 402), reply({}, 410), reply({}, 418))),
-    "409":                        Line("O O U F U U F F O O O", ServiceError, UNKNOWN, (reply({}, 409),)),
-    "429":                        Line("O O Q W W Q W W O O O", RateLimitedError, UNKNOWN, (reply({}, 429),)),
-    "429 that precedes execution": Line("W W W W W W W W W W W", RateLimitedError, RateLimitedError,
-                                       (reply({}, 429),), FIRST_429),
-    "5xx":                        Line("O O Q R R Q R R O O O", NoAnswerError, UNKNOWN,
-                                       tuple(reply({}, status) for status in (500, 502, 503, 504))),
-    "200, code not executed":    Line("F F F F F F F F F F F", ServiceError, ServiceError, (reply({"code": "PARAM"}),)),
-    "200, code retryable":        Line("O O Q R R Q R R O O O", NoAnswerError, UNKNOWN, (reply({"code": "BUSY"}),)),
-    "200, code duplicate":        Line("O O U F U U F F O O O", ServiceError, UNKNOWN, (reply({"code": "USED"}),)),
-    "200, code absent":           Line("F F F F F F F F F F F", ServiceError, ServiceError, (reply({"code": "NONE"}),)),
-    "200, code unknown":          Line("O O Q F O Q F F O O O", ServiceError, UNKNOWN, (reply({"code": "WHAT"}),)),
-}  # fmt: skip
+Ends = tuple[Reply | PayasyncError, ...]
+ENDS: Final[list[tuple[str, Ends, Profile]]] = [
+    ("not sent", UNSENT, CODED),
+    ("not sent in time", (NotSentTimeoutError("late"),), CODED),
+    ("not sendable", (NotSentError("untrusted", permanent=True),), CODED),
+    ("no response", LOST, CODED),
+    ("no response in time", (NoAnswerTimeoutError("late"),), CODED),
+    ("unrecognised", (HTML, reply(None, 204), reply([]), reply({})), CODED),
+    ("unverified", (FORGED, UNSIGNED), SIGNED),
+    ("redirect", tuple(reply({}, status) for status in (301, 302, 303, 307, 308)), CODED),
+    ("not executed", (*(reply({}, status) for status in USUAL_4XX), reply({"code": "PARAM"})), CODED),
+    ("not authenticated", (reply({}, 401), reply({}, 403)), CODED),
+    ("absent", (reply({"code": "NONE"}),), CODED),
+    ("unlisted", (*(reply({}, status) for status in (402, 410, 418)), reply({"code": "WHAT"})), CODED),
+    ("duplicate", (reply({}, 409), reply({"code": "USED"})), CODED),
+    ("rate limited", (reply({}, 429),), CODED),
+    ("rate limited before it", (reply({}, 429),), FIRST_429),
+    ("server error", (*(reply({}, status) for status in (500, 502, 503, 504)), reply({"code": "BUSY"})), CODED),
+]
+"""By row of the table, the attempts that end so, and what the service does."""
 
-DECIDED: Final = {
-    "R": Action.REPEAT,
-    "W": Action.REPEAT,
-    "Q": Action.QUERY,
-    "O": Action.END,
-    "F": Action.END,
-    "U": Action.END,
-    "D": Action.DONE,
+ACTIONS: Final = {
+    "repeat": Action.REPEAT,
+    "wait": Action.REPEAT,
+    "query": Action.QUERY,
+    "unknown": Action.END,
+    "definite": Action.END,
+    "used": Action.END,
 }
 CELLS: Final = [
-    pytest.param(line, end, number, letter, id=f"{name}-{index}-{number}")
-    for name, line in TABLE.items()
-    for index, end in enumerate(line.ends)
-    for number, letter in zip(COLUMNS, line.cells.split(), strict=True)
+    pytest.param(name, end, number, profile, id=f"{name}-{index}-{number}")
+    for name, ends, profile in ENDS
+    for index, end in enumerate(ends)
+    for number in COLUMNS
 ]
+cells = pytest.mark.parametrize(("name", "end", "number", "profile"), CELLS)
 
 
-def word_of(line: Line, number: str, letter: str) -> type[PayasyncError]:
-    """Return the class that a cell's call ends with, where no further attempt follows."""
-    if number in READS:
-        return line.read
-    return {"O": OutcomeUnknownError, "Q": OutcomeUnknownError, "U": DuplicateError}.get(letter, line.write)
+def test_each_row_has_its_ends() -> None:
+    """No row of the table is left out."""
+    assert {name for name, _, _ in ENDS} == ROWS.keys()
 
 
-@pytest.mark.parametrize(("line", "end", "number", "letter"), CELLS)
-def test_first_attempt(line: Line, end: Reply | PayasyncError, number: str, letter: str) -> None:
-    """Every cell of the table: what follows, which error is the last word, and whether doubt stays."""
-    call = call_of(number, line.profile)
-    found = classify(call, end)
-    doubt = leaves_doubt(call, found)
-    expected = word_of(line, number, letter)
+@cells
+def test_first_attempt(name: str, end: Reply | PayasyncError, number: str, profile: Profile) -> None:
+    """Every cell of the table: what follows, which error is the final one, and whether doubt stays."""
+    call, row = call_of(number, profile), ROWS[name]
+    outcome = classify(call, end)
+    doubt = leaves_doubt(call, outcome)
 
-    assert (expected is OutcomeUnknownError) == doubt
-    assert DECIDED[letter] is decide(call, found, doubt=doubt)
-    assert expected is type(final_error(call, found, end, doubt=doubt))
-
-
-REFUSED: Final = ("4xx not executed", "401, 403", "200, code not executed", "200, code absent")
-USED: Final = ("409", "200, code duplicate")
+    assert (row.error(number) is OutcomeUnknownError) == doubt
+    assert ACTIONS[row.word(number)] is decide(call, outcome, doubt=doubt)
+    assert row.error(number) is type(final_error(call, outcome, end, doubt=doubt))
 
 
-def second(name: str, number: str, letter: str) -> Action:
+def second(name: str, number: str) -> Action:
     """Return what follows a second attempt, after one that nobody knows the end of."""
-    if number not in {"2n", "4", "5"}:
+    kind, word = KINDS[number], ROWS[name].word(number)
+    if kind == "unnamed":
         return Action.END
-    if name in USED:
+    if name == "duplicate":
         return Action.QUERY
-    if name in REFUSED:
-        return Action.END if number == "4" else Action.QUERY
-    return DECIDED["Q" if letter == "W" and number != "4" else letter]
+    if name in {"not executed", "not authenticated", "absent"}:
+        return Action.END if kind == "close" else Action.QUERY
+    return Action.QUERY if word == "wait" and kind == "named" else ACTIONS[word]
 
 
-@pytest.mark.parametrize(
-    ("name", "end", "number", "letter"),
-    [
-        pytest.param(name, end, number, letter, id=f"{name}-{index}-{number}")
-        for name, line in TABLE.items()
-        for index, end in enumerate(line.ends)
-        for number, letter in zip(COLUMNS, line.cells.split(), strict=True)
-        if number not in READS
-    ],
-)
-def test_attempt_after_one_in_doubt(name: str, end: Reply | PayasyncError, number: str, letter: str) -> None:
+@cells
+def test_attempt_after_one_in_doubt(name: str, end: Reply | PayasyncError, number: str, profile: Profile) -> None:
     """Doubt is sticky: a refusal says nothing of an attempt before it, and "used before" leads to a query."""
-    call = call_of(number, TABLE[name].profile)
-    found = classify(call, end)
+    call = call_of(number, profile)
+    outcome = classify(call, end)
 
-    assert second(name, number, letter) is decide(call, found, doubt=True)
-    assert OutcomeUnknownError is type(final_error(call, found, end, doubt=True))
+    if not call.read:
+        assert second(name, number) is decide(call, outcome, doubt=True)
+        assert OutcomeUnknownError is type(final_error(call, outcome, end, doubt=True))
 
 
 @pytest.mark.parametrize("number", COLUMNS)

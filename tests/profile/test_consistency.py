@@ -49,7 +49,7 @@ def refusal(**parts: Any) -> tuple[str | None, str]:
 def test_two_arguments_under_one_name(fields: Mapping[str, str], point: str, other: str) -> None:
     """One would replace the other, and money would move by what is left."""
     name = fields[point]
-    words = f"fields.{point} is {name!r}, which is the wire name of {other}, too: one would replace the other"
+    words = f"fields.{point} is {name!r}, which is also the wire name of {other}: one would replace the other"
 
     assert (f"fields.{point}", words) == refusal(fields=fields)
 
@@ -123,7 +123,7 @@ def test_a_constant_may_be_named_as_what_is_not_always_there(
 @pytest.mark.parametrize("second", ["x-version", "X-VERSION"])
 def test_a_header_stands_once(second: str) -> None:
     """Names of headers are the same in any case: one of two would be lost, or both be sent."""
-    words = f"headers: X-Version and {second} are one header to a service: keep one"
+    words = f"headers: X-Version and {second} are the same header: keep one"
 
     assert (f"headers.{second}", words) == refusal(headers={"X-Version": "1", "X-A": "1", second: "2"})
 
@@ -131,7 +131,7 @@ def test_a_header_stands_once(second: str) -> None:
 @pytest.mark.parametrize("key", ["payment_status", "refund_status"])
 def test_an_identifier_has_a_header_of_its_own(key: str) -> None:
     """A header that every request carries cannot carry an identifier as well."""
-    expected = (f"{key}.name", f"{key}.name: 'X-Order' stands in headers, too: one would replace the other")
+    expected = (f"{key}.name", f"{key}.name: 'X-Order' is also in headers: one would replace the other")
     in_header, in_query = Parameter("X-Order", "header"), Parameter("X-Order")
     taken: dict[str, Any] = {key: in_query}
 
@@ -159,8 +159,8 @@ def test_a_required_name_that_is_nearly_an_argument(operation: str, name: str, m
     field, words = refusal(accept=Accept(required={operation: [name]}), **profile)
 
     assert f"accept.required.{operation}" == field
-    assert words.startswith(f"{field} knows no {name!r}: did you mean {meant}? Arguments are ")
-    assert words.endswith("; another name is that of a field in extra")
+    assert words.startswith(f"{field} must not hold {name!r}: did you mean {meant}? Arguments are ")
+    assert words.endswith("; any other name is that of a field in extra")
 
 
 @pytest.mark.parametrize("operation", ARGUMENTS)
@@ -194,7 +194,7 @@ def test_what_no_caller_gives_is_not_required_of_him(name: str) -> None:
 @pytest.mark.parametrize("form", ["hello", "Y-m-d", "%%Y-%%m-%%d", "%H:%M", " ", "\ud800%Y"])
 def test_each_date_is_written_in_its_own_way(form: str) -> None:
     """Without a directive of a date, every subscription would start on the same words."""
-    words = f"formats.start_date must write each date in its own way, as %Y-%m-%d does, not {form!r}"
+    words = f"formats.start_date must write any two dates differently, as %Y-%m-%d does, not {form!r}"
 
     assert ("formats.start_date", words) == refusal(formats={"start_date": form})
 
@@ -240,7 +240,7 @@ def test_a_scheme_verifies_at_once(verify: Any) -> None:
     field, words = refusal(signature=Verifies(verify))
 
     assert "signature" == field
-    assert words.startswith("signature.verify must be a plain function, not a coroutine function: nothing would ever")
+    assert words.startswith("signature.verify must be a plain function, not a coroutine function, because nothing")
 
 
 @pytest.mark.parametrize("verify", [now, partial(now, 1)], ids=["function", "partial"])
@@ -298,7 +298,7 @@ def test_a_refusal_differs_in_its_status_or_its_body(statuses: Any, bodies: Any)
 def test_a_status_has_one_meaning() -> None:
     """A 422 that means "used before" is refused beside the default, which would take it for "nothing was done"."""
     words = (
-        "http.duplicate and http.not_executed both hold 422: it means one of them. Give http.not_executed without it, "
+        "http.duplicate and http.not_executed both hold 422, which has one meaning. Give http.not_executed without it, "
         "or take it out of http.duplicate"
     )
 

@@ -236,7 +236,7 @@ def test_our_names_of_states(thing: str, names: list[str]) -> None:
 
     assert names == [states.name(thing, name.upper()) for name in names]
     assert f"states.{thing}.done" == field
-    assert words.startswith(f"states.{thing} knows no done, payed; allowed are ")
+    assert words.startswith(f"states.{thing} must not hold done, payed; allowed are ")
     assert all(name in words for name in names)
 
 
