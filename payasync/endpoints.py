@@ -21,7 +21,7 @@ class Auth(enum.Enum):
 
 
 class Kind(enum.Enum):
-    """What is safe when an answer is lost."""
+    """What is safe when a response is lost."""
 
     READ = "read"
     """Asking again changes nothing."""
@@ -40,7 +40,7 @@ class Operation:
         method: The HTTP method.
         path: Below the base URL.
         auth: What the document says.
-        kind: What is safe when an answer is lost.
+        kind: What is safe when a response is lost.
         reference: The argument that names the order, refund or subscription.
     """
 

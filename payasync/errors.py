@@ -26,7 +26,7 @@ class PayasyncError(Exception):
             is known, `None` where it may have.
         retry_after: Seconds that the service asked to wait.
         reason: What was behind it: a phrase, or another error of ours.
-        response: The service's answer, where there was one.
+        response: The service's response, where there was one.
         asked: Of a write: the numbers, amounts, currency and merchant that it named, by their wire names, so that a
             response about another one is known.
         objection: Why a response is not believed, where it is recognised and still about something else.
@@ -121,7 +121,7 @@ class NotSentTimeoutError(NotSentError, TimeoutError):
 
 
 class OutcomeUnknownError(PayasyncError):
-    """A write may have been done, and no recognised answer says whether: query, never repeat.
+    """A write may have been done, and no recognised response says whether: query, never repeat.
 
     Attributes:
         intent_id: Its number in the session's journal, where there is one.
@@ -134,17 +134,17 @@ class OutcomeUnknownError(PayasyncError):
 
 
 class NoAnswerError(PayasyncError):
-    """A read got no usable answer: repeating it is harmless."""
+    """A read got no usable response: repeating it is harmless."""
 
     sent: bool | None = None
 
 
 class NoAnswerTimeoutError(NoAnswerError, TimeoutError):
-    """A read got no answer within the time that the call had."""
+    """A read got no response within the time that the call had."""
 
 
 class WaitTimeoutError(NoAnswerError, TimeoutError):
-    """The awaited state did not come in time; `response` is the last answer."""
+    """The awaited state did not come in time; `response` is the last response."""
 
 
 class ServiceError(PayasyncError):
@@ -153,7 +153,7 @@ class ServiceError(PayasyncError):
     Attributes:
         code: The service's result code, where the profile says where it stands.
         message: The service's words, where the profile says where they stand.
-        http_status: The status of the answer.
+        http_status: The status of the response.
         absent: It says that there is no such thing, in the words that the profile lists, and signed by the service
             where answers are.
     """
@@ -178,7 +178,7 @@ class RateLimitedError(ServiceError):
 
 
 class InvalidSignatureError(PayasyncError):
-    """An answer or a notification is not signed by the service.
+    """A response or a notification is not signed by the service.
 
     Attributes:
         field: What is wrong with it: a header, or a path inside the document, where it is known.

@@ -149,15 +149,6 @@ def test_not_signed_at_all() -> None:
     assert not believed(signed, profile).verified
 
 
-@pytest.mark.parametrize("key", ["", b"canary", 7])
-def test_what_is_no_key(key: Any) -> None:
-    """What could sign nothing is named, and not shown."""
-    with pytest.raises(ConfigurationError, match="key: a secret must be a text that is not empty") as refused:
-        sign(key=key)
-
-    assert ("key", False) == (refused.value.field, "canary" in str(refused.value))
-
-
 def test_first_of_several_keys_signs() -> None:
     """While keys rotate the new one stands first: a test's notifications are signed with it."""
     first, second = WHSEC, "whsec_" + "A" * 32
@@ -166,20 +157,6 @@ def test_first_of_several_keys_signs() -> None:
 
     assert signed == sign(profile=PROFILE, credentials=keys, id="m1", key=first)
     assert signed != sign(profile=PROFILE, credentials=keys, id="m1", key=second)
-
-
-def test_services_key_before_ones_own() -> None:
-    """Of several keys it signs with the first; a key that is given signs in their place."""
-    keys = Credentials(
-        "M1", signing_key="own signing key 1", service_keys=["service key number 0", "service key number 1"]
-    )
-    made = [
-        document(credentials=keys, **given)["head"]["data"]["sign"]
-        for given in ({}, {"key": Secret("service key number 2")})
-    ]
-    text = signed_text({**DATA, "at": "2027-01-15T08:00:00.000Z"})
-
-    assert [hmac_sha256(text, key) for key in ("service key number 0", "service key number 2")] == made
 
 
 class Own:

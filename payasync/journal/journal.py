@@ -19,15 +19,15 @@ from payasync.journal import statements, transactions
 from payasync.journal.entries import Keep, entry_of_request, keep_all_but_customer, keep_amounts
 from payasync.journal.intents import ENDS, STATES, Begun, Draft, Intent, Intents, Outcome, State, Step
 from payasync.journal.middleware import Recorder
-from payasync.journal.redaction import redact_outcome
-from payasync.journal.replay import conflict_error, outcome_to_json
+from payasync.journal.redaction import outcome_to_json, redact_outcome
+from payasync.journal.replay import conflict_error
 from payasync.journal.transactions import BY_STATE, Notice, Transaction, Where, change_intents, find_intents
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.settings import canonical_url, check_function, is_number, parse_base_url
 from payasync.storage import check_moment, check_number
-from payasync.wire.call import Call, Compared, Likeness, Reply, Things
-from payasync.wire.match import comparison
+from payasync.wire.call import Call, ComparedField, Comparison, Reply, ValueKind
+from payasync.wire.match import comparison_of
 from payasync.wire.request import Request, invalid
 from payasync.wire.response import Response
 
@@ -413,10 +413,10 @@ class Journal(ABC):
             return []
         given, write = profile or Profile(), next(each for each in OPERATIONS if each.name == operation)
         # By the paths of `[answer]` and `[notification]`; nothing need be there.
-        things = [evolve(each, required=False) for each in comparison(write, given).several]
+        things = [evolve(each, required=False) for each in comparison_of(write, given).fields]
         places = {"outTradeNo": given.notification.out_trade_no, "outRefundNo": given.notification.out_refund_no}
-        things += [Compared(name, path, Likeness.NUMBER) for name, path in places.items() if path]
-        notice = Notice(write, reference, merchant, end, f"the service told: {state}", data, Things(tuple(things)))
+        things += [ComparedField(name, path, ValueKind.NUMBER) for name, path in places.items() if path]
+        notice = Notice(write, reference, merchant, end, f"the service told: {state}", data, Comparison(tuple(things)))
         changed, others = await self._run(lambda now: transactions.apply_notice(notice, now))
         for kept, why in others:
             words = " ".join(why.split())

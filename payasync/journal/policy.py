@@ -30,7 +30,7 @@ from payasync.middleware.recovery import status_query
 from payasync.profile.profile import Profile
 from payasync.resources.payments import QueryPayment
 from payasync.settings import a_count, a_wait
-from payasync.wire.match import PAYMENT, comparison, names_number_and_amounts
+from payasync.wire.match import PAYMENT, comparison_of, names_number_and_amounts
 from payasync.wire.request import Request
 from payasync.wire.response import PaymentResponse, Response, holds_nothing
 
@@ -125,7 +125,7 @@ def evidence_of_response(intent: Intent, answer: Response, profile: Profile) -> 
 def _is_whole(intent: Intent, answer: Response, profile: Profile) -> bool:
     """Return whether a response names what tells this write from another one under its number."""
     write = next(each for each in OPERATIONS if each.name == intent.operation)
-    return names_number_and_amounts(write, asked_for(intent), comparison(write, profile), answer.data)
+    return names_number_and_amounts(write, asked_for(intent), comparison_of(write, profile), answer.data)
 
 
 def _not_closed(answer: Response) -> Evidence:

@@ -36,7 +36,7 @@ from payasync.journal.intents import (
 )
 from payasync.journal.replay import other_service_error
 from payasync.profile.profile import Profile
-from payasync.wire.call import Call, Reply, Things
+from payasync.wire.call import Call, Comparison, Reply
 from payasync.wire.match import mismatch, names_number_and_amounts
 from payasync.wire.request import invalid
 from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response
@@ -487,7 +487,7 @@ class Notice:
     state: State
     reason: str
     data: object
-    things: Things
+    things: Comparison
 
 
 def apply_notice(notice: Notice, now: datetime) -> Transaction[tuple[Intents, Sequence[tuple[Intent, str]]]]:

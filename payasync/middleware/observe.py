@@ -8,7 +8,7 @@ from typing import Final
 from attrs import frozen
 
 from payasync.errors import PayasyncError, drop_frames
-from payasync.wire.call import Call, Layer, Reply, Send
+from payasync.wire.call import Call, Reply, Send
 
 
 @frozen(kw_only=True)
@@ -20,7 +20,7 @@ class Attempted:
         reference: The order or refund number, where the call has one.
         attempt: 1 for the first.
         elapsed: Seconds.
-        status: The HTTP status of the answer, or `None` where none came.
+        status: The HTTP status of the response, or `None` where none came.
         error: The name of the error's class, where none came.
     """
 
@@ -53,7 +53,7 @@ class Retrying:
 
 @frozen(kw_only=True)
 class Unknown:
-    """A write ended without a recognised answer: it may have been done."""
+    """A write ended without a recognised response: it may have been done."""
 
     operation: str
     reference: str | None
@@ -100,15 +100,15 @@ class EventSink:
             logger.exception("on_event raised; the call goes on")
 
 
-def observe(report: EventSink) -> Layer:
-    """Return the layer that reports each attempt as it ends."""
+def observe(report: EventSink, send: Send) -> Send:
+    """Return a `send` that reports each attempt as it ends."""
 
-    def layer(call: Call, send: Send) -> Awaitable[Reply]:
+    def send_observed(call: Call) -> Awaitable[Reply]:
         if report.on_event is None and not logger.isEnabledFor(logging.DEBUG):
             return send(call)
         return _observed(call, send, report)
 
-    return layer
+    return send_observed
 
 
 async def _observed(call: Call, send: Send, report: EventSink) -> Reply:

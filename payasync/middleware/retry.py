@@ -82,10 +82,6 @@ class Quota:
             self._reserve += 1
 
 
-def _ask_nothing(_: Call) -> None:
-    return None
-
-
 @frozen(kw_only=True)
 class RetryContext:
     """What all calls of a session have in common.
@@ -101,7 +97,7 @@ class RetryContext:
     policy: RetryPolicy
     quota: Quota
     report: EventSink = field(factory=EventSink)
-    ask: Callable[[Call], Call | None] = _ask_nothing
+    ask: Callable[[Call], Call | None]
     pace: Pace = Pace()
 
 

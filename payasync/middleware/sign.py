@@ -17,15 +17,15 @@ from payasync.signing.schemes import SignatureScheme, Signer, SortedPairs
 from payasync.wire.call import Call, Layer, Reply, Send
 
 
-def sign(key: Secret | None) -> Layer:
-    """Return the layer that signs with a merchant's key, over a nonce of each attempt's own.
+def sign(key: Secret | None, send: Send) -> Send:
+    """Return a `send` that signs with a merchant's key, over a nonce of each attempt's own.
 
     The nonce is drawn here and never kept: a buffer of random bytes would repeat itself after a fork. The scheme is
     that of the call's profile; one that is `blocking` (RSA) works in one thread of its own, and leaves the loop free.
     """
     prepared: tuple[SignatureScheme | None, Signer | None] = None, None
 
-    def layer(call: Call, send: Send) -> Awaitable[Reply]:
+    def send_signed(call: Call) -> Awaitable[Reply]:
         nonlocal prepared
         if not call.signed:
             return send(call)
@@ -43,7 +43,7 @@ def sign(key: Secret | None) -> Layer:
         fields[SIGN] = signer(fields, call.operation.path)
         return send(call.derived(fields=fields))
 
-    return layer
+    return send_signed
 
 
 def require_signable(key: Secret | None) -> Layer:
@@ -126,14 +126,14 @@ def _executor() -> Executor:
     return executor
 
 
-def authorize(key: Secret | None) -> Layer:
-    """Return the layer that adds `Authorization: Bearer` with a merchant's secret key.
+def authorize(key: Secret | None, send: Send) -> Send:
+    """Return a `send` that adds `Authorization: Bearer` with a merchant's secret key.
 
     The header's value stays a `Secret` until the transport writes it.
     """
     header = None if key is None else Secret(f"Bearer {key.reveal()}")
 
-    def layer(call: Call, send: Send) -> Awaitable[Reply]:
+    def send_authorized(call: Call) -> Awaitable[Reply]:
         if not call.bearer:
             return send(call)
         if header is None:
@@ -144,4 +144,4 @@ def authorize(key: Secret | None) -> Layer:
             )
         return send(call.with_headers({"Authorization": header}))
 
-    return layer
+    return send_authorized

@@ -15,7 +15,7 @@ from payasync.wire.call import Call, Layer, Reply, Send
 
 
 def verify_reply(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterable[Secret]) -> bool | None:
-    """Return whether one of the keys verifies an answer; `None` where it carries no signature.
+    """Return whether one of the keys verifies a response; `None` where it carries no signature.
 
     Args:
         call: Its profile says where the signature stands.
@@ -35,11 +35,11 @@ def verify_reply(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterab
 
 
 def unverifiable_field(call: Call, reply: Reply, scheme: SignatureScheme) -> str:
-    """Return which field of an answer the scheme refuses, and what to set; nothing where it refuses none.
+    """Return which field of a response the scheme refuses, and what to set; nothing where it refuses none.
 
     Args:
-        call: As for `verify_reply`, which has not verified the answer.
-        reply: The answer.
+        call: As for `verify_reply`, which has not verified the response.
+        reply: The response.
         scheme: That of the profile.
     """
     place, _, name = call.profile.answer.signature.rpartition(".")
@@ -102,7 +102,7 @@ def as_signed(body: bytes, document: Any, scheme: SignatureScheme | None) -> Any
 
 
 def of_answers(call: Call, scheme: SignatureScheme) -> SignatureScheme:
-    """Return the scheme as it verifies the answer to a call."""
+    """Return the scheme as it verifies the response to a call."""
     if not isinstance(scheme, SortedPairs):
         return scheme
     return _for_answers(scheme, call.profile.answer.redirect_url.rpartition(".")[2])
@@ -112,7 +112,7 @@ def signs(scheme: SignatureScheme, signed: Mapping[str, Any], name: str, *, path
     """Return whether the signature that an object holds is that of its other fields, by one of the keys.
 
     Args:
-        scheme: Makes no difference between an answer and a notification.
+        scheme: Makes no difference between a response and a notification.
         signed: The object.
         name: Of the field that holds the signature, which is a text.
         path: The endpoint's path; empty where there is none.

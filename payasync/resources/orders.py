@@ -101,7 +101,7 @@ class Orders(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> OrderResponse:
-        """Place an order (spec: Endpoints, rules 1 and 2); the customer goes to `redirect_url` of the answer.
+        """Place an order (spec: Endpoints, rules 1 and 2); the customer goes to `redirect_url` of the response.
 
         Args:
             total_amt: An int, in the unit that the service counts in.
@@ -111,7 +111,7 @@ class Orders(Namespace):
             notify_url: Receives the payment notification.
             scene_type: Payment scene; the document's sample is `"JSAPI"`.
             return_url: Where the customer comes back to.
-            out_trade_no: The merchant's own number. Give it: without it a lost answer cannot be asked about.
+            out_trade_no: The merchant's own number. Give it: without it a lost response cannot be asked about.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
             intent: Your own name of what it is for: its key in the session's journal, and not on the wire.
@@ -152,7 +152,7 @@ class Orders(Namespace):
             InvalidArgumentError: A bad value; nothing was sent.
             NotConfiguredError: The profile does not say how to sign.
             NotSentError: Provably nothing left this machine.
-            NoAnswerError: No usable answer came.
+            NoAnswerError: No usable response came.
             ServiceError: The service refused it, or knows no such order.
         """
         return await self._send(QueryOrder(out_trade_no=out_trade_no, extra=extra), timeout=timeout)
@@ -199,14 +199,14 @@ class Orders(Namespace):
 
         Args:
             out_trade_no: The merchant's own number of the order.
-            until: Our name of a state, such as `"paid"`, or a function of the answer.
+            until: Our name of a state, such as `"paid"`, or a function of the response.
             timeout: Seconds, all in all.
             extra: Fields of each query that the document does not show, by their wire names.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
             NotConfiguredError: The profile does not map that state.
-            WaitTimeoutError: It did not come in time; `response` is the last answer.
+            WaitTimeoutError: It did not come in time; `response` is the last response.
             ServiceError: The service refused the query, or knows no such order.
         """
         query = partial(self.query, out_trade_no, extra=extra)

@@ -102,7 +102,7 @@ class Payments(Namespace):
             InvalidArgumentError: A bad value; nothing was sent.
             NotConfiguredError: The profile's `payment_status` does not say how the identifier is given.
             NotSentError: Provably nothing left this machine.
-            NoAnswerError: No usable answer came.
+            NoAnswerError: No usable response came.
             ServiceError: The service refused it, or knows no such payment.
         """
         return await self._send(QueryPayment(identifier=identifier, extra=extra), timeout=timeout)
@@ -120,14 +120,14 @@ class Payments(Namespace):
 
         Args:
             identifier: The order identifier that the service expects there.
-            until: Our name of a state, such as `"paid"`, or a function of the answer.
+            until: Our name of a state, such as `"paid"`, or a function of the response.
             timeout: Seconds, all in all.
             extra: Fields of each query that the document does not show, by their wire names.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
             NotConfiguredError: The profile does not map that state.
-            WaitTimeoutError: It did not come in time; `response` is the last answer.
+            WaitTimeoutError: It did not come in time; `response` is the last response.
             ServiceError: The service refused the query, or knows no such payment.
         """
         query = partial(self.status, identifier, extra=extra)

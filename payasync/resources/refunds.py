@@ -125,7 +125,7 @@ class Refunds(Namespace):
             InvalidArgumentError: A bad value; nothing was sent.
             NotConfiguredError: The profile's `refund_status` does not say how the identifier is given.
             NotSentError: Provably nothing left this machine.
-            NoAnswerError: No usable answer came.
+            NoAnswerError: No usable response came.
             ServiceError: The service refused it, or knows no such refund.
         """
         return await self._send(QueryRefund(identifier=identifier, extra=extra), timeout=timeout)
@@ -143,14 +143,14 @@ class Refunds(Namespace):
 
         Args:
             identifier: The refund identifier that the service expects there.
-            until: Our name of a state, such as `"succeeded"`, or a function of the answer.
+            until: Our name of a state, such as `"succeeded"`, or a function of the response.
             timeout: Seconds, all in all.
             extra: Fields of each query that the document does not show, by their wire names.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
             NotConfiguredError: The profile does not map that state.
-            WaitTimeoutError: It did not come in time; `response` is the last answer.
+            WaitTimeoutError: It did not come in time; `response` is the last response.
             ServiceError: The service refused the query, or knows no such refund.
         """
         query = partial(self.status, identifier, extra=extra)

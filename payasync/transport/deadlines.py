@@ -26,7 +26,7 @@ class Deadline:
 
     Args:
         deadlines: Those of the loop.
-        call: It says when it must end, and how long its answer may take.
+        call: It says when it must end, and how long its response may take.
 
     Attributes:
         when: A time of the loop's clock.
@@ -56,7 +56,7 @@ class Deadline:
         self.when = min(self.when, self._deadlines.time() + self._call.timeouts.connect)
 
     def begin(self) -> None:
-        """Note that the write begins: from here to the whole answer it is `Timeouts.read`, within the call's time.
+        """Note that the write begins: from here to the whole response it is `Timeouts.read`, within the call's time.
 
         Raises:
             TimeoutError: The time is over, or the call has been given up: a process that was stopped, and wakes when

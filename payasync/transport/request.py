@@ -82,7 +82,7 @@ class OneShotBody(Payload):
         writer: "AbstractStreamWriter",
         content_length: int | None = None,  # noqa: ARG002 - aiohttp gives the length of what is here
     ) -> None:
-        """Mark the start, then write; but not where an answer stands already, which is none to this request.
+        """Mark the start, then write; but not where a response stands already, which is none to this request.
 
         Raises:
             ConnectionResetError: The connection holds what nobody asked for.
@@ -183,7 +183,7 @@ class OwnRequest(aiohttp.ClientRequest):
         return True if self.tls is None else check_tls(self.tls)
 
     async def send(self, conn: "Connection") -> aiohttp.ClientResponse:
-        """Return the answer to be read, once head and body are about to be written to a connection.
+        """Return the response to be read, once head and body are about to be written to a connection.
 
         They are not written at once: what many calls send in one turn of the loop leaves together, and a service on
         the same machine is woken once.
@@ -230,7 +230,7 @@ class OwnRequest(aiohttp.ClientRequest):
             )
 
     def _is_plain(self, protocol: "ResponseHandler | None", length: int) -> bool:
-        """Whether it is short, has no proxy to name, and finds nothing to be read: an answer that nobody asked for.
+        """Whether it is short, has no proxy to name, and finds nothing to be read: a response that nobody asked for.
 
         Args:
             protocol: Of its connection.

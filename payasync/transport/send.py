@@ -1,4 +1,4 @@
-"""One attempt over HTTP: it ends as a reply, as provably not sent, or as sent without an answer."""
+"""One attempt over HTTP: it ends as a reply, as provably not sent, or as sent without a response."""
 
 import asyncio
 import os
@@ -37,13 +37,13 @@ class AnswerTooLargeError(aiohttp.ClientError):
 
 
 class Transport:
-    """Sends one attempt, and reads its answer.
+    """Sends one attempt, and reads its response.
 
     Args:
         base_url: Every path is appended to it.
         pools: What the pools are made with.
         proxy: Every connection goes through it.
-        max_response_bytes: A longer answer is not read to its end.
+        max_response_bytes: A longer response is not read to its end.
     """
 
     def __init__(
@@ -66,13 +66,18 @@ class Transport:
 
         Raises:
             NotSentError: Provably nothing left this machine.
-            NoAnswerError: Something may have, and no whole answer came.
+            NoAnswerError: Something may have, and no whole response came.
             SessionClosedError: The transport was closed before anything was sent.
         """
         encoded = encode(call)
         if self.closed:
             raise SessionClosedError("the session is closed: make another")
         pool = self._pools.current()
+        url = self._urls.get(encoded.path)
+        if url is None:
+            url = URL(self.base + encoded.path, encoded=True)
+            if encoded.path in PATHS:
+                self._urls[encoded.path] = url
         body = OneShotBody(encoded.body)
         response = None
         try:
@@ -80,7 +85,7 @@ class Transport:
                 body.on_connect, body.on_start = deadline.connect, deadline.begin
                 response = await (pool.read if call.operation.read else pool.write)(
                     call.operation.method,
-                    self._url(encoded),
+                    url.with_query(encoded.query) if encoded.query else url,
                     data=body,
                     headers=_headers(call, encoded) if call.headers or encoded.headers else None,
                     timeout=_connect_timeout(call.timeouts.connect),
@@ -119,14 +124,6 @@ class Transport:
                 raise AnswerTooLargeError
         return bytes(parts)
 
-    def _url(self, encoded: Encoded) -> URL:
-        url = self._urls.get(encoded.path)
-        if url is None:
-            url = URL(self.base + encoded.path, encoded=True)
-            if encoded.path in PATHS:
-                self._urls[encoded.path] = url
-        return url.with_query(encoded.query) if encoded.query else url
-
     async def aclose(self) -> None:
         """Close the pools; an injected session is left open."""
         self.closed = True
@@ -134,7 +131,7 @@ class Transport:
 
 
 def _give_up(pool: Pool, body: OneShotBody, response: aiohttp.ClientResponse | None) -> None:
-    """Cut the connection, unless its answer has ended already: then it may be another call's by now."""
+    """Cut the connection, unless its response has ended already: then it may be another call's by now."""
     if response is None:
         body.abort()
         pool.wake_next()

@@ -1,4 +1,4 @@
-"""One call on its way out, and the answer on its way back: the values that middleware passes on."""
+"""One call on its way out, and the response on its way back: the values that middleware passes on."""
 
 import enum
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -21,7 +21,7 @@ class Progress:
 
     Attributes:
         begun: Something of it may have left this machine.
-        over: It has ended without an answer: nothing of it may begin any more, whatever still holds on to it.
+        over: It has ended without a response: nothing of it may begin any more, whatever still holds on to it.
         used_before: The service said that the number of the write was used before.
     """
 
@@ -43,7 +43,7 @@ class Entry:
     fence: int | None = None
 
 
-class Likeness(enum.Enum):
+class ValueKind(enum.Enum):
     """How a value in a request and one in a response are compared."""
 
     NUMBER = "number"
@@ -52,7 +52,7 @@ class Likeness(enum.Enum):
 
 
 @frozen
-class Compared:
+class ComparedField:
     """One thing that a request and its response may both name.
 
     Attributes:
@@ -65,32 +65,32 @@ class Compared:
 
     name: str
     path: str
-    kind: Likeness
+    kind: ValueKind
     required: bool = False
     also: tuple[str, ...] = ()
 
 
-def _simple_names(several: tuple[Compared, ...]) -> frozenset[str] | None:
-    simple = all("." not in each.path and not each.required for each in several)
-    return frozenset(each.path for each in several) if simple else None
+def _simple_names(fields: tuple[ComparedField, ...]) -> frozenset[str] | None:
+    simple = all("." not in each.path and not each.required for each in fields)
+    return frozenset(each.path for each in fields) if simple else None
 
 
-def _ordered(found: Iterable[Compared]) -> tuple[Compared, ...]:
-    return tuple(sorted(found, key=lambda each: each.kind is not Likeness.NUMBER))
+def _ordered(found: Iterable[ComparedField]) -> tuple[ComparedField, ...]:
+    return tuple(sorted(found, key=lambda each: each.kind is not ValueKind.NUMBER))
 
 
 @frozen
-class Things:
-    """All that a request and its response may both name.
+class Comparison:
+    """What a response must match of its request.
 
     Attributes:
-        several: Numbers and the merchant first: a response about another thing is told from one about another amount.
+        fields: Numbers and the merchant first: a response about another thing is told from one about another amount.
         names: The paths, if all stand at the top of a payload and none is required: most payloads have none of them.
     """
 
-    several: tuple[Compared, ...] = field(default=(), converter=_ordered)
+    fields: tuple[ComparedField, ...] = field(default=(), converter=_ordered)
     names: frozenset[str] | None = field(
-        init=False, default=Factory(lambda self: _simple_names(self.several), takes_self=True)
+        init=False, default=Factory(lambda self: _simple_names(self.fields), takes_self=True)
     )
 
 
@@ -104,7 +104,7 @@ class Expected:
         asked: Of a query: what the write that it asks about named, by wire names.
     """
 
-    compared: Things = Things()
+    compared: Comparison = Comparison()
     proofs: tuple[str, ...] = ()
     asked: Mapping[str, object] | None = None
 
@@ -235,11 +235,11 @@ class Reply:
 
     Attributes:
         status: The HTTP status.
-        headers: Of the answer, by names in any case.
+        headers: Of the response, by names in any case.
         body: As it was received.
         elapsed: Seconds that the call took; 0 until it has ended.
         attempts: Those that had begun when the call ended, queries of recovery included.
-        recovered: It answers a query that was made after the first answer was lost.
+        recovered: It answers a query that was made after the first response was lost.
         verified: Whether its signature is the service's; `None` where it has none, or nobody looked.
         doubt: Why its signature could not be checked, where a field of it is what the profile's scheme refuses.
     """

@@ -25,7 +25,7 @@ from payasync.profile.signed_fields import proof_names, proofs
 from payasync.settings import Timeouts, is_header
 from payasync.signing.schemes import SignatureScheme, SortedPairs
 from payasync.wire.call import Call, Expected, Progress
-from payasync.wire.match import comparison
+from payasync.wire.match import comparison_of
 from payasync.wire.request import NOTHING, Request, check_object, invalid
 from payasync.wire.response import Response
 
@@ -301,7 +301,7 @@ class Codec:
         return template
 
     def _expected(self, operation: Operation) -> Expected:
-        return Expected(comparison(operation, self._profile), self._proofs)
+        return Expected(comparison_of(operation, self._profile), self._proofs)
 
     def _merchant(self, operation: Operation) -> dict[str, str]:
         return {MERCHANT: self._merchant_id} if operation.name in self._profile.merchant else {}

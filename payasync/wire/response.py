@@ -1,4 +1,4 @@
-"""The service's answers, lightly typed, because their fields are not shown (spec: Resources, gaps)."""
+"""The service's responses, lightly typed, because their fields are not shown (spec: Resources, gaps)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @define(repr=False, unsafe_hash=True)
 class Response:
-    """An answer of the service, read by the call's profile."""
+    """A response of the service, read by the call's profile."""
 
     # What is public of it are properties, which nobody can set: to freeze the rest, too, makes it in twice the time.
 
@@ -30,7 +30,7 @@ class Response:
     _states: States = field(eq=False)
 
     thing: ClassVar[str] = ""
-    """Which table of the profile's states is this answer's."""
+    """Which table of the profile's states is this response's."""
 
     @classmethod
     def of(cls, call: Call, reply: Reply) -> Self:
@@ -81,7 +81,7 @@ class Response:
 
     @property
     def recovered(self) -> bool:
-        """Whether it is the answer of a query, after the call's own answer was lost."""
+        """Whether it is the response of a query, after the call's own response was lost."""
         return self._reply.recovered
 
     def __repr__(self) -> str:
@@ -145,7 +145,7 @@ def holds_nothing(shape: AnswerShape, document: Any) -> bool:
 
 @define(repr=False, unsafe_hash=True)
 class PaymentResponse(Response):
-    """An answer about a payment: endpoints 1 and 6."""
+    """A response about a payment: endpoints 1 and 6."""
 
     thing = "payment"
 
@@ -166,7 +166,7 @@ class PaymentResponse(Response):
 
 @define(repr=False, unsafe_hash=True)
 class OrderResponse(Response):
-    """An answer about an order: endpoints 2, 3 and 4."""
+    """A response about an order: endpoints 2, 3 and 4."""
 
     thing = "order"
 
@@ -188,7 +188,7 @@ class OrderResponse(Response):
 
 @define(repr=False, unsafe_hash=True)
 class RefundResponse(Response):
-    """An answer about a refund: endpoints 5 and 7."""
+    """A response about a refund: endpoints 5 and 7."""
 
     thing = "refund"
 
@@ -204,7 +204,7 @@ class RefundResponse(Response):
 
 @define(repr=False, unsafe_hash=True)
 class SubscriptionResponse(Response):
-    """An answer about a subscription: endpoints 8, 9 and 10."""
+    """A response about a subscription: endpoints 8, 9 and 10."""
 
     thing = "subscription"
 

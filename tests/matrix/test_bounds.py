@@ -8,7 +8,6 @@ from typing import Final
 import pytest
 
 from payasync import (
-    Attempted,
     Event,
     NoAnswerError,
     OutcomeUnknownError,
@@ -19,8 +18,7 @@ from payasync import (
     Timeouts,
     Unknown,
 )
-from tests.foreign.recorder import SILENT, Answer, Recorder, answer
-from tests.inside import turns
+from tests.foreign.recorder import Answer, Recorder, answer
 from tests.matrix.cells import OK_BODY, session
 
 OK: Final = answer(200, OK_BODY)
@@ -79,55 +77,6 @@ async def test_drip_ends_each_attempt_in_time() -> None:
     assert 2 == found.attempts
 
 
-CALLS: Final[tuple[Callable[[Session, int], Awaitable[Response]], ...]] = (
-    lambda pay, number: pay.payments.create(amount=number, currency="USD"),
-    lambda pay, number: pay.refunds.create(out_trade_no="T1", out_refund_no=f"R{number}", total_amt=1, refund_amt=1),
-    lambda pay, number: pay.orders.query(f"T{number}"),
-    lambda pay, number: pay.orders.close(f"T{number}"),
-)
-
-
-async def test_cancelling_tells_what_is_unknown() -> None:
-    """A write that is cancelled after it was sent is told of, once; a read is not."""
-    told: list[Event] = []
-    with Recorder(otherwise=SILENT) as service:
-        async with session(service, on_event=told.append) as pay:
-            for number, call in enumerate(CALLS):
-                task = asyncio.ensure_future(call(pay, number + 1))
-                await asyncio.to_thread(service.wait_for_request)
-                task.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await task
-        service.wait_for_ends()
-
-    assert ["payments.create", "refunds.create", "orders.close"] == [
-        event.operation for event in told if isinstance(event, Unknown)
-    ]
-
-
-async def test_shielded_write_goes_on_without_its_caller() -> None:
-    """The caller is cancelled at once; the write comes to its end, and closing with a grace waits for it."""
-    told: list[Event] = []
-    gate = threading.Event()
-    with Recorder([answer(200, OK_BODY, after=gate)]) as service:
-        pay = session(service, on_event=told.append)
-        task = asyncio.ensure_future(pay.payments.create(amount=1, currency="USD", shield=True))
-        await asyncio.to_thread(service.wait_for_request)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        before = list(told)
-        asyncio.get_running_loop().call_soon(gate.set)
-        await pay.aclose(grace=30)
-
-    assert [] == before
-    assert [("payments.create", 200)] == [
-        (event.operation, event.status) for event in told if isinstance(event, Attempted)
-    ]
-    assert not [event for event in told if isinstance(event, Unknown)]
-    assert {asyncio.current_task()} == asyncio.all_tasks()
-
-
 async def test_shielded_write_is_repeated_and_asked_about() -> None:
     """What goes on without its caller is the whole call, with its attempts and questions."""
     told: list[Event] = []
@@ -147,20 +96,3 @@ async def test_shielded_write_is_repeated_and_asked_about() -> None:
 
     assert ["/payment/refund", "/payment/refund/status"] == [request.path for request in service.requests]
     assert not [event for event in told if isinstance(event, Unknown)]
-
-
-async def test_shielded_write_that_is_cut_off() -> None:
-    """Without a grace, closing cuts it off, and tells that nobody knows."""
-    told: list[Event] = []
-    with Recorder(otherwise=SILENT) as service:
-        pay = session(service, on_event=told.append)
-        task = asyncio.ensure_future(pay.payments.create(amount=1, currency="USD", shield=True))
-        await asyncio.to_thread(service.wait_for_request)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await pay.aclose()
-        await turns(20)
-
-    assert ["payments.create"] == [event.operation for event in told if isinstance(event, Unknown)]
-    assert {asyncio.current_task()} == asyncio.all_tasks()

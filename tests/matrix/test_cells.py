@@ -6,22 +6,19 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import pytest
-from attrs import evolve, frozen
+from attrs import evolve
 
 from payasync import (
     Attempted,
-    AuthenticationError,
     DuplicateError,
     Event,
     HttpCodes,
-    NoAnswerError,
     NoAnswerTimeoutError,
     NotSentError,
     NotSentTimeoutError,
     OutcomeUnknownError,
     PayasyncError,
     Profile,
-    RateLimitedError,
     Response,
     ServiceError,
     Session,
@@ -46,31 +43,13 @@ from tests.matrix.cells import (
     Column,
     session,
 )
+from tests.matrix.table import ROWS
 
 OK: Final = answer(200, OK_BODY)
 ABSENT: Final = answer(200, ABSENT_BODY)
 QUERIES: Final = {ORDER_QUERY: OK, REFUND_QUERY: OK}
 DAILY: Final = ("1", "3", "5")
 """A write that nothing names, a read, and a write that can be asked about."""
-
-
-@frozen
-class Line:
-    """One line of the table.
-
-    Attributes:
-        cells: R and W repeat, Q ask, O unknown, F definite, U used before; one for each column.
-        read: What a read ends as.
-        write: What a write ends as where its cell does not say it.
-        ends: What the service does.
-        profile: What it says that it does.
-    """
-
-    cells: str
-    read: type[PayasyncError]
-    write: type[PayasyncError]
-    ends: tuple[Answer, ...]
-    profile: Profile = UNSURE
 
 
 def statuses(*given: int) -> tuple[Answer, ...]:
@@ -83,39 +62,44 @@ def code(value: str) -> tuple[Answer, ...]:
     return (answer(200, b'{"code":"%s"}' % value.encode()),)
 
 
-UNKNOWN: Final = OutcomeUnknownError
 CUT: Final = (Answer(OK.raw[:-1], then="close"), Answer(OK.raw[:-1], then="reset"), Answer(OK.raw[:30], then="close"))
 MALFORMED: Final = (answer(200, b"<html>"), answer(200, b""), answer(200, b"[]"), answer(200, b"{}"), *statuses(204))
 
-#                             1 2 n 3 4 5 6 7 8 9 10
-TABLE: Final = {
-    "no response":      Line("O O Q R R Q R R O O O", NoAnswerError, UNKNOWN, (RESET, GONE)),
-    "truncated":        Line("O O Q R R Q R R O O O", NoAnswerError, UNKNOWN, CUT),
-    "2xx malformed":    Line("O O Q R R Q R R O O O", NoAnswerError, UNKNOWN, MALFORMED),
-    "3xx":              Line("O O Q F O Q F F O O O", ServiceError, UNKNOWN, statuses(301, 302, 303, 307, 308)),
-    "4xx not executed": Line("F F F F F F F F F F F", ServiceError, ServiceError, statuses(400, 405, 413, 415, 422)),
-    "404":              Line("F F F F F F F F F F F", ServiceError, ServiceError, statuses(404)),
-    "401, 403":         Line("F F F F F F F F F F F", AuthenticationError, AuthenticationError, statuses(401, 403)),
-    "4xx unlisted":     Line("O O Q F O Q F F O O O", ServiceError, UNKNOWN, statuses(402, 410, 418)),
-    "409":              Line("O O U F U U F F O O O", ServiceError, DuplicateError, statuses(409)),
-    "429":              Line("O O Q W W Q W W O O O", RateLimitedError, UNKNOWN, statuses(429)),
-    "429 precedes":     Line("W W W W W W W W W W W", RateLimitedError, RateLimitedError, statuses(429), SURE),
-    "5xx":              Line("O O Q R R Q R R O O O", NoAnswerError, UNKNOWN, statuses(500, 502, 503)),
-    "not executed":     Line("F F F F F F F F F F F", ServiceError, ServiceError, code("SBX_INVALID")),
-    "retryable":        Line("O O Q R R Q R R O O O", NoAnswerError, UNKNOWN, code("SBX_BUSY")),
-    "duplicate":        Line("O O U F U U F F O O O", ServiceError, DuplicateError, code("SBX_DUPLICATE")),
-    "absent":           Line("F F F F F F F F F F F", ServiceError, ServiceError, code("SBX_NOT_FOUND")),
-    "unknown":          Line("O O Q F O Q F F O O O", ServiceError, UNKNOWN, code("SBX_WHO_KNOWS")),
-}  # fmt: skip
+ENDS: Final[list[tuple[str, tuple[Answer, ...], Profile]]] = [
+    ("no response", (RESET, GONE), UNSURE),
+    ("no response", CUT, UNSURE),
+    ("unrecognised", MALFORMED, UNSURE),
+    ("redirect", statuses(301, 302, 303, 307, 308), UNSURE),
+    ("not executed", statuses(400, 405, 413, 415, 422), UNSURE),
+    ("not executed", code("SBX_INVALID"), UNSURE),
+    ("not authenticated", statuses(401, 403), UNSURE),
+    ("absent", statuses(404), UNSURE),
+    ("absent", code("SBX_NOT_FOUND"), UNSURE),
+    ("unlisted", statuses(402, 410, 418), UNSURE),
+    ("unlisted", code("SBX_WHO_KNOWS"), UNSURE),
+    ("duplicate", statuses(409), UNSURE),
+    ("duplicate", code("SBX_DUPLICATE"), UNSURE),
+    ("rate limited", statuses(429), UNSURE),
+    ("rate limited before it", statuses(429), SURE),
+    ("server error", statuses(500, 502, 503), UNSURE),
+    ("server error", code("SBX_BUSY"), UNSURE),
+]
+"""By row of the table, what the service does, and what its profile says that it does."""
 
 LONG: Final = pytest.mark.long
 """Each cell is shown once daily; what else is of the same row, that of the pure function has daily."""
-CELLS: Final = [
-    pytest.param(line, end, column, letter, id=f"{name}-{index}-{column.number}", marks=[LONG] if index else [])
-    for name, line in TABLE.items()
-    for index, end in enumerate(line.ends)
-    for column, letter in zip(COLUMNS, line.cells.split(), strict=True)
-]
+
+
+def cells(*words: str) -> pytest.MarkDecorator:
+    """Run a test for each cell of the table that has one of these words."""
+    params = [
+        pytest.param(name, end, column, profile, id=f"{name}-{place}-{index}-{column.number}", marks=[LONG][:index])
+        for place, (name, ends, profile) in enumerate(ENDS)
+        for index, end in enumerate(ends)
+        for column in COLUMNS
+        if ROWS[name].word(column.number) in words
+    ]
+    return pytest.mark.parametrize(("name", "end", "column", "profile"), params)
 
 
 async def ended(call: Awaitable[Response]) -> Response | PayasyncError:
@@ -131,35 +115,34 @@ def received(service: Recorder) -> dict[str, int]:
     return dict(Counter(request.path for request in service.requests))
 
 
-@pytest.mark.parametrize(("line", "end", "column", "letter"), CELLS)
-async def test_cell(line: Line, end: Answer, column: Column, letter: str) -> None:
+@cells("repeat", "wait", "query", "unknown", "definite", "used")
+async def test_cell(name: str, end: Answer, column: Column, profile: Profile) -> None:
     """A service that always fails in one way: what the call ends as, and how often each endpoint was asked."""
+    word, expected = ROWS[name].word(column.number), ROWS[name].error(column.number)
     queries = {path: said for path, said in QUERIES.items() if path == column.query}
     with Recorder(otherwise=end, by_path=queries) as service:
-        async with session(service, line.profile) as pay:
+        async with session(service, profile) as pay:
             result = await ended(column.call(pay))
-    sends = 3 if letter in "RW" else 1
+    sends = 3 if word in {"repeat", "wait"} else 1
 
-    assert {column.path: sends, **({column.query: 1} if letter == "Q" else {})} == received(service)
-    if letter == "Q":
+    assert {column.path: sends, **({column.query: 1} if word == "query" else {})} == received(service)
+    if word == "query":
         assert isinstance(result, Response)
         assert (True, 2, "SBX_PAID") == (result.recovered, result.attempts, result["status"])
         return
-    expected = line.read if column.read else OutcomeUnknownError if letter == "O" else line.write
     assert isinstance(result, PayasyncError)
     assert (expected, sends) == (type(result), result.attempts)
 
 
-@pytest.mark.parametrize(("line", "end", "column", "letter"), [cell for cell in CELLS if cell.values[3] in {"R", "W"}])
-async def test_cell_that_is_repeated(line: Line, end: Answer, column: Column, letter: str) -> None:
+@cells("repeat", "wait")
+async def test_cell_that_is_repeated(name: str, end: Answer, column: Column, profile: Profile) -> None:
     """A service that fails once: the second attempt succeeds, with a nonce and a signature of its own."""
     with Recorder([end], otherwise=OK) as service:
-        async with session(service, line.profile) as pay:
+        async with session(service, profile) as pay:
             result = await column.call(pay)
     nonces = [signatures.fields(request).get("nonceStr") for request in service.requests if request.body]
 
-    assert letter in "RW"
-    assert {column.path: 2} == received(service)
+    assert {column.path: 2} == received(service), name
     assert (2, False) == (result.attempts, result.recovered)
     assert len(nonces) == len(set(nonces)) or {None} == set(nonces)
 
@@ -275,31 +258,6 @@ async def test_write_that_failed_midway(number: str) -> None:
     assert (OutcomeUnknownError is type(result)) == column.keyless
     assert (1 if column.keyless else 2) == getattr(result, "attempts", None)
     assert bool(column.query) == getattr(result, "recovered", False)
-
-
-@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.number)
-@pytest.mark.parametrize("status", [429, 503])
-async def test_retry_after_beyond_the_deadline(column: Column, status: int) -> None:
-    """A service that wants to be left alone for longer than the call has is: the error says how long."""
-    with Recorder(otherwise=answer(status, b"{}", ("Retry-After", "90"))) as service:
-        async with session(service) as pay:
-            result = await ended(column.call(pay))
-
-    assert isinstance(result, PayasyncError)
-    assert ({column.path: 1}, 1, 90.0) == (received(service), result.attempts, result.retry_after)
-
-
-@pytest.mark.parametrize("given", ["0", "soon", "Thu, 01 Jan 1970 00:00:00 GMT"])
-@pytest.mark.parametrize("number", ["3", "4", "5", "6", "7"])
-async def test_retry_after_that_is_over(number: str, given: str) -> None:
-    """What asks for nothing, lies behind us, or is nonsense, changes nothing."""
-    column = BY_NUMBER[number]
-    with Recorder([answer(429, b"{}", ("Retry-After", given))], otherwise=OK) as service:
-        async with session(service) as pay:
-            result = await column.call(pay)
-    expected = {column.path: 1, column.query: 1} if column.query else {column.path: 2}
-
-    assert (expected, 2) == (received(service), result.attempts)
 
 
 @pytest.mark.parametrize("number", ["2n", "5"])

@@ -1,3 +1,5 @@
+"""The signature of each attempt, and the key that travels as Bearer."""
+
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Mapping
@@ -7,9 +9,9 @@ import pytest
 from attrs import evolve, field, frozen
 
 from payasync.credentials import Secret
-from payasync.endpoints import CREATE_REFUND
+from payasync.endpoints import CREATE_PAYMENT, CREATE_REFUND
 from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError, NotSentError
-from payasync.middleware.sign import require_signable, sign
+from payasync.middleware.sign import authorize, require_signable, sign
 from payasync.profile.profile import Profile
 from payasync.signing.schemes import SortedPairs
 from payasync.wire.call import Call
@@ -65,7 +67,7 @@ async def test_missing_scheme() -> None:
     """The algorithm is open in the service's document: without an answer nothing is sent."""
     end = way()
     with pytest.raises(NotConfiguredError, match="signature is open") as caught:
-        await sign(KEY)(signed(None), end.send)
+        await sign(KEY, end.send)(signed(None))
 
     assert "signature" == caught.value.field
     assert [] == end.calls
@@ -79,7 +81,7 @@ async def test_half_a_scheme(scheme: SortedPairs, point: str) -> None:
     """A scheme with an open option names the option."""
     end = way()
     with pytest.raises(NotConfiguredError) as caught:
-        await sign(KEY)(signed(scheme), end.send)
+        await sign(KEY, end.send)(signed(scheme))
 
     assert point == caught.value.field
     assert [] == end.calls
@@ -89,7 +91,7 @@ async def test_missing_key() -> None:
     """Without a signing key nothing is sent; the error says which credential to set."""
     end = way()
     with pytest.raises(ConfigurationError, match=r"refunds\.create is signed with it") as caught:
-        await sign(None)(signed(Scheme()), end.send)
+        await sign(None, end.send)(signed(Scheme()))
 
     assert "credentials.signing_key" == caught.value.field
     assert [] == end.calls
@@ -98,7 +100,7 @@ async def test_missing_key() -> None:
 async def test_custom_scheme_is_given_all() -> None:
     """A scheme sees the fields, the endpoint's path and the key, still a secret."""
     end, scheme = way(), Scheme()
-    await sign(KEY)(signed(scheme, a=1), end.send)
+    await sign(KEY, end.send)(signed(scheme, a=1))
     sent = end.calls[0].fields
     given = {"a": 1, "nonceStr": sent["nonceStr"]}
 
@@ -115,7 +117,7 @@ async def test_custom_scheme_cannot_change_the_call() -> None:
             dict.clear(fields)  # type: ignore[arg-type] # the mistake that is harmless
             return super().sign(fields, path=path, key=key)
 
-    await sign(KEY)(evolve(call, profile=Profile(signature=Greedy())), end.send)
+    await sign(KEY, end.send)(evolve(call, profile=Profile(signature=Greedy())))
 
     assert {"a", "nonceStr", "sign"} == end.calls[0].fields.keys()
     assert "/payment/refund sign_canary []" == end.calls[0].fields["sign"]
@@ -124,7 +126,7 @@ async def test_custom_scheme_cannot_change_the_call() -> None:
 async def test_custom_scheme_may_say_nothing_about_blocking() -> None:
     """`sign` and `verify` are all that a scheme needs."""
     end = way()
-    await sign(KEY)(signed(ShortScheme(), a=1), end.send)
+    await sign(KEY, end.send)(signed(ShortScheme(), a=1))
 
     assert "/payment/refund sign_canary ['a', 'nonceStr']" == end.calls[0].fields["sign"]
 
@@ -138,7 +140,7 @@ async def test_coroutine_scheme(*, blocking: bool) -> None:
         return "signature"
 
     end = way()
-    await sign(KEY)(signed(Scheme(made, blocking=blocking)), end.send)
+    await sign(KEY, end.send)(signed(Scheme(made, blocking=blocking)))
 
     assert "signature" == end.calls[0].fields["sign"]
 
@@ -152,7 +154,7 @@ async def test_slow_schemes_leave_the_loop_free(*, blocking: bool) -> None:
         threads.append(threading.get_ident())
         return "signature"
 
-    await sign(KEY)(signed(Scheme(made, blocking=blocking)), way().send)
+    await sign(KEY, way().send)(signed(Scheme(made, blocking=blocking)))
 
     assert blocking == (threading.get_ident() not in threads)
     assert 1 == len(threads)
@@ -167,7 +169,7 @@ async def test_slow_schemes_share_one_thread() -> None:
         return "signature"
 
     call = signed(Scheme(made, blocking=True))
-    await asyncio.gather(*(sign(KEY)(call, way().send) for _ in range(20)))
+    await asyncio.gather(*(sign(KEY, way().send)(call) for _ in range(20)))
 
     assert 1 == len(threads)
 
@@ -205,7 +207,7 @@ async def test_scheme_that_fails_sends_nothing(made: Callable[[], Any], why: str
     """A broken scheme is named; it is not tried again, and its words, which may hold the key, are not shown."""
     end = way()
     with pytest.raises(NotSentError, match=f"the signature scheme {why}: nothing was sent") as caught:
-        await sign(KEY)(signed(Scheme(made, blocking=blocking)), end.send)
+        await sign(KEY, end.send)(signed(Scheme(made, blocking=blocking)))
 
     assert (True, False, "signing failed") == (caught.value.permanent, caught.value.sent, caught.value.reason)
     assert not isinstance(caught.value, TimeoutError)
@@ -224,7 +226,7 @@ async def test_value_that_cannot_be_signed(scheme: SortedPairs, turns: list[str]
     end, seen = way(), list[str]()
     asyncio.get_running_loop().call_soon(seen.append, "turned")
     with pytest.raises(InvalidArgumentError, match="the field 'a' cannot be signed"):
-        await sign(KEY)(signed(scheme, a=1.5), end.send)
+        await sign(KEY, end.send)(signed(scheme, a=1.5))
 
     assert turns == seen
     assert [] == end.calls
@@ -233,22 +235,73 @@ async def test_value_that_cannot_be_signed(scheme: SortedPairs, turns: list[str]
 async def test_scheme_is_that_of_the_call() -> None:
     """What is prepared for one scheme signs no call of another."""
     end = way()
-    signing = sign(KEY)
+    signing = sign(KEY, end.send)
     schemes = [SortedPairs(algorithm=name, encoding="hex") for name in ("hmac-sha256", "hmac-sha512", "hmac-sha256")]
     for scheme in (*schemes, Scheme(), schemes[0]):
-        await signing(signed(scheme, a=1), end.send)
+        await signing(signed(scheme, a=1))
     digits = [len(sent.fields["sign"]) for sent in end.calls]
 
     assert [64, 128, 64, len("signature"), 64] == digits
 
 
-async def test_a_scheme_of_the_merchants_own_is_not_asked_beforehand() -> None:
-    """What cannot be signed is refused before anything is kept of it; one's own scheme says that as it signs."""
-    end, scheme = way(), Scheme()
+@pytest.mark.parametrize("scheme", [Scheme(), SortedPairs(algorithm="rsa-sha256", encoding="hex")], ids=["own", "RSA"])
+async def test_slow_schemes_do_not_sign_beforehand(scheme: Any) -> None:
+    """A scheme of one's own is not asked before it signs, and RSA only makes its text: the key here is none."""
+    end = way()
     await require_signable(KEY)(signed(scheme, a=1), end.send)
-    with pytest.raises(InvalidArgumentError) as caught:
-        await require_signable(KEY)(signed(SortedPairs(algorithm="hmac-sha256", encoding="hex"), a=1.5), end.send)
 
-    assert [] == scheme.seen
+    assert [] == getattr(scheme, "seen", [])
     assert 1 == len(end.calls)
+
+
+@pytest.mark.parametrize("algorithm", ["hmac-sha256", "rsa-sha256"])
+async def test_value_that_cannot_be_signed_is_refused_beforehand(algorithm: Any) -> None:
+    """What cannot be signed is refused before anything is kept of it, and the error names the call."""
+    end = way()
+    with pytest.raises(InvalidArgumentError) as caught:
+        await require_signable(KEY)(signed(SortedPairs(algorithm=algorithm, encoding="hex"), a=1.5), end.send)
+
+    assert [] == end.calls
     assert "refunds.create" == caught.value.operation
+
+
+SECRET_KEY: Final = Secret("sk_canary")
+
+
+async def test_key_travels_as_bearer() -> None:
+    """A call that the profile lists carries the secret key (spec: Authentication, 2), and stays a secret on its way."""
+    end = way()
+    await authorize(SECRET_KEY, end.send)(bare_call(CREATE_PAYMENT, bearer=True, headers={"X-A": "1"}))
+    sent = end.calls[0]
+
+    assert {"X-A": "1", "Authorization": Secret("Bearer sk_canary")} == sent.headers
+    assert "canary" not in f"{sent!r} {sent.headers!r} {dict(sent.headers)}"
+
+
+@pytest.mark.parametrize("key", [SECRET_KEY, None])
+async def test_key_goes_nowhere_else(key: Secret | None) -> None:
+    """A call that the profile does not list needs no key, and is shown none."""
+    end, call = way(), bare_call(CREATE_PAYMENT)
+    await authorize(key, end.send)(call)
+
+    assert [call] == end.calls
+
+
+async def test_missing_secret_key() -> None:
+    """Without a key nothing is sent; the error says which credential to set."""
+    end = way()
+    with pytest.raises(ConfigurationError, match=r"payments\.create carries it as Authorization: Bearer") as caught:
+        await authorize(None, end.send)(bare_call(CREATE_PAYMENT, bearer=True))
+
+    assert "credentials.secret_key" == caught.value.field
+    assert [] == end.calls
+
+
+async def test_key_cannot_break_the_request_apart() -> None:
+    """A key with a line end in it is refused, and not shown."""
+    end = way()
+    with pytest.raises(InvalidArgumentError, match="'Authorization' must be of visible ASCII") as caught:
+        await authorize(Secret("canary\r\nX-B: c"), end.send)(bare_call(CREATE_PAYMENT, bearer=True))
+
+    assert "canary" not in f"{caught.value} {caught.value.value!r}"
+    assert [] == end.calls

@@ -26,7 +26,8 @@ from payasync.errors import (
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.profile.schema import AnswerShape, States
-from payasync.resources.polling import Patience, wait
+from payasync.resources.polling import wait
+from payasync.settings import Pace
 from payasync.wire.response import OrderResponse, Response
 from tests.building import PROFILE, bare_call, reply
 from tests.foreign.recorder import Recorder, answer
@@ -92,7 +93,7 @@ class Asked:
             until=until,
             timeout=timeout,
             profile=profile,
-            patience=Patience(clock=lambda: self.now, sleep=self.sleep, jitter=lambda bound: self.share * bound),
+            pace=Pace(clock=lambda: self.now, sleep=self.sleep, jitter=lambda bound: self.share * bound),
         )
 
 
@@ -137,10 +138,10 @@ async def test_pauses_grow(share: float, expected: list[float]) -> None:
 async def test_jitter_is_full_by_default() -> None:
     """Unless a test brings its own chance, a pause is anything from the half of its bound to the whole of it."""
     query = Asked((PENDING, PAID))
-    patience = Patience(clock=lambda: query.now, sleep=query.sleep)
+    pace = Pace(clock=lambda: query.now, sleep=query.sleep)
     for _ in range(DRAWS):
         query.times.clear()
-        await wait(query, thing="order", reference="T1", until="paid", timeout=60, profile=MAPPED, patience=patience)
+        await wait(query, thing="order", reference="T1", until="paid", timeout=60, profile=MAPPED, pace=pace)
 
     assert DRAWS == len(query.pauses)
     assert 0.5 <= min(query.pauses) < 0.55

@@ -177,14 +177,6 @@ def test_values_that_a_profile_lets_sign(options: dict[str, Any], value: Any, ex
     assert expected == text({"a": value, "b": 1}, **options)
 
 
-@pytest.mark.parametrize("nested", ["refuse", "json"])
-def test_number_that_is_to_be_sent_has_no_text(nested: str) -> None:
-    """Only who received a number knows how it was written: one of ours can be written in several ways."""
-    for value in (FLOAT, [FLOAT] if nested == "json" else FLOAT):
-        with pytest.raises(InvalidArgumentError, match=r"^the field 'fee' cannot be signed"):
-            sign({"fee": value}, numbers="text", nested=nested)
-
-
 def test_an_enum_that_is_a_text_signs_as_it_is_sent() -> None:
     """JSON carries the value of a `str` Enum, so its value is signed, and not its name."""
     fields = {"currency": Currency.CAD}
@@ -325,24 +317,10 @@ refunds: Final = st.fixed_dictionaries(
 """The fields of a refund as they are accepted: endpoint 5 of the document."""
 
 
-def read_back(signed: str) -> dict[str, str]:
-    """Return the fields that a signed text without delimiters in its values stands for."""
-    return dict(pair.split("=") for pair in signed.split("&"))
-
-
 def plain(fields: Mapping[str, Any]) -> dict[str, str]:
     """Return the fields as texts, without empty ones and without delimiters."""
     texts = {name: str(value).replace("&", "").replace("=", "") for name, value in fields.items()}
     return {name: value for name, value in texts.items() if value}
-
-
-@given(refunds)
-@example({"outRefundNo": "R1", "refundDesc": "&="})
-def test_text_says_which_request_it_is(fields: dict[str, Any]) -> None:
-    """But for empties and delimiters in free text and URLs, the text can be read back: equal texts, equal requests."""
-    free = {name: plain(fields).get(name, "") for name in fields if name in FREE_TEXT}
-
-    assert plain(fields) == read_back(text(fields | free))
 
 
 def test_no_two_small_requests_share_a_text() -> None:

@@ -275,10 +275,8 @@ class Admin:
         texts = {name: text for name, text in fields.items() if name not in {"kind", "on"}}
         options = find_kind(kind).read(texts)
         if kind == "refuse" and "seconds" not in options:
-            # Nobody could disarm it: the dashboard would be refused too.
-            raise RefusedError(
-                "invalid", "seconds must be given for refuse: until then nobody connects", field="seconds"
-            )
+            # Nobody could disarm it: the dashboard is refused too.
+            raise RefusedError("invalid", "seconds must say when refuse ends; pass 60", field="seconds")
         return f"Armed: {self.faults.arm(kind, on, **options)}."
 
     async def _disarm_fault(self, fields: Fields) -> str:

@@ -1,33 +1,242 @@
+"""The failure matrix as plain functions: what the end of an attempt means, and what follows from it."""
+
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pytest
 from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
 
-from payasync.endpoints import OPERATIONS, Kind
+from payasync.endpoints import OPERATIONS, Kind, custom
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
     DuplicateError,
     InvalidArgumentError,
-    InvalidSignatureError,
     NoAnswerError,
     NoAnswerTimeoutError,
     NotSentError,
     NotSentTimeoutError,
     OutcomeUnknownError,
     PayasyncError,
-    RateLimitedError,
     ServiceError,
     SessionClosedError,
 )
-from payasync.middleware.outcome import Outcome, classify, final_error, has_own_number, leaves_doubt
+from payasync.middleware.outcome import (
+    Action,
+    Outcome,
+    Recourse,
+    classify,
+    confirms_absence,
+    decide,
+    decide_after_absence,
+    final_error,
+    has_own_number,
+    leaves_doubt,
+    parse_retry_after,
+    recourse,
+)
 from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape, HttpCodes, ResultCodes
 from payasync.resources.orders import PlaceOrder
 from payasync.wire.call import Call, Reply
-from tests.building import PROFILE, call_for, codec, reply
+from tests.building import PROFILE, bare_call, call_for, codec, reply
+from tests.matrix.table import KINDS, ROWS
 
 CODED: Final = evolve(
+    PROFILE,
+    answer=AnswerShape(code="code", ok=("OK",)),
+    codes=ResultCodes(not_executed=("PARAM",), retryable=("BUSY",), duplicate=("USED",), absent=("NONE",)),
+)
+FIRST_429: Final = evolve(CODED, http=HttpCodes(rate_limit_precedes_execution=True))
+SIGNED: Final = evolve(CODED, answer=AnswerShape(code="code", ok=("OK",), signature="sign"))
+
+BESIDE: Final = evolve(CODED, answer=AnswerShape(data="data", code="code", ok=("OK",), signature="data.sign"))
+"""The code stands beside what is signed: whoever has a genuine success can change it."""
+UNSIGNED_REFUSALS: Final = evolve(SIGNED, answer=evolve(SIGNED.answer, refusals_signed=False))
+
+COLUMNS: Final = {
+    "1": "payments.create",
+    "2": "",
+    "2n": "orders.place",
+    "3": "orders.query",
+    "4": "orders.close",
+    "5": "refunds.create",
+    "6": "payments.status",
+    "7": "refunds.status",
+    "8": "subscriptions.create",
+    "9": "subscriptions.update",
+    "10": "subscriptions.cancel",
+}
+"""The ten operations; 2 with a number stands beside 2 without one."""
+
+READS: Final = ("3", "6", "7")
+
+
+def call_of(number: str, profile: Profile = CODED) -> Call:
+    """Return the call of a column."""
+    if number == "2":
+        return codec(profile).call(PlaceOrder(total_amt=1, currency="CAD"))
+    return call_for(COLUMNS[number], profile)
+
+
+USUAL_4XX: Final = (400, 404, 405, 413, 415, 422)
+UNSENT: Final = (NotSentError("refused"), NotSentError("handshake cut"))
+LOST: Final = (NoAnswerError("write failed"), NoAnswerError("no response"), NoAnswerError("truncated"))
+HTML: Final = Reply(status=200, headers={}, body=b"<html>")
+FORGED: Final = evolve(reply({"code": "OK"}), verified=False)
+UNSIGNED: Final = reply({"code": "OK"})
+
+Ends = tuple[Reply | PayasyncError, ...]
+ENDS: Final[list[tuple[str, Ends, Profile]]] = [
+    ("not sent", UNSENT, CODED),
+    ("not sent in time", (NotSentTimeoutError("late"),), CODED),
+    ("not sendable", (NotSentError("untrusted", permanent=True),), CODED),
+    ("no response", LOST, CODED),
+    ("no response in time", (NoAnswerTimeoutError("late"),), CODED),
+    ("unrecognised", (HTML, reply(None, 204), reply([]), reply({})), CODED),
+    ("unverified", (FORGED, UNSIGNED), SIGNED),
+    ("redirect", tuple(reply({}, status) for status in (301, 302, 303, 307, 308)), CODED),
+    ("not executed", (*(reply({}, status) for status in USUAL_4XX), reply({"code": "PARAM"})), CODED),
+    ("not authenticated", (reply({}, 401), reply({}, 403)), CODED),
+    ("absent", (reply({"code": "NONE"}),), CODED),
+    ("unlisted", (*(reply({}, status) for status in (402, 410, 418)), reply({"code": "WHAT"})), CODED),
+    ("duplicate", (reply({}, 409), reply({"code": "USED"})), CODED),
+    ("rate limited", (reply({}, 429),), CODED),
+    ("rate limited before it", (reply({}, 429),), FIRST_429),
+    ("server error", (*(reply({}, status) for status in (500, 502, 503, 504)), reply({"code": "BUSY"})), CODED),
+]
+"""By row of the table, the attempts that end so, and what the service does."""
+
+ACTIONS: Final = {
+    "repeat": Action.REPEAT,
+    "wait": Action.REPEAT,
+    "query": Action.QUERY,
+    "unknown": Action.END,
+    "definite": Action.END,
+    "used": Action.END,
+}
+CELLS: Final = [
+    pytest.param(name, end, number, profile, id=f"{name}-{index}-{number}")
+    for name, ends, profile in ENDS
+    for index, end in enumerate(ends)
+    for number in COLUMNS
+]
+cells = pytest.mark.parametrize(("name", "end", "number", "profile"), CELLS)
+
+
+def test_each_row_has_its_ends() -> None:
+    """No row of the table is left out."""
+    assert {name for name, _, _ in ENDS} == ROWS.keys()
+
+
+@cells
+def test_first_attempt(name: str, end: Reply | PayasyncError, number: str, profile: Profile) -> None:
+    """Every cell of the table: what follows, which error is the final one, and whether doubt stays."""
+    call, row = call_of(number, profile), ROWS[name]
+    outcome = classify(call, end)
+    doubt = leaves_doubt(call, outcome)
+
+    assert (row.error(number) is OutcomeUnknownError) == doubt
+    assert ACTIONS[row.word(number)] is decide(call, outcome, doubt=doubt)
+    assert row.error(number) is type(final_error(call, outcome, end, doubt=doubt))
+
+
+def second(name: str, number: str) -> Action:
+    """Return what follows a second attempt, after one that nobody knows the end of."""
+    kind, word = KINDS[number], ROWS[name].word(number)
+    if kind == "unnamed":
+        return Action.END
+    if name == "duplicate":
+        return Action.QUERY
+    if name in {"not executed", "not authenticated", "absent"}:
+        return Action.END if kind == "close" else Action.QUERY
+    return Action.QUERY if word == "wait" and kind == "named" else ACTIONS[word]
+
+
+@cells
+def test_attempt_after_one_in_doubt(name: str, end: Reply | PayasyncError, number: str, profile: Profile) -> None:
+    """Doubt is sticky: a refusal says nothing of an attempt before it, and "used before" leads to a query."""
+    call = call_of(number, profile)
+    outcome = classify(call, end)
+
+    if not call.read:
+        assert second(name, number) is decide(call, outcome, doubt=True)
+        assert OutcomeUnknownError is type(final_error(call, outcome, end, doubt=True))
+
+
+@pytest.mark.parametrize("number", COLUMNS)
+@pytest.mark.parametrize("doubt", [False, True])
+def test_success_is_the_end(number: str, *, doubt: bool) -> None:
+    """A recognised answer is the answer, whatever was before it."""
+    call = call_of(number)
+    found = classify(call, reply({"code": "OK"}))
+
+    assert Action.DONE is decide(call, found, doubt=doubt)
+    assert not leaves_doubt(call, found)
+
+
+@pytest.mark.parametrize(("read", "expected"), [(True, Recourse.REPEAT), (False, Recourse.NONE)])
+def test_column_of_an_endpoint_of_ones_own(expected: Recourse, *, read: bool) -> None:
+    """A call to an unknown endpoint is a write that nothing names, unless the caller says that it reads."""
+    assert expected is recourse(bare_call(custom("POST", "/bill", read=read)))
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        (NoAnswerError("cut"), Action.REPEAT),
+        (reply({}, 503), Action.REPEAT),
+        (HTML, Action.REPEAT),
+        (reply({}, 302), Action.REPEAT),
+        (reply({}, 418), Action.REPEAT),
+        (reply({}, 400), Action.END),
+        (reply({"code": "NONE"}), Action.END),
+        (reply({}, 409), Action.END),
+    ],
+)
+@pytest.mark.parametrize("number", ["2n", "5"])
+def test_after_a_final_absent(number: str, end: Reply | PayasyncError, expected: Action) -> None:
+    """What was in doubt was not done: it is sent again; a refusal that came meanwhile is definite."""
+    call = call_of(number)
+
+    assert expected is decide_after_absence(call, classify(call, end))
+
+
+@pytest.mark.parametrize("number", READS)
+@pytest.mark.parametrize(
+    ("answer", "profile", "expected"),
+    [
+        (reply({"code": "NONE"}), CODED, True),
+        (reply({"code": "NONE"}, 404), CODED, True),
+        (reply({}, 404), CODED, False),
+        (reply({}, 404), evolve(CODED, http=HttpCodes(absent=(404,))), True),
+        (reply({"code": "PARAM"}, 404), evolve(CODED, http=HttpCodes(absent=(404,))), False),
+        (reply({"code": "OK"}), CODED, False),
+        (reply({"code": "NONE"}, 500), CODED, False),
+        (NoAnswerError("cut"), CODED, False),
+        (NotSentError("refused"), CODED, False),
+        (reply({"code": "NONE"}), SIGNED, False),
+        (evolve(reply({"code": "NONE"}), verified=False), SIGNED, False),
+        (evolve(reply({"code": "NONE"}), verified=True), SIGNED, True),
+        (evolve(reply({"code": "NONE", "totalAmt": 450}), verified=True), SIGNED, True),
+        (evolve(reply({"code": "NONE", "data": {"totalAmt": 450}}), verified=True), BESIDE, False),
+        (evolve(reply({"code": "NONE", "data": {"amount": 450}}), verified=True), BESIDE, False),
+        (evolve(reply({"code": "NONE", "data": {"text": "none"}}), verified=True), BESIDE, True),
+        (reply({"code": "NONE", "totalAmt": 450}), CODED, True),
+        (reply({"code": "NONE"}), UNSIGNED_REFUSALS, True),
+        (evolve(reply({"code": "NONE"}), verified=False), UNSIGNED_REFUSALS, False),
+    ],
+)
+def test_absent_in_the_profiles_words(
+    number: str, answer: Reply | PayasyncError, profile: Profile, *, expected: bool
+) -> None:
+    """Only what the profile calls absent is, and where responses are signed, only what their signature can prove."""
+    assert expected == confirms_absence(call_of(number, profile), answer)
+
+
+ENVELOPED: Final = evolve(
     PROFILE,
     answer=AnswerShape(data="data", code="code", ok=(0, "OK"), message="msg"),
     codes=ResultCodes(
@@ -35,11 +244,10 @@ CODED: Final = evolve(
     ),
     http=HttpCodes(not_executed=(400, 401, 403, 404, 422), absent=(404, 410)),
 )
-READS: Final = [operation.name for operation in OPERATIONS if operation.kind is Kind.READ]
+READ_NAMES: Final = [operation.name for operation in OPERATIONS if operation.kind is Kind.READ]
 WRITES: Final = [operation.name for operation in OPERATIONS if operation.kind is not Kind.READ]
 KEYED: Final = [operation.name for operation in OPERATIONS if operation.kind is Kind.KEYED]
 UNKEYED: Final = [operation.name for operation in OPERATIONS if operation.kind is Kind.UNKEYED]
-HTML: Final = Reply(status=200, headers={}, body=b"<html>")
 
 
 def code(value: object, status: int = 200, **more: object) -> Reply:
@@ -114,21 +322,21 @@ REFUSALS: Final[list[tuple[Reply, Outcome, Outcome]]] = [
 @pytest.mark.parametrize("document", [{}, {"code": "OK"}, {"code": "PARAM"}, {"code": "NONE"}, None])
 def test_row_by_status_alone(status: int, expected: Outcome, document: object) -> None:
     """3xx, 429 and 5xx are what they are: no code in the body makes them anything else."""
-    assert expected is classify(call_for("refunds.create", CODED), reply(document, status))
+    assert expected is classify(call_for("refunds.create", ENVELOPED), reply(document, status))
 
 
 @pytest.mark.parametrize(("answer", "expected"), BY_CODE)
 @pytest.mark.parametrize("name", ["refunds.create", "orders.query"])
 def test_row_by_code(name: str, answer: Reply, expected: Outcome) -> None:
     """HTTP 200 says nothing where a code does; codes compare by type and value."""
-    assert expected is classify(call_for(name, CODED), answer)
+    assert expected is classify(call_for(name, ENVELOPED), answer)
 
 
 @pytest.mark.parametrize(("answer", "read", "write"), REFUSALS)
 def test_row_of_a_refusal(answer: Reply, read: Outcome, write: Outcome) -> None:
     """The most exact word counts; that nothing is there is an answer to a query only."""
-    assert read is classify(call_for("orders.query", CODED), answer)
-    assert write is classify(call_for("refunds.create", CODED), answer)
+    assert read is classify(call_for("orders.query", ENVELOPED), answer)
+    assert write is classify(call_for("refunds.create", ENVELOPED), answer)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +357,7 @@ def test_row_without_a_profile(answer: Reply, expected: Outcome) -> None:
     assert expected is classify(call_for("payments.create", Profile()), answer)
 
 
-BY_MESSAGE: Final = evolve(CODED, answer=AnswerShape(message="msg"))
+BY_MESSAGE: Final = evolve(ENVELOPED, answer=AnswerShape(message="msg"))
 """It says what messages mean, and shows no place of a result code."""
 
 
@@ -189,12 +397,12 @@ def test_row_without_the_message() -> None:
 
 def test_code_says_more_than_the_message() -> None:
     """Where a code says success, a message that is listed elsewhere takes nothing back."""
-    assert Outcome.SUCCESS is classify(call_for("refunds.create", CODED), code("OK", msg="PARAM"))
+    assert Outcome.SUCCESS is classify(call_for("refunds.create", ENVELOPED), code("OK", msg="PARAM"))
 
 
 def test_message_is_asked_only_where_the_profile_says_so() -> None:
     """A listed code that stands at a place which the profile does not name means nothing."""
-    profile = evolve(CODED, answer=AnswerShape(message="msg"))
+    profile = evolve(ENVELOPED, answer=AnswerShape(message="msg"))
 
     assert Outcome.NOT_EXECUTED is classify(call_for("refunds.create", profile), code("USED", 400))
     assert Outcome.DUPLICATE is classify(call_for("refunds.create", profile), reply({"msg": "USED"}, 400))
@@ -213,13 +421,13 @@ def test_message_is_asked_only_where_the_profile_says_so() -> None:
         (SessionClosedError("closed"), Outcome.NOT_SENDABLE),
     ],
 )
-@pytest.mark.parametrize("name", READS + WRITES)
+@pytest.mark.parametrize("name", READ_NAMES + WRITES)
 def test_row_without_a_reply(name: str, outcome: PayasyncError, expected: Outcome) -> None:
     """Either nothing was sent, and then repeating helps or does not, or nobody knows."""
     assert expected is classify(call_for(name), outcome)
 
 
-SIGNED: Final = evolve(CODED, answer=evolve(CODED.answer, signature="data.sign"))
+SIGNED_ENVELOPE: Final = evolve(ENVELOPED, answer=evolve(ENVELOPED.answer, signature="data.sign"))
 
 
 @pytest.mark.parametrize(
@@ -241,13 +449,13 @@ SIGNED: Final = evolve(CODED, answer=evolve(CODED.answer, signature="data.sign")
 )
 def test_row_where_answers_are_signed(answer: Reply, expected: Outcome, *, verified: bool | None) -> None:
     """A success must verify; a failure only where it carries a signature; 3xx, 429 and 5xx are what they are."""
-    assert expected is classify(call_for("refunds.create", SIGNED), evolve(answer, verified=verified))
+    assert expected is classify(call_for("refunds.create", SIGNED_ENVELOPE), evolve(answer, verified=verified))
 
 
 @pytest.mark.parametrize("name", WRITES)
 def test_the_profiles_own_list_says_which_statuses_mean_not_executed(name: str) -> None:
     """A status counts as "not executed" where the profile lists it, in place of the assumed list, not beside it."""
-    own = evolve(CODED, http=HttpCodes(not_executed=(418,)))
+    own = evolve(ENVELOPED, http=HttpCodes(not_executed=(418,)))
     call = call_for(name, own)
 
     assert Outcome.NOT_EXECUTED is classify(call, reply({}, 418))
@@ -260,116 +468,13 @@ def word(call: Call, outcome: Reply | PayasyncError, *, earlier: bool = False) -
     return final_error(call, found, outcome, doubt=earlier or leaves_doubt(call, found))
 
 
-LOST: Final = [NoAnswerError("cut", reason="cut"), NoAnswerTimeoutError("late", reason="cut")]
-UNCLEAR: Final = [reply({}, 502), reply(None, 500), HTML, code("BUSY"), reply([])]
-
-
-@pytest.mark.parametrize("answer", UNCLEAR)
-@pytest.mark.parametrize("name", WRITES)
-def test_unclear_answer_to_a_write_is_unknown(name: str, answer: Reply) -> None:
-    """Whatever does not clearly say that nothing was done may have been done: ask, do not repeat."""
-    error = word(call_for(name, CODED), answer)
-
-    assert type(error) is OutcomeUnknownError
-    assert not isinstance(error, OSError)
-    assert error.sent is True
-    assert "do not repeat it" in str(error)
-
-
-@pytest.mark.parametrize("answer", UNCLEAR)
-@pytest.mark.parametrize("name", READS)
-def test_unclear_answer_to_a_read_is_none(name: str, answer: Reply) -> None:
-    """Asking again is harmless."""
-    error = word(call_for(name, CODED), answer)
-
-    assert type(error) is NoAnswerError
-    assert error.sent is True
-    assert error.response is not None
-
-
-@pytest.mark.parametrize("answer", [reply({}, 302), reply({}, 418), code("OTHER"), code("OTHER", 402)])
-@pytest.mark.parametrize("name", READS + WRITES)
-def test_unlisted_refusal(name: str, answer: Reply) -> None:
-    """A redirect and a refusal that nobody listed end a read; to a write they prove nothing."""
-    expected = ServiceError if name in READS else OutcomeUnknownError
-
-    assert expected is type(word(call_for(name, CODED), answer))
-
-
-@pytest.mark.parametrize("answer", [reply({}, 400), code("PARAM"), code("PARAM", 418), code("NONE"), code(7)])
-@pytest.mark.parametrize("name", READS + WRITES)
-def test_listed_refusal_is_definite(name: str, answer: Reply) -> None:
-    """What the profile lists as not executed, or as absent, was not done."""
-    error = word(call_for(name, CODED), answer)
-
-    assert type(error) is ServiceError
-    assert error.sent is True
-
-
-@pytest.mark.parametrize("status", [401, 403])
-@pytest.mark.parametrize("name", READS + WRITES)
-def test_keys_that_the_service_does_not_take(name: str, status: int) -> None:
-    """401 and 403 are about the keys, or the signature."""
-    assert AuthenticationError is type(word(call_for(name), reply({}, status)))
-
-
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [(code("NONE", 401), ServiceError), (code("USED", 403), DuplicateError), (code("PARAM", 401), AuthenticationError)],
 )
 def test_a_code_says_more_than_401(answer: Reply, expected: type[PayasyncError]) -> None:
     """A listed code that is about the number is not about the keys."""
-    assert expected is type(word(call_for("refunds.create", CODED), answer))
-
-
-@pytest.mark.parametrize("answer", [reply({}, 409), code("USED"), code("FAIL", msg="already paid")])
-@pytest.mark.parametrize("name", READS + WRITES)
-def test_duplicate(name: str, answer: Reply) -> None:
-    """A number that was used before is named by the call; who names nothing cannot have used it."""
-    expected = {**dict.fromkeys(READS, ServiceError), **dict.fromkeys(KEYED, DuplicateError)}
-
-    assert expected.get(name, OutcomeUnknownError) is type(word(call_for(name, CODED), answer))
-
-
-def test_duplicate_order_without_a_number() -> None:
-    """Endpoint 2 names its order only where `out_trade_no` is given: without it 409 proves nothing."""
-    call = codec(CODED).call(PlaceOrder(total_amt=1, currency="CAD"))
-
-    assert not has_own_number(call)
-    assert has_own_number(call_for("orders.place"))
-    assert OutcomeUnknownError is type(word(call, reply({}, 409)))
-
-
-@pytest.mark.parametrize("first", [True, False])
-@pytest.mark.parametrize("name", READS + WRITES)
-def test_rate_limit(name: str, *, first: bool) -> None:
-    """429 to a write proves something only where the profile says that it precedes execution."""
-    profile = evolve(PROFILE, http=HttpCodes(rate_limit_precedes_execution=first))
-    error = word(call_for(name, profile), reply({}, 429, {"Retry-After": "7"}))
-
-    assert (RateLimitedError if first or name in READS else OutcomeUnknownError) is type(error)
-    assert 7.0 == error.retry_after
-
-
-@pytest.mark.parametrize("lost", LOST)
-@pytest.mark.parametrize("name", WRITES)
-def test_write_without_an_answer_is_unknown(name: str, lost: NoAnswerError) -> None:
-    """It may have been done, and what retries on time-outs must not pay twice."""
-    error = word(call_for(name), lost)
-
-    assert type(error) is OutcomeUnknownError
-    assert not isinstance(error, TimeoutError)
-    assert ("cut", None) == (error.reason, error.sent)
-    assert lost.args[0] in str(error)
-    assert "do not repeat it" in str(error)
-    assert ("ask for its state" in str(error)) == (name in {"orders.place", "orders.close", "refunds.create"})
-
-
-@pytest.mark.parametrize("lost", LOST)
-@pytest.mark.parametrize("name", READS)
-def test_read_without_an_answer_is_what_it_is(name: str, lost: NoAnswerError) -> None:
-    """A read that got no answer says so, as a time-out where it was one."""
-    assert lost is word(call_for(name), lost)
+    assert expected is type(word(call_for("refunds.create", ENVELOPED), answer))
 
 
 @pytest.mark.parametrize(
@@ -385,7 +490,7 @@ def test_an_error_of_ours_is_its_own_last_word(name: str, outcome: PayasyncError
 def test_refusal_tells_what_the_service_said() -> None:
     """The error has the service's code and words, the answer, and what the call was about."""
     answer = evolve(code("PARAM", 418, msg="no such currency"), attempts=2)
-    error: Any = word(call_for("refunds.create", CODED), answer)
+    error: Any = word(call_for("refunds.create", ENVELOPED), answer)
 
     assert ("PARAM", "no such currency", 418) == (error.code, error.message, error.http_status)
     assert ("refunds.create", "R1", 2, None) == (error.operation, error.reference, error.attempts, error.retry_after)
@@ -410,7 +515,7 @@ def test_refusal_tells_what_the_service_said() -> None:
 )
 def test_refusal_shows_what_is_there(answer: Reply, code_: object, message: str | None, shown: str) -> None:
     """A code is a text or an integer; what is neither, or missing, is `None` and leaves no trace."""
-    error: Any = word(call_for("refunds.create", CODED), answer)
+    error: Any = word(call_for("refunds.create", ENVELOPED), answer)
 
     assert (code_, message) == (error.code, error.message)
     assert str(error).endswith(shown)
@@ -436,7 +541,7 @@ LONG: Final = "no such currency\n" * 50_000
 @pytest.mark.parametrize("earlier", [False, True], ids=["refused", "in doubt"])
 def test_error_shows_a_line_of_the_message(message: str, shown: str, *, earlier: bool) -> None:
     """A log gets one line, and no more of it than a person reads; the error keeps what the service said."""
-    error: Any = word(call_for("refunds.create", CODED), code("PARAM", 400, msg=message), earlier=earlier)
+    error: Any = word(call_for("refunds.create", ENVELOPED), code("PARAM", 400, msg=message), earlier=earlier)
 
     assert f"(code 'PARAM': {shown})" in str(error)
     assert 500 > len(str(error))
@@ -445,19 +550,10 @@ def test_error_shows_a_line_of_the_message(message: str, shown: str, *, earlier:
     assert earlier or message == error.message
 
 
-@pytest.mark.parametrize("message", ["", " ", "\n\t\x00"], ids=repr)
-def test_message_of_nothing_is_not_shown(message: str) -> None:
-    """What has nothing to read leaves no trace in the text."""
-    error: Any = word(call_for("refunds.create", CODED), code("PARAM", 400, msg=message))
-
-    assert str(error).endswith("(code 'PARAM')")
-    assert message == error.message
-
-
 def test_error_shows_a_line_of_the_code() -> None:
     """A code may be as long as its service likes, too."""
     said = code("a\n" * 300, 418)
-    error: Any = word(call_for("orders.query", CODED), said)
+    error: Any = word(call_for("orders.query", ENVELOPED), said)
 
     assert f"(code {('a ' * 100)[:199] + '…'!r})" in str(error)
     assert "a\n" * 300 == error.code
@@ -477,45 +573,6 @@ def test_unkeyed_writes_name_nothing(name: str) -> None:
     assert not has_own_number(call_for(name))
 
 
-@pytest.mark.parametrize("name", READS + WRITES)
-def test_success_that_does_not_verify(name: str) -> None:
-    """A read says so at once; a write may have been done, and says why nobody believes it."""
-    error = word(call_for(name, SIGNED), evolve(code("OK"), verified=False))
-    forged = error if name in READS else error.reason
-
-    assert (InvalidSignatureError if name in READS else OutcomeUnknownError) is type(error)
-    assert isinstance(forged, InvalidSignatureError)
-    assert (True, {"code": "OK"}) == (error.sent, error.response and error.response.document)
-
-
-REFUSALS_OF_A_SECOND_ATTEMPT: Final = [
-    (reply({}, 400), "refused before it was done"),
-    (reply({}, 401), "refused before it was done"),
-    (code("NONE"), "not found"),
-    (reply({}, 409), "the number was used before"),
-]
-
-
-@pytest.mark.parametrize(("answer", "said"), REFUSALS_OF_A_SECOND_ATTEMPT)
-@pytest.mark.parametrize("name", KEYED)
-def test_doubt_is_sticky(name: str, answer: Reply, said: str) -> None:
-    """A refusal of attempt 2 says nothing of attempt 1: the outcome stays unknown, and the error says why."""
-    error = word(call_for(name, CODED), answer, earlier=True)
-
-    assert OutcomeUnknownError is type(error)
-    assert f"{said}, after an attempt that nobody knows the end of" == error.reason
-    assert error.response is not None
-
-
-@pytest.mark.parametrize("outcome", [NotSentError("refused", reason="refused"), ConfigurationError("refused")])
-def test_doubt_outlives_what_was_not_sent(outcome: PayasyncError) -> None:
-    """That attempt 2 never left says nothing of attempt 1, either."""
-    error = word(call_for("refunds.create"), outcome, earlier=True)
-
-    assert OutcomeUnknownError is type(error)
-    assert ("refused", None) == (error.reason, error.sent)
-
-
 def test_doubt_is_not_told_twice() -> None:
     """What already says that the outcome is unknown is not said anew."""
     outcome = OutcomeUnknownError("?")
@@ -529,3 +586,64 @@ def test_write_is_never_called_a_read(name: str) -> None:
     error = final_error(call_for(name), Outcome.NO_RESPONSE, NoAnswerError("cut"), doubt=False)
 
     assert OutcomeUnknownError is type(error)
+
+
+NOW: Final = datetime(2027, 1, 31, 12, 0, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(("value", "expected"), [("0", 0.0), ("120", 120.0), (" 5 ", 5.0), ("999999999", 999999999.0)])
+def test_seconds(value: str, expected: float) -> None:
+    """A whole number is so many seconds."""
+    assert expected == parse_retry_after(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("Sun, 31 Jan 2027 12:00:30 GMT", 30.0),
+        ("Sun, 31 Jan 2027 13:00:30 +0100", 30.0),
+        ("Sun, 31 Jan 2027 12:00:30", 30.0),
+        ("Sunday, 31-Jan-27 12:01:00 GMT", 60.0),
+        ("Sun, 31 Jan 2027 11:00:00 GMT", 0.0),
+    ],
+)
+def test_date(value: str, expected: float) -> None:
+    """A date is measured against the clock, in UTC where it names no zone; one that has passed is now."""
+    assert expected == parse_retry_after(value, lambda: NOW)
+
+
+def test_date_without_a_clock_of_our_own() -> None:
+    """The wall clock is the default: a date long past asks for no wait."""
+    assert 0.0 == parse_retry_after("Thu, 01 Jan 1970 00:00:00 GMT")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "",
+        "soon",
+        "-5",
+        "1.5",
+        "1e3",
+        "5 s",
+        "1000000000",
+        "٣",
+        "Sun",
+        "Sun, 99 Jan 2027 12:00:30 GMT",
+        "Sun, 31 Jan 99999 12:00:30 GMT",
+        "Sun, 31 Jan 99999999999999999999 12:00:30 GMT",
+        "Sun, 31 Jan 2027 12:00:30 +9999999",
+    ],
+)
+def test_nonsense_is_ignored(value: str | None) -> None:
+    """A header that does not say how long asks for nothing."""
+    assert parse_retry_after(value) is None
+
+
+@given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, \d{1,3} [A-Z][a-z]{2} \d{1,6} \d{1,2}:\d{1,2}:\d{1,2} [+-]?\w{0,8}"))
+def test_nothing_that_a_service_sends_raises(value: str) -> None:
+    """Whatever stands there, it is seconds from 0 on, or nothing."""
+    seconds = parse_retry_after(value, lambda: NOW)
+
+    assert seconds is None or seconds >= 0
