@@ -276,7 +276,7 @@ def parse_base_url(given: object) -> URL:
     if url is None or url.scheme not in _HTTP or not url.host:
         raise _refused(given, "must be an absolute URL, such as https://pay.example.com")
     if url.user is not None or url.password is not None:
-        raise _refused(given, "must not hold a user or a password: keys belong into Credentials")
+        raise _refused(given, "must not hold a user or a password: put keys into Credentials")
     if url.raw_query_string or url.raw_fragment or "?" in str(given) or "#" in str(given):
         raise _refused(given, "must not hold a query or a fragment")
     if url.scheme == "http" and not is_loopback(url):

@@ -45,7 +45,7 @@ def check_profile(profile: "Profile") -> None:
     """
     _check_names(profile)
     if not _compiles(profile.identifier):
-        raise _wrong("identifier", f"identifier is no regular expression: {profile.identifier!r}")
+        raise _wrong("identifier", f"identifier must be a regular expression, not {profile.identifier!r}")
     _check_formats(profile.formats)
     _check_scheme(profile.signature)
     _check_reserved(profile)
@@ -93,7 +93,7 @@ def _check_names(profile: "Profile") -> None:
         for name in given:
             if name not in allowed:
                 field = f"{key}.{name}" if isinstance(given, Mapping) else key
-                raise _wrong(field, f"{key} knows no {name!r}; allowed are {', '.join(sorted(allowed))}")
+                raise _wrong(field, f"{key} must not hold {name!r}; allowed are {', '.join(sorted(allowed))}")
 
 
 def _check_formats(formats: Mapping[str, str]) -> None:
@@ -105,7 +105,7 @@ def _check_formats(formats: Mapping[str, str]) -> None:
         if form and one == other:
             key = f"formats.{name}"
             raise _wrong(
-                key, f"{key} must write each date in its own way, as %Y-%m-%d does, not {describe_value(form)}"
+                key, f"{key} must write any two dates differently, as %Y-%m-%d does, not {describe_value(form)}"
             )
 
 
@@ -113,7 +113,7 @@ def _check_scheme(scheme: SignatureScheme | None) -> None:
     if scheme is not None and any(map(iscoroutinefunction, (scheme.verify, type(scheme.verify).__call__))):
         raise _wrong(
             "signature",
-            "signature.verify must be a plain function, not a coroutine function: nothing would ever verify. "
+            "signature.verify must be a plain function, not a coroutine function, because nothing awaits it. "
             "Only signature.sign may be one",
         )
 
@@ -125,7 +125,7 @@ def _check_reserved(profile: "Profile") -> None:
     given |= {f"{key}.name": parameter.name for key in _STATUS.values() if (parameter := getattr(profile, key))}
     for key, name in given.items():
         if name in RESERVED:
-            raise _wrong(key, f"{key} must not set {name}: payasync does")
+            raise _wrong(key, f"{key} must not set {name}, because payasync sets it")
 
 
 def _check_constants(constants: Mapping[str, Mapping[str, object]]) -> None:
@@ -154,7 +154,7 @@ def _check_wire_names(profile: "Profile", operation: str) -> None:
         if each.point and others:
             key = f"fields.{each.point}"
             raise _wrong(
-                key, f"{key} is {name!r}, which is the wire name of {others[0]}, too: one would replace the other"
+                key, f"{key} is {name!r}, which is also the wire name of {others[0]}: one would replace the other"
             )
         if each.required and name in profile.constants.get(operation, {}):
             key = f"constants.{operation}.{name}"
@@ -170,9 +170,9 @@ def _check_headers(headers: Mapping[str, str]) -> None:
         if not is_header(name, value):
             raise _wrong(key, f"headers: {name!r} must be of visible ASCII characters")
         if is_reserved_header(name):
-            raise _wrong(key, f"headers must not set {name}: payasync does")
+            raise _wrong(key, f"headers must not set {name}, because payasync sets it")
         if other := seen.get(name.lower()):
-            raise _wrong(key, f"headers: {other} and {name} are one header to a service: keep one")
+            raise _wrong(key, f"headers: {other} and {name} are the same header: keep one")
         seen[name.lower()] = name
 
 
@@ -181,9 +181,9 @@ def _check_parameter(key: str, parameter: Parameter | None, headers: Mapping[str
         return
     key, name = f"{key}.name", parameter.name
     if not is_header(name, "-") or is_reserved_header(name):
-        raise _wrong(key, f"{key}: {name!r} is no header that an identifier can travel in")
+        raise _wrong(key, f"{key}: {name!r} must not carry an identifier: use a header of its own")
     if name.lower() in map(str.lower, headers):
-        raise _wrong(key, f"{key}: {name!r} stands in headers, too: one would replace the other")
+        raise _wrong(key, f"{key}: {name!r} is also in headers: one would replace the other")
 
 
 def _check_required(profile: "Profile", operation: str, name: str) -> None:
@@ -200,8 +200,8 @@ def _check_required(profile: "Profile", operation: str, name: str) -> None:
     if close := get_close_matches(_squash(name), known, n=1, cutoff=_SLIP):
         raise _wrong(
             key,
-            f"{key} knows no {name!r}: did you mean {known[close[0]]}? Arguments are {', '.join(arguments)}; "
-            "another name is that of a field in extra",
+            f"{key} must not hold {name!r}: did you mean {known[close[0]]}? Arguments are {', '.join(arguments)}; "
+            "any other name is that of a field in extra",
         )
 
 
@@ -216,7 +216,7 @@ def _check_codes(profile: "Profile") -> None:
     for (one, codes), (other, others) in combinations(lists.items(), 2):
         for code in codes:
             if among(code, others):
-                raise _wrong(other, f"{one} and {other} both hold {code!r}: it means one of them")
+                raise _wrong(other, f"{one} and {other} both hold {code!r}: keep it in the one that it means")
 
 
 def _check_statuses(http: HttpCodes) -> None:
@@ -225,7 +225,7 @@ def _check_statuses(http: HttpCodes) -> None:
     if both and http.duplicate != HttpCodes().duplicate:
         raise _wrong(
             "http.duplicate",
-            f"http.duplicate and http.not_executed both hold {both[0]}: it means one of them. Give "
+            f"http.duplicate and http.not_executed both hold {both[0]}, which has one meaning. Give "
             "http.not_executed without it, or take it out of http.duplicate",
         )
 
@@ -237,7 +237,7 @@ def _check_refusal(shape: NotificationShape) -> None:
     if alike and shape.ack_body == shape.nack_body:
         raise _wrong(
             "notification.nack_status",
-            f"notification.nack_status is {no}, and the body is that which acknowledges: a service could not tell a "
+            f"notification.nack_status is {no}, and nack_body equals ack_body: the service could not tell a "
             f"refusal from ack_status {yes}. Change one of the two, or nack_body",
         )
 

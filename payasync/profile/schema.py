@@ -218,7 +218,8 @@ def _check_states(thing: str, table: Mapping[str, tuple[Code, ...]], allowed: tu
     where = f"states.{thing}"
     if unknown := sorted(set(table).difference(allowed)):
         raise ConfigurationError(
-            f"{where} knows no {', '.join(unknown)}; allowed are {', '.join(allowed)}", field=f"{where}.{unknown[0]}"
+            f"{where} must not hold {', '.join(unknown)}; allowed are {', '.join(allowed)}",
+            field=f"{where}.{unknown[0]}",
         )
     seen: list[Code] = []
     for name, value in ((name, value) for name, values in table.items() for value in values):

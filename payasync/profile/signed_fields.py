@@ -144,9 +144,9 @@ def check_covered(signed: SignedFields, signature: str, believed: Iterable[tuple
     for point, path, place in believed:
         if not signed.covers(place):
             raise ConfigurationError(
-                f"{point} is {path!r}, which the signature at {signature!r} does not cover: it is made over the "
-                "object that it stands in, and anybody could write his own beside a genuine one. Correct one of the "
-                f"two, or signature.nested and signature.exclude, or leave {point} out",
+                f"{point} is {path!r}, which the signature at {signature!r} does not cover: it covers the "
+                "object that it stands in, and anybody could change the rest. Correct one of the two paths, or "
+                f"signature.nested and signature.exclude, or leave {point} out",
                 field=point,
             )
 

@@ -46,7 +46,7 @@ def read_file(kind: type[P], path: str | Path) -> P:
     except UnicodeDecodeError:
         why = "not UTF-8 text"
     except (TypeError, ValueError):
-        why = "it is no path"
+        why = "not a path"
     else:
         return read_text(kind, text, where=str(path))
     name = repr(str(path)) if isinstance(path, Path) else describe_value(path)

@@ -45,7 +45,7 @@ def test_unknown_name_is_refused(key: str, given: Any, unknown: str, allowed: st
     with pytest.raises(ConfigurationError) as caught:
         Profile(**{part or name: value})
 
-    assert str(caught.value).startswith(f"{key} knows no {unknown!r}; allowed are ")
+    assert str(caught.value).startswith(f"{key} must not hold {unknown!r}; allowed are ")
     assert allowed in str(caught.value)
     assert (f"{key}.{unknown}" if isinstance(given, dict) else key) == caught.value.field
 
@@ -118,10 +118,10 @@ def test_a_scheme_has_both_methods(wrong: Any) -> None:
 )
 def test_reserved_name_is_refused(name: str, key: str, make: Any) -> None:
     """No profile can make a user's argument, or a constant, stand where a nonce or a signature does."""
-    with pytest.raises(ConfigurationError, match=f"must not set {name}: payasync does") as caught:
+    with pytest.raises(ConfigurationError, match=f"must not set {name}, because payasync sets it") as caught:
         Profile(**make(name))
 
-    assert f"{key.format(name)} must not set {name}: payasync does" == str(caught.value)
+    assert f"{key.format(name)} must not set {name}, because payasync sets it" == str(caught.value)
     assert key.format(name) == caught.value.field
 
 
@@ -169,7 +169,7 @@ def test_identifier_does_not_travel_in_a_header_of_the_request_itself(key: str, 
     """An identifier cannot stand where it is said how a request is sent, or who sends it; a query is free."""
     refused: dict[str, Any] = {key: Parameter(name, "header")}
     taken: dict[str, Any] = {key: Parameter(name)}
-    with pytest.raises(ConfigurationError, match=f"{key}.name: '{name}' is no header that") as caught:
+    with pytest.raises(ConfigurationError, match=f"{key}.name: '{name}' must not carry an identifier") as caught:
         Profile(**refused)
 
     assert f"{key}.name" == caught.value.field
@@ -191,14 +191,14 @@ def test_a_code_means_one_thing(one: str, other: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         profile_of_codes({one: ["A", 7], other: [8, 7]})
 
-    assert f"{one} and {other} both hold 7: it means one of them" == str(caught.value)
+    assert f"{one} and {other} both hold 7: keep it in the one that it means" == str(caught.value)
     assert other == caught.value.field
 
 
 @pytest.mark.parametrize("identifier", ["[", "(", "*", "a{99999999999999999999}", "(" * 5_000])
 def test_identifier_must_be_a_pattern(identifier: str) -> None:
     """A pattern that does not compile is found in the profile, and not in the first order."""
-    with pytest.raises(ConfigurationError, match="identifier is no regular expression") as caught:
+    with pytest.raises(ConfigurationError, match="identifier must be a regular expression") as caught:
         Profile(identifier=identifier)
 
     assert "identifier" == caught.value.field
@@ -239,7 +239,7 @@ def test_headers_of_the_request_itself_are_not_the_profiles(name: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Profile(headers={"X-A": "1", name: "anything"})
 
-    assert f"headers must not set {name}: payasync does" == str(caught.value)
+    assert f"headers must not set {name}, because payasync sets it" == str(caught.value)
     assert f"headers.{name}" == caught.value.field
 
 

@@ -172,7 +172,7 @@ def test_wrong_type(text: str, field: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("text", "field", "line", "why"),
     [
-        ('bearer = ["payments.creat"]', "bearer", 1, "bearer knows no 'payments.creat'; allowed are"),
+        ('bearer = ["payments.creat"]', "bearer", 1, "bearer must not hold 'payments.creat'; allowed are"),
         ('[answer]\ncurrency = "a..b"', "answer.currency", 2, "answer.currency must be a dotted path"),
         ('\n[signature]\nalgorithm = "md5"', "signature.key_param", 2, "signature.key_param must be given with"),
         ('[constants."*"]\nsign = "x"', "constants.*.sign", 2, "constants.*.sign must not set sign"),
@@ -183,14 +183,14 @@ def test_wrong_type(text: str, field: str, why: str) -> None:
             '[status.payment]\nname = "a"\n[status.refund]\nname = "Host"\nplace = "header"',
             "status.refund.name",
             4,
-            "status.refund.name: 'Host' is no header",
+            "status.refund.name: 'Host' must not carry an identifier",
         ),
         ('[answer]\ncode = "code"', "answer.ok", 1, "answer.ok must list the codes"),
         (
             '[states.order]\npayed = ["X"]',
             "states.order.payed",
             2,
-            "states.order knows no payed; allowed are pending, paid",
+            "states.order must not hold payed; allowed are pending, paid",
         ),
         ("[answer]\nok = [0]\n[codes]\nabsent = [0]", "codes.absent", 4, "answer.ok and codes.absent both hold 0"),
         ('name = "x"\n[headers]\nX-A = "1"\n\nX-B = "é"', "headers.X-B", 5, "headers: 'X-B' must be of visible ASCII"),
@@ -204,7 +204,7 @@ def test_wrong_type(text: str, field: str, why: str) -> None:
             '[accept.required]\n"orders.query" = []\n"orders.place" = ["subjct"]',
             "accept.required.orders.place",
             3,
-            "accept.required.orders.place knows no 'subjct': did you mean subject?",
+            "accept.required.orders.place must not hold 'subjct': did you mean subject?",
         ),
     ],
 )
@@ -255,7 +255,7 @@ def test_what_is_no_text(text: Any) -> None:
     [
         (Path("/nowhere/service.toml"), "No such file or directory"),
         ("/nowhere/service.toml", "No such file or directory"),
-        *((path, "it is no path") for path in (5, None, b"service.toml", "a\x00b", ["a"])),
+        *((path, "not a path") for path in (5, None, b"service.toml", "a\x00b", ["a"])),
     ],
     ids=repr,
 )
@@ -474,17 +474,7 @@ def test_written_text() -> None:
         (Profile(codes=ResultCodes(absent=[1, "\ud800"])), "codes.absent"),
         (Profile(accept=Accept(amount=(1, 10**5000))), "accept.amount"),
     ],
-    ids=[
-        "scheme",
-        "null",
-        "null in a list",
-        "null in a table in a list",
-        "surrogate",
-        "surrogate in a table",
-        "surrogate of endpoint 6",
-        "surrogate in a list",
-        "integer without end",
-    ],
+    ids=lambda each: each if isinstance(each, str) else "",
 )
 def test_what_toml_cannot_hold_is_refused(profile: Profile, field: str) -> None:
     """It is said which key holds it; nothing is left out silently, nor written so that no file can hold it."""
@@ -497,26 +487,7 @@ def test_what_toml_cannot_hold_is_refused(profile: Profile, field: str) -> None:
 
 
 TEXTS: Final = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
-    [
-        '"',
-        "\\",
-        "\n",
-        "\r\n",
-        "\t",
-        "\x00",
-        "\x1f",
-        "\x7f",
-        "\x85",
-        "\u2028",
-        "a.b",
-        "é",
-        "🙂",
-        '"' * 3,
-        "'" * 3,
-        "#",
-        "[x]",
-        "=",
-    ]
+    [*'"\\\n\t\x00\x1f\x7f\x85\u2028é🙂#=', "\r\n", "a.b", "[x]", '"' * 3, "'" * 3]
 )
 WHOLES: Final = st.integers(-(2**63), 2**63 - 1)
 TEXTS_OR_WHOLES: Final = TEXTS | WHOLES
