@@ -36,7 +36,7 @@ class Entry:
 
     Attributes:
         id: The number of its intent.
-        fence: The fence of a claim whose holder knows that the write was never carried out, though it may have been sent.
+        fence: The fence of a claim whose holder knows that the write was not carried out, though it may have been sent.
     """
 
     id: int
