@@ -207,7 +207,7 @@ class Environment:
             return self._check_filled(name, self.variables.get(name))
         if name in self.variables:
             raise ConfigurationError(f"{name} and {file} are both set: keep one", field=name)
-        return self._check_filled(file, _read_file(file, self.variables[file]).strip())
+        return self._check_filled(file, read_guarded(file, self.variables[file]).strip())
 
     @staticmethod
     def _check_filled(name: str, value: str | None) -> str | None:
@@ -234,11 +234,3 @@ class Environment:
         if value is None:
             raise ConfigurationError(f"{name} is not set: set it, or {name}_FILE", field=name)
         return value
-
-
-def _read_file(name: str, path: str) -> str:
-    try:
-        return read_guarded(path)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-    raise ConfigurationError(f"{name}: cannot read {path!r}: {why}", field=name)

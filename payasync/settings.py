@@ -435,18 +435,29 @@ def check_private(path: Location) -> None:
         raise _not_permitted(f"other users can write {name!r}, and only its owner may. Run: chmod 600 {_quoted(path)}")
 
 
-def read_guarded(path: Location) -> str:
+def read_guarded(name: str, path: object) -> str:
     """Return the text of a file that no other user can write; links are followed.
 
+    Args:
+        name: The setting that names the file.
+        path: The path of the file.
+
     Raises:
-        PermissionError: Another user can write the file. The error says what to do.
-        OSError: The file cannot be read.
-        UnicodeDecodeError: The file is not UTF-8 text.
+        ConfigurationError: The file cannot be read, is not UTF-8, or another user can write it.
     """
-    with Path(path).open(encoding="utf-8") as file:
-        if _POSIX and os.fstat(file.fileno()).st_mode & _WRITE:
-            raise _not_permitted(f"other users can write it, and only its owner may. Run: chmod go-w {_quoted(path)}")
-        return file.read()
+    try:
+        with Path(path).open(encoding="utf-8") as file:  # type: ignore[arg-type] # a TypeError if it is no path
+            if not (_POSIX and os.fstat(file.fileno()).st_mode & _WRITE):
+                return file.read()
+        why = f"other users can write it, and only its owner may. Run: chmod go-w {_quoted(str(path))}"
+    except OSError as error:
+        why = str(error.strerror)
+    except UnicodeDecodeError:
+        why = "not UTF-8 text"
+    except (TypeError, ValueError):
+        why = "not a path"
+    shown = repr(str(path)) if isinstance(path, str | Path) else describe_value(path)
+    raise ConfigurationError(f"{name}: cannot read {shown}: {why}", field=name)
 
 
 def others_can_read(path: Location) -> bool:

@@ -39,18 +39,7 @@ def read_file(kind: type[P], path: str | Path) -> P:
     Raises:
         ConfigurationError: The file cannot be read, or `read_text` raises.
     """
-    try:
-        text = read_guarded(path)
-    except OSError as error:
-        why = str(error.strerror)
-    except UnicodeDecodeError:
-        why = "not UTF-8 text"
-    except (TypeError, ValueError):
-        why = "not a path"
-    else:
-        return read_text(kind, text, where=str(path))
-    name = repr(str(path)) if isinstance(path, Path) else describe_value(path)
-    raise ConfigurationError(f"profile: cannot read {name}: {why}", field="profile")
+    return read_text(kind, read_guarded("profile", path), where=str(path))
 
 
 def read_text(kind: type[P], text: str, where: str = "profile") -> P:
