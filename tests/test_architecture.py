@@ -116,6 +116,13 @@ def test_public_names_of_modules_are_pinned(module: ModuleType, names: list[str]
     assert names == module.__all__
 
 
+def test_the_package_shows_at_a_glance_what_it_is() -> None:
+    """The folder `payasync/` has at most 23 entries: a newcomer reads them all."""
+    entries = [each.name for each in (ROOT / "payasync").iterdir() if each.name != "__pycache__"]
+
+    assert len(entries) <= 23
+
+
 def test_modules_that_decide_without_io_exist() -> None:
     """The list of what must be covered wholly names real files: a module that was renamed stays on it."""
     patterns: list[str] = pyproject()["tool"]["payasync"]["decides-without-io"]
