@@ -85,10 +85,10 @@ CUT_OFF_GRACE: Final = 0.5
 
 
 class Recorder(Protocol):
-    """What a session uses of its journal."""
+    """The part of a journal that a session uses."""
 
     def layer(self, merchant: str, service: str, tell: Callable[[Event], None] | None = None) -> Layer:
-        """Return the layer that keeps one merchant's writes to one service, as `Session.service` says it."""
+        """Return the layer that records one merchant's writes to one service, named as by `Session.service`."""
         ...
 
     async def queued(self, intent_id: int, merchant: str) -> Request[Response]:
@@ -101,11 +101,11 @@ class Recording(Protocol):
 
     @property
     def recorder(self) -> Recorder:
-        """What keeps the writes."""
+        """What records the writes."""
         ...
 
     async def note(self, intent_id: int, reason: str) -> bool:
-        """Keep why what waits to be sent cannot be."""
+        """Record why a queued intent cannot be sent."""
         ...
 
 
@@ -398,13 +398,13 @@ class Session:
         self._codec = codec
         self._quota = quota
         self._closed = False
-        self._through_layers = self._chain(Pace(sleep=self._in_flight.pause))
+        self._send_call = self._build_chain(Pace(sleep=self._in_flight.pause))
         self.payments = Payments(self._send, options.profile)
         self.orders = Orders(self._send, options.profile)
         self.refunds = Refunds(self._send, options.profile)
         self.subscriptions = Subscriptions(self._send, options.profile)
 
-    def _chain(self, pace: Pace) -> Send:
+    def _build_chain(self, pace: Pace) -> Send:
         """Return what sends a call through all layers, the first of them outermost."""
         options, credentials = self._options, self._options.credentials
         report = EventSink(options.on_event)
@@ -420,7 +420,7 @@ class Session:
             layers.append(verify(credentials))
         for layer in options.middleware:
             layers += [guard(layer), hide_frames]
-        # The innermost three never wait for anything but `send`: wrapping it saves a frame of each call.
+        # The innermost three wrap `send` itself: as layers they would cost each call a frame more.
         send = observe(report, self._transport.send)
         send = authorize(credentials.secret_key, send)
         return chain(layers, sign(credentials.signing_key, send))
@@ -542,7 +542,7 @@ class Session:
         call = self._codec.call(request, timeouts, loop.time() + timeouts.total, intent)
         self._in_flight.begin(call.progress, loop)
         try:
-            reply = await self._through_layers(call)
+            reply = await self._send_call(call)
         except BaseException as error:  # noqa: BLE001 - it is raised below
             ended = [error]
         else:
@@ -557,7 +557,7 @@ class Session:
         """Send a call that only the rarer methods make; they hide its frames."""
         self._in_flight.begin(call.progress)
         try:
-            return await self._through_layers(call)
+            return await self._send_call(call)
         finally:
             self._in_flight.end(call.progress)
 
@@ -571,12 +571,12 @@ class Session:
             self._check_open()
             if intent is not None:
                 word("intent", intent, call.operation)
-            return self._timeouts(seconds)
+            return self._timeouts_within(seconds)
         except PayasyncError as error:
             error.add(operation=call.operation.name, reference=call.reference)
             raise
 
-    def _timeouts(self, seconds: float | None) -> Timeouts:
+    def _timeouts_within(self, seconds: float | None) -> Timeouts:
         """Return the session's timeouts, with a call's own total.
 
         Raises:
@@ -645,7 +645,7 @@ class Session:
             SessionClosedError: The session is closed.
         """
         self._check_open()
-        self._timeouts(timeout)
+        self._timeouts_within(timeout)
         if type(limit) is not int or limit < 1:
             raise invalid("limit", "an int of 1 or more", limit)
         if on_progress is not None and (not callable(on_progress) or iscoroutinefunction(on_progress)):
@@ -839,7 +839,7 @@ class Session:
             raise SessionClosedError("the session is closed: make another")
 
     def __repr__(self) -> str:
-        if not hasattr(self, "_through_layers"):
+        if not hasattr(self, "_send_call"):
             return "<Session, not made yet>"  # as a traceback shows it, of settings that were refused
         state = "closed" if self._closed or self._in_flight.closed else "open"
         return f"<Session {self._transport.base!r} for {self.merchant_id!r}, {state}>"
