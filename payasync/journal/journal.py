@@ -19,8 +19,8 @@ from payasync.journal import statements, transactions
 from payasync.journal.entries import Keep, entry_of_request, keep_all_but_customer, keep_amounts
 from payasync.journal.intents import ENDS, STATES, Begun, Draft, Intent, Intents, Outcome, State, Step
 from payasync.journal.middleware import Recorder
-from payasync.journal.redaction import redact_outcome
-from payasync.journal.replay import conflict_error, outcome_to_json
+from payasync.journal.redaction import outcome_to_json, redact_outcome
+from payasync.journal.replay import conflict_error
 from payasync.journal.transactions import BY_STATE, Notice, Transaction, Where, change_intents, find_intents
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX

@@ -16,7 +16,7 @@ from payasync.errors import ConfigurationError
 from payasync.journal.entries import Keep
 from payasync.journal.intents import Intent
 from payasync.journal.journal import Journal
-from payasync.journal.replay import outcome_from_json
+from payasync.journal.redaction import outcome_from_json
 from payasync.journal.transactions import Query, Transaction, run_transaction
 from payasync.settings import check_function
 from payasync.storage import Schema, read_migrations

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
+import orjson
 from attrs import frozen
 
 from payasync.documents import ABSENT, at, dumps
@@ -148,3 +149,21 @@ def _details(value: Any) -> Iterator[str | int]:
             yield from _details(inner)
     elif (isinstance(value, str) and value) or (type(value) is int and value >= SMALLEST_NUMBER):
         yield value
+
+
+def outcome_to_json(outcome: Outcome) -> str:
+    """Return an outcome as JSON."""
+    facts: dict[str, Any] = {
+        "status": outcome.status,
+        "headers": dict(outcome.headers),
+        "body": outcome.body.decode(errors="backslashreplace"),
+        "verified": outcome.verified,
+        "recovered": outcome.recovered,
+    }
+    return orjson.dumps(facts).decode()
+
+
+def outcome_from_json(text: str) -> Outcome:
+    """Return the outcome that `outcome_to_json` has written."""
+    facts: dict[str, Any] = orjson.loads(text)
+    return Outcome(**{**facts, "body": facts["body"].encode()})

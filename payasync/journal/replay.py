@@ -2,9 +2,8 @@
 
 import shlex
 from datetime import UTC
-from typing import Any, Final
+from typing import Final
 
-import orjson
 from multidict import CIMultiDict
 
 from payasync.errors import ConfigurationError, IntentConflictError, OutcomeUnknownError, PayasyncError
@@ -112,21 +111,3 @@ def other_service_error(merchant: str, kept: str, given: str, place: str) -> Con
         f"{'' if given == SANDBOX.name else moved}",
         field="journal",
     )
-
-
-def outcome_to_json(outcome: Outcome) -> str:
-    """Return an outcome as JSON."""
-    facts: dict[str, Any] = {
-        "status": outcome.status,
-        "headers": dict(outcome.headers),
-        "body": outcome.body.decode(errors="backslashreplace"),
-        "verified": outcome.verified,
-        "recovered": outcome.recovered,
-    }
-    return orjson.dumps(facts).decode()
-
-
-def outcome_from_json(text: str) -> Outcome:
-    """Return the outcome that `outcome_to_json` has written."""
-    facts: dict[str, Any] = orjson.loads(text)
-    return Outcome(**{**facts, "body": facts["body"].encode()})

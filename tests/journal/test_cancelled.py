@@ -1,8 +1,8 @@
-"""A journalled write that is cancelled at each of its awaits: its row says what may be so, and nothing else is left."""
+"""Work that is cancelled at one of its awaits, counted from the first."""
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -17,25 +17,98 @@ from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.settings import Pace
 from tests.journal.building import Clock, refund
-from tests.journal.interrupted import NEVER, Interrupted
 from tests.matrix.test_cancelling import sockets
 
+NEVER: Final = 10**6
+
+
+class Interrupted:
+    """Awaits what it is given, and cancels as that waits for the so-manieth time.
+
+    Args:
+        work: What it awaits.
+        at: From 0.
+        cancel: Cancels; by default the task that awaits this.
+
+    Attributes:
+        waits: How often it has waited.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, Any], at: int, cancel: Callable[[], object] | None = None) -> None:
+        self._work = work
+        self._at = at
+        self._cancel = cancel or _cancel_this
+        self.waits = 0
+
+    @property
+    def reached(self) -> bool:
+        """Whether it came as far as that."""
+        return self.waits > self._at
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Hand on whatever the work waits for, and whatever that comes to."""
+        step: Callable[[], Any] = partial(self._work.send, None)
+        while True:
+            try:
+                waits_for = step()
+            except StopIteration as end:
+                return end.value
+            if self.waits == self._at:
+                self._cancel()
+            self.waits += 1
+            try:
+                yield waits_for
+                step = partial(self._work.send, None)
+            except BaseException as error:  # noqa: BLE001 - it is the work's
+                step = partial(self._work.throw, error)
+
+    async def run(self) -> Any:
+        """Await it: tasks are made of coroutines."""
+        return await self
+
+
+def _cancel_this() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
 QUICK: Final = RetryPolicy(base_delay=0.001, max_delay=0.002, quota=10**6)
+
+
 ONCE: Final = RetryPolicy(attempts=1, quota=0)
 """A call ends with its first attempt, and asks nothing afterwards: that is the reconciler's."""
+
+
 SLOW: Final = evolve(PROFILE, recovery=Recovery(quarantine=60.0))
+
+
 LATER: Final = 3600.0
 """Seconds, after which any lease, pause and quarantine is over."""
+
+
 RUNS: Final = 4
+
+
 TURNS: Final = 10_000
 """Of the loop: what has not ended by then stays."""
+
+
 MAY_BE_DONE: Final = frozenset({"sending", "unknown", "accepted", "succeeded"})
+
+
 NOTHING: Final = "nothing"
 
+
 Open = Callable[[], Journal]
+
+
 Heard = Callable[[Result], None]
+
+
 Work = Callable[..., Coroutine[Any, Any, object]]
 """Takes a session, its journal and the number of a refund."""
+
 
 long = pytest.mark.long
 

@@ -5,7 +5,8 @@ from multidict import CIMultiDict
 
 from payasync.errors import IntentConflictError, OutcomeUnknownError
 from payasync.journal.intents import Begun, Outcome, Step
-from payasync.journal.replay import outcome_from_json, outcome_to_json, recorded_reply, refusal_error
+from payasync.journal.redaction import outcome_from_json, outcome_to_json
+from payasync.journal.replay import recorded_reply, refusal_error
 from payasync.wire.call import Reply
 from tests.journal.building import kept
 
