@@ -21,6 +21,8 @@ from payasync.settings import is_number
 from payasync.signing.schemes import SortedPairs
 from payasync.wire.request import invalid
 
+__all__ = ["Signed", "sign_notification"]
+
 
 @frozen
 class Signed:

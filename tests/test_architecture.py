@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 import payasync
-from payasync import profile, signing
+from payasync import profile, signing, testing
 
 ROOT: Final = Path(__file__).parents[1]
 NOT_LOADED: Final = {
@@ -107,12 +107,20 @@ def test_public_names_are_pinned() -> None:
             ],
         ),
         (signing, ["AlgorithmName", "Encoding", "Nested", "SignatureScheme", "SortedPairs"]),
+        (testing, ["Signed", "sign_notification"]),
     ],
-    ids=["profile", "signing"],
+    ids=["profile", "signing", "testing"],
 )
-def test_public_names_of_the_facts_are_pinned(module: ModuleType, names: list[str]) -> None:
-    """`payasync.profile` and `payasync.signing` export the classes that a profile is written with."""
+def test_public_names_of_modules_are_pinned(module: ModuleType, names: list[str]) -> None:
+    """The modules that users import from export these names."""
     assert names == module.__all__
+
+
+def test_the_package_shows_at_a_glance_what_it_is() -> None:
+    """The folder `payasync/` has at most 23 entries: a newcomer reads them all."""
+    entries = [each.name for each in (ROOT / "payasync").iterdir() if each.name != "__pycache__"]
+
+    assert len(entries) <= 23
 
 
 def test_modules_that_decide_without_io_exist() -> None:
