@@ -32,7 +32,7 @@ from payasync.resources.payments import QueryPayment
 from payasync.settings import a_count, a_wait
 from payasync.wire.match import PAYMENT, comparison_of, names_number_and_amounts
 from payasync.wire.request import Request
-from payasync.wire.response import PaymentResponse, Response, holds_nothing
+from payasync.wire.response import PaymentResponse, Response, is_empty_envelope
 
 NAMELESS: Final = "nothing names it: the service cannot be asked what became of it"
 ABSENT: Final = "the service does not know it"
@@ -109,7 +109,7 @@ def names_of(intent: Intent, profile: Profile) -> dict[str, object]:
 
 def evidence_of_response(intent: Intent, answer: Response, profile: Profile) -> Evidence:
     """Return what the response to a query says of a write."""
-    if holds_nothing(profile.answer, answer.document):
+    if is_empty_envelope(profile.answer, answer.document):
         return Evidence(finding=Finding.UNCLEAR, reason=f"the service tells nothing of the {answer.thing}")
     if intent.answered and not _is_whole(intent, answer, profile):
         reason = f"the number was used before, and {_is(answer)}, without a number and an amount to compare"
