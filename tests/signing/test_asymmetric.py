@@ -27,8 +27,10 @@ RFC_8032: Final = (
     "c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7",
     "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025",
     "af82",
-    "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac"
-    "18ff9b538d16f290ae67f760984dc6594a7c15e9716ed28dc027beceea1ec40a",
+    (
+        "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac"
+        "18ff9b538d16f290ae67f760984dc6594a7c15e9716ed28dc027beceea1ec40a"
+    ),
 )
 # RFC 8410, sections 4 and 7: what stands before a raw Ed25519 key in SubjectPublicKeyInfo and PKCS #8.
 SPKI_PREFIX: Final = bytes.fromhex("302a300506032b6570032100")
