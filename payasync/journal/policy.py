@@ -22,7 +22,7 @@ from payasync.errors import (
     SessionClosedError,
     StorageError,
 )
-from payasync.journal.intents import ASKED, Intent, Outcome, State, asked_for, standing
+from payasync.journal.intents import ASKED, Intent, Outcome, State, asked_for, state_now
 from payasync.journal.replay import recorded_reply
 from payasync.journal.transactions import BY_STATE, may_be_of_an_earlier_attempt, tells_states
 from payasync.middleware.outcome import REPEAT_HINT
@@ -400,7 +400,7 @@ def notice(result: Result) -> str:
 
 def is_due(intent: Intent, now: datetime) -> bool:
     """Return whether a run would ask about an intent by now."""
-    if standing(intent, now) not in ASKED:
+    if state_now(intent, now) not in ASKED:
         return False
     moment = intent.due if intent.lease is None else intent.lease
     return moment is not None and moment <= now
