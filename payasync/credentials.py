@@ -204,13 +204,13 @@ class Environment:
         """
         file = f"{name}_FILE"
         if file not in self.variables:
-            return self._filled(name, self.variables.get(name))
+            return self._check_filled(name, self.variables.get(name))
         if name in self.variables:
             raise ConfigurationError(f"{name} and {file} are both set: keep one", field=name)
-        return self._filled(file, _file_text(file, self.variables[file]).strip())
+        return self._check_filled(file, read_guarded(file, self.variables[file]).strip())
 
     @staticmethod
-    def _filled(name: str, value: str | None) -> str | None:
+    def _check_filled(name: str, value: str | None) -> str | None:
         if value is not None and not value.strip():
             raise ConfigurationError(f"{name} is empty: give it a value, or unset it", field=name)
         return value
@@ -234,11 +234,3 @@ class Environment:
         if value is None:
             raise ConfigurationError(f"{name} is not set: set it, or {name}_FILE", field=name)
         return value
-
-
-def _file_text(name: str, path: str) -> str:
-    try:
-        return read_guarded(path)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-    raise ConfigurationError(f"{name}: cannot read {path!r}: {why}", field=name)

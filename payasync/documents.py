@@ -81,12 +81,12 @@ def loads_exact(raw: bytes, *, number: Callable[[str], float] = float) -> object
     if loads(raw) is ABSENT:
         return ABSENT
     try:
-        return json.loads(raw.decode(), object_pairs_hook=_distinct, parse_float=number)
+        return json.loads(raw.decode(), object_pairs_hook=_refuse_duplicates, parse_float=number)
     except ValueError:
         return ABSENT
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names = dict(pairs)
     if len(names) != len(pairs):
         raise ValueError("duplicate name")
@@ -131,11 +131,11 @@ def find_flaw(value: object, left: int = MAX_DEPTH) -> str | None:
     if type(value) is float:  # orjson refuses subclasses
         return None if math.isfinite(value) else "a number that is not finite"
     if isinstance(value, Mapping | list | tuple):
-        return _inner_flaw(value, left)
+        return _find_inner_flaw(value, left)
     return f"a value of type {type(value).__name__}"
 
 
-def _inner_flaw(value: Mapping[Any, Any] | list[Any] | tuple[Any, ...], left: int) -> str | None:
+def _find_inner_flaw(value: Mapping[Any, Any] | list[Any] | tuple[Any, ...], left: int) -> str | None:
     if left == 0:
         return f"nested deeper than {MAX_DEPTH}"
     if isinstance(value, Mapping):

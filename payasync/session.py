@@ -85,10 +85,10 @@ CUT_OFF_GRACE: Final = 0.5
 
 
 class Recorder(Protocol):
-    """What a session uses of its journal."""
+    """The part of a journal that a session uses."""
 
     def layer(self, merchant: str, service: str, tell: Callable[[Event], None] | None = None) -> Layer:
-        """Return the layer that keeps one merchant's writes to one service, as `Session.service` says it."""
+        """Return the layer that records one merchant's writes to one service, named as by `Session.service`."""
         ...
 
     async def queued(self, intent_id: int, merchant: str) -> Request[Response]:
@@ -101,20 +101,20 @@ class Recording(Protocol):
 
     @property
     def recorder(self) -> Recorder:
-        """What keeps the writes."""
+        """What records the writes."""
         ...
 
     async def note(self, intent_id: int, reason: str) -> bool:
-        """Keep why what waits to be sent cannot be."""
+        """Record why a queued intent cannot be sent."""
         ...
 
 
 @frozen
 class Done(Generic[R_co]):
-    """The service did it.
+    """The service carried out the request.
 
     Attributes:
-        request: As it was given.
+        request: The request.
         response: The response.
     """
 
@@ -124,13 +124,13 @@ class Done(Generic[R_co]):
 
 @frozen
 class Refused:
-    """It was not done; or it was a read without a usable response, and repeating that is harmless.
+    """The request was not carried out, or it was a read without a usable response, which you may repeat.
 
     Attributes:
-        request: As it was given.
-        error: Its `sent` is `False` where nothing left this machine: a `NotSentError` may be repeated as it is, a
-            `SessionClosedError` with another session, a `StorageError` when the journal is there again. A
-            `ServiceError` is the service's word.
+        request: The request.
+        error: Why. If its `sent` is `False`, nothing left this machine: repeat a `NotSentError` as it is, a
+            `SessionClosedError` with another session, and a `StorageError` once the journal works again. A
+            `ServiceError` is what the service said.
     """
 
     request: Request[Response]
@@ -139,12 +139,12 @@ class Refused:
 
 @frozen
 class Unknown(UnknownEvent):
-    """It may have been done, and no recognised response says whether: ask, and never repeat it.
+    """The request may have been carried out, and no recognised response says whether: ask, and never repeat it.
 
-    It is the `payasync.Unknown` that `on_event` hears, with the request and the error: `isinstance` takes it for one.
+    It is a `payasync.Unknown`, as `on_event` receives it, with the request and the error.
 
     Attributes:
-        request: As it was given.
+        request: The request.
         error: What is known; `await pay.reconcile(error)` asks. A `DuplicateError` says that the number was used
             before, perhaps for this very request.
     """
@@ -309,36 +309,35 @@ def _resume(pause: "asyncio.Future[bool]", whole: bool) -> None:  # noqa: FBT001
 
 
 class Session:
-    """One merchant's way to one service; constructing it opens nothing.
+    """The connection of one merchant to one service; constructing it opens nothing.
 
-    Use it with `async with`, or call `aclose` at the end. It may be used in one event loop after another, and in
-    forked children: connections are never shared between them.
+    Use it with `async with`, or call `aclose` at the end. You may use it in one event loop after another, and in
+    forked children: they never share connections.
 
     Args:
-        base_url: The address under which all endpoints are (spec: Endpoints); a path in it is kept. https, or
-            http on loopback.
-        credentials: Who the merchant is.
+        base_url: The address of the service (spec: Endpoints). Its path, if any, is kept. https, or http on loopback.
+        credentials: The merchant's number and keys.
         profile: What the service does.
-        timeouts: In seconds.
-        retry: How often and how patiently a call is tried.
-        middleware: Your own layers, outermost first, each an `async def layer(call, send)` that returns what
-            `await send(call)` returns; it sees every attempt, before that is signed.
+        timeouts: How long a call may take, in seconds.
+        retry: How often a call is tried, and how long it waits in between.
+        middleware: Your own layers, outermost first. Each is an `async def layer(call, send)` that returns what
+            `await send(call)` returns. It sees every attempt before it is signed.
         on_event: Called with each `Attempted`, `Retrying` and `Unknown`; it must not block.
-        journal: Keeps each write, durably, before its first byte leaves, such as `SqliteJournal("pay.db")` of
-            `payasync.journal`; one that cannot is a `StorageError`, and nothing is sent. Under the same number or
-            `intent` nothing is done twice, and another request is an `IntentConflictError`. It is left open, and
-            others may use it, too.
-        http: An `aiohttp.ClientSession` that lends its connector and its trace configs, and nothing else: no
-            headers, cookies, middlewares, credentials, proxy or TLS settings. It is left open, and belongs to one
-            event loop. Its connector decides how many connections there are and how long they stay idle. A write
-            may therefore reuse a connection that the service is closing.
+        journal: Stores each write durably before its first byte leaves, such as `SqliteJournal("pay.db")` of
+            `payasync.journal`. If it cannot, the call fails with `StorageError` and nothing is sent. A number or
+            `intent` that repeats is not sent twice; another request under it is an `IntentConflictError`. The session
+            does not close the journal, which others may use, too.
+        http: An `aiohttp.ClientSession` whose connector and trace configs the session uses, and nothing else: no
+            headers, cookies, middlewares, credentials, proxy or TLS settings. The session does not close it. It
+            belongs to one event loop. Its connector decides how many connections there are and how long they stay
+            idle, so a write may reuse a connection that the service is closing.
         tls: An `ssl.SSLContext` that verifies, for a CA bundle or a client certificate of your own. It is checked
             again for each new connection, also with `http`: verification cannot be switched off.
         proxy: A proxy's URL, or `"environment"` for the one in the environment. With `http`, its connector must
             support proxies, as aiohttp's `TCPConnector` does.
         max_connections: The most connections for writes, and as many for reads. Further calls wait for a free one
             until `Timeouts.total` is over. With `http`, the limit of its connector counts instead.
-        max_response_bytes: A longer response is an unreadable one.
+        max_response_bytes: A longer response counts as unreadable.
 
     Attributes:
         payments: `create` and `status`: endpoints 1 and 6.
@@ -347,7 +346,7 @@ class Session:
         subscriptions: `create`, `update` and `cancel`: endpoints 8, 9 and 10.
 
     Raises:
-        ConfigurationError: A setting that is wrong, or that would not be safe.
+        ConfigurationError: A setting is wrong or unsafe.
     """
 
     def __init__(
@@ -399,13 +398,13 @@ class Session:
         self._codec = codec
         self._quota = quota
         self._closed = False
-        self._through_layers = self._chain(Pace(sleep=self._in_flight.pause))
+        self._send_call = self._build_chain(Pace(sleep=self._in_flight.pause))
         self.payments = Payments(self._send, options.profile)
         self.orders = Orders(self._send, options.profile)
         self.refunds = Refunds(self._send, options.profile)
         self.subscriptions = Subscriptions(self._send, options.profile)
 
-    def _chain(self, pace: Pace) -> Send:
+    def _build_chain(self, pace: Pace) -> Send:
         """Return what sends a call through all layers, the first of them outermost."""
         options, credentials = self._options, self._options.credentials
         report = EventSink(options.on_event)
@@ -421,7 +420,7 @@ class Session:
             layers.append(verify(credentials))
         for layer in options.middleware:
             layers += [guard(layer), hide_frames]
-        # The innermost three never wait for anything but `send`: wrapping it saves a frame of each call.
+        # The innermost three wrap `send` itself: as layers they would cost each call a frame more.
         send = observe(report, self._transport.send)
         send = authorize(credentials.secret_key, send)
         return chain(layers, sign(credentials.signing_key, send))
@@ -438,7 +437,7 @@ class Session:
 
     @property
     def service(self) -> str:
-        """By what a journal tells this service from others: its base URL; all sandboxes are one."""
+        """The name by which a journal knows this service: its base URL; all sandboxes have the same one."""
         # A sandbox moves no money, and has another port with each start.
         return SANDBOX.name if _is_sandbox(self._options.profile) else self._transport.base
 
@@ -451,13 +450,13 @@ class Session:
     def from_env(cls, environ: Mapping[str, str] | None = None, **settings: Any) -> Self:
         """Make a session from the environment, read now.
 
-        `PAYASYNC_BASE_URL`, `PAYASYNC_PROFILE` (the path of a TOML file, or `sandbox`; without it only what the
-        document itself states is known), and what `Credentials.from_env` reads; each may be given with `_FILE`
-        behind its name, as the path of a file that holds the value.
+        It reads `PAYASYNC_BASE_URL`, `PAYASYNC_PROFILE` and what `Credentials.from_env` reads. The profile is the path
+        of a TOML file, or `sandbox`; without it only what the document itself states is known. Each other variable may
+        have `_FILE` behind its name, as the path of a file that holds the value.
 
         Args:
             environ: Read in place of `os.environ`.
-            settings: Any other argument of `Session`; one that is given here is not read.
+            settings: Any argument of `Session`; it replaces the variable.
 
         Raises:
             ConfigurationError: A variable is missing, empty or wrong.
@@ -479,7 +478,7 @@ class Session:
         retry: RetryPolicy | None = None,
         journal: Recording | None = None,
     ) -> Self:
-        """Return a copy with other times or retries, or another journal; closing it does not close the connections.
+        """Return a copy with other timeouts, retries or another journal; closing it does not close the connections.
 
         Raises:
             ConfigurationError: A value of another type.
@@ -523,8 +522,8 @@ class Session:
         Args:
             request: Such as `CreateRefund(...)`.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what a write is for: its key in the session's journal, and not on the wire.
-            shield: Let the call go on to its end where its caller is cancelled; `aclose(grace=)` waits for it.
+            intent: Your own name of what a write is for: its key in the session's journal. It is not sent.
+            shield: Let the call finish even if its caller is cancelled; `aclose(grace=)` waits for it.
 
         Raises:
             PayasyncError: As the method of the same name says.
@@ -543,7 +542,7 @@ class Session:
         call = self._codec.call(request, timeouts, loop.time() + timeouts.total, intent)
         self._in_flight.begin(call.progress, loop)
         try:
-            reply = await self._through_layers(call)
+            reply = await self._send_call(call)
         except BaseException as error:  # noqa: BLE001 - it is raised below
             ended = [error]
         else:
@@ -558,7 +557,7 @@ class Session:
         """Send a call that only the rarer methods make; they hide its frames."""
         self._in_flight.begin(call.progress)
         try:
-            return await self._through_layers(call)
+            return await self._send_call(call)
         finally:
             self._in_flight.end(call.progress)
 
@@ -572,12 +571,12 @@ class Session:
             self._check_open()
             if intent is not None:
                 word("intent", intent, call.operation)
-            return self._timeouts(seconds)
+            return self._timeouts_within(seconds)
         except PayasyncError as error:
             error.add(operation=call.operation.name, reference=call.reference)
             raise
 
-    def _timeouts(self, seconds: float | None) -> Timeouts:
+    def _timeouts_within(self, seconds: float | None) -> Timeouts:
         """Return the session's timeouts, with a call's own total.
 
         Raises:
@@ -597,18 +596,18 @@ class Session:
 
     @frameless
     def check(self, request: Request[Response]) -> None:
-        """Refuse a request that this session could not send, as sending it would; and send nothing.
+        """Raise what sending a request would raise before anything is sent.
 
-        For who keeps a request now and has it sent later, such as by `journal.add`. It passes where the service may
-        refuse it all the same.
+        Use it before you store a request that is sent later, such as by `journal.add`. The service may still refuse a
+        request that passes.
 
         Args:
             request: Such as `CreateRefund(...)`.
 
         Raises:
-            InvalidArgumentError: It is no request object, the profile says that the service does not take it, or it
-                cannot be signed; whether there is a key for that is not looked at.
-            NotConfiguredError: It needs a point that the profile leaves open.
+            InvalidArgumentError: It is no request object, the profile says that the service does not accept it, or it
+                cannot be signed. A missing signing key is no error here.
+            NotConfiguredError: The profile leaves open what the request needs.
         """
         _check_request("request", request)
         call, key = self._codec.call(request), self._options.credentials.signing_key
@@ -624,29 +623,29 @@ class Session:
         on_progress: ProgressListener | None = None,
         timeout: float | None = None,
     ) -> AsyncGenerator[Result[R]]:
-        """Send many requests, a few at a time, and yield what each comes to, as they end: one result for each.
+        """Send many requests, a few at a time, and yield one result for each as it ends.
 
-        All are checked before the first is sent. Who leaves the loop, or is cancelled, cuts off those under way: they
-        may have been done, and a journal knows which. `contextlib.aclosing` has it done before the next line runs.
-        If the session is closed, requests that had not begun are `Refused`, with a `SessionClosedError`. After a 429
-        with `Retry-After`, no further request begins before that time is over.
+        All requests are checked before the first is sent. Leaving the loop early, or being cancelled, cancels the
+        requests in flight. They may have been carried out; a journal records which. With `contextlib.aclosing` they
+        have ended before your next line runs. If the session is closed, requests that had not begun are `Refused`, with
+        a `SessionClosedError`. After a 429 with `Retry-After`, no further request begins before that time is over.
 
         Args:
             requests: Request objects, such as `CreateRefund(...)`; no two writes with one number.
-            limit: At most so many are under way, or ended and not looked at; more than the session's `max_connections`
+            limit: The most requests in flight, or ended and not yet yielded. More than the session's `max_connections`
                 wait for each other.
-            on_progress: A plain function, called with how many have ended, and how many there are.
-            timeout: Seconds for each, in place of `Timeouts.total`.
+            on_progress: A plain function, called with how many requests have ended, and how many there are.
+            timeout: Seconds for each request, in place of `Timeouts.total`.
 
         Raises:
-            InvalidArgumentError: An argument is wrong, and nothing was sent; of a request that could not be sent, or
-                not be signed, its position from 0 on is named.
+            InvalidArgumentError: An argument is wrong, and nothing was sent. If a request cannot be sent or signed, the
+                error names its position, from 0 on.
             ConfigurationError: The key that a request is signed with is missing; nothing was sent.
-            NotConfiguredError: A request needs a point that the profile leaves open; nothing was sent.
+            NotConfiguredError: The profile leaves open what a request needs; nothing was sent.
             SessionClosedError: The session is closed.
         """
         self._check_open()
-        self._timeouts(timeout)
+        self._timeouts_within(timeout)
         if type(limit) is not int or limit < 1:
             raise invalid("limit", "an int of 1 or more", limit)
         if on_progress is not None and (not callable(on_progress) or iscoroutinefunction(on_progress)):
@@ -674,19 +673,20 @@ class Session:
 
     @frameless_async
     async def execute(self, intent_id: int, *, timeout: float | None = None, fence: int | None = None) -> Response:
-        """Send what `journal.add` has kept; what was done already is answered from the journal, and not sent.
+        """Send an intent that `journal.add` has stored. If it is done already, return the recorded response instead.
 
         Args:
-            intent_id: Its number in the session's journal.
+            intent_id: The intent's number in the session's journal.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            fence: Of who holds it by `journal.ask` and has found out that it was never done: it is sent again then.
+            fence: The fence of a claim by `journal.ask`, whose holder knows that the intent was never carried out. The
+                intent is then sent again.
 
         Raises:
             ConfigurationError: The session has no journal.
-            InvalidArgumentError: There is no such intention, it is another merchant's, or it was a direct call; a
-                person has rejected it, or it turned out not to be done. Or the service does not take it, as the profile
-                says by now: that is kept as its reason.
-            OutcomeUnknownError: It may have been done, or another process is at it.
+            InvalidArgumentError: There is no such intent, it is another merchant's, or it was a direct call. Or a
+                person has rejected it, or it turned out not to be done. Or the profile says by now that the service
+                does not accept it, which the journal records as the reason.
+            OutcomeUnknownError: It may have been done, or another process is sending it.
             PayasyncError: As the method of the request's own name says.
         """
         self._check_open()
@@ -721,19 +721,19 @@ class Session:
         intent: str | None = None,
         shield: bool = False,
     ) -> Response:
-        """Call an endpoint that the document does not show, through the same middleware.
+        """Call an endpoint that the service's document does not show, through the same middleware.
 
         Args:
             method: GET, POST, PUT, PATCH or DELETE.
             path: Below the base URL, such as `/payment/bill`.
-            fields: By their wire names: in a JSON body, or for GET and DELETE in the query.
+            fields: By their wire names. They travel in a JSON body, or for GET and DELETE in the query.
             bearer: Send `Authorization: Bearer`.
             signed: Add `nonceStr` and `sign`.
-            read: Asking again changes nothing. Without it the call is a write that nothing names, and is never
+            read: Repeating the call changes nothing. Without it the call is a write that nothing names, and it is never
                 sent twice.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what a write is for: its key in the session's journal, and not on the wire.
-            shield: Let the call go on to its end where its caller is cancelled.
+            intent: Your own name of what a write is for: its key in the session's journal. It is not sent.
+            shield: Let the call finish even if its caller is cancelled.
 
         Raises:
             PayasyncError: As for any other call.
@@ -756,18 +756,18 @@ class Session:
         """Ask the service what became of a write that ended without a recognised response.
 
         Args:
-            error: Of an order or a refund that has a number of the merchant's, such as an `OutcomeUnknownError`.
+            error: The error of an order or a refund with a number of yours, such as an `OutcomeUnknownError`.
             extra: Fields of the query that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
 
         Raises:
-            PayasyncError: The error itself, where nothing names what it was about, or its number stands for another.
+            PayasyncError: The error itself, if it has no number to ask about, or its number stands for something else.
             OutcomeUnknownError: The response holds nothing, or the number stands at the service for another order or
                 refund.
             NotConfiguredError: The profile does not say how to ask.
             NoAnswerError: No usable response came: ask again later.
-            ServiceError: The service refused the query, or knows no such number (`absent`): as long as its quarantine
-                lasts, it may still do what it has received, and under another number that would be a second one.
+            ServiceError: The service refused the query, or knows no such number (`absent`). "Not found" is final only
+                after `recovery.quarantine` seconds, because the service may still commit the write.
         """
         query = query_after(error)
         if extra:
@@ -789,12 +789,12 @@ class Session:
         timeout: float | None = None,
         asked: Mapping[str, object] | None = None,
     ) -> tuple[Call, Reply]:
-        """Send a query, and return it as it was sent, with the response as it came: for who keeps both.
+        """Send a query, and return the call and the unread reply, so that you can store both.
 
         Args:
-            question: Such as `QueryRefund(...)`.
+            question: The query, such as `QueryRefund(...)`.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            asked: What the write named that it asks about, by wire names: the response must match that, too.
+            asked: What the write in question named, by wire names. The response must match that, too.
 
         Raises:
             PayasyncError: As for any other call.
@@ -806,11 +806,11 @@ class Session:
         """Close the session, and the connections if they are its own.
 
         Args:
-            grace: Seconds to let calls in flight come to their end; those left after it are cut off, and raise
-                what is known of them.
+            grace: Seconds to wait for calls in flight. Calls that have not ended by then are cut off, and raise what is
+                known of them.
 
         Raises:
-            InvalidArgumentError: The grace is no number of seconds, 0 or more; the session is left open.
+            InvalidArgumentError: The grace is no number of seconds of 0 or more; the session stays open.
         """
         if not is_number(grace) or not grace >= 0:
             raise invalid("grace", "a number of seconds, 0 or more", grace)
@@ -839,7 +839,7 @@ class Session:
             raise SessionClosedError("the session is closed: make another")
 
     def __repr__(self) -> str:
-        if not hasattr(self, "_through_layers"):
+        if not hasattr(self, "_send_call"):
             return "<Session, not made yet>"  # as a traceback shows it, of settings that were refused
         state = "closed" if self._closed or self._in_flight.closed else "open"
         return f"<Session {self._transport.base!r} for {self.merchant_id!r}, {state}>"

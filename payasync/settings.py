@@ -58,7 +58,7 @@ def must_be(wanted: str, holds: Callable[[Any], bool]) -> Validator:
 
     def check(instance: object, attribute: "Attribute[Any]", value: Any) -> None:
         if not holds(value):
-            raise _wrong(_key(instance, attribute), wanted, value)
+            raise _invalid(_key(instance, attribute), wanted, value)
 
     return check
 
@@ -69,7 +69,7 @@ def each_must_be(wanted: str, holds: Callable[[Any], bool]) -> Validator:
     def check(instance: object, attribute: "Attribute[Any]", table: Mapping[str, Any]) -> None:
         for name, value in table.items():
             if not holds(value):
-                raise _wrong(f"{_key(instance, attribute)}.{name}", wanted, value)
+                raise _invalid(f"{_key(instance, attribute)}.{name}", wanted, value)
 
     return check
 
@@ -186,7 +186,7 @@ def _check_type(instance: object, attribute: "Attribute[Any]", value: object) ->
     if fits_type(value, kind):
         return
     if get_origin(kind) is not Mapping:
-        raise _wrong(key, describe_type(kind), value)
+        raise _invalid(key, describe_type(kind), value)
     of_names, of_values = get_args(kind)
     # A value in a table of texts may be a secret: only its type is shown.
     hidden = of_values is str or get_origin(of_values) is Mapping
@@ -204,7 +204,7 @@ def _key(instance: object, attribute: "Attribute[Any]") -> str:
     return str(attribute.metadata.get(_KEY, f"{type(instance).__name__}.{attribute.name}"))
 
 
-def _wrong(key: str, wanted: str, value: object) -> ConfigurationError:
+def _invalid(key: str, wanted: str, value: object) -> ConfigurationError:
     return ConfigurationError(f"{key} must be {wanted}, not {describe_value(value)}", field=key)
 
 
@@ -272,15 +272,15 @@ def parse_base_url(given: object) -> URL:
         ConfigurationError: The URL is not absolute, not https (http is for loopback only), or holds a user, a
             query or a fragment.
     """
-    url = _parsed(given)
+    url = _parse_url(given)
     if url is None or url.scheme not in _HTTP or not url.host:
-        raise _refused(given, "must be an absolute URL, such as https://pay.example.com")
+        raise _invalid_base_url(given, "must be an absolute URL, such as https://pay.example.com")
     if url.user is not None or url.password is not None:
-        raise _refused(given, "must not hold a user or a password: put keys into Credentials")
+        raise _invalid_base_url(given, "must not hold a user or a password: put keys into Credentials")
     if url.raw_query_string or url.raw_fragment or "?" in str(given) or "#" in str(given):
-        raise _refused(given, "must not hold a query or a fragment")
+        raise _invalid_base_url(given, "must not hold a query or a fragment")
     if url.scheme == "http" and not is_loopback(url):
-        raise _refused(given, "must be https: plain http is for loopback alone")
+        raise _invalid_base_url(given, "must be https: plain http is for loopback alone")
     return url
 
 
@@ -289,7 +289,7 @@ def canonical_url(url: URL) -> str:
     return str(url).rstrip("/")
 
 
-def _parsed(given: object) -> URL | None:
+def _parse_url(given: object) -> URL | None:
     if not isinstance(given, str | URL):
         return None
     try:
@@ -299,7 +299,7 @@ def _parsed(given: object) -> URL | None:
     return url if url.port else None
 
 
-def _refused(given: object, why: str) -> ConfigurationError:
+def _invalid_base_url(given: object, why: str) -> ConfigurationError:
     shown = "" if {"@", "?", "#"}.intersection(str(given)) else f"; it is {given!r}"  # a key may stand there
     return ConfigurationError(f"base_url {why}{shown}", field="base_url")
 
@@ -328,7 +328,7 @@ def parse_proxy_url(given: object) -> str:
     Raises:
         ConfigurationError: The URL is not an absolute http or https URL.
     """
-    url = _parsed(given)
+    url = _parse_url(given)
     if url is None or url.scheme not in _HTTP or not url.host:
         raise ConfigurationError(
             'proxy must be an absolute URL, such as http://proxy.example:3128, or "environment"', field="proxy"
@@ -424,29 +424,40 @@ def check_private(path: Location) -> None:
         return
     name = Path(path).name
     if stat.S_ISLNK(found.st_mode):
-        raise _refusal(
+        raise _not_permitted(
             f"{name!r} is a symbolic link, and links are not followed. Remove the link, or name the file itself"
         )
     if not stat.S_ISREG(found.st_mode):
-        raise _refusal(f"{name!r} is not a regular file. Name another file")
+        raise _not_permitted(f"{name!r} is not a regular file. Name another file")
     if _POSIX and found.st_uid != os.geteuid():
-        raise _refusal(f"{name!r} belongs to another user. Run this as its owner, or name another file")
+        raise _not_permitted(f"{name!r} belongs to another user. Run this as its owner, or name another file")
     if _POSIX and found.st_mode & _WRITE:
-        raise _refusal(f"other users can write {name!r}, and only its owner may. Run: chmod 600 {_quoted(path)}")
+        raise _not_permitted(f"other users can write {name!r}, and only its owner may. Run: chmod 600 {_quoted(path)}")
 
 
-def read_guarded(path: Location) -> str:
+def read_guarded(name: str, path: object) -> str:
     """Return the text of a file that no other user can write; links are followed.
 
+    Args:
+        name: The setting that names the file.
+        path: The path of the file.
+
     Raises:
-        PermissionError: Another user can write the file. The error says what to do.
-        OSError: The file cannot be read.
-        UnicodeDecodeError: The file is not UTF-8 text.
+        ConfigurationError: The file cannot be read, is not UTF-8, or another user can write it.
     """
-    with Path(path).open(encoding="utf-8") as file:
-        if _POSIX and os.fstat(file.fileno()).st_mode & _WRITE:
-            raise _refusal(f"other users can write it, and only its owner may. Run: chmod go-w {_quoted(path)}")
-        return file.read()
+    try:
+        with Path(path).open(encoding="utf-8") as file:  # type: ignore[arg-type] # a TypeError if it is no path
+            if not (_POSIX and os.fstat(file.fileno()).st_mode & _WRITE):
+                return file.read()
+        why = f"other users can write it, and only its owner may. Run: chmod go-w {_quoted(str(path))}"
+    except OSError as error:
+        why = str(error.strerror)
+    except UnicodeDecodeError:
+        why = "not UTF-8 text"
+    except (TypeError, ValueError):
+        why = "not a path"
+    shown = repr(str(path)) if isinstance(path, str | Path) else describe_value(path)
+    raise ConfigurationError(f"{name}: cannot read {shown}: {why}", field=name)
 
 
 def others_can_read(path: Location) -> bool:
@@ -458,7 +469,7 @@ def _quoted(path: Location) -> str:
     return shlex.quote(os.fspath(path))
 
 
-def _refusal(why: str) -> PermissionError:
+def _not_permitted(why: str) -> PermissionError:
     return PermissionError(errno.EPERM, why)
 
 

@@ -21,6 +21,8 @@ from payasync.settings import is_number
 from payasync.signing.schemes import SortedPairs
 from payasync.wire.request import invalid
 
+__all__ = ["Signed", "sign_notification"]
+
 
 @frozen
 class Signed:
@@ -66,7 +68,7 @@ def sign_notification(
     hidden = Hidden(key)
     del key  # a traceback may show local variables
     secret: Secret | None = to_secrets("key", hidden)
-    shape, sent = profile.notification, _seconds(time)
+    shape, sent = profile.notification, _to_seconds(time)
     if not shape.verification:
         raise not_configured("notification.verification", "how they are signed: body, standard-webhooks, or none")
     wrong = find_flaw(data) if isinstance(data, Mapping) else "anything else"
@@ -74,14 +76,14 @@ def sign_notification(
         raise invalid("data", f"a mapping of names to JSON values, without {wrong}", data)
     document: dict[str, Any] = {}
     _object_at(document, shape.data).update(copy_plain(data))
-    if name := _event(profile, kind, event):
+    if name := _event_name(profile, kind, event):
         _set(document, shape.kind, name)
     if shape.time and (time is not None or at(document, shape.time) is ABSENT):
         written = datetime.fromtimestamp(sent, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         _set(document, shape.time, written)
     if shape.verification == "body":
         _sign(document, profile, credentials, secret)
-    raw = _body(document)
+    raw = _write_body(document)
     headers = {"Content-Type": "application/json"}
     if shape.verification == "standard-webhooks":
         keys = credentials.notification_keys if secret is None else (secret,)
@@ -94,11 +96,11 @@ def sign_notification(
     return Signed(raw, headers)
 
 
-def _body(document: Mapping[str, Any]) -> bytes:
+def _write_body(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _seconds(time: datetime | float | None) -> float:
+def _to_seconds(time: datetime | float | None) -> float:
     moment = datetime.now(UTC) if time is None else time
     if isinstance(moment, datetime) and moment.utcoffset() is not None:
         return moment.timestamp()
@@ -107,7 +109,7 @@ def _seconds(time: datetime | float | None) -> float:
     return moment
 
 
-def _event(profile: Profile, kind: str | None, event: str | None) -> str | None:
+def _event_name(profile: Profile, kind: str | None, event: str | None) -> str | None:
     """Return the name of the event, or `None` if the body has none."""
     shape = profile.notification
     if kind is not None and kind not in KINDS:
@@ -149,7 +151,7 @@ def _sign(document: dict[str, Any], profile: Profile, credentials: Credentials, 
         raise not_configured("signature", "the scheme that the service signs notifications with")
     above, _, name = path.rpartition(".")
     signed = _object_at(document, above)
-    written = at(as_signed(_body(document), document, scheme), above)
+    written = at(as_signed(_write_body(document), document, scheme), above)
     fields = {each: value for each, value in written.items() if each != name}
     if key is None and isinstance(scheme, SortedPairs) and not scheme.symmetric:
         raise ConfigurationError(

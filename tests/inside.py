@@ -74,7 +74,7 @@ def all_http(pay: Any) -> list[Any]:
 
 def set_pace(pay: Any, pace: Pace) -> None:
     """Let the calls of a session take their time and their chance from there."""
-    pay._through_layers = pay._chain(pace)
+    pay._send_call = pay._build_chain(pace)
 
 
 def store_of(sandbox: Any) -> Any:

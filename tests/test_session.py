@@ -221,17 +221,6 @@ def test_sandbox_profile_elsewhere_is_refused() -> None:
     assert "profile" == caught.value.field
 
 
-@pytest.mark.parametrize("copy", [{"timeouts": 5}, {"timeouts": 0}, {"retry": 3}, {"retry": False}], ids=str)
-def test_copies_check_their_settings(copy: dict[str, Any]) -> None:
-    """A copy is as strict as a session."""
-    pay = Session(REMOTE, credentials=KEYS, profile=BARE)
-
-    with pytest.raises(ConfigurationError) as caught:
-        pay.with_options(**copy)
-
-    assert next(iter(copy)) == caught.value.field
-
-
 @pytest.mark.parametrize("base_url", ["http://localhost:8080", "http://127.0.0.1", "http://[::1]:1/gate/"])
 def test_sandbox_and_plain_http_on_this_machine(base_url: str) -> None:
     """On loopback alone, plain http will do, and so will the sandbox's profile."""
@@ -454,28 +443,6 @@ async def test_grace_lets_a_call_finish(copied: Callable[[Session], Session], gr
         assert flying.done()
         assert 200 == (await flying).http_status
     assert 1 == len(service.requests)
-
-
-async def test_grace_ends_with_the_calls() -> None:
-    """Grace waits for calls, not for the tasks that made them: these may have other things to do."""
-    closed = asyncio.Event()
-    go = threading.Event()
-
-    async def work(pay: Session) -> None:
-        await create(pay)
-        await closed.wait()
-
-    with recorder(answer(200, OK_BODY, after=go)) as service:
-        pay = pay_with(service)
-        worker = asyncio.create_task(work(pay))
-        await asyncio.to_thread(service.wait_for_request)
-        closing = asyncio.create_task(pay.aclose(grace=60))
-        await asyncio.sleep(0)
-        go.set()
-        async with asyncio.timeout(5):
-            await closing
-        closed.set()
-        await worker
 
 
 async def test_grace_covers_a_call_that_made_another() -> None:
@@ -754,20 +721,6 @@ async def test_middleware_is_outermost_first() -> None:
             await query(pay)
 
     assert ["a in", "b in", "b out", "a out"] == order
-
-
-async def test_middleware_may_answer_itself() -> None:
-    """A layer need not pass a call on: what it returns is the answer."""
-
-    async def layer(call: Call, send: Send) -> Reply:  # noqa: ARG001 - it does not pass it on
-        return Reply(status=200, headers={}, body=OK_BODY)
-
-    with recorder() as service:
-        async with pay_with(service, middleware=[layer]) as pay:
-            response = await query(pay)
-
-    assert OK_BODY == response.body
-    assert [] == service.connections
 
 
 async def test_events_tell_the_story() -> None:

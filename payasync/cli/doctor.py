@@ -26,7 +26,7 @@ from payasync.profile.audit import Point, Status
 from payasync.profile.consistency import refused_keys, short_keys
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Parameter
-from payasync.profile.signed_fields import check_answers_covered, proofs
+from payasync.profile.signed_fields import check_answers_covered, proof_paths
 from payasync.settings import environment_proxy, others_can_read, parse_base_url
 from payasync.transport.send import phrase
 
@@ -132,7 +132,11 @@ def _believed(profile: Profile, environ: Mapping[str, str]) -> Iterator[Finding]
         keys = Credentials.from_env({**environ, MERCHANT_ID: "any"})
     except ConfigurationError:  # said above
         return
-    for check in (check_answers_covered, partial(proofs, credentials=keys), partial(check_sent_back, credentials=keys)):
+    for check in (
+        check_answers_covered,
+        partial(proof_paths, credentials=keys),
+        partial(check_sent_back, credentials=keys),
+    ):
         try:
             check(profile)
         except ConfigurationError as error:

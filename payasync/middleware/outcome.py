@@ -21,7 +21,7 @@ from payasync.errors import (
     ServiceError,
 )
 from payasync.profile.profile import Profile
-from payasync.profile.schema import among
+from payasync.profile.schema import is_one_of
 from payasync.profile.signed_fields import SignedFields
 from payasync.wire import match
 from payasync.wire.call import Call, Objection, Reply
@@ -148,7 +148,7 @@ def _classify_2xx(profile: Profile, reply: Reply) -> Outcome:
     code = at(document, answer.code)
     if code is ABSENT:
         return Outcome.UNRECOGNISED
-    return SUCCESS if among(code, answer.ok) else _listed_outcome(profile, reply) or Outcome.UNLISTED
+    return SUCCESS if is_one_of(code, answer.ok) else _listed_outcome(profile, reply) or Outcome.UNLISTED
 
 
 def _classify_status(call: Call, reply: Reply) -> Outcome:
@@ -185,7 +185,7 @@ def _listed_outcome(profile: Profile, reply: Reply) -> Outcome | None:
     """Return the outcome of a listed result code, else of a listed message."""
     for value in (at(reply.document, path) for path in (profile.answer.code, profile.answer.message) if path):
         for key, outcome in _LISTED.items():
-            if among(value, getattr(profile.codes, key)):
+            if is_one_of(value, getattr(profile.codes, key)):
                 return outcome
     return None
 
@@ -243,7 +243,7 @@ def _named_by(call: Call) -> Mapping[str, object]:
 def _may_be_signed_success(call: Call, document: object, data: object) -> bool:
     """Return whether the signed part of a refusal may be that of a success: its status and its code were changed."""
     shape = call.profile.answer
-    if shape.code and among(at(document, shape.code), shape.ok):
+    if shape.code and is_one_of(at(document, shape.code), shape.ok):
         return True
     covered = bool(shape.code) and SignedFields.under(shape.signature, call.profile.signature).covers(shape.code)
     return not covered and match.may_be_relabelled(call.operation, call.profile, data)
@@ -318,7 +318,7 @@ def confirms_absence(question: Call, result: AttemptResult) -> bool:
     if not is_vouched_for(question, result):
         return shape.refusals_signed is False
     code_is_signed = SignedFields.under(shape.signature, profile.signature).covers(shape.code)
-    if code_is_signed and among(at(result.document, shape.code), profile.codes.absent):
+    if code_is_signed and is_one_of(at(result.document, shape.code), profile.codes.absent):
         return True
     return not match.names_an_amount(profile, payload(shape, result.document))
 

@@ -364,7 +364,7 @@ def read(
     """
     shape, coverage = profile.notification, coverage_of(profile)
     told = coverage.read(document) if coverage else document
-    said = coverage.said(as_signed(body, document, profile.signature)) if coverage else document
+    said = coverage.normalize(as_signed(body, document, profile.signature)) if coverage else document
     found, event = _kind(shape, document, _routed(kind))
     data = _payload(shape, told)
     named = identity(shape, found, said, _payload(shape, said), headers)

@@ -32,7 +32,7 @@ from payasync.settings import check_types, to_dict, to_tuple
 from payasync.signing.schemes import SignatureScheme
 
 
-def _tables(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def _copy_tables(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return a copy of constants that are JSON; any other value unchanged, for the checks to refuse."""
     copied: Any = given if find_flaw(given) else copy_plain(given)
     return cast("dict[str, dict[str, Any]]", copied)
@@ -81,7 +81,7 @@ class Profile:
     signature: SignatureScheme | None = None
     fields: Mapping[str, str] = field(default=Factory(dict), converter=to_dict)
     formats: Mapping[str, str] = field(default=Factory(dict), converter=to_dict)
-    constants: Mapping[str, Mapping[str, Any]] = field(default=Factory(dict), converter=_tables)
+    constants: Mapping[str, Mapping[str, Any]] = field(default=Factory(dict), converter=_copy_tables)
     headers: Mapping[str, str] = field(default=Factory(dict), converter=to_dict)
     accept: Accept = ANYTHING
     payment_status: Parameter | None = None

@@ -211,7 +211,7 @@ class States:
     def name(self, thing: str, value: object) -> str | None:
         """Return our name of a state that the service sent, or `None` if the profile has none."""
         table: Mapping[str, tuple[Code, ...]] = getattr(self, thing)
-        return next((ours for ours, theirs in table.items() if among(value, theirs)), None)
+        return next((ours for ours, theirs in table.items() if is_one_of(value, theirs)), None)
 
 
 def _check_states(thing: str, table: Mapping[str, tuple[Code, ...]], allowed: tuple[str, ...]) -> None:
@@ -223,12 +223,12 @@ def _check_states(thing: str, table: Mapping[str, tuple[Code, ...]], allowed: tu
         )
     seen: list[Code] = []
     for name, value in ((name, value) for name, values in table.items() for value in values):
-        if among(value, seen):
+        if is_one_of(value, seen):
             raise ConfigurationError(f"{where} gives {value!r} two meanings: keep one", field=f"{where}.{name}")
         seen.append(value)
 
 
-def among(value: object, allowed: "tuple[Code, ...] | list[Code]") -> bool:
+def is_one_of(value: object, allowed: "tuple[Code, ...] | list[Code]") -> bool:
     """Return whether a value is one of the codes, by type and value: `0` is not `False`, nor `"0"`."""
     for code in allowed:  # noqa: SIM110 - on the hot path, where a generator takes twice as long
         if value == code and isinstance(code, type(value)):

@@ -92,7 +92,7 @@ class SignedFields:
         }
         return self._in_place(signed)
 
-    def said(self, document: Mapping[str, Any]) -> dict[str, Any]:
+    def normalize(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return the covered part in a form that is equal for all documents with the same signature."""
         signed = self._object(self.read(document))
         texts = {name: self._text(value) for name, value in signed.items() if value is not None or not self.skip_null}
@@ -151,7 +151,7 @@ def check_covered(signed: SignedFields, signature: str, believed: Iterable[tuple
             )
 
 
-def proofs(profile: "Profile", credentials: "Credentials") -> tuple[str, ...]:
+def proof_paths(profile: "Profile", credentials: "Credentials") -> tuple[str, ...]:
     """Return the paths of which a success must have one, so that it cannot be a request that was sent back.
 
     If one key signs requests and verifies responses, a request has a valid signature of a response. So a response
@@ -182,7 +182,7 @@ def proofs(profile: "Profile", credentials: "Credentials") -> tuple[str, ...]:
 
 
 def proof_names(profile: "Profile", paths: tuple[str, ...]) -> frozenset[str]:
-    """Return the fields of the signed object that hold the paths of `proofs`; no request may have such a field."""
+    """Return the fields of the signed object that hold the paths of `proof_paths`; no request may have such a field."""
     signed = SignedFields.under(profile.answer.signature, profile.signature)
     return frozenset(map(signed.first_step, paths))
 

@@ -39,18 +39,7 @@ def read_file(kind: type[P], path: str | Path) -> P:
     Raises:
         ConfigurationError: The file cannot be read, or `read_text` raises.
     """
-    try:
-        text = read_guarded(path)
-    except OSError as error:
-        why = str(error.strerror)
-    except UnicodeDecodeError:
-        why = "not UTF-8 text"
-    except (TypeError, ValueError):
-        why = "not a path"
-    else:
-        return read_text(kind, text, where=str(path))
-    name = repr(str(path)) if isinstance(path, Path) else describe_value(path)
-    raise ConfigurationError(f"profile: cannot read {name}: {why}", field="profile")
+    return read_text(kind, read_guarded("profile", path), where=str(path))
 
 
 def read_text(kind: type[P], text: str, where: str = "profile") -> P:
@@ -74,7 +63,7 @@ def read_text(kind: type[P], text: str, where: str = "profile") -> P:
         while path and path not in lines:
             path = path.rpartition(".")[0]
         error.add(line=lines.get(path))
-        error.args = (f"{_place(where, error.line)}: {error}",)
+        error.args = (f"{_locate(where, error.line)}: {error}",)
         raise
 
 
@@ -86,10 +75,10 @@ def _parse(text: str, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # tomllib raises these for very long numbers and deep nesting
         why = str(error)
     line = int(found[1]) if (found := _TOML_ERROR_LINE.search(why)) else None
-    raise ConfigurationError(f"{_place(where, line)}: not TOML: {why}", field="profile", line=line)
+    raise ConfigurationError(f"{_locate(where, line)}: not TOML: {why}", field="profile", line=line)
 
 
-def _place(where: str, line: int | None) -> str:
+def _locate(where: str, line: int | None) -> str:
     return where if line is None else f"{where}, line {line}"
 
 
@@ -170,7 +159,7 @@ def lines_of(text: str) -> dict[str, int]:
         except (ValueError, RecursionError):  # the statement continues on the next line
             continue
         is_header = statement[0].lstrip().startswith("[")
-        keys = list(_keys_in(tables, "" if is_header else header, _DEEPEST))
+        keys = list(_list_keys(tables, "" if is_header else header, _DEEPEST))
         header = keys[-1] if is_header else header
         for key in keys:
             lines.setdefault(key, number - len(statement) + 1)
@@ -178,13 +167,13 @@ def lines_of(text: str) -> dict[str, int]:
     return lines
 
 
-def _keys_in(value: Any, above: str, left: int) -> Iterator[str]:
+def _list_keys(value: Any, above: str, left: int) -> Iterator[str]:
     """Yield the paths of the keys in a value, parents first."""
     if isinstance(value, dict) and left:
         for name, inner in value.items():
             path = f"{above}.{name}" if above else name
             yield path
-            yield from _keys_in(inner, path, left - 1)
+            yield from _list_keys(inner, path, left - 1)
 
 
 def write_toml(profile: "Profile") -> str:
@@ -198,20 +187,20 @@ def write_toml(profile: "Profile") -> str:
         raise ConfigurationError(
             "signature is a scheme of your own, which TOML cannot hold: give it in Python", field="signature"
         )
-    table = _changes(profile)
+    table = _list_changes(profile)
     if status := {name: table.pop(argument) for argument, name in _STATUS.items() if table.get(argument)}:
         table["status"] = status
     return "".join(f"{line}\n" for line in _write_table((), table)).lstrip("\n")
 
 
-def _changes(part: Any) -> dict[str, Any]:
+def _list_changes(part: Any) -> dict[str, Any]:
     """Return the values that differ from their defaults, by key."""
     changed = {}
     for each in fields(type(part)):
         value = getattr(part, each.name)
         default = each.default.factory() if isinstance(each.default, Factory) else each.default  # type: ignore[arg-type]
         if default is NOTHING or value != default:
-            changed[each.name] = _changes(value) if has(type(value)) else value
+            changed[each.name] = _list_changes(value) if has(type(value)) else value
     return changed
 
 

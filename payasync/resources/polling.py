@@ -70,8 +70,8 @@ async def wait(
 
     Raises:
         InvalidArgumentError: `until` is no state of ours and no function, or the time is no number above 0.
-        NotConfiguredError: The profile does not map that state.
-        WaitTimeoutError: It did not come in time; `response` is the last response.
+        NotConfiguredError: The profile does not map the state.
+        WaitTimeoutError: The state did not come in time; `response` is the last response.
         ServiceError: The service refused the query, or knows no such number.
     """
     reached = _reached(thing, until, profile)

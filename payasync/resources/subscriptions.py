@@ -50,7 +50,7 @@ class CreateSubscription(Request[SubscriptionResponse]):
 @_frameless_init
 @frozen(kw_only=True)
 class UpdateSubscription(Request[SubscriptionResponse]):
-    """Endpoint 9: change a subscription; what is left out stays as it is.
+    """Endpoint 9: change a subscription; omitted arguments stay as they are.
 
     Args:
         subscription_id: The service's number of the subscription.
@@ -117,8 +117,8 @@ class Subscriptions(Namespace):
             customer: The customer's details, as a mapping of JSON values.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for: its key in the session's journal, and not on the wire.
-            shield: Let the call go on to its end where its caller is cancelled.
+            intent: Your own name of what it is for: its key in the session's journal. It is not sent.
+            shield: Let the call finish even if its caller is cancelled.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
@@ -146,7 +146,7 @@ class Subscriptions(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> SubscriptionResponse:
-        """Change a subscription (spec: Endpoints, 9); what is left out stays as it is.
+        """Change a subscription (spec: Endpoints, 9); omitted arguments stay as they are.
 
         Args:
             subscription_id: The service's number of the subscription.
@@ -156,8 +156,8 @@ class Subscriptions(Namespace):
             customer: The customer's details, as a mapping of JSON values.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for: its key in the session's journal, and not on the wire.
-            shield: Let the call go on to its end where its caller is cancelled.
+            intent: Your own name of what it is for: its key in the session's journal. It is not sent.
+            shield: Let the call finish even if its caller is cancelled.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
@@ -191,8 +191,8 @@ class Subscriptions(Namespace):
             subscription_id: The service's number of the subscription.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for: its key in the session's journal, and not on the wire.
-            shield: Let the call go on to its end where its caller is cancelled.
+            intent: Your own name of what it is for: its key in the session's journal. It is not sent.
+            shield: Let the call finish even if its caller is cancelled.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.

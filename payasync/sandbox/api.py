@@ -26,64 +26,6 @@ from payasync.sandbox.timeline import Recorder, note, reference
 MASK: Final = "<customer details>"
 
 
-class Admission:
-    """Checks requests against the one merchant of a sandbox.
-
-    Args:
-        dialect: Which operations carry what.
-        credentials: The merchant's.
-    """
-
-    def __init__(self, dialect: Dialect, credentials: Credentials) -> None:
-        self._profile = dialect.words.profile
-        self._words = dialect.words
-        self._credentials = credentials
-
-    def check(self, incoming: Incoming, authorization: str) -> None:
-        """Check who sends a request, by all that the profile has it carry.
-
-        Args:
-            incoming: The request.
-            authorization: Its header of this name.
-
-        Raises:
-            RefusedError: It is not the merchant.
-        """
-        name, fields = incoming.operation.name, incoming.fields
-        if name in self._profile.bearer:
-            scheme, _, token = authorization.partition(" ")
-            key, given = self._credentials.secret_key, token.strip().encode(errors="surrogateescape")
-            if scheme.lower() != "bearer" or not (key and hmac.compare_digest(given, key.reveal().encode())):
-                raise RefusedError("unauthenticated", "Authorization must be: Bearer <SECRET_KEY>")
-        if name in self._profile.merchant and fields[MERCHANT] != self._credentials.merchant_id:
-            raise RefusedError("unauthenticated", "no such merchant", field=MERCHANT, status=403)
-        if name in self._profile.signed:
-            self._check_signature(fields, incoming.operation.path)
-
-    def _check_signature(self, fields: Mapping[str, Any], path: str) -> None:
-        scheme, key = self._words.signature, self._credentials.signing_key
-        try:
-            genuine = key is not None and verify(scheme, fields, fields[SIGN], path=path, key=key)
-        except UnsignableError as error:
-            raise RefusedError("invalid", f"{error.field} cannot be signed", field=error.field) from None
-        if not genuine:
-            customer = self._words.fields["customer"]
-            shown = {name: MASK if name == customer else value for name, value in fields.items()}
-            expected, message = text_to_sign(scheme, shown, path=path), "the signature is not that of these fields"
-            raise RefusedError("bad_signature", message, field=SIGN, expected=expected)
-
-    def burn(self, incoming: Incoming, store: Store) -> None:
-        """Use up the nonce of a signed request, in the transaction that does what it asks for.
-
-        Raises:
-            RefusedError: It was used before.
-        """
-        if incoming.operation.name in self._profile.signed and not store.burn(
-            self._credentials.merchant_id, incoming.fields[NONCE]
-        ):
-            raise RefusedError("nonce_used", "the nonce was used before", field=NONCE)
-
-
 Action = Callable[[Incoming], Mapping[str, Any]]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Received = dict[str, Any] | RefusedError
@@ -98,7 +40,7 @@ class Api:
 
     Args:
         dialect: Reads requests and writes responses.
-        admission: Who may call.
+        credentials: Those of the one merchant.
         service: Does it.
         store: Has the transaction around it.
         recorder: Records it, in the same transaction.
@@ -111,7 +53,7 @@ class Api:
         self,
         *,
         dialect: Dialect,
-        admission: Admission,
+        credentials: Credentials,
         service: Service,
         store: Store,
         recorder: Recorder,
@@ -120,7 +62,8 @@ class Api:
         faults: FaultInjector,
     ) -> None:
         self._dialect = dialect
-        self._admission = admission
+        self._profile = dialect.words.profile
+        self._credentials = credentials
         self._store = store
         self._recorder = recorder
         self._signer = signer
@@ -199,13 +142,39 @@ class Api:
         if isinstance(received, RefusedError):
             raise received
         incoming = self._dialect.read(operation, received, request.headers)
-        self._admission.check(incoming, request.headers.get("Authorization", ""))
+        self._check_sender(incoming, request.headers.get("Authorization", ""))
         # What is refused by state keeps its nonce burned: sent again later, it must not be done.
-        self._admission.burn(incoming, self._store)
         with self._store.savepoint():
             payload = self._actions[operation.name](incoming)
         note(request, reference=reference(incoming.arguments) or self._dialect.number(payload))
         return self._dialect.answer(payload, incoming.fields, request_id)
+
+    def _check_sender(self, incoming: Incoming, authorization: str) -> None:
+        """Check that the merchant sent a request, by all that the profile has it carry, and use up its nonce."""
+        name, fields, profile, merchant = incoming.operation.name, incoming.fields, self._profile, self._credentials
+        if name in profile.bearer:
+            scheme, _, token = authorization.partition(" ")
+            key, given = merchant.secret_key, token.strip().encode(errors="surrogateescape")
+            if scheme.lower() != "bearer" or not (key and hmac.compare_digest(given, key.reveal().encode())):
+                raise RefusedError("unauthenticated", "Authorization must be: Bearer <SECRET_KEY>")
+        if name in profile.merchant and fields[MERCHANT] != merchant.merchant_id:
+            raise RefusedError("unauthenticated", "no such merchant", field=MERCHANT, status=403)
+        if name in profile.signed:
+            self._check_signature(fields, incoming.operation.path)
+            if not self._store.burn(merchant.merchant_id, fields[NONCE]):
+                raise RefusedError("nonce_used", "the nonce was used before", field=NONCE)
+
+    def _check_signature(self, fields: Mapping[str, Any], path: str) -> None:
+        words, key = self._dialect.words, self._credentials.signing_key
+        try:
+            genuine = key is not None and verify(words.signature, fields, fields[SIGN], path=path, key=key)
+        except UnsignableError as error:
+            raise RefusedError("invalid", f"{error.field} cannot be signed", field=error.field) from None
+        if not genuine:
+            customer, message = words.fields["customer"], "the signature is not that of these fields"
+            shown = {name: MASK if name == customer else value for name, value in fields.items()}
+            expected = text_to_sign(words.signature, shown, path=path)
+            raise RefusedError("bad_signature", message, field=SIGN, expected=expected)
 
     @web.middleware
     async def shape_errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -75,11 +75,11 @@ STATUSES: Final[Mapping[Why, int]] = {
 }
 """The sandbox's own choice (spec: Errors, gaps)."""
 
-_OTHERS: Final[Mapping[Why, str]] = {"duplicate": "duplicate", "absent": "absent", "busy": "retryable"}
+_MEANINGS: Final[Mapping[Why, str]] = {"duplicate": "duplicate", "absent": "absent", "busy": "retryable"}
 
 
 _LIKE: Final[Mapping[str, str]] = {"started": "renewed"}
-"""Events that a profile with fewer names tells by another one."""
+"""Events that a profile with fewer names sends under another name."""
 
 
 class Vocabulary:
@@ -152,7 +152,7 @@ class Vocabulary:
 
     def code(self, why: Why) -> Code:
         """Return the service's result code for a refusal."""
-        meaning = _OTHERS.get(why, "not_executed")
+        meaning = _MEANINGS.get(why, "not_executed")
         codes: tuple[Code, ...] = getattr(self.profile.codes, meaning) or getattr(PROFILE.codes, meaning)
         return codes[min(_NOT_EXECUTED.index(why), len(codes) - 1)] if meaning == "not_executed" else codes[0]
 
@@ -163,7 +163,7 @@ class Vocabulary:
 
     def message(self, refused: RefusedError) -> str:
         """Return the service's message for a refusal: its code, if the profile has codes in messages, else words."""
-        answer, meaning = self.profile.answer, _OTHERS.get(refused.why, "not_executed")
+        answer, meaning = self.profile.answer, _MEANINGS.get(refused.why, "not_executed")
         if answer.message and not answer.code and getattr(self.profile.codes, meaning):
             return str(self.code(refused.why))
         # Only the merchant may read the text itself.
@@ -192,7 +192,7 @@ def _fill_signature(given: SignatureScheme | None) -> SignatureScheme:
 
 
 NO_PATHS: Final = frozenset({"ok", "refusals_signed"})
-"""Points of an answer that are no paths."""
+"""Points of a profile's answer that are not paths."""
 _ALL_THINGS: Final = frozenset({"order", "payment", "refund", "subscription"})
 POINTS_OF: Final[Mapping[str, frozenset[str]]] = {
     "payment_id": frozenset({"order", "payment"}),
@@ -209,11 +209,11 @@ POINTS_OF: Final[Mapping[str, frozenset[str]]] = {
     "currency": _ALL_THINGS,
     "merchant_id": _ALL_THINGS,
 }
-"""Of which things an answer's points tell; those that are not named here stand in every answer."""
+"""Which responses have these points of a profile's answer; all others are in every response."""
 
 
 def place(answer: AnswerShape, point: str) -> str:
-    """Return the whole path of a point of an answer; nothing where it stands in none."""
+    """Return the whole path of a point of a response; empty if it has none."""
     path: str = getattr(answer, point)
     if not path or path.startswith("header:"):
         return ""
@@ -221,20 +221,20 @@ def place(answer: AnswerShape, point: str) -> str:
 
 
 def _fill_answer(given: AnswerShape) -> AnswerShape:
-    """Return a shape whose open points are filled; an empty `data` means the document, an empty `signature` none.
+    """Return a shape with its open points filled; an empty `data` means the document, an empty `signature` none.
 
-    A point that would fall onto one that the profile answers stays untold.
+    A point is left out if its own place would collide with one that the profile answers.
     """
     points = [name for name in fields_dict(AnswerShape) if name not in NO_PATHS]
     answered = [name for name in points if getattr(given, name)]
-    # A compared point that is open has its wire name.
+    # An open point that is compared has its wire name.
     unanswered = [name for name in points if name not in answered and name not in COMPARED]
     own: dict[str, Any] = {name: getattr(PROFILE.answer, name) for name in unanswered}
     filled = evolve(given, ok=given.ok or PROFILE.answer.ok, **own)
-    untold: dict[str, Any] = {
+    left_out: dict[str, Any] = {
         name: "" for name in unanswered if any(_collide(filled, name, other) for other in answered)
     }
-    return evolve(filled, **untold)
+    return evolve(filled, **left_out)
 
 
 def _collide(answer: AnswerShape, one: str, other: str) -> bool:
@@ -250,7 +250,7 @@ def _overlap(one: str, other: str) -> bool:
 
 
 def _fill_notification(given: NotificationShape) -> NotificationShape:
-    """Return a shape whose open points are as in the sandbox's own; where its kind is given, empty means absent."""
+    """Return a shape with its open points filled; if the profile says how it is verified, empty means absent."""
     if not given.verification:
         own = PROFILE.notification
         return evolve(
@@ -299,14 +299,14 @@ class Incoming:
 
 @frozen(kw_only=True)
 class Outgoing:
-    """An answer before it is sent.
+    """A response before it is sent.
 
     Attributes:
         status: The HTTP status.
-        code: The result code, wherever it stands in the document.
-        headers: That belong to the answer.
+        code: The result code, wherever it is in the document.
+        headers: Its headers.
         document: The JSON.
-        refused: The request was not done.
+        refused: The request was refused.
     """
 
     status: int

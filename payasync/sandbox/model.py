@@ -13,17 +13,17 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def micros(moment: datetime) -> int:
-    """Return an aware moment as microseconds since 1970."""
+    """Return an aware time as microseconds since 1970."""
     return (moment - BEGINNING) // _MICROSECOND
 
 
 def instant(given: datetime | int) -> datetime:
-    """Return a moment in UTC, from itself or from its microseconds."""
+    """Return a time in UTC, from a time or from its microseconds."""
     return BEGINNING + timedelta(microseconds=given) if isinstance(given, int) else given.astimezone(UTC)
 
 
 def format_instant(moment: datetime) -> str:
-    """Return a moment as people read it: ISO 8601, in UTC, to the millisecond."""
+    """Return a time in ISO 8601, in UTC, with milliseconds."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -36,15 +36,15 @@ Why = Literal["invalid", "unauthenticated", "bad_signature", "nonce_used", "wron
 
 
 class RefusedError(Exception):
-    """A request is not done.
+    """A request is refused.
 
     Attributes:
         why: What the refusal means; the dialect has the service's code for it.
         message: For people.
         argument: The argument at fault, by our name.
-        field: The field at fault, by its wire name, where no argument stands for it.
-        status: The HTTP status, where it is not the usual one for `why`.
-        expected: The text that was to be signed: for the dashboard, and never answered.
+        field: The field at fault, by its wire name, if it is not an argument.
+        status: The HTTP status, if it is not the usual one for `why`.
+        expected: The text that should have been signed: for the dashboard, and never sent.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RefusedError(Exception):
 
 @frozen(kw_only=True)
 class Order:
-    """One order, or one payment of endpoint 1, with the page where its customer decides.
+    """One order, or one payment of endpoint 1, with its gateway page.
 
     Attributes:
         out_trade_no: The merchant's own number, or one that the sandbox made.
@@ -81,10 +81,10 @@ class Order:
         body: What the customer reads below.
         notify_url: Where notifications go.
         return_url: Where the customer is sent back to.
-        state: Where it stands.
+        state: Its state.
         declines: How often the customer's payment was declined.
-        reserved: The sum of its refunds, those under way included.
-        created: When it was made, by the sandbox's time, as all that follows.
+        reserved: The sum of its refunds, with those in progress.
+        created: When it was made, by the sandbox's time.
     """
 
     out_trade_no: str
@@ -116,11 +116,11 @@ class Refund:
         out_refund_no: The merchant's own number.
         out_trade_no: The order's number.
         total_amt: The order's amount.
-        refund_amt: What goes back.
+        refund_amt: The amount of the refund.
         notify_url: Where the notification goes.
         fingerprint: Equal for equal requests: nonce and signature do not count.
-        state: Where it stands.
-        created: When it was asked for.
+        state: Its state.
+        created: When it was requested.
     """
 
     out_refund_no: str
@@ -152,10 +152,10 @@ class Subscription:
         amount: What each period costs.
         start_date: When the first period begins.
         customer: The customer's details, as JSON.
-        state: Where it stands.
-        period: The periods that have begun.
-        renews: When the next period begins; `None` before the first and where the calendar ends.
-        ends: It is cancelled then.
+        state: Its state.
+        period: How many periods have begun.
+        renews: When the next period begins; `None` before the first, and where the calendar ends.
+        ends: It is cancelled when its period ends.
         failing: How many of its next charges fail.
         failures: How many have failed in a row.
         created: When it was made.
@@ -201,13 +201,13 @@ class Charge:
 
 @frozen(kw_only=True)
 class Event:
-    """Something that the merchant's server is told (spec: Events).
+    """Something that the merchant is notified of (spec: Events).
 
     Attributes:
         kind: What it is about.
         name: What happened, such as `paid`.
-        subject: The thing as it is now.
-        url: Where the notification goes; `None` where the merchant gave no address.
+        subject: The order, refund or subscription as it is now.
+        url: Where the notification goes; `None` if the merchant gave no address.
     """
 
     kind: Kind
@@ -218,7 +218,7 @@ class Event:
 
 @frozen(kw_only=True)
 class Answered:
-    """One call that the sandbox answered.
+    """One call that the sandbox has responded to.
 
     Attributes:
         operation: Its name, such as `refunds.create`.

@@ -12,15 +12,15 @@ from payasync.credentials import Credentials, Secret
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE
-from payasync.sandbox.api import Admission, Api
+from payasync.sandbox.api import Api
 from payasync.sandbox.arguments import check_url
 from payasync.sandbox.clock import Clock, ClockSetting, read_pace
 from payasync.sandbox.controls import Bank, Customer, Factories, Ledger, Numbers, manual_change
-from payasync.sandbox.dialect import Dialect, Failures, check_failures
+from payasync.sandbox.dialect import Dialect, Failures, Vocabulary, check_failures
 from payasync.sandbox.faults.arming import Faults
 from payasync.sandbox.faults.injection import FaultInjector
 from payasync.sandbox.openapi import MARK
-from payasync.sandbox.receiver import RecordingReceiver, Verifier
+from payasync.sandbox.receiver import RecordingReceiver
 from payasync.sandbox.rules import RefundSetting, RepeatedSetting, refund_terms
 from payasync.sandbox.server import MOST_READ, Server, access_logger, listen, turns, url_of
 from payasync.sandbox.service import Numbering, Service
@@ -57,36 +57,36 @@ class _Services:
 class Sandbox:
     """A local implementation of the whole service, over real HTTP on this machine.
 
-    All that the service's document leaves open is answered by the profile, and where that is open too, by
-    the sandbox's own `PROFILE`. Use it with `async with`, or with `start` and `close`.
+    The profile answers all that the service's document leaves open; the sandbox's own `PROFILE` answers what the
+    profile leaves open, too. Use it with `async with`, or with `start` and `close`.
 
     Args:
-        profile: What the service does; the sandbox speaks it, and checks what it is sent by it. The names of
-            `notification.kinds` it takes in the order paid, failed, closed, expired; succeeded, failed; renewed, past
-            due, cancelled, started. An end of an order that has no name is not told.
-        host: Where it listens: 127.0.0.1, another loopback address, `::1`, or `localhost` (which is 127.0.0.1).
-        port: Where it listens; 0: a free port.
-        db: The SQLite database's file, which keeps everything; `:memory:` keeps nothing.
-        webhook_url: Where notifications go of what has no `notifyUrl`: endpoint 1, subscriptions, and orders
+        profile: What the service does. The sandbox speaks it, and checks requests by it. It reads the names in
+            `notification.kinds` in the order paid, failed, closed, expired; succeeded, failed; renewed, past due,
+            cancelled, started. The end of an order that has no name is not sent.
+        host: The address to listen on: 127.0.0.1, another loopback address, `::1`, or `localhost` (127.0.0.1).
+        port: The port to listen on; 0: a free one.
+        db: The file of the SQLite database, which stores everything; `:memory:` stores nothing.
+        webhook_url: Where notifications go if there is no `notifyUrl`: of endpoint 1 and subscriptions, and of orders
             and refunds without one.
         allow_remote: Send notifications beyond loopback, too.
-        clock: `"real"`; `"frozen"`, which moves by `clock.advance` only; an aware `datetime`: frozen there; or a
-            factor such as 60 or `"60x"`: so many sandbox seconds in a real one.
-        refunds: How they end: `"succeed"` or `"fail"` at once, `"by hand"` (`bank.settle_refund`), or with success
-            after a `timedelta` of the sandbox's time.
-        repeated_refunds: What the same request for a refund means, sent again: `"same"`, that refund, or
-            `"refused"`.
-        failures: How refusals are told: `"status"`, by the HTTP status; `"200"`, by the result code inside HTTP 200,
-            where only what is no request at all (400, 404, 405, 413, 414, 415) has a status. By itself, the latter
-            where the profile has `answer.code` and says `http.not_executed = []`: that no status means anything.
+        clock: `"real"`; `"frozen"`, which only `clock.advance` moves; an aware `datetime`, frozen there; or a factor
+            such as 60 or `"60x"`: so many sandbox seconds in a real one.
+        refunds: How refunds end: `"succeed"` or `"fail"` immediately, `"by hand"` (`bank.settle_refund`), or with
+            success after a `timedelta` of the sandbox's time.
+        repeated_refunds: What the same request for a refund returns when it is sent again: `"same"`, the first
+            refund, or `"refused"`, a refusal.
+        failures: How refusals are sent: `"status"`, by the HTTP status, or `"200"`, by the result code inside HTTP
+            200. In the second way only invalid requests (400, 404, 405, 413, 414, 415) have a status of their own. It
+            is the default if the profile has `answer.code` and says `http.not_executed = []`: no status has a meaning.
 
     Attributes:
         profile: As given.
-        faults: Has the service fail. One that was armed and never fired makes `async with` raise
-            `FaultNeverFiredError` as it ends, unless something else went wrong before.
+        faults: Arms faults. If one was armed and never fired, `async with` raises `FaultNeverFiredError` at its end,
+            unless another error was raised before.
 
     Raises:
-        ConfigurationError: The profile's algorithm needs a package that is not installed, or a setting is none.
+        ConfigurationError: The profile's algorithm needs a package that is not installed, or a setting is invalid.
     """
 
     def __init__(
@@ -118,22 +118,22 @@ class Sandbox:
 
     @property
     def url(self) -> str:
-        """Where it listens: the base URL of a session.
+        """The base URL, for a session.
 
         Raises:
-            ConfigurationError: It does not run.
+            ConfigurationError: The sandbox does not run.
         """
         return self._started("url").url
 
     @property
     def credentials(self) -> Credentials:
-        """Those of its one merchant, drawn afresh, or as the database's file has them.
+        """The credentials of its one merchant: new ones, or those in the database's file.
 
-        `notification_keys[0]` is the `whsec_…` secret of its notifications, and `service_keys` verify the answers
-        and the notifications that it signs itself.
+        `notification_keys[0]` is the `whsec_…` secret of its notifications. `service_keys` verify the responses and the
+        notifications that it signs itself.
 
         Raises:
-            ConfigurationError: They stand in a file, and it has not run yet.
+            ConfigurationError: They are in a file, and the sandbox has not run yet.
         """
         return self._known_keys().merchant
 
@@ -142,7 +142,7 @@ class Sandbox:
         """Opens the dashboard: `{url}/?token=...` in a browser, `Authorization: Bearer ...` for scripts.
 
         Raises:
-            ConfigurationError: It stands in a file, and the sandbox has not run yet.
+            ConfigurationError: It is in a file, and the sandbox has not run yet.
         """
         return self._known_keys().admin
 
@@ -151,16 +151,16 @@ class Sandbox:
         """The sandbox's time: `now`, `advance`.
 
         Raises:
-            ConfigurationError: It does not run.
+            ConfigurationError: The sandbox does not run.
         """
         return self._started("clock").clock
 
     @property
     def bank(self) -> Bank:
-        """Ends refunds by hand, and has charges of subscriptions fail.
+        """Ends refunds, and makes charges of subscriptions fail.
 
         Raises:
-            ConfigurationError: It does not run.
+            ConfigurationError: The sandbox does not run.
         """
         return self._started("bank").bank
 
@@ -169,7 +169,7 @@ class Sandbox:
         """Does what a customer does on the gateway page: `authorize`, `decline`, `cancel`.
 
         Raises:
-            ConfigurationError: It does not run.
+            ConfigurationError: The sandbox does not run.
         """
         return self._started("customer").customer
 
@@ -178,7 +178,7 @@ class Sandbox:
         """What the service really did.
 
         Raises:
-            ConfigurationError: It does not run.
+            ConfigurationError: The sandbox does not run.
         """
         return self._started("ledger").ledger
 
@@ -187,16 +187,16 @@ class Sandbox:
         """Starting points for tests, such as a paid order.
 
         Raises:
-            ConfigurationError: It does not run.
+            ConfigurationError: The sandbox does not run.
         """
         return self._started("given").given
 
     @property
     def webhook_url(self) -> str | None:
-        """Where notifications go of what has no `notifyUrl`; it may be changed at any time.
+        """Where notifications go if there is no `notifyUrl`; it may be changed at any time.
 
         Raises:
-            ConfigurationError: It is changed to what is no absolute http or https URL.
+            ConfigurationError: The new value is not an absolute http or https URL.
         """
         return self._webhook_url
 
@@ -210,7 +210,7 @@ class Sandbox:
         """Return a session that is configured for this sandbox.
 
         Args:
-            overrides: Arguments of `Session`, in place of or beside the sandbox's own.
+            overrides: Arguments of `Session`, which go before the sandbox's own.
 
         Raises:
             ConfigurationError: The sandbox does not run, or `Session` refuses an override.
@@ -219,16 +219,16 @@ class Sandbox:
         return Session(self._started("session").url, **{**own, **overrides})
 
     def receiver(self) -> RecordingReceiver:
-        """Return a server that takes and verifies this sandbox's notifications; use it with `async with`.
+        """Return a server that receives and verifies this sandbox's notifications; use it with `async with`.
 
         Raises:
             ConfigurationError: The sandbox does not run.
         """
         self._started("receiver")
-        return RecordingReceiver(Verifier(self.profile, self._known_keys()))
+        return RecordingReceiver(Vocabulary(self.profile), self._known_keys())
 
     def timeline(self) -> list[str]:
-        """Return the newest requests, changes of state and deliveries as lines to be printed, oldest first.
+        """Return the newest requests, changes of state and deliveries as printable lines, oldest first.
 
         Raises:
             ConfigurationError: The sandbox does not run.
@@ -244,7 +244,7 @@ class Sandbox:
         await self._started("settle").clock.settle()
 
     async def resend(self, notification_id: str) -> None:
-        """Have a notification delivered once more, whatever became of it; `settle` waits for that.
+        """Deliver a notification once more, whatever its state; `settle` waits for it.
 
         Args:
             notification_id: Its number, as in `ledger.notifications()` and in the header `webhook-id`.
@@ -261,7 +261,7 @@ class Sandbox:
         """Listen, and deliver what is due.
 
         Raises:
-            ConfigurationError: It runs already, its port is taken, or its database cannot be used.
+            ConfigurationError: The sandbox runs already, its port is taken, or its database cannot be used.
         """
         if self._running:
             raise ConfigurationError("the sandbox runs already: close it first")
@@ -309,7 +309,7 @@ class Sandbox:
         injector = FaultInjector(faults.armed_faults, server=server, deliver=clock.settle)
         api = Api(
             dialect=dialect,
-            admission=Admission(dialect, keys.merchant),
+            credentials=keys.merchant,
             service=service,
             store=store,
             recorder=recorder,

@@ -26,12 +26,12 @@ def listen(host: str, port: int, *, because: str = _KEYS) -> socket.socket:
     """Return a socket that listens.
 
     Args:
-        host: A loopback address: `localhost` (which is 127.0.0.1), one in 127.0.0.0/8, or `::1`.
-        port: 0: a free one.
-        because: Why nobody else may reach it.
+        host: A loopback address: `localhost` (127.0.0.1), one in 127.0.0.0/8, or `::1`.
+        port: The port; 0: a free one.
+        because: Why only this machine may reach it, for the error.
 
     Raises:
-        ConfigurationError: The host is not this machine alone, or the port cannot be had.
+        ConfigurationError: The host is not this machine alone, or the port is not free.
     """
     address = loopback(host, because)
     if type(port) is not int or not 0 <= port <= _MOST:
@@ -46,13 +46,13 @@ def listen(host: str, port: int, *, because: str = _KEYS) -> socket.socket:
 
 
 def url_of(listening: socket.socket) -> str:
-    """Return the URL of what listens; an IPv6 address stands in brackets."""
+    """Return the URL of a listening socket; an IPv6 address is in brackets."""
     host, port, *_ = listening.getsockname()
     return f"http://{_netloc(host, port)}"
 
 
 async def turns() -> None:
-    """Let the loop finish what it has begun: a connection that it has just accepted, or is closing."""
+    """Let the loop finish what it has begun: connections that it has just accepted, or is closing."""
     for _ in range(3):
         await asyncio.sleep(0)
 
@@ -61,7 +61,7 @@ def loopback(host: str, because: str = _KEYS) -> str:
     """Return the address of a host that is this machine alone.
 
     Raises:
-        ConfigurationError: It is another, or a name whose address somebody else decides.
+        ConfigurationError: It is another host, or a name whose address somebody else decides.
     """
     if host == "localhost":
         return "127.0.0.1"
@@ -78,7 +78,7 @@ def _netloc(host: str, port: int) -> str:
 
 
 _TURNS: Final = 3
-"""Of the loop, after which a connection that it accepted is known to the server."""
+"""Turns of the loop after which the server knows a connection that the loop accepted."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -100,7 +100,7 @@ class Server:
         self._next: asyncio.Task[None] | None = None
 
     async def open(self, server: web.Server) -> None:
-        """Take connections.
+        """Accept connections.
 
         Args:
             server: Serves them.
@@ -111,11 +111,11 @@ class Server:
         await self._loop.create_server(server, sock=self._socket)
 
     def shut(self, seconds: float | None = None, *, by: object = None) -> None:
-        """Refuse new connections, close the idle ones, and let each other one end with its answer.
+        """Refuse new connections, close the idle ones, and let the others end with their response.
 
         Args:
-            seconds: Until it opens again, in real time; `None`: until `reopen`.
-            by: Who shuts it: it is open again when all who did have let go of it.
+            seconds: Real seconds until it opens again; `None`: until `reopen`.
+            by: Who shuts it. It opens again when all who shut it have reopened it.
         """
         self._release(by)
         loop = asyncio.get_running_loop()
@@ -132,7 +132,7 @@ class Server:
 
     @web.middleware
     async def note(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Have a request answered, and know meanwhile that its connection is not idle."""
+        """Have a request answered, with its connection marked as busy."""
         self._busy.add(request.protocol)
         try:
             return await handler(request)
@@ -140,12 +140,10 @@ class Server:
             self._busy.discard(request.protocol)
 
     def reopen(self, by: object = None) -> None:
-        """Take connections again, unless somebody else holds it shut; an open door stays so.
-
-        It may be called in any thread.
+        """Accept connections again, unless somebody else still holds it shut. It may be called in any thread.
 
         Args:
-            by: Who lets go of it.
+            by: Who reopens it.
         """
         if self._server is None:
             return
@@ -160,7 +158,7 @@ class Server:
             self._shut = False
 
     def rest(self) -> None:
-        """Accept no further connection, and leave all else as it is: the way to close it without a race."""
+        """Accept no further connection, and change nothing else: so it can be closed without a race."""
         if self._socket.fileno() >= 0:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
 
@@ -177,7 +175,7 @@ class Server:
         self._socket.close()
 
     async def _turn_away(self, known: AbstractSet[web.RequestHandler]) -> None:
-        """Hang up on those that the loop had accepted already, and the server had not seen."""
+        """Hang up on connections that the loop had accepted, and the server had not seen yet."""
         for _ in range(_TURNS):
             await asyncio.sleep(0)
             self._hang_up(each for each in self._connections() if each not in known)
@@ -222,7 +220,7 @@ MAX_BODY: Final = 64 * 1024
 MAX_ADDRESS: Final = 8190
 """Characters of a request's path and query; the sandbox's own limit."""
 MOST_READ: Final = 1 << 20
-"""Bytes of a request's first line that are read at all: what is longer gets no answer in our shape."""
+"""Bytes of a request's first line that are read; a longer one gets no response in our shape."""
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
@@ -231,7 +229,7 @@ def _is_ours(record: logging.LogRecord) -> bool:
 
 
 access_logger: Final = logging.getLogger("payasync.sandbox.http")
-"""aiohttp's, without the tracebacks of what is no HTTP: the client alone is at fault there, and is told."""
+"""aiohttp's logger, without the tracebacks of invalid HTTP, which is the client's fault and is answered."""
 access_logger.addFilter(_is_ours)
 
 
@@ -239,7 +237,7 @@ def check_address(request: web.Request) -> None:
     """Check that a request's address is not too long.
 
     Raises:
-        RefusedError: It is.
+        RefusedError: It is too long.
     """
     if len(request.raw_path) > MAX_ADDRESS:
         raise RefusedError("invalid", f"the address has more than {MAX_ADDRESS} characters", status=414)
@@ -279,7 +277,7 @@ def read_query(request: web.Request) -> dict[str, str]:
     """Return the fields in a request's query.
 
     Raises:
-        RefusedError: A name stands there twice, or a text is no Unicode.
+        RefusedError: A name is there twice, or a text is not Unicode.
     """
     fields = dict(request.query)
     if len(fields) != len(request.query):

@@ -131,7 +131,7 @@ class SortedPairs:
             NotConfiguredError: The algorithm or the encoding is open.
         """
         algorithm, (encode, _) = self._algorithm(), self._encoding()
-        return encode(algorithm.sign(self._message(self._join_pairs(fields, path), path, key), key))
+        return encode(algorithm.sign(self._make_message(self._join_pairs(fields, path), path, key), key))
 
     def signer(self, key: Secret) -> Signer:
         """Return a function that signs as `sign` does, with one key that is prepared once.
@@ -142,7 +142,7 @@ class SortedPairs:
         sign, (encode, _) = self._algorithm().signer(key), self._encoding()
         if not (self.key_param or self.append_path or self.prehash):
             return lambda fields, path: encode(sign(self._join_pairs(fields, path).encode()))
-        return lambda fields, path: encode(sign(self._message(self._join_pairs(fields, path), path, key)))
+        return lambda fields, path: encode(sign(self._make_message(self._join_pairs(fields, path), path, key)))
 
     def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
         """Return whether a text is the signature of the fields.
@@ -162,7 +162,7 @@ class SortedPairs:
             pairs, raw = self._join_pairs(fields, path), decode(signature)
         except (InvalidArgumentError, ValueError, TypeError):
             return False
-        return algorithm.verify(self._message(pairs, path, key), raw, key)
+        return algorithm.verify(self._make_message(pairs, path, key), raw, key)
 
     def text(self, fields: Mapping[str, Any], *, path: str) -> str:
         """Return the text that is signed, with `<signing key>` in the place of the key.
@@ -172,7 +172,7 @@ class SortedPairs:
         """
         return self._complete(self._join_pairs(fields, path), path, "<signing key>")
 
-    def _message(self, pairs: str, path: str, key: Secret) -> bytes:
+    def _make_message(self, pairs: str, path: str, key: Secret) -> bytes:
         message = self._complete(pairs, path, key.reveal() if self.key_param else "").encode()
         if self.prehash == "sha256-hex":
             return hashlib.sha256(message).hexdigest().encode()

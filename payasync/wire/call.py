@@ -1,4 +1,4 @@
-"""One call on its way out, and the response on its way back: the values that middleware passes on."""
+"""The values that middleware passes on: one call and its reply."""
 
 import enum
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -32,11 +32,11 @@ class Progress:
 
 @frozen
 class Entry:
-    """Where the session's journal has a write already.
+    """The place of a queued write in the session's journal.
 
     Attributes:
-        id: Its number there.
-        fence: Of who holds it and knows that it was never done, though something of it may have been sent.
+        id: The number of its intent.
+        fence: The fence of a claim whose holder knows that the write was not carried out, though it may have been sent.
     """
 
     id: int
@@ -125,7 +125,7 @@ class Objection:
 
 @frozen
 class Lease:
-    """How long a journal leaves a write to its sender: afterwards another process may send it.
+    """The time in which only this process may send a write; afterwards another process may.
 
     Attributes:
         begun: When it began, by the clock, or a moment earlier.
@@ -160,12 +160,12 @@ class Call:
         deadline: When it must end, on the event loop's clock.
         attempt: 1 for the first.
         intent: The caller's own name of what a write is for.
-        entry: Where the journal has it, if it was queued there.
+        entry: Its place in the journal, if it was queued there.
         expected: What a response to it must match.
         sent_before: An earlier call sent the same write, and nobody knows that it was refused.
-        lease: How long the journal leaves it to this process; nothing of it begins afterwards.
-        note_used: Writes to the journal that the service said "used before"; returns whether that is durable.
-        progress: How far this attempt has come; the one thing in it that changes.
+        lease: The time in which this process may send it; nothing is written afterwards.
+        note_used: Records in the journal that the service said "used before"; returns whether that is durable.
+        progress: How far this attempt has come; the only attribute that changes.
     """
 
     operation: Operation
@@ -240,8 +240,8 @@ class Reply:
         elapsed: Seconds that the call took; 0 until it has ended.
         attempts: Those that had begun when the call ended, queries of recovery included.
         recovered: It answers a query that was made after the first response was lost.
-        verified: Whether its signature is the service's; `None` where it has none, or nobody looked.
-        doubt: Why its signature could not be checked, where a field of it is what the profile's scheme refuses.
+        verified: Whether its signature is the service's; `None` if it has none, or nobody looked.
+        doubt: Why its signature could not be checked, if the profile's scheme refuses a field of it.
     """
 
     status: int
@@ -255,7 +255,7 @@ class Reply:
 
     @property
     def document(self) -> Any:
-        """The decoded JSON; `ABSENT` where there is none."""
+        """The decoded JSON; `ABSENT` if there is none."""
         # Not a `cached_property`, which takes a lock in Python 3.11.
         kept = self.__dict__
         if "document" not in kept:

@@ -21,7 +21,7 @@ from payasync.endpoints import ARGUMENTS, QUERY_PAYMENT, QUERY_REFUND, Operation
 from payasync.errors import ConfigurationError, InvalidArgumentError, PayasyncError
 from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import ANYTHING, MERCHANT, SIGNING, Accept, Parameter
-from payasync.profile.signed_fields import proof_names, proofs
+from payasync.profile.signed_fields import proof_names, proof_paths
 from payasync.settings import Timeouts, is_header
 from payasync.signing.schemes import SignatureScheme, SortedPairs
 from payasync.wire.call import Call, Expected, Progress
@@ -176,7 +176,7 @@ class Codec:
     def __init__(self, profile: Profile, credentials: Credentials, writers: dict[Kind, Writer] | None = None) -> None:
         self._profile = profile
         self._merchant_id = credentials.merchant_id
-        self._proofs = proofs(profile, credentials)
+        self._proofs = proof_paths(profile, credentials)
         self._proof_names = proof_names(profile, self._proofs)
         self._proof_check = ProofCheck.of(profile.signature, self._proof_names)
         self._writers: dict[Kind, Writer] = {} if writers is None else writers

@@ -12,12 +12,11 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from payasync import NoAnswerError, PayasyncError, Recovery, RetryPolicy
-from payasync.wire.call import Call, Reply, Send
+from payasync import PayasyncError, Recovery, RetryPolicy
 from tests.building import Hours
 from tests.foreign.recorder import GONE, RESET, Answer, Recorder, answer
 from tests.inside import set_pace
-from tests.matrix.cells import ABSENT_BODY, BY_NUMBER, COLUMNS, OK_BODY, SURE, UNSURE, Column, session
+from tests.matrix.cells import ABSENT_BODY, COLUMNS, OK_BODY, SURE, UNSURE, Column, session
 from tests.matrix.scripted import Arrival, Says, Script, Step, doubled
 
 pytestmark = pytest.mark.long
@@ -133,35 +132,3 @@ def test_named_write(
     assert [] == doubled(arrivals, column, sure=sure, quarantine=quarantine)
     assert {column.path, column.query} >= {each.path for each in arrivals}
     assert attempts >= sum(each.path == column.path for each in arrivals)
-
-
-async def again(call: Call, send: Send) -> Reply:
-    """Send once more what got no answer."""
-    try:
-        return await send(call)
-    except NoAnswerError:
-        return await send(call)
-
-
-@pytest.mark.parametrize("column", [*KEYLESS, *NAMED], ids=lambda column: column.number)
-@pytest.mark.parametrize(("writes", "cuts"), [([Step("nothing", RESET)], []), ([], [100])], ids=["whole", "cut"])
-def test_judge_sees_what_is_sent_twice(column: Column, writes: list[Step], cuts: list[int]) -> None:
-    """A layer that sends again by itself is found out, whether the first came whole or in part."""
-    hours = Hours(now=0.0)
-    script = Script({path: writes for path in (column.path, column.query) if path}, DONE, hours, cuts)
-    arrivals = sent_to(script, hours, column, sure=True, quarantine=0.0, middleware=[again])
-
-    assert 1 == len(doubled(arrivals, column, sure=True, quarantine=0.0))
-
-
-@pytest.mark.parametrize("quarantine", [None, 2.0, 2.5])
-def test_judge_sees_what_is_sent_too_early(quarantine: float | None) -> None:
-    """Another send after an absent answer is one too many where that was not yet final, or never is."""
-    column = BY_NUMBER["5"]
-    hours = Hours(now=0.0, share=0.0)
-    script = Script({column.path: [Step("nothing", RESET)], column.query: [Step("absent", ABSENT[0])]}, DONE, hours)
-    arrivals = sent_to(script, hours, column, sure=True, quarantine=0.0)
-
-    assert ["nothing", "absent", "done"] == [each.says for each in arrivals]
-    assert [] == doubled(arrivals, column, sure=True, quarantine=0.0)
-    assert 1 == len(doubled(arrivals, column, sure=True, quarantine=quarantine))

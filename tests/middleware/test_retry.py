@@ -34,7 +34,7 @@ from payasync.errors import (
 from payasync.middleware.observe import EventSink, Retrying, Unknown
 from payasync.middleware.retry import RETRY_COST, Quota, RetryContext, retry
 from payasync.profile.profile import Profile
-from payasync.profile.schema import AnswerShape, HttpCodes, Recovery, ResultCodes
+from payasync.profile.schema import AnswerShape, Recovery, ResultCodes
 from payasync.settings import RetryPolicy, Timeouts
 from payasync.wire.call import Call, Layer, Reply, Send
 from tests.building import PROFILE, Heard, Hours, Way, bare_call, reply, way
@@ -514,9 +514,6 @@ async def test_used_before_after_a_send_that_the_journal_knows_is_asked_about() 
     assert answer.recovered
 
 
-FIRST_429: Final = evolve(QUARANTINED, http=HttpCodes(rate_limit_precedes_execution=True))
-
-
 @pytest.mark.parametrize(
     ("given", "expected"), [("7", 7.0), ("0", 0.5), ("soon", 0.5), ("-3", 0.5), ("Thu, 01 Jan 1970 00:00:09 GMT", 0.5)]
 )
@@ -634,32 +631,12 @@ async def test_cancelling_while_it_waits(operation: Operation, end: Reply | Paya
     assert told == len(heard.of(Unknown))
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-async def test_cancelling_while_it_waits_after_a_definite_answer(operation: Operation) -> None:
-    """A write that was answered, and not executed, is in no doubt while it waits for its turn."""
-    heard = Heard()
-    with pytest.raises(asyncio.CancelledError):
-        await layer(heard=heard, hours=Cancelling(now=START))(
-            questioned(FIRST_429, operation), sent(way(reply({}, 429)))
-        )
-
-    assert [] == heard.of(Unknown)
-
-
 async def test_foreign_error_while_asking_hides_no_doubt() -> None:
     """An error of a user's own layer in a question is a question without an answer."""
     end = way(CUT, ZeroDivisionError("mine"), OK)
     answer = await layer(ask=asking)(questioned(), end.send)
 
     assert (["W", "Q", "Q"], True) == (names(end), answer.recovered)
-
-
-async def test_recovered_answer_pays_back() -> None:
-    """A call that was recovered succeeded: its tokens come back."""
-    quota = Quota(100)
-    await layer(ask=asking, quota=quota)(questioned(), way(CUT, CUT, OK).send)
-
-    assert 100 == quota.tokens
 
 
 async def test_quarantine_is_counted_from_the_last_attempt_in_doubt() -> None:

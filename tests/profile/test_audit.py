@@ -328,46 +328,6 @@ ADDRESS: Final = "signature.allow_delimiters"
 
 
 @pytest.mark.parametrize(
-    ("answer", "scheme", "expected"),
-    [
-        (AnswerShape(data="data", signature="data.sign", redirect_url="payUrl"), None, ("open", None)),
-        (AnswerShape(signature="sign", redirect_url="payUrl"), SortedPairs(), ("open", None)),
-        (AnswerShape(signature="a.sign", redirect_url="a.payUrl"), SortedPairs(), ("open", None)),
-        (
-            AnswerShape(signature="sign", redirect_url="payUrl"),
-            SortedPairs(allow_delimiters=("payUrl",)),
-            ("answered", ("payUrl",)),
-        ),
-    ],
-)
-def test_address_in_a_signed_answer(
-    answer: AnswerShape, scheme: SortedPairs | None, expected: tuple[str, object]
-) -> None:
-    """An address holds `&` and `=`, with which a signed answer verifies only where the scheme allows them there."""
-    point = audited(Profile(answer=answer, signature=scheme))[ADDRESS]
-
-    assert expected == (point.status, point.value)
-    assert ("orders.place",) == point.needed_by
-    assert "'payUrl'" in point.means
-
-
-@pytest.mark.parametrize(
-    ("answer", "scheme"),
-    [
-        (AnswerShape(redirect_url="payUrl"), SortedPairs()),
-        (AnswerShape(signature="sign"), SortedPairs()),
-        (AnswerShape(data="data", signature="sign", redirect_url="payUrl"), SortedPairs()),
-        (AnswerShape(signature="sign", redirect_url="payUrl"), SortedPairs(exclude=("sign", "payUrl"))),
-        (AnswerShape(signature="sign", redirect_url="payUrl"), Custom()),
-    ],
-    ids=["unsigned", "none", "outside", "excluded", "custom"],
-)
-def test_address_that_is_not_signed(answer: AnswerShape, scheme: SignatureScheme) -> None:
-    """An address outside what is signed, and a scheme of a merchant's own, have no such point."""
-    assert ADDRESS not in audited(Profile(answer=answer, signature=scheme))
-
-
-@pytest.mark.parametrize(
     ("answer", "name", "means"),
     [
         (AnswerShape(ok=("OK",)), "answer.code", "HTTP 2xx is success, and answer.ok has no effect"),
@@ -380,3 +340,25 @@ def test_address_that_is_not_signed(answer: AnswerShape, scheme: SignatureScheme
 def test_what_an_answer_means(answer: AnswerShape, name: str, means: str) -> None:
     """A path that is given demands more than the assumed one, and an empty one nothing: the point says so."""
     assert audited(Profile(answer=answer))[name].means.endswith(means)
+
+
+@pytest.mark.parametrize(
+    ("answer", "scheme", "value"),
+    [
+        (AnswerShape(data="data", signature="data.sign", redirect_url="payUrl"), None, None),
+        (AnswerShape(signature="a.sign", redirect_url="a.payUrl"), SortedPairs(), None),
+        (AnswerShape(signature="sign", redirect_url="payUrl"), SortedPairs(allow_delimiters=("payUrl",)), ("payUrl",)),
+        (AnswerShape(redirect_url="payUrl"), SortedPairs(), "no point"),
+        (AnswerShape(signature="sign"), SortedPairs(), "no point"),
+        (AnswerShape(data="data", signature="sign", redirect_url="payUrl"), SortedPairs(), "no point"),
+        (AnswerShape(signature="sign", redirect_url="payUrl"), SortedPairs(exclude=("sign", "payUrl")), "no point"),
+        (AnswerShape(signature="sign", redirect_url="payUrl"), Custom(), "no point"),
+    ],
+    ids=["in the payload", "in an object", "allowed", "unsigned", "none", "outside", "excluded", "custom"],
+)
+def test_address_in_a_signed_answer(answer: AnswerShape, scheme: SignatureScheme | None, value: object) -> None:
+    """An address holds `&` and `=`, with which a signed answer verifies only if the scheme allows them there."""
+    point = audited(Profile(answer=answer, signature=scheme)).get(ADDRESS)
+
+    assert value == (point.value if point else "no point")
+    assert point is None or (("orders.place",) == point.needed_by and "'payUrl'" in point.means)

@@ -394,35 +394,25 @@ BAD_SIGNING_KEYS: Final = {
 }
 
 
-@pytest.mark.parametrize(("bad", "why"), BAD_SERVICE_KEYS.items(), ids=BAD_SERVICE_KEYS)
-def test_service_key_that_cannot_verify(bad: str, why: str, keys: Keys, tmp_path: Path) -> None:
-    """An order must not be made whose answer nobody could verify: session, copy and receiver refuse the key."""
-    good = Credentials("M1", signing_key=keys["rsa private"], service_keys=keys["rsa public"])
-    given = Credentials("M2", signing_key=keys["rsa private"], service_keys=keys[bad])
+@pytest.mark.parametrize(
+    ("field", "bad", "why"),
+    [
+        *(("service_keys", bad, why) for bad, why in BAD_SERVICE_KEYS.items()),
+        *(("signing_key", bad, why) for bad, why in BAD_SIGNING_KEYS.items()),
+    ],
+)
+def test_key_that_cannot_sign_or_verify(field: str, bad: str, why: str, keys: Keys, tmp_path: Path) -> None:
+    """No order is made whose answer nobody could verify: session, copy and receiver refuse the key, and hide it."""
+    good: dict[str, Any] = {"signing_key": keys["rsa private"], "service_keys": keys["rsa public"]}
+    given = Credentials("M2", **good | {field: keys[bad]})
     errors = [
         refused(lambda: session(given)),
-        refused(lambda: session(good).for_merchant(given)),
+        refused(lambda: session(Credentials("M1", **good)).for_merchant(given)),
         refused(lambda: Receiver(profile=BODY, credentials=given, inbox=SqliteInbox(tmp_path / "inbox.db"))),
     ]
 
-    assert {"credentials.service_keys"} == {each.field for each in errors}
-    assert all(str(each).startswith("credentials.service_keys ") and why in str(each) for each in errors)
-    assert not any(body(keys[bad]) in shown(each) for each in errors)
-
-
-@pytest.mark.parametrize(("bad", "why"), BAD_SIGNING_KEYS.items(), ids=BAD_SIGNING_KEYS)
-def test_signing_key_that_cannot_sign(bad: str, why: str, keys: Keys, tmp_path: Path) -> None:
-    """A key that cannot sign is refused as the session is made, and is not shown."""
-    good = Credentials("M1", signing_key=keys["rsa private"], service_keys=keys["rsa public"])
-    given = evolve(good, signing_key=keys[bad])
-    errors = [
-        refused(lambda: session(given)),
-        refused(lambda: session(good).for_merchant(given)),
-        refused(lambda: Receiver(profile=BODY, credentials=given, inbox=SqliteInbox(tmp_path / "inbox.db"))),
-    ]
-
-    assert {"credentials.signing_key"} == {each.field for each in errors}
-    assert all(str(each).startswith("credentials.signing_key ") and why in str(each) for each in errors)
+    assert {f"credentials.{field}"} == {each.field for each in errors}
+    assert all(str(each).startswith(f"credentials.{field} ") and why in str(each) for each in errors)
     assert not any(body(keys[bad]) in shown(each) for each in errors)
 
 
@@ -433,18 +423,6 @@ def test_second_of_two(keys: Keys) -> None:
 
     assert str(error).startswith("credentials.service_keys: key 2 is not a public key for rsa-sha256: it is a private")
     assert "credentials.service_keys" == error.field
-
-
-@pytest.mark.parametrize("algorithm", ["rsa-sha256", "rsa-sha512", "ed25519"])
-def test_good_keys(algorithm: Any, keys: Keys) -> None:
-    """Keys of the algorithm are taken, one or several."""
-    pair = "ed25519" if algorithm == "ed25519" else "rsa"
-    profile = evolve(SIGNED, signature=SortedPairs(algorithm=algorithm, encoding="hex"))
-    public = keys[f"{pair} public"]
-
-    pay = session(Credentials("M1", signing_key=keys[f"{pair} private"], service_keys=[public, public]), profile)
-
-    assert profile is pay.profile
 
 
 @pytest.mark.parametrize("algorithm", ["md5", "hmac-md5", "hmac-sha256", "hmac-sha512"])

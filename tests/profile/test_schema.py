@@ -198,23 +198,6 @@ def test_a_value_of_another_kind_is_refused(make: Callable[[], object], field: s
     assert (field, f"{field} must be {words}") == refusal(make)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        (AMOUNT, ()),
-        (AMOUNT, (1, 1)),
-        (AMOUNT, (1, 2**53 - 1)),
-        (QUARANTINE, None),
-        (QUARANTINE, 0),
-        (QUARANTINE, 60.0),
-        *((VERIFICATION, word) for word in ("", "body", "standard-webhooks", "none")),
-    ],
-)
-def test_a_value_that_makes_sense_is_taken(field: str, value: object) -> None:
-    """Amounts have bounds on both sides or none, a quarantine is seconds or nothing, a verification one of three."""
-    assert value == made(field, value)
-
-
 def test_parameter() -> None:
     """It has a name, and stands in the query unless something else is said."""
     assert Parameter("no", "query") == Parameter("no")
@@ -348,6 +331,11 @@ def test_the_paths_of_an_event_have_no_empty_step(paths: list[str]) -> None:
     ("field", "value"),
     [
         *(("answer.request_id", place) for place in ("", "meta.id", "header", "header.id", "header:X-Request-Id")),
+        (AMOUNT, ()),
+        (AMOUNT, (1, 1)),
+        *((QUARANTINE, seconds) for seconds in (None, 0, 60.0)),
+        *((VERIFICATION, word) for word in ("", "body", "standard-webhooks", "none")),
+        *(("answer.total_amt", path) for path in (None, "", "a.b")),
         *((f"http.{name}", statuses) for name in ("not_executed", "absent") for statuses in ((), (400,), (428, 499))),
         *((f"notification.{name}", status) for name in ("ack_status", "nack_status") for status in (None, 200, 599)),
     ],

@@ -474,17 +474,7 @@ def test_written_text() -> None:
         (Profile(codes=ResultCodes(absent=[1, "\ud800"])), "codes.absent"),
         (Profile(accept=Accept(amount=(1, 10**5000))), "accept.amount"),
     ],
-    ids=[
-        "scheme",
-        "null",
-        "null in a list",
-        "null in a table in a list",
-        "surrogate",
-        "surrogate in a table",
-        "surrogate of endpoint 6",
-        "surrogate in a list",
-        "integer without end",
-    ],
+    ids=lambda each: each if isinstance(each, str) else "",
 )
 def test_what_toml_cannot_hold_is_refused(profile: Profile, field: str) -> None:
     """It is said which key holds it; nothing is left out silently, nor written so that no file can hold it."""
@@ -497,26 +487,7 @@ def test_what_toml_cannot_hold_is_refused(profile: Profile, field: str) -> None:
 
 
 TEXTS: Final = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
-    [
-        '"',
-        "\\",
-        "\n",
-        "\r\n",
-        "\t",
-        "\x00",
-        "\x1f",
-        "\x7f",
-        "\x85",
-        "\u2028",
-        "a.b",
-        "é",
-        "🙂",
-        '"' * 3,
-        "'" * 3,
-        "#",
-        "[x]",
-        "=",
-    ]
+    [*'"\\\n\t\x00\x1f\x7f\x85\u2028é🙂#=', "\r\n", "a.b", "[x]", '"' * 3, "'" * 3]
 )
 WHOLES: Final = st.integers(-(2**63), 2**63 - 1)
 TEXTS_OR_WHOLES: Final = TEXTS | WHOLES

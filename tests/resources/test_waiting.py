@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from attrs import evolve, field, mutable
 
-from payasync import RetryPolicy, Session
+from payasync import Session
 from payasync.endpoints import QUERY_ORDER
 from payasync.errors import (
     InvalidArgumentError,
@@ -200,14 +200,6 @@ async def test_errors_in_between(error: PayasyncError) -> None:
     assert [0.0, 1.0, 3.0, 7.0] == query.times
 
 
-async def test_last_answer_outlives_later_errors() -> None:
-    """The last answer that there was is on the error, though the last question got none."""
-    with pytest.raises(WaitTimeoutError) as caught:
-        await Asked((PENDING, NoAnswerError("cut"))).until(timeout=5.0)
-
-    assert PENDING is caught.value.response
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -331,16 +323,6 @@ async def test_condition_that_must_be_awaited(until: Any) -> None:
     assert ("until", [0.0]) == (caught.value.field, query.times)
 
 
-@pytest.mark.parametrize(("said", "asked"), [([1], 1), ("yes", 1), (0, 2), ("", 2), (None, 2)], ids=repr)
-async def test_condition_may_say_anything(said: object, asked: int) -> None:
-    """What is no boolean counts as Python takes it."""
-    query = Asked((PENDING, PAID))
-    saying: Any = lambda answer: said if answer is PENDING else True  # noqa: E731 - of another kind, on purpose
-    await query.until(saying)
-
-    assert asked == len(query.times)
-
-
 @pytest.mark.parametrize("timeout", [0, -1, None, "5", True, float("nan"), float("inf")], ids=repr)
 async def test_time_that_is_none(timeout: object) -> None:
     """The time is a number of seconds above 0; nothing is asked."""
@@ -389,43 +371,3 @@ async def test_wait_over_http(name: str) -> None:
 
     assert ("paid" if state == "SBX_PAID" else "succeeded") == found.state
     assert path == service.only.path
-
-
-EXTRA: Final = {"deviceNo": "7", "lang": "de"}
-WAITS_WITH_EXTRA: Final[dict[str, Callable[[Session, Any], Awaitable[Response]]]] = {
-    "orders": lambda pay, until: pay.orders.wait("T1", until=until, timeout=5, extra=EXTRA),
-    "payments": lambda pay, until: pay.payments.wait("T1", until=until, timeout=5, extra=EXTRA),
-    "refunds": lambda pay, until: pay.refunds.wait("R1", until=until, timeout=5, extra=EXTRA),
-}
-
-
-@pytest.mark.parametrize("name", WAITS_WITH_EXTRA)
-async def test_wait_over_http_for_what_must_be_awaited(name: str) -> None:
-    """A coroutine function is refused by each of the three, and nothing leaves."""
-    with Recorder() as service:
-        async with Session(service.url, credentials=CREDENTIALS, profile=SANDBOX) as pay:
-            with pytest.raises(InvalidArgumentError) as caught:
-                await WAITS_WITH_EXTRA[name](pay, paid_yet)
-
-    assert "until" == caught.value.field
-    assert [] == service.connections
-
-
-@pytest.mark.parametrize(
-    ("call", "about"),
-    [
-        (lambda pay: pay.orders.wait("T1", until="paid", timeout=0.05), ("orders.query", "T1")),
-        (lambda pay: pay.payments.wait("T2", until="paid", timeout=0.05), ("payments.status", "T2")),
-        (lambda pay: pay.refunds.wait("R1", until="succeeded", timeout=0.05), ("refunds.status", "R1")),
-    ],
-    ids=["orders", "payments", "refunds"],
-)
-async def test_what_was_waited_for(call: Callable[[Session], Awaitable[Response]], about: tuple[str, str]) -> None:
-    """The error names the query and the number; this one is on the loop's own clock."""
-    with Recorder(otherwise=answer(200, b'{"code":"SBX_OK","status":"SBX_PENDING"}')) as service:
-        one_try = RetryPolicy(attempts=1)
-        async with Session(service.url, credentials=CREDENTIALS, profile=SANDBOX, retry=one_try) as pay:
-            with pytest.raises(WaitTimeoutError) as caught:
-                await call(pay)
-
-    assert about == (caught.value.operation, caught.value.reference)

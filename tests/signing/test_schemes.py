@@ -317,24 +317,10 @@ refunds: Final = st.fixed_dictionaries(
 """The fields of a refund as they are accepted: endpoint 5 of the document."""
 
 
-def read_back(signed: str) -> dict[str, str]:
-    """Return the fields that a signed text without delimiters in its values stands for."""
-    return dict(pair.split("=") for pair in signed.split("&"))
-
-
 def plain(fields: Mapping[str, Any]) -> dict[str, str]:
     """Return the fields as texts, without empty ones and without delimiters."""
     texts = {name: str(value).replace("&", "").replace("=", "") for name, value in fields.items()}
     return {name: value for name, value in texts.items() if value}
-
-
-@given(refunds)
-@example({"outRefundNo": "R1", "refundDesc": "&="})
-def test_text_says_which_request_it_is(fields: dict[str, Any]) -> None:
-    """But for empties and delimiters in free text and URLs, the text can be read back: equal texts, equal requests."""
-    free = {name: plain(fields).get(name, "") for name in fields if name in FREE_TEXT}
-
-    assert plain(fields) == read_back(text(fields | free))
 
 
 def test_no_two_small_requests_share_a_text() -> None:

@@ -359,32 +359,6 @@ async def test_late_408_and_a_close(
     assert [1, 2] == [request.connection for request in service.requests]
 
 
-@pytest.mark.parametrize("ask", WRITE_AND_READ)
-async def test_answer_that_nobody_asked_for_over_tls(ask: Callable[[Session, str], Awaitable[Response]]) -> None:
-    """Nor is it where the connection is encrypted."""
-    with Recorder([said("first")], otherwise=said("second"), tls=server_tls()) as service:
-        settings: dict[str, Any] = {"credentials": KEYS, "profile": PROFILE, "retry": FAST, "tls": trusting_tls()}
-        async with Session(service.url, **settings) as pay:
-            await ask(pay, "N1")
-            (kept,) = idle(pay)
-            service.connections[0].stream.sendall(STALE)
-            await until(lambda: kept.should_close)
-            second = await ask(pay, "N2")
-
-    assert ("second", 2) == (second["for"], second.attempts)
-    assert [1, 2] == [request.connection for request in service.requests]
-
-
-@pytest.mark.parametrize("ask", WRITE_AND_READ)
-async def test_answer_twice_in_one_part(ask: Callable[[Session, str], Awaitable[Response]]) -> None:
-    """Where the second stands right behind the first, it is left on its connection, too."""
-    with Recorder([Answer(said("first").raw + STALE)], otherwise=said("second")) as service:
-        async with Session(service.url, credentials=KEYS, profile=PROFILE, retry=FAST) as pay:
-            first, second = await ask(pay, "N1"), await ask(pay, "N2")
-
-    assert ("first", "second", 2) == (first["for"], second["for"], len(service.requests))
-
-
 async def test_without_a_retry_it_was_not_sent() -> None:
     """A call that met such an answer left no byte: what may not be tried again says that it was not sent."""
     with Recorder([said("first")], otherwise=said("second")) as service:

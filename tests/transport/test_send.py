@@ -22,10 +22,8 @@ from payasync import (
     NotSentTimeoutError,
     OutcomeUnknownError,
     Profile,
-    Reply,
     Response,
     RetryPolicy,
-    Send,
     Session,
     Timeouts,
 )
@@ -311,35 +309,6 @@ async def test_cancelled_as_the_answer_ended(name: str) -> None:
             (ended,) = await asyncio.gather(first, return_exceptions=True)
             await asyncio.to_thread(service.wait_for_request)
             held.data_received = came
-            second_may.set()
-            found = await second
-
-    assert isinstance(ended, asyncio.CancelledError)
-    assert (200, 1) == (found.http_status, found.attempts)
-    assert [1, 1] == [request.connection for request in service.requests]
-
-
-@pytest.mark.parametrize("name", CALLS)
-async def test_cancelled_behind_its_answer(name: str) -> None:
-    """What a call that has its answer does with it is its own affair: ending it ends no connection."""
-    ask, has_answer, second_may = CALLS[name], asyncio.Event(), threading.Event()
-
-    async def slow(call: Call, send: Send) -> Reply:
-        reply = await send(call)
-        if not has_answer.is_set():
-            has_answer.set()
-            await asyncio.Event().wait()
-        return reply
-
-    with Recorder([Answer(OK), Answer(OK, after=second_may)]) as service:
-        async with session(service, middleware=[slow]) as pay:
-            first = asyncio.ensure_future(ask(pay, 1))
-            await has_answer.wait()
-            second = asyncio.ensure_future(ask(pay, 2))
-            await asyncio.to_thread(service.wait_for_request)
-            await asyncio.to_thread(service.wait_for_request)
-            first.cancel()
-            (ended,) = await asyncio.gather(first, return_exceptions=True)
             second_may.set()
             found = await second
 

@@ -132,11 +132,6 @@ def test_other_form_says_nothing(told: dict[str, Any]) -> None:
     assert mismatch(SENT, MINE, told) is None
 
 
-def test_what_the_request_has_in_another_form_says_nothing() -> None:
-    """An amount that a journal has kept as a word cannot be compared."""
-    assert mismatch({"refundAmt": "***", "currency": 1}, MINE, {"refundAmt": 100, "currency": "USD"}) is None
-
-
 @pytest.mark.parametrize("told", [{}, None, [], "R2", ["R2"], {"refundDesc": "two cups"}, {"outTradeNo": None}])
 def test_what_one_side_lacks_is_not_compared(told: object) -> None:
     """A response may name nothing of a request, and a request may lack what a response names."""
@@ -174,11 +169,6 @@ def test_given_path_must_be_there_in_a_success(told: object, differs: str) -> No
 def test_given_path_takes_the_place_of_the_wire_name(told: dict[str, Any]) -> None:
     """What stands under the wire name is something else then; an empty path switches the comparison off."""
     assert mismatch(SENT, READ, told) is None
-
-
-def test_given_path_is_compared_where_the_request_names_it() -> None:
-    """A request without a currency has nothing that a response must repeat."""
-    assert mismatch({"outRefundNo": "R1"}, READ, {"refund": {"no": "R1"}}) is None
 
 
 @pytest.mark.parametrize(
@@ -488,14 +478,6 @@ def test_another_number_goes_before_another_amount() -> None:
 
     assert found is not None
     assert found.about_another
-
-
-def test_control_characters_are_not_shown() -> None:
-    """A text of the service stands in one line, without escapes."""
-    found = mismatch(SENT, MINE, {"outRefundNo": "R0\nFAKE\x1b[31m"})
-
-    assert found is not None
-    assert found.words.startswith("outRefundNo is R0 FAKE [31m in the response")
 
 
 @pytest.mark.parametrize(
