@@ -163,7 +163,7 @@ TEXTS: Final = frozenset(each.name for arguments in ARGUMENTS.values() for each 
 """The arguments that are texts."""
 
 
-def names(auth: Auth) -> tuple[str, ...]:
+def names_with(auth: Auth) -> tuple[str, ...]:
     """Return the operations that the document authenticates so."""
     return tuple(operation.name for operation in OPERATIONS if operation.auth is auth)
 
@@ -172,7 +172,7 @@ _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)+")
 
 
-def custom(method: str, path: str, *, read: bool) -> Operation:
+def custom_operation(method: str, path: str, *, read: bool) -> Operation:
     """Return an endpoint that the document does not show.
 
     Raises:

@@ -17,7 +17,7 @@ from attrs import Factory, evolve, field, frozen
 from yarl import URL
 
 from payasync.credentials import Credentials, Environment, Secret
-from payasync.endpoints import Kind, custom
+from payasync.endpoints import Kind, custom_operation
 from payasync.errors import (
     ConfigurationError,
     DuplicateError,
@@ -35,7 +35,7 @@ from payasync.errors import (
 from payasync.middleware.chain import chain, guard, hide_frames
 from payasync.middleware.observe import Event, EventSink, observe
 from payasync.middleware.observe import Unknown as UnknownEvent
-from payasync.middleware.recovery import check_response, expecting, query_about, query_after, unmatched_error
+from payasync.middleware.recovery import check_response, expect_match, query_about, query_after, unmatched_error
 from payasync.middleware.retry import Quota, RetryContext, retry
 from payasync.middleware.sign import authorize, check_signable, require_signable, sign
 from payasync.middleware.verify import verify
@@ -64,7 +64,7 @@ from payasync.transport.pools import PoolSettings
 from payasync.transport.send import Transport
 from payasync.wire.call import Call, Entry, Layer, Reply, Send
 from payasync.wire.encode import Codec
-from payasync.wire.request import NOTHING, Request, invalid, word
+from payasync.wire.request import NOTHING, Request, check_word, invalid
 from payasync.wire.response import Response
 
 if TYPE_CHECKING:
@@ -570,7 +570,7 @@ class Session:
         try:
             self._check_open()
             if intent is not None:
-                word("intent", intent, call.operation)
+                check_word("intent", intent, call.operation)
             return self._timeouts_within(seconds)
         except PayasyncError as error:
             error.add(operation=call.operation.name, reference=call.reference)
@@ -738,7 +738,7 @@ class Session:
         Raises:
             PayasyncError: As for any other call.
         """
-        operation = custom(method, path, read=read)
+        operation = custom_operation(method, path, read=read)
         for name, flag in (("bearer", bearer), ("signed", signed), ("read", read)):
             if not isinstance(flag, bool):
                 raise invalid(name, "True or False", flag, operation)
@@ -799,7 +799,7 @@ class Session:
         Raises:
             PayasyncError: As for any other call.
         """
-        call = expecting(self._call_of(question, timeout), asked)
+        call = expect_match(self._call_of(question, timeout), asked)
         return call, await self._reply_to(call)
 
     async def aclose(self, grace: float = 0) -> None:

@@ -12,7 +12,7 @@ from attrs import field, frozen
 from payasync.credentials import Credentials, Hidden, Key, Secret, to_secrets
 from payasync.documents import ABSENT, at, copy_plain, find_flaw
 from payasync.errors import ConfigurationError, InvalidArgumentError
-from payasync.middleware.verify import as_signed, service_keys
+from payasync.middleware.verify import read_as_signed, service_keys
 from payasync.notifications.reading import MILLISECONDS_FROM, WEBHOOK_ID
 from payasync.notifications.verification import A_WORD, SIGNATURE, TIMESTAMP, check_secrets, is_word, sign_webhook
 from payasync.profile.profile import Profile, not_configured
@@ -151,7 +151,7 @@ def _sign(document: dict[str, Any], profile: Profile, credentials: Credentials, 
         raise not_configured("signature", "the scheme that the service signs notifications with")
     above, _, name = path.rpartition(".")
     signed = _object_at(document, above)
-    written = at(as_signed(_write_body(document), document, scheme), above)
+    written = at(read_as_signed(_write_body(document), document, scheme), above)
     fields = {each: value for each, value in written.items() if each != name}
     if key is None and isinstance(scheme, SortedPairs) and not scheme.symmetric:
         raise ConfigurationError(

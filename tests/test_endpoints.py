@@ -6,7 +6,7 @@ import pytest
 from attrs import NOTHING, Attribute, fields
 
 from payasync.documents import Absent
-from payasync.endpoints import ARGUMENTS, TEXTS, custom
+from payasync.endpoints import ARGUMENTS, TEXTS, custom_operation
 from payasync.errors import InvalidArgumentError
 from payasync.profile.schema import OPEN_FIELDS
 from tests.building import FULL
@@ -45,14 +45,14 @@ def test_texts() -> None:
 )
 def test_custom_path_is_taken_as_it_is(path: str) -> None:
     """Whatever RFC 3986 lets stand in a path can be asked for."""
-    assert path == custom("GET", path, read=True).path
+    assert path == custom_operation("GET", path, read=True).path
 
 
 @pytest.mark.parametrize("method", ["get", "CONNECT", "TRACE", "", "GET /x", "POST\r\n", None])
 def test_custom_method_must_be_one_of_five(method: Any) -> None:
     """A method that is none, or that is not about a resource, is refused before any I/O."""
     with pytest.raises(InvalidArgumentError, match="method must be one of GET, POST, PUT, PATCH, DELETE") as caught:
-        custom(method, "/payment/bill", read=True)
+        custom_operation(method, "/payment/bill", read=True)
 
     assert ("method", "an HTTP method in capitals", method) == (
         caught.value.field,
@@ -88,6 +88,6 @@ def test_custom_method_must_be_one_of_five(method: Any) -> None:
 def test_custom_path_stays_below_the_base_url(path: Any) -> None:
     """A path is no address, leaves the base URL's path in no way, and cannot break the request apart."""
     with pytest.raises(InvalidArgumentError, match="path must be a path below the base URL") as caught:
-        custom("GET", path, read=True)
+        custom_operation("GET", path, read=True)
 
     assert ("path", "a path below the base URL", path) == (caught.value.field, caught.value.rule, caught.value.value)

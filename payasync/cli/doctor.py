@@ -28,7 +28,7 @@ from payasync.profile.profile import Profile
 from payasync.profile.schema import Parameter
 from payasync.profile.signed_fields import check_answers_covered, proof_paths
 from payasync.settings import environment_proxy, others_can_read, parse_base_url
-from payasync.transport.send import phrase
+from payasync.transport.send import describe_failure
 
 Verdict = Literal["fine", "warning", "missing", "wrong"]
 CONNECT_SECONDS: Final = 5.0
@@ -227,7 +227,7 @@ async def connection(address: str | None, *, seconds: float = CONNECT_SECONDS) -
     except TimeoutError:
         return Finding(CONNECTION, "wrong", f"{url.origin()}: no connection within {seconds:g} s{aside}")
     except OSError as error:
-        return Finding(CONNECTION, "wrong", f"{url.origin()}: {phrase(error)}{aside}")
+        return Finding(CONNECTION, "wrong", f"{url.origin()}: {describe_failure(error)}{aside}")
     took = (time.perf_counter() - started) * 1000
     return Finding(CONNECTION, "fine", f"{url.origin()} took one in {took:.0f} ms, {secured}{aside}")
 

@@ -21,7 +21,7 @@ from payasync.resources.refunds import CreateRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
 from payasync.wire.call import Call
 from payasync.wire.match import COMPARED_NAMES
-from payasync.wire.request import NOTHING, Request, invalid, word
+from payasync.wire.request import NOTHING, Request, check_word, invalid
 from payasync.wire.response import Response
 
 COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -171,10 +171,10 @@ def entry_of_request(request: Request[Response], merchant: str, intent: str | No
     counted = {**arguments, START: _day(arguments[START])} if START in arguments else arguments
     draft = Draft(
         operation=operation.name,
-        merchant=word("merchant", merchant, operation),
+        merchant=check_word("merchant", merchant, operation),
         reference=request.reference,
         number=_key(operation, request.reference),
-        intent=None if intent is None else word("intent", intent, operation),
+        intent=None if intent is None else check_word("intent", intent, operation),
         hash=digest(operation.name, merchant, counted),
         request=_apply_keep(keep, operation.name, arguments),
         queued=True,

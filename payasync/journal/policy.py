@@ -32,7 +32,7 @@ from payasync.resources.payments import QueryPayment
 from payasync.settings import a_count, a_wait
 from payasync.wire.match import PAYMENT, comparison_of, names_number_and_amounts
 from payasync.wire.request import Request
-from payasync.wire.response import PaymentResponse, Response, holds_nothing
+from payasync.wire.response import PaymentResponse, Response, is_empty_envelope
 
 NAMELESS: Final = "nothing names it: the service cannot be asked what became of it"
 ABSENT: Final = "the service does not know it"
@@ -111,7 +111,7 @@ def _payment_id(intent: Intent, profile: Profile) -> str | int | None:
 
 def evidence_of_response(intent: Intent, response: Response, profile: Profile) -> Evidence:
     """Return what the response to a query says of a write."""
-    if holds_nothing(profile.answer, response.document):
+    if is_empty_envelope(profile.answer, response.document):
         return Evidence(finding=Finding.UNCLEAR, reason=f"the service tells nothing of the {response.thing}")
     is_so = f"the service knows the {response.thing}"
     if response.state is not None:

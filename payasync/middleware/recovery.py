@@ -11,7 +11,7 @@ from payasync.resources.orders import QueryOrder
 from payasync.resources.refunds import QueryRefund
 from payasync.wire.call import Call, Reply
 from payasync.wire.encode import Codec
-from payasync.wire.match import compared_fields, tells_nothing
+from payasync.wire.match import compared_fields, why_empty
 from payasync.wire.request import Request, invalid
 from payasync.wire.response import Response
 
@@ -39,10 +39,10 @@ def query_about(codec: Codec, call: Call) -> Call | None:
         query = codec.call(request, call.timeouts, call.deadline)
     except PayasyncError:
         return None
-    return expecting(query, compared_fields(call.fields))
+    return expect_match(query, compared_fields(call.fields))
 
 
-def expecting(query: Call, asked: Mapping[str, object] | None) -> Call:
+def expect_match(query: Call, asked: Mapping[str, object] | None) -> Call:
     """Return a query whose response must match what a write has named, too.
 
     Args:
@@ -73,7 +73,7 @@ def check_response(error: PayasyncError, query: Call, reply: Reply) -> None:
     Raises:
         OutcomeUnknownError: It holds nothing.
     """
-    if _is_of_write(error) and (reason := tells_nothing(query.reference, query.profile.answer, reply.document)):
+    if _is_of_write(error) and (reason := why_empty(query.reference, query.profile.answer, reply.document)):
         raise _as_of_write(unknown_error(query, reason, reply), error) from error
 
 

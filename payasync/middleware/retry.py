@@ -29,7 +29,7 @@ from payasync.middleware.outcome import (
 )
 from payasync.settings import Pace, RetryPolicy
 from payasync.wire.call import Call, Layer, Objection, Progress, Reply, Send
-from payasync.wire.match import compared_fields, tells_nothing
+from payasync.wire.match import compared_fields, why_empty
 
 RETRY_COST: Final = 5
 TIMEOUT_COST: Final = 10
@@ -224,7 +224,7 @@ class Attempts:
     def _recover(self, reply: Reply) -> AttemptResult:
         """Return how the write ends by the response to a query, which may also say nothing of it."""
         call = self._call
-        if reason := tells_nothing(call.reference, call.profile.answer, reply.document):
+        if reason := why_empty(call.reference, call.profile.answer, reply.document):
             return unknown_error(call, reason, reply)
         result = result_of_close(call, reply) if call.operation is CLOSE_ORDER else reply
         return evolve(result, recovered=True) if isinstance(result, Reply) else result

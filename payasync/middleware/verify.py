@@ -28,10 +28,12 @@ def verify_reply(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterab
     if not isinstance(signed, dict) or name not in signed:
         return None
     # Again: a field that stands twice is in doubt, and how a number was written is lost.
-    document = loads_exact(reply.body, number=number_of(scheme))
+    document = loads_exact(reply.body, number=number_type(scheme))
     if not isinstance(signed[name], str) or document is ABSENT:
         return False
-    return signs(of_answers(call, scheme), at(document, place), name, path=call.operation.path, keys=keys)
+    return is_signed_by_any(
+        scheme_for_responses(call, scheme), at(document, place), name, path=call.operation.path, keys=keys
+    )
 
 
 def unverifiable_field(call: Call, reply: Reply, scheme: SignatureScheme) -> str:
@@ -43,8 +45,8 @@ def unverifiable_field(call: Call, reply: Reply, scheme: SignatureScheme) -> str
         scheme: That of the profile.
     """
     place, _, name = call.profile.answer.signature.rpartition(".")
-    signed = at(loads_exact(reply.body, number=number_of(scheme)), place)
-    return refused_field(of_answers(call, scheme), signed, place, name) if isinstance(signed, dict) else ""
+    signed = at(loads_exact(reply.body, number=number_type(scheme)), place)
+    return refused_field(scheme_for_responses(call, scheme), signed, place, name) if isinstance(signed, dict) else ""
 
 
 def refused_field(scheme: SignatureScheme, signed: Mapping[str, Any], place: str, name: str) -> str:
@@ -84,12 +86,12 @@ def _refused(scheme: SortedPairs, value: object) -> str:
     return f"{kind}, which the profile's signature refuses: if the service signs that, set {setting}"
 
 
-def number_of(scheme: SignatureScheme | None) -> type[float]:
+def number_type(scheme: SignatureScheme | None) -> type[float]:
     """Return what numbers are read as by whoever verifies a document: where their text is signed, they keep it."""
     return ExactNumber if isinstance(scheme, SortedPairs) and scheme.numbers == "text" else float
 
 
-def as_signed(body: bytes, document: Any, scheme: SignatureScheme | None) -> Any:
+def read_as_signed(body: bytes, document: Any, scheme: SignatureScheme | None) -> Any:
     """Return a document as it was signed: its numbers keep their text where the scheme signs that.
 
     Args:
@@ -97,18 +99,20 @@ def as_signed(body: bytes, document: Any, scheme: SignatureScheme | None) -> Any
         document: What was read from them.
         scheme: That of the profile.
     """
-    number = number_of(scheme)
+    number = number_type(scheme)
     return document if number is float else loads_exact(body, number=number)
 
 
-def of_answers(call: Call, scheme: SignatureScheme) -> SignatureScheme:
+def scheme_for_responses(call: Call, scheme: SignatureScheme) -> SignatureScheme:
     """Return the scheme as it verifies the response to a call."""
     if not isinstance(scheme, SortedPairs):
         return scheme
     return _for_answers(scheme, call.profile.answer.redirect_url.rpartition(".")[2])
 
 
-def signs(scheme: SignatureScheme, signed: Mapping[str, Any], name: str, *, path: str, keys: Iterable[Secret]) -> bool:
+def is_signed_by_any(
+    scheme: SignatureScheme, signed: Mapping[str, Any], name: str, *, path: str, keys: Iterable[Secret]
+) -> bool:
     """Return whether the signature that an object holds is that of its other fields, by one of the keys.
 
     Args:

@@ -14,7 +14,7 @@ from payasync.resources.orders import QueryOrder
 from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
 from payasync.wire.request import Request
-from payasync.wire.response import Response, fitted
+from payasync.wire.response import Response, structure_as
 
 if TYPE_CHECKING:
     from payasync.session import Session
@@ -152,7 +152,7 @@ class Notification:
         Raises:
             InvalidArgumentError: The data does not fit the class; the message says where.
         """
-        return fitted(self.data, kind, "the notification")
+        return structure_as(self.data, kind, "the notification")
 
     @frameless_async
     async def confirm(self, *, session: "Session | None" = None) -> Response:

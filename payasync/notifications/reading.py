@@ -14,7 +14,7 @@ from attrs import frozen
 from payasync.credentials import Credentials
 from payasync.documents import ABSENT, MAX_DEPTH, at, loads_exact
 from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError, frameless
-from payasync.middleware.verify import as_signed
+from payasync.middleware.verify import read_as_signed
 from payasync.notifications.notification import (
     MAX_BYTES,
     PLURALS,
@@ -364,7 +364,7 @@ def read(
     """
     shape, coverage = profile.notification, coverage_of(profile)
     told = coverage.read(document) if coverage else document
-    said = coverage.normalize(as_signed(body, document, profile.signature)) if coverage else document
+    said = coverage.normalize(read_as_signed(body, document, profile.signature)) if coverage else document
     found, event = _kind(shape, document, _routed(kind))
     data = _payload(shape, told)
     named = identity(shape, found, said, _payload(shape, said), headers)

@@ -17,7 +17,7 @@ from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 from payasync.credentials import Credentials, Secret
 from payasync.documents import at
 from payasync.errors import ConfigurationError, frameless
-from payasync.middleware.verify import as_signed, refused_field, service_keys, signs
+from payasync.middleware.verify import is_signed_by_any, read_as_signed, refused_field, service_keys
 from payasync.notifications.notification import MAX_BYTES, Headers, Notification, Raw, body_of, headers_of
 from payasync.notifications.reading import (
     MISMATCH,
@@ -320,12 +320,12 @@ class InBody(Verification):
         """Refuse what the service has not signed; or too long ago, where the profile says where a time stands."""
         field = self.profile.notification.signature
         above, _, name = field.rpartition(".")
-        signed = at(as_signed(body, document, self.scheme), above)
+        signed = at(read_as_signed(body, document, self.scheme), above)
         if not isinstance(signed, dict) or name not in signed:
             raise unverified(field, "is missing")
         if not isinstance(signed[name], str):
             raise unverified(field, "is no text")
-        if not signs(self.scheme, signed, name, path="", keys=self.keys):
+        if not is_signed_by_any(self.scheme, signed, name, path="", keys=self.keys):
             why = refused_field(self.scheme, signed, above, name)
             raise unverified(
                 field,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import fields, frozen
 
-from payasync.endpoints import OPERATIONS, Auth, camel, names
+from payasync.endpoints import OPERATIONS, Auth, camel, names_with
 from payasync.profile.schema import OPEN_FIELDS, Accept, AnswerShape, HttpCodes, States
 from payasync.signing.schemes import SortedPairs
 
@@ -134,8 +134,8 @@ def _answered_if_located(name: str, value: Any, needed_by: tuple[str, ...], mean
 
 
 def _authentication_points(profile: "Profile") -> Iterator[Point]:
-    given = profile.bearer != names(Auth.BEARER) or profile.signed != names(Auth.SIGNED)
-    for name in names(Auth.NOT_SHOWN):
+    given = profile.bearer != names_with(Auth.BEARER) or profile.signed != names_with(Auth.SIGNED)
+    for name in names_with(Auth.NOT_SHOWN):
         carried = [table for table in ("bearer", "signed") if name in getattr(profile, table)]
         means = "how it is authenticated: list it in bearer, in signed, or in neither"
         status: Status = "answered" if given else "assumed"

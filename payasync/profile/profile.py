@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 from attrs import Factory, field, frozen
 
 from payasync.documents import copy_plain, find_flaw
-from payasync.endpoints import Auth, names
+from payasync.endpoints import Auth, names_with
 from payasync.errors import NotConfiguredError
 from payasync.profile.audit import Point, audit_points
 from payasync.profile.consistency import check_profile
@@ -73,9 +73,9 @@ class Profile:
     """
 
     name: str = ""
-    bearer: tuple[str, ...] = field(default=names(Auth.BEARER), converter=to_tuple)
-    signed: tuple[str, ...] = field(default=names(Auth.SIGNED), converter=to_tuple)
-    merchant: tuple[str, ...] = field(default=names(Auth.SIGNED), converter=to_tuple)
+    bearer: tuple[str, ...] = field(default=names_with(Auth.BEARER), converter=to_tuple)
+    signed: tuple[str, ...] = field(default=names_with(Auth.SIGNED), converter=to_tuple)
+    merchant: tuple[str, ...] = field(default=names_with(Auth.SIGNED), converter=to_tuple)
     identifier: str = "[A-Za-z0-9_-]{1,64}"
     amount_unit: Literal["", "minor", "major"] = ""
     signature: SignatureScheme | None = None

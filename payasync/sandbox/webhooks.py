@@ -24,7 +24,7 @@ from payasync.sandbox.model import Attempt, Entry, Notification, NotificationSta
 from payasync.sandbox.signatures import ServiceSigner
 from payasync.sandbox.store import Store
 from payasync.sandbox.timeline import LOGGER, line
-from payasync.transport.send import phrase
+from payasync.transport.send import describe_failure
 
 REDELIVERIES: Final = (
     timedelta(seconds=5),
@@ -121,7 +121,7 @@ def explain_failure(failure: Exception) -> str:
         return f"no answer within {SECONDS:g} seconds"
     if isinstance(failure, aiohttp.ClientConnectorCertificateError):
         return "its certificate cannot be trusted"
-    return "the address cannot be used" if isinstance(failure, ValueError) else phrase(failure)
+    return "the address cannot be used" if isinstance(failure, ValueError) else describe_failure(failure)
 
 
 MAX_ANSWER: Final = 64 * 1024

@@ -89,7 +89,7 @@ class OneShotBody(Payload):
             TimeoutError: It is too late to begin.
         """
         wire: Any = writer
-        if stray(wire.protocol):
+        if has_stray_bytes(wire.protocol):
             raise ConnectionResetError("the connection holds what nobody asked for")
         self._transport = wire.transport
         if self.on_start is not None:
@@ -115,7 +115,7 @@ _readable: Final[dict["ref[Any]", Callable[[], object]]] = {}
 """By connection that carried a request, while it lives: whether the kernel holds anything of it to read."""
 
 
-def stray(protocol: Any) -> bool:
+def has_stray_bytes(protocol: Any) -> bool:
     """Return whether a connection holds anything to read, in its parser or still in the kernel.
 
     Args:
@@ -142,7 +142,7 @@ def _looking(transport: Any) -> Callable[[], object]:
     return partial(poll.poll, 0)
 
 
-def finish(awaitable: Awaitable[object]) -> None:
+def run_to_end(awaitable: Awaitable[object]) -> None:
     """Run to its end what waits for nothing but a turn of a loop; what waits for more is left there, and closed."""
     steps = awaitable.__await__()
     with suppress(StopIteration):
@@ -210,7 +210,7 @@ class OwnRequest(aiohttp.ClientRequest):
             session=self.session,
             stream_writer=writer,
         )
-        self.loop.call_soon(lambda: finish(self.write_bytes(writer, conn)))
+        self.loop.call_soon(lambda: run_to_end(self.write_bytes(writer, conn)))
         return answer
 
     def _check_verified(self, conn: "Connection") -> None:

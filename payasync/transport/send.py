@@ -106,11 +106,13 @@ class Transport:
             if not self.closed or running_task().cancelling():
                 raise cancelled.with_traceback(None)  # noqa: B904 - aiohttp's frames hold the headers
             # A pool that closes cancels those who wait for it; nobody cancelled this task.
-            ended: PayasyncError = failure(ConnectionAbortedError(), self.base, begun=body.begun)
+            ended: PayasyncError = attempt_error(ConnectionAbortedError(), self.base, begun=body.begun)
         except Exception as error:  # noqa: BLE001 - of whatever class: its frames may hold the headers
             _give_up(pool, body, response)
             # A session that closes ends its calls by their deadlines, which have not come.
-            ended = failure(aiohttp.ServerDisconnectedError() if self.closed else error, self.base, begun=body.begun)
+            ended = attempt_error(
+                aiohttp.ServerDisconnectedError() if self.closed else error, self.base, begun=body.begun
+            )
         if self.closed and not body.begun:
             ended = SessionClosedError("the session was closed: make another")
         raise ended
@@ -174,7 +176,7 @@ _PHRASES: Final[tuple[tuple[type[BaseException], str], ...]] = (
 _PERMANENT: Final = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError, ConfigurationError)
 
 
-def failure(error: BaseException, address: str, *, begun: bool) -> NotSentError | NoAnswerError:
+def attempt_error(error: BaseException, address: str, *, begun: bool) -> NotSentError | NoAnswerError:
     """Return what a failed attempt ends as.
 
     Args:
@@ -185,11 +187,11 @@ def failure(error: BaseException, address: str, *, begun: bool) -> NotSentError 
     timed_out = isinstance(error, TimeoutError)
     if begun:
         kind = NoAnswerTimeoutError if timed_out else NoAnswerError
-        reason = phrase(error)
+        reason = describe_failure(error)
         return kind(f"no usable answer from {address}: {reason}", reason=reason, sent=None)
     # Both say themselves what was late.
     late = timed_out and not isinstance(error, LeaseOverError | NoFreeConnectionError)
-    reason = "no connection in time" if late else phrase(error)
+    reason = "no connection in time" if late else describe_failure(error)
     unsent = NotSentTimeoutError if timed_out else NotSentError
     return unsent(
         f"nothing was sent to {address}: {reason}; repeating is harmless",
@@ -199,7 +201,7 @@ def failure(error: BaseException, address: str, *, begun: bool) -> NotSentError 
     )
 
 
-def phrase(error: BaseException) -> str:
+def describe_failure(error: BaseException) -> str:
     """Return what happened in a few words, without the request's own."""
     if isinstance(error, ConfigurationError):
         return str(error)

@@ -28,7 +28,7 @@ from payasync.endpoints import (
 from payasync.profile.profile import Profile
 from payasync.profile.schema import MERCHANT, ORDER_STATES, AnswerShape, Parameter
 from payasync.wire.call import ComparedField, Comparison, Objection, ValueKind
-from payasync.wire.response import holds_nothing
+from payasync.wire.response import is_empty_envelope
 
 _LONGEST: Final = 100
 """Characters of a strange value that an error shows."""
@@ -273,6 +273,6 @@ def _is_said(value: Any) -> bool:
     return value is not ABSENT and value is not None and value != "" and not isinstance(value, dict | list)
 
 
-def tells_nothing(number: str | None, shape: AnswerShape, document: object) -> str:
+def why_empty(number: str | None, shape: AnswerShape, document: object) -> str:
     """Return that the response to a query holds nothing; an empty text if it holds something."""
-    return f"the service tells nothing of {number}" if holds_nothing(shape, document) else ""
+    return f"the service tells nothing of {number}" if is_empty_envelope(shape, document) else ""

@@ -70,7 +70,7 @@ def a_word(request: Any, attribute: "Attribute[Any]", value: object) -> None:
         _refuse(request, attribute, A_WORD, value)
 
 
-def word(name: str, value: object, operation: Operation) -> str:
+def check_word(name: str, value: object, operation: Operation) -> str:
     """Return a text that is not empty.
 
     Raises:

@@ -110,7 +110,7 @@ class Response:
         Raises:
             InvalidArgumentError: The data does not fit the class; the message says where.
         """
-        return fitted(self.data, kind, "the answer")
+        return structure_as(self.data, kind, "the answer")
 
     @property
     def state(self) -> str | None:
@@ -138,7 +138,7 @@ def payload(shape: AnswerShape, document: Any) -> Any:
     return None if document is ABSENT else document
 
 
-def holds_nothing(shape: AnswerShape, document: Any) -> bool:
+def is_empty_envelope(shape: AnswerShape, document: Any) -> bool:
     """Return whether the profile's envelope is empty: so some services answer who asks about what they do not know."""
     return bool(shape.data) and not at(document, shape.data, None)
 
@@ -300,12 +300,12 @@ def _strict_converter() -> Converter:
 STRICT: Final = _strict_converter()
 
 
-def complaints(error: Exception, path: str) -> str:
+def explain_misfit(error: Exception, path: str) -> str:
     """Return what does not fit, and where, in the words of the hooks above."""
     return "; ".join(transform_error(error, path=path, format_exception=_words))
 
 
-def fitted(data: Any, kind: type[T], whose: str) -> T:
+def structure_as(data: Any, kind: type[T], whose: str) -> T:
     """Return data as an attrs class, strictly.
 
     Args:
@@ -319,7 +319,7 @@ def fitted(data: Any, kind: type[T], whose: str) -> T:
     try:
         return STRICT.structure(data, kind)
     except Exception as error:  # noqa: BLE001 - whatever a hook of the class raises, it does not fit
-        why = complaints(error, "data")
+        why = explain_misfit(error, "data")
     name = getattr(kind, "__name__", str(kind))
     rule = f"fits {whose}'s data"
     raise InvalidArgumentError(f"{whose} does not fit {name}: {why}", field=name, rule=rule)

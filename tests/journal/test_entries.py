@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from payasync.endpoints import ARGUMENTS, OPERATIONS, custom
+from payasync.endpoints import ARGUMENTS, OPERATIONS, custom_operation
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.journal.entries import (
     COUNTED,
@@ -169,7 +169,9 @@ def test_date_that_cannot_be_read_back_counts_as_it_was_written() -> None:
 
 def test_unknown_endpoints_fields_are_not_kept() -> None:
     """Of an endpoint that the document does not show, nobody knows which field is a customer's."""
-    call = codec().custom(custom("POST", "/payment/transfer", read=False), {"customer": "c"}, bearer=False, signed=True)
+    call = codec().custom(
+        custom_operation("POST", "/payment/transfer", read=False), {"customer": "c"}, bearer=False, signed=True
+    )
     made = entry_of_call(call, "M1", keep_all_but_customer)
 
     assert ({}, None) == (made.request, made.number)

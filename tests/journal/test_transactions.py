@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from payasync.endpoints import custom
+from payasync.endpoints import custom_operation
 from payasync.errors import (
     AuthenticationError,
     DuplicateError,
@@ -90,7 +90,7 @@ def test_write_that_ends_with_its_answer_succeeds(operation: str) -> None:
 
 def test_unknown_endpoint_ends_with_its_answer() -> None:
     """Nobody knows how to ask for more."""
-    call = codec(TELLING).custom(custom("POST", "/x", read=False), {}, bearer=False, signed=False)
+    call = codec(TELLING).custom(custom_operation("POST", "/x", read=False), {}, bearer=False, signed=False)
 
     assert "succeeded" == state_of_response(call, reply({}))[0]
 

@@ -8,7 +8,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payasync.endpoints import OPERATIONS, Kind, custom
+from payasync.endpoints import OPERATIONS, Kind, custom_operation
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -180,7 +180,7 @@ def test_success_is_the_end(number: str, *, doubt: bool) -> None:
 @pytest.mark.parametrize(("read", "expected"), [(True, Recourse.REPEAT), (False, Recourse.NONE)])
 def test_column_of_an_endpoint_of_ones_own(expected: Recourse, *, read: bool) -> None:
     """A call to an unknown endpoint is a write that nothing names, unless the caller says that it reads."""
-    assert expected is recourse(bare_call(custom("POST", "/bill", read=read)))
+    assert expected is recourse(bare_call(custom_operation("POST", "/bill", read=read)))
 
 
 @pytest.mark.parametrize(

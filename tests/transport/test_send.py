@@ -27,17 +27,17 @@ from payasync import (
     Session,
     Timeouts,
 )
-from payasync.endpoints import CREATE_PAYMENT, Operation, custom
+from payasync.endpoints import CREATE_PAYMENT, Operation, custom_operation
 from payasync.errors import SessionClosedError
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.transport.deadlines import NoFreeConnectionError
 from payasync.transport.pools import PoolSettings
-from payasync.transport.send import AnswerTooLargeError, Transport, failure, phrase
+from payasync.transport.send import AnswerTooLargeError, Transport, attempt_error, describe_failure
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import Answer, Recorder, answer
 from tests.inside import busy, turns, until, waiting
 
-BILL = custom("GET", "/bill", read=True)
+BILL = custom_operation("GET", "/bill", read=True)
 
 
 @asynccontextmanager
@@ -102,7 +102,7 @@ async def test_what_wakes_too_late_writes_nothing(monkeypatch: pytest.MonkeyPatc
                 ahead.append(30)
                 return False
 
-            monkeypatch.setattr("payasync.transport.request.stray", stopped)
+            monkeypatch.setattr("payasync.transport.request.has_stray_bytes", stopped)
             with pytest.raises(NotSentTimeoutError):
                 await way.send(late)
 
@@ -207,14 +207,14 @@ def test_only_a_body_that_had_not_begun_proves_that_nothing_was_sent(
     error: Exception, unsent: type[Exception], unanswered: type[Exception]
 ) -> None:
     """Whether the write had begun decides between "not sent" and "no answer", never the class of the error."""
-    assert unsent is type(failure(error, ADDRESS, begun=False))
-    assert unanswered is type(failure(error, ADDRESS, begun=True))
+    assert unsent is type(attempt_error(error, ADDRESS, begun=False))
+    assert unanswered is type(attempt_error(error, ADDRESS, begun=True))
 
 
 @pytest.mark.parametrize("error", [UNTRUSTED, ssl.SSLCertVerificationError("expired")])
 def test_a_bad_certificate_is_permanent(error: Exception) -> None:
     """A certificate that cannot be trusted is not tried again."""
-    ended = failure(error, ADDRESS, begun=False)
+    ended = attempt_error(error, ADDRESS, begun=False)
 
     assert isinstance(ended, NotSentError)
     assert ended.permanent
@@ -234,7 +234,7 @@ def test_a_bad_certificate_is_permanent(error: Exception) -> None:
 )
 def test_each_failure_is_said_in_a_few_words(error: Exception, words: str) -> None:
     """The reason names what happened, and repeats no word of a foreign error."""
-    assert words == phrase(error)
+    assert words == describe_failure(error)
 
 
 KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="signing key of M1")

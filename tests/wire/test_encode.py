@@ -8,7 +8,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payasync.endpoints import CREATE_PAYMENT, custom
+from payasync.endpoints import CREATE_PAYMENT, custom_operation
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Accept, Parameter
@@ -156,7 +156,10 @@ def test_custom_copies_its_fields() -> None:
     """What the caller changes later changes nothing that is sent; any mapping will do."""
     inner = {"a": [1]}
     call = codec().custom(
-        custom("POST", "/x", read=False), MappingProxyType({"in": MappingProxyType(inner)}), bearer=False, signed=False
+        custom_operation("POST", "/x", read=False),
+        MappingProxyType({"in": MappingProxyType(inner)}),
+        bearer=False,
+        signed=False,
     )
     inner["a"].append(2)
 
@@ -166,7 +169,7 @@ def test_custom_copies_its_fields() -> None:
 @pytest.mark.parametrize("name", ["nonceStr", "sign"])
 def test_custom_signature_is_the_sessions_or_the_callers(name: str) -> None:
     """A field is never replaced silently: who lets the session sign cannot give a signature of his own."""
-    operation = custom("POST", "/x", read=False)
+    operation = custom_operation("POST", "/x", read=False)
     with pytest.raises(InvalidArgumentError, match=f"fields must not hold {name}, which is set by payasync itself"):
         codec().custom(operation, {name: "x"}, bearer=False, signed=True)
 
@@ -356,7 +359,7 @@ def test_identifier_cannot_leave_its_place(place: Any, identifier: str, why: str
 @pytest.mark.parametrize("value", [None, True, 1.5, [1], {"a": 1}])
 def test_query_holds_texts_and_integers(value: object) -> None:
     """Nothing else has one form in a query: it is refused, not converted."""
-    call = bare_call(custom("GET", "/payment/bill", read=True), fields={"a": value})
+    call = bare_call(custom_operation("GET", "/payment/bill", read=True), fields={"a": value})
     with pytest.raises(InvalidArgumentError, match="a must be a text or an integer") as caught:
         encode(call)
 

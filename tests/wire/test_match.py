@@ -20,7 +20,7 @@ from payasync.endpoints import (
     QUERY_REFUND,
     UPDATE_SUBSCRIPTION,
     Operation,
-    custom,
+    custom_operation,
 )
 from payasync.wire.call import ComparedField, Objection, ValueKind
 from payasync.wire.match import (
@@ -33,7 +33,7 @@ from payasync.wire.match import (
     mismatch,
     names_an_amount,
     names_number_and_amounts,
-    tells_nothing,
+    why_empty,
 )
 from tests.building import WIRE
 
@@ -226,7 +226,9 @@ def test_total_of_a_payment_stands_where_the_profile_says(operation: Operation) 
 
 def test_endpoint_that_the_document_does_not_show() -> None:
     """Nobody knows what amounts mean there: only numbers and the merchant are compared."""
-    assert {"outTradeNo", "outRefundNo", "merchantId"} == set(found(custom("POST", "/payment/split", read=False)))
+    assert {"outTradeNo", "outRefundNo", "merchantId"} == set(
+        found(custom_operation("POST", "/payment/split", read=False))
+    )
 
 
 @pytest.mark.parametrize("operation", [UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION], ids=["9", "10"])
@@ -410,7 +412,7 @@ def test_request_that_is_sent_back_says_nothing_of_its_own(document: object, *, 
 )
 def test_empty_envelope_tells_nothing(document: object, words: str) -> None:
     """So some services answer about what they do not know."""
-    assert words == tells_nothing("R1", STATED.answer, document)
+    assert words == why_empty("R1", STATED.answer, document)
 
 
 def test_wire_names_are_those_of_the_document() -> None:

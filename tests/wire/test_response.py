@@ -23,8 +23,8 @@ from payasync.wire.response import (
     RefundResponse,
     Response,
     SubscriptionResponse,
-    complaints,
-    fitted,
+    explain_misfit,
+    structure_as,
 )
 from tests.building import ENVELOPE, STATES, bare_call, reply
 
@@ -382,7 +382,7 @@ def test_nothing_is_converted(kind: Any, value: object) -> None:
     with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever cattrs raises
         STRICT.structure(value, kind)
 
-    assert complaints(caught.value, "data")
+    assert explain_misfit(caught.value, "data")
 
 
 @pytest.mark.parametrize(
@@ -407,18 +407,18 @@ def test_complaints_name_the_place(value: object, expected: str) -> None:
     with pytest.raises(Exception) as caught:  # noqa: PT011 - a group of them
         STRICT.structure(value, Outer)
 
-    assert expected == complaints(caught.value, "data")
+    assert expected == explain_misfit(caught.value, "data")
 
 
 def test_complaint_without_words_names_its_class() -> None:
     """An error that says nothing is still told apart."""
-    assert "LookupError @ data" == complaints(LookupError(), "data")
+    assert "LookupError @ data" == explain_misfit(LookupError(), "data")
 
 
 def test_fitted_data() -> None:
     """Data that fits is of its class; what does not is our error, which says whose it is, and where."""
-    assert Inner(paid=True) == fitted({"paid": True}, Inner, "the answer")
+    assert Inner(paid=True) == structure_as({"paid": True}, Inner, "the answer")
     with pytest.raises(InvalidArgumentError, match=r"the notification does not fit Inner: .* @ data\.paid") as refused:
-        fitted({"paid": 1}, Inner, "the notification")
+        structure_as({"paid": 1}, Inner, "the notification")
 
     assert ("Inner", "fits the notification's data") == (refused.value.field, refused.value.rule)
