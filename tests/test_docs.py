@@ -8,6 +8,7 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
+import payasync
 from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape, HttpCodes, NotificationShape
 from payasync.sandbox import Sandbox
@@ -139,3 +140,14 @@ def test_changelog_has_short_lines() -> None:
     page = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
     assert [] == [line for line in page.splitlines() if len(line) > 120 or line.startswith(" ")]
+
+
+def test_every_error_is_listed() -> None:
+    """The page of errors has each class that a user can catch, and no other."""
+    page = DOCS.joinpath("errors.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+Error)` \|", page, re.MULTILINE)
+    public = (getattr(payasync, name) for name in payasync.__all__)
+
+    assert sorted(listed) == sorted(
+        each.__name__ for each in public if isinstance(each, type) and issubclass(each, payasync.PayasyncError)
+    )

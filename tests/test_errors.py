@@ -106,12 +106,6 @@ def test_tree_is_the_documented_one() -> None:
 
 
 @pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
-def test_parents(kind: type[PayasyncError]) -> None:
-    """An `except` for a class catches what the documented tree says."""
-    assert TREE[kind] == kind.__bases__
-
-
-@pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
 def test_time_outs_are_those_that_are_harmless_to_repeat(kind: type[PayasyncError]) -> None:
     """What retries on `TimeoutError` or `OSError` must not pay twice."""
     assert (kind in TIMEOUTS) == issubclass(kind, TimeoutError)
@@ -122,14 +116,6 @@ def test_time_outs_are_those_that_are_harmless_to_repeat(kind: type[PayasyncErro
 def test_sent_unless_told_otherwise(kind: type[PayasyncError]) -> None:
     """`sent` is `False` only where nothing can have left, and `True` only where something has."""
     assert kind("why").sent is SENT[kind]
-
-
-@pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
-def test_message_is_what_it_says(kind: type[PayasyncError]) -> None:
-    """`str(error)` is the message, behind what the call was about; without these facts it is the message alone."""
-    assert "refunds.create R1: why (after 3 attempts)" == str(kind("why", **facts_of(kind)))
-    assert "why" == str(kind("why"))
-    assert "" == str(kind())
 
 
 @pytest.mark.parametrize(

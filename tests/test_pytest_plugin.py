@@ -159,20 +159,6 @@ def test_broken(payasync_sandbox):
     raise AssertionError
 """
 
-SHARED: Final = """
-import pytest
-from payasync.sandbox import ThreadedSandbox
-
-@pytest.fixture(scope="module")
-def shared():
-    with ThreadedSandbox(clock="frozen") as sandbox:
-        yield sandbox
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_shares(shared, count):
-    shared.given.paid_order()
-    assert count == shared.ledger.orders()
-"""
 
 RECEIVING: Final = """
 import pytest
@@ -222,7 +208,6 @@ SUITES: Final = {
     "faults": FAULTS,
     "not_provoked": NOT_PROVOKED,
     "closed": CLOSED,
-    "shared": SHARED,
     "receiving": RECEIVING,
 }
 ASYNCIO: Final = ("-p", "pytest_asyncio.plugin", "-o", "asyncio_default_fixture_loop_scope=function")
@@ -313,12 +298,7 @@ def test_closed_sandbox_shows_its_timeline(ran: Ran) -> None:
     """A test may close its sandbox, and all that goes with it: a failure still shows what it saw, where it can."""
     assert {"PASSED": 1, "FAILED": 2} == ran.ends("closed")
     assert "T7" in ran.shown("test_closed").partition(TIMELINE)[2]
-    assert "it cannot be told: " in ran.shown("test_broken").partition(TIMELINE)[2]
-
-
-def test_sandbox_of_a_module(ran: Ran) -> None:
-    """What the fixture's docstring says: a module's own fixture makes a sandbox that its tests share."""
-    assert {"PASSED": 2} == ran.ends("shared")
+    assert "the timeline is not available: " in ran.shown("test_broken").partition(TIMELINE)[2]
 
 
 def test_receiver(ran: Ran) -> None:

@@ -25,9 +25,9 @@ from payasync.profile.audit import Point, Status
 from payasync.profile.consistency import refused_keys, short_keys
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Parameter
-from payasync.profile.signed_fields import check_answers_covered, proofs
-from payasync.settings import base_url, environment_proxy, others_can_read
-from payasync.transport.failures import phrase
+from payasync.profile.signed_fields import check_answers_covered, proof_paths
+from payasync.settings import environment_proxy, others_can_read, parse_base_url
+from payasync.transport.send import describe_failure
 
 Verdict = Literal["fine", "warning", "missing", "wrong"]
 CONNECT_SECONDS: Final = 5.0
@@ -131,7 +131,11 @@ def _believed(profile: Profile, environ: Mapping[str, str]) -> Iterator[Finding]
         keys = Credentials.from_env({**environ, MERCHANT_ID: "any"})
     except ConfigurationError:  # said above
         return
-    for check in (check_answers_covered, partial(proofs, credentials=keys), partial(check_sent_back, credentials=keys)):
+    for check in (
+        check_answers_covered,
+        partial(proof_paths, credentials=keys),
+        partial(check_sent_back, credentials=keys),
+    ):
         try:
             check(profile)
         except ConfigurationError as error:
@@ -210,7 +214,7 @@ async def connection(address: str | None, *, seconds: float = CONNECT_SECONDS) -
     if address is None:
         return Finding(CONNECTION, "missing", f"no address: give --base-url, or set {BASE_URL}")
     try:
-        url = base_url(address)
+        url = parse_base_url(address)
     except ConfigurationError as error:
         return Finding(CONNECTION, "wrong", str(error))
     via = " (a proxy stands in the environment; a session uses it only where it is told to)"
@@ -222,7 +226,7 @@ async def connection(address: str | None, *, seconds: float = CONNECT_SECONDS) -
     except TimeoutError:
         return Finding(CONNECTION, "wrong", f"{url.origin()}: no connection within {seconds:g} s{aside}")
     except OSError as error:
-        return Finding(CONNECTION, "wrong", f"{url.origin()}: {phrase(error)}{aside}")
+        return Finding(CONNECTION, "wrong", f"{url.origin()}: {describe_failure(error)}{aside}")
     took = (time.perf_counter() - started) * 1000
     return Finding(CONNECTION, "fine", f"{url.origin()} took one in {took:.0f} ms, {secured}{aside}")
 

@@ -21,7 +21,7 @@ from payasync.credentials import Environment, Hidden
 from payasync.errors import ConfigurationError, PayasyncError
 from payasync.journal import Journal, SqliteJournal
 from payasync.session import PROFILE_PATH, Session
-from payasync.transport.failures import phrase
+from payasync.transport.send import describe_failure
 
 _QUOTED: Final = re.compile(r'"(\w+)"')
 _SECRETS: Final = ("pass", "secret", "key", "://")
@@ -207,7 +207,7 @@ def _unusable(path: Path) -> str:
     except PermissionError:
         return f"is in a folder that you may not enter: {_INSTEAD}"
     except OSError as error:
-        return f"cannot be used, {phrase(error)}: name another file"
+        return f"cannot be used, {describe_failure(error)}: name another file"
     if folder:
         return "is a folder: name the journal's file in it"
     return "" if os.access(path, os.R_OK) else f"may not be read by you: {_INSTEAD}"

@@ -24,7 +24,6 @@ from payasync.cli.verify_notification import HttpMessage
 from payasync.credentials import Credentials
 from payasync.documents import ABSENT
 from payasync.errors import ConfigurationError, InvalidSignatureError
-from payasync.middleware.retry import Pace
 from payasync.notifications.inbox import Added
 from payasync.notifications.ingest import (
     Answer,
@@ -41,8 +40,8 @@ from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.verification import Verification, verification_of
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Kind
-from payasync.sandbox.server import Door, listen, turns, url_of
-from payasync.settings import new_private
+from payasync.sandbox.server import Server, listen, turns, url_of
+from payasync.settings import Pace, new_private
 
 Verdict = Literal["verified", "hint", "refused", "not kept"]
 
@@ -355,7 +354,7 @@ async def run(options: Options, screen: ListenScreen) -> None:
             await inbox.next_due()  # a file that is none of ours says so now
             ingest = Ingest(verification, inbox, LIMITS, Pace(clock=time.time), notify=lambda: None)
             listener = Listener(ingest, profile, screen, options.save)
-            async with _serving(listener, Door(listening)):
+            async with _serving(listener, Server(listening)):
                 screen.opened(_opening(options, verification, url_of(listening), source))
                 await stop.wait()
         finally:
@@ -422,7 +421,7 @@ def _new_file(folder: Path, name: str) -> tuple[Path, int]:
 
 
 @asynccontextmanager
-async def _serving(listener: Listener, door: Door) -> AsyncGenerator[None]:
+async def _serving(listener: Listener, server: Server) -> AsyncGenerator[None]:
     """Serve at every path: a service may have been given any."""
     application = web.Application()
     application.router.add_post("/{path:.*}", listener.answer)
@@ -432,10 +431,10 @@ async def _serving(listener: Listener, door: Door) -> AsyncGenerator[None]:
     await runner.setup()
     try:
         if runner.server:
-            await door.open(runner.server)
+            await server.open(runner.server)
         yield
     finally:
-        door.rest()
+        server.rest()
         await turns()  # what it has just accepted is known then, and is closed, too
         await runner.cleanup()
         await turns()

@@ -26,7 +26,8 @@ from payasync.errors import (
     ServiceError,
 )
 from payasync.journal import Journal
-from payasync.journal.intents import COUNTED, Intent, State, digest
+from payasync.journal.entries import COUNTED, digest
+from payasync.journal.intents import Intent, State
 from payasync.journal.reconciler import PAGE
 from payasync.journal.transactions import BY_STATE
 from payasync.profile.profile import Profile

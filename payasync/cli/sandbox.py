@@ -18,8 +18,8 @@ from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox.model import Entry
 from payasync.sandbox.rules import RefundSetting
-from payasync.sandbox.timeline import Entry
 from payasync.sandbox.webhooks import Delivery
 
 if TYPE_CHECKING:

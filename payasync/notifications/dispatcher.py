@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from payasync.errors import SessionClosedError
-from payasync.middleware.retry import Pace
 from payasync.notifications.inbox import Claim, Inbox
 from payasync.notifications.ingest import Limits
 from payasync.notifications.worker import CANCELLATION_SECONDS
+from payasync.settings import Pace
 from payasync.transport.deadlines import running_task
 
 logger: Final = logging.getLogger("payasync.notifications")

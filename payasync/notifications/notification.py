@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from attrs import field, fields, frozen
 from multidict import CIMultiDict
 
-from payasync.documents import ABSENT, MAX_DEPTH, at, exactly
+from payasync.documents import ABSENT, MAX_DEPTH, at, loads_exact
 from payasync.errors import ConfigurationError, InvalidArgumentError, frameless, frameless_async
-from payasync.middleware.verify import as_signed
-from payasync.profile import signed_fields
+from payasync.middleware.verify import read_as_signed
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS, NONCE, Kind, NotificationShape
-from payasync.profile.signed_fields import Coverage
+from payasync.profile.signed_fields import SignedFields
 from payasync.resources.orders import QueryOrder
 from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
 from payasync.wire.request import Request
-from payasync.wire.response import Response
-from payasync.wire.structure import fitted
+from payasync.wire.response import Response, structure_as
 
 if TYPE_CHECKING:
     from payasync.session import Session
@@ -113,7 +111,7 @@ class Notification:
         Raises:
             InvalidArgumentError: The data does not fit the class; the message says where.
         """
-        return fitted(self.data, kind, "the notification")
+        return structure_as(self.data, kind, "the notification")
 
     @frameless_async
     async def confirm(self, *, session: "Session | None" = None) -> Response:
@@ -237,7 +235,7 @@ def decode_body(body: bytes) -> dict[str, Any]:
         InvalidArgumentError: It is none.
     """
     crowded = body.count(b"{") + body.count(b"[") > MOST_CONTAINERS + len(body) // 32
-    document = ABSENT if crowded else exactly(body)
+    document = ABSENT if crowded else loads_exact(body)
     if not isinstance(document, dict):
         rule = (
             f"a JSON object in UTF-8, no name twice in an object, every number finite, {MAX_DEPTH} deep at most, and "
@@ -263,7 +261,7 @@ def read_document(
     """
     shape, coverage = profile.notification, coverage_of(profile)
     read = coverage.read(document) if coverage else document
-    signed = coverage.said(as_signed(body, document, profile.signature)) if coverage else document
+    signed = coverage.normalize(read_as_signed(body, document, profile.signature)) if coverage else document
     found, event = _find_kind(shape, document, kind)
     data = at(read, shape.data, read)
     key, weak, digest = identify(shape, found, signed, at(signed, shape.data, signed), headers)
@@ -288,12 +286,12 @@ def read_document(
     )
 
 
-def coverage_of(profile: Profile) -> Coverage | None:
+def coverage_of(profile: Profile) -> SignedFields | None:
     """Return what the signatures of notifications cover; `None` where none stands in the body."""
     shape = profile.notification
     if shape.verification != "body" or not shape.signature:
         return None
-    return signed_fields.coverage(shape.signature, profile.signature)
+    return SignedFields.under(shape.signature, profile.signature)
 
 
 def _find_kind(shape: NotificationShape, document: Any, routed: str | None) -> tuple[Kind | None, str | None]:

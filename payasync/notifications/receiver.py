@@ -11,7 +11,6 @@ from attrs import evolve
 
 from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError, InvalidArgumentError, SessionClosedError, frameless_async
-from payasync.middleware.retry import Pace
 from payasync.notifications.dispatcher import Dispatcher
 from payasync.notifications.inbox import REPLAYABLE, Inbox, InboxEvent, State
 from payasync.notifications.ingest import Answer, Application, Ingest, Limits, answer_aiohttp, build_received
@@ -23,7 +22,7 @@ from payasync.notifications.worker import Expect, Function, Handler, Worker, bui
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS, Kind
 from payasync.session import Session
-from payasync.settings import is_number
+from payasync.settings import Pace, is_number
 from payasync.wire.request import invalid
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 from payasync.credentials import Credentials, Secret
 from payasync.documents import at
 from payasync.errors import ConfigurationError, InvalidSignatureError, frameless
-from payasync.middleware.verify import as_signed, refused_field, service_keys, signs
+from payasync.middleware.verify import is_signed_by_any, read_as_signed, refused_field, service_keys
 from payasync.notifications.notification import (
     MAX_BYTES,
     WEBHOOK_ID,
@@ -35,7 +35,8 @@ from payasync.profile import signed_fields
 from payasync.profile.consistency import check_keys
 from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import NotificationShape
-from payasync.profile.signed_fields import joined
+from payasync.profile.signed_fields import join_path
+from payasync.settings import is_number
 from payasync.signing.schemes import SignatureScheme, SortedPairs
 
 MISMATCH: Final = "the body is not the one that was signed, or the key is another"
@@ -57,7 +58,7 @@ def parse_time(value: object) -> float | None:
         except ValueError:
             return None
         return None if instant.utcoffset() is None else instant.timestamp()
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if not isinstance(value, str) and not is_number(value):
         return None
     try:
         number = float(value)
@@ -216,13 +217,13 @@ def check_covered(profile: Profile) -> None:
 
 def _list_believed(shape: NotificationShape) -> Iterator[tuple[str, str, str]]:
     """Yield the points that name what is acted upon, with their paths, and where in the document that stands."""
-    yield "notification.data", shape.data, joined(shape.data, "any field of it")
+    yield "notification.data", shape.data, join_path(shape.data, "any field of it")
     for name in ("out_trade_no", "out_refund_no", "subscription_id"):
         if path := getattr(shape, name):
-            yield f"notification.{name}", path, joined(shape.data, path)
+            yield f"notification.{name}", path, join_path(shape.data, path)
     for kind, paths in shape.id.items():
         for path in paths:
-            yield f"notification.id.{kind}", path, joined(shape.data, path)
+            yield f"notification.id.{kind}", path, join_path(shape.data, path)
 
 
 def telling_paths(profile: Profile) -> frozenset[str]:
@@ -265,7 +266,7 @@ def check_sent_back(profile: Profile, credentials: Credentials) -> frozenset[str
     Raises:
         ConfigurationError: No event name, time or state stands inside the signature.
     """
-    if coverage_of(profile) is None or not signed_fields.same_key(profile, credentials):
+    if coverage_of(profile) is None or not signed_fields.shares_key(profile, credentials):
         return None
     if not (telling := telling_paths(profile)):
         raise ConfigurationError(
@@ -287,7 +288,9 @@ def _list_state_paths(profile: Profile) -> list[tuple[str, str]]:
     things = ("order", "payment", "refund", "subscription")
     paths = {thing: getattr(profile.answer, f"{thing}_status") for thing in things}
     known = {thing: path for thing, path in paths.items() if path and getattr(profile.states, thing)}
-    return [(thing, joined(place, path)) for place in (profile.notification.data, "") for thing, path in known.items()]
+    return [
+        (thing, join_path(place, path)) for place in (profile.notification.data, "") for thing, path in known.items()
+    ]
 
 
 SENT_BACK: Final = (
@@ -446,12 +449,12 @@ class BodyVerification(Verification):
         shape = self.profile.notification
         field = shape.signature
         above, _, name = field.rpartition(".")
-        signed = at(as_signed(body, document, self.scheme), above)
+        signed = at(read_as_signed(body, document, self.scheme), above)
         if not isinstance(signed, dict) or name not in signed:
             raise _refuse(field, "is missing")
         if not isinstance(signed[name], str):
             raise _refuse(field, "is no text")
-        if not signs(self.scheme, signed, name, path="", keys=self.keys):
+        if not is_signed_by_any(self.scheme, signed, name, path="", keys=self.keys):
             if why := refused_field(self.scheme, signed, above, name):
                 raise _refuse(field, f"cannot be checked: {why}")
             raise _refuse(field, f"is not that of the object it stands in, by any of the keys: {MISMATCH}")

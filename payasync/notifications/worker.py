@@ -12,7 +12,6 @@ from typing import Any, Final, TypeAlias, TypeVar
 from attrs import evolve, frozen
 
 from payasync.errors import ConfigurationError, InvalidArgumentError
-from payasync.middleware.retry import Pace
 from payasync.notifications.inbox import Claim, Inbox
 from payasync.notifications.notification import PLURALS, Notification, parse
 from payasync.notifications.transactions import Begin, HandlerTransaction, hash_mark
@@ -31,6 +30,7 @@ from payasync.notifications.transitions import (
 )
 from payasync.profile.schema import KINDS
 from payasync.session import Session
+from payasync.settings import Pace
 from payasync.transport.deadlines import running_task
 
 T = TypeVar("T")

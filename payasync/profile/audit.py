@@ -1,11 +1,11 @@
-"""Which points of the service's document a profile answers, which are assumed, and which stay open."""
+"""The audit of a profile: which open points of the service's document it answers, and which stay open."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import fields, frozen
 
-from payasync.endpoints import OPERATIONS, Auth, camel, names
+from payasync.endpoints import OPERATIONS, Auth, camel, names_with
 from payasync.profile.schema import OPEN_FIELDS, Accept, AnswerShape, HttpCodes, States
 from payasync.signing.schemes import SortedPairs
 
@@ -21,10 +21,10 @@ class Point:
 
     Attributes:
         name: The profile's field, such as `fields.return_url`.
-        status: `answered` by the profile, `assumed` where a convention of HTTP or of payasync stands in, or `open`.
-        needed_by: The methods that cannot do without it, or that are less safe or say less without it.
+        status: `answered` by the profile, `assumed` by a convention of HTTP or of payasync, or `open`.
+        needed_by: The methods that fail without the point, or are less safe, or return less.
         value: The answer, the assumption, or `None`.
-        means: What to put there, or what is assumed.
+        means: The value to give, or what is assumed.
     """
 
     name: str
@@ -72,7 +72,7 @@ _COMPARED: Final = {
     "currency": ("payments.create", "orders.place", "orders.query"),
     "merchant_id": _ALL,
 }
-"""By point, the methods whose response, or the response to whose query, is compared in it."""
+"""By point, the methods whose response, or the response to whose query, is compared there."""
 
 _CODES: Final = {
     "not_executed": (_ALL, "result codes that mean that nothing was done"),
@@ -105,42 +105,47 @@ _NOTIFICATION: Final = {
 
 
 def audit_points(profile: "Profile") -> tuple[Point, ...]:
-    """Return every point that the document leaves open, in the order of a profile's TOML form."""
-    parts = (_authentication, _signature, _requests, _responses, _values, _recovery)
-    points = [point for part in parts for point in part(profile)]
-    points += [
-        _answered(f"notification.{name}", getattr(profile.notification, name), (), means)
-        for name, means in _NOTIFICATION.items()
-    ]
-    return tuple(points)
+    """Return the points that the document leaves open, in the order of a profile's TOML form."""
+    parts = (
+        _authentication_points,
+        _signature_points,
+        _request_points,
+        _response_points,
+        _meaning_points,
+        _recovery_points,
+        _notification_points,
+    )
+    return tuple(point for part in parts for point in part(profile))
 
 
-def _answered(name: str, value: Any, needed_by: tuple[str, ...], means: str) -> Point:
+def _answered_or_open(name: str, value: Any, needed_by: tuple[str, ...], means: str) -> Point:
     return Point(name, "answered" if value else "open", needed_by, value or None, means)
 
 
-def _assumed(name: str, value: Any, default: Any, needed_by: tuple[str, ...], means: str) -> Point:
+def _answered_or_assumed(name: str, value: Any, default: Any, needed_by: tuple[str, ...], means: str) -> Point:
     return Point(name, "assumed" if value == default else "answered", needed_by, value, means)
 
 
-def _located(name: str, value: Any, needed_by: tuple[str, ...], means: str, missing: str | None) -> Point:
-    """Return the point of a table of values; it stays open as long as nothing says where such a value stands."""
+def _answered_if_located(name: str, value: Any, needed_by: tuple[str, ...], means: str, missing: str | None) -> Point:
+    """Return the point of a table of values; it is open as long as the path of such values is missing."""
     if value and missing:
         return Point(name, "open", needed_by, None, f"{means}; those given have no effect without {missing}")
-    return _answered(name, value, needed_by, means)
+    return _answered_or_open(name, value, needed_by, means)
 
 
-def _authentication(profile: "Profile") -> Iterator[Point]:
-    given = profile.bearer != names(Auth.BEARER) or profile.signed != names(Auth.SIGNED)
-    for name in names(Auth.NOT_SHOWN):
+def _authentication_points(profile: "Profile") -> Iterator[Point]:
+    given = profile.bearer != names_with(Auth.BEARER) or profile.signed != names_with(Auth.SIGNED)
+    for name in names_with(Auth.NOT_SHOWN):
         carried = [table for table in ("bearer", "signed") if name in getattr(profile, table)]
         means = "how it is authenticated: list it in bearer, in signed, or in neither"
         status: Status = "answered" if given else "assumed"
         yield Point(f"authentication of {name}", status, (name,), " and ".join(carried) or "none", means)
 
 
-def _signature(profile: "Profile") -> Iterator[Point]:
-    yield _answered("amount_unit", profile.amount_unit, _ALL, "minor or major: the unit that amounts are counted in")
+def _signature_points(profile: "Profile") -> Iterator[Point]:
+    yield _answered_or_open(
+        "amount_unit", profile.amount_unit, _ALL, "minor or major: the unit that amounts are counted in"
+    )
     scheme = profile.signature
     needed_by = _ALL if profile.answer.signature else profile.signed
     if scheme is not None and not isinstance(scheme, SortedPairs):
@@ -149,10 +154,10 @@ def _signature(profile: "Profile") -> Iterator[Point]:
     scheme = scheme or SortedPairs()
     for option in ("algorithm", "encoding"):
         means = f"the {option} that requests are signed with"
-        yield _answered(f"signature.{option}", getattr(scheme, option), needed_by, means)
+        yield _answered_or_open(f"signature.{option}", getattr(scheme, option), needed_by, means)
     for option, means in _VALUES.items():
         default = getattr(SortedPairs(), option)
-        yield _assumed(f"signature.{option}", getattr(scheme, option), default, needed_by, means)
+        yield _answered_or_assumed(f"signature.{option}", getattr(scheme, option), default, needed_by, means)
     # An address holds `&` and `=`: a signed response with one verifies only where the scheme allows them in it.
     answer = profile.answer
     signed, _, _ = answer.signature.rpartition(".")
@@ -160,39 +165,39 @@ def _signature(profile: "Profile") -> Iterator[Point]:
     if answer.signature and answer.redirect_url and place == signed and name not in scheme.exclude:
         covered = scheme.allow_delimiters if name in scheme.allow_delimiters else ()
         means = f"must hold {name!r}: the address stands in a signed answer, which must not hold '&' or '=' otherwise"
-        yield _answered("signature.allow_delimiters", covered, ("orders.place",), means)
+        yield _answered_or_open("signature.allow_delimiters", covered, ("orders.place",), means)
 
 
-def _requests(profile: "Profile") -> Iterator[Point]:
+def _request_points(profile: "Profile") -> Iterator[Point]:
     for name, means in OPEN_FIELDS.items():
-        yield _answered(f"fields.{name}", profile.fields.get(name), _NEEDED_BY[name], means)
+        yield _answered_or_open(f"fields.{name}", profile.fields.get(name), _NEEDED_BY[name], means)
     written = profile.formats.get("start_date")
-    yield _answered("formats.start_date", written, _SUBSCRIBING, "how the date is written, such as %Y-%m-%d")
+    yield _answered_or_open("formats.start_date", written, _SUBSCRIBING, "how the date is written, such as %Y-%m-%d")
     for each in fields(Accept):
         value = getattr(profile.accept, each.name)
-        yield _answered(f"accept.{each.name}", value, _ALL, "what the service takes; empty: not checked here")
+        yield _answered_or_open(f"accept.{each.name}", value, _ALL, "what the service takes; empty: not checked here")
     means = "the name and the place of its identifier"
-    yield _answered("payment_status", profile.payment_status, ("payments.status",), means)
-    yield _answered("refund_status", profile.refund_status, ("refunds.status", "refunds.create"), means)
+    yield _answered_or_open("payment_status", profile.payment_status, ("payments.status",), means)
+    yield _answered_or_open("refund_status", profile.refund_status, ("refunds.status", "refunds.create"), means)
 
 
-def _responses(profile: "Profile") -> Iterator[Point]:
+def _response_points(profile: "Profile") -> Iterator[Point]:
     answer = profile.answer
     means = "the path of a result code; without it, HTTP 2xx is success"
     if answer.ok and not answer.code:
         means += ", and answer.ok has no effect"
     yield Point("answer.code", "answered" if answer.code else "assumed", _ALL, answer.code or None, means)
     for name, (needed_by, means) in _ANSWER.items():
-        yield _answered(f"answer.{name}", getattr(answer, name), needed_by, means)
+        yield _answered_or_open(f"answer.{name}", getattr(answer, name), needed_by, means)
         if name == "refund_status":
-            yield _subscription(answer.subscription_id)
-    yield from _refusals_signed(answer)
+            yield _subscription_point(answer.subscription_id)
+    yield from _refusals_signed_points(answer)
     for name, needed_by in _COMPARED.items():
-        yield _compared(name, getattr(answer, name), needed_by)
+        yield _compared_point(name, getattr(answer, name), needed_by)
 
 
-def _subscription(path: str | None) -> Point:
-    """Return where a response names a subscription: 8 tells it from there, 9 and 10 are compared in it."""
+def _subscription_point(path: str | None) -> Point:
+    """Return the point of a subscription's number: endpoint 8 reads it, 9 and 10 compare it."""
     means = "the path of the service's number of a subscription; in subscriptions.update and subscriptions.cancel "
     if path:
         means += "a success that lacks it, or names another number, is unrecognised"
@@ -202,8 +207,8 @@ def _subscription(path: str | None) -> Point:
     return Point("answer.subscription_id", "open" if path is None else "answered", needed_by, path, means)
 
 
-def _refusals_signed(answer: AnswerShape) -> Iterator[Point]:
-    """Yield whether failures are signed: a question only where successes are, or where it is answered."""
+def _refusals_signed_points(answer: AnswerShape) -> Iterator[Point]:
+    """Yield the point of signed failures, if successes are signed or the profile gives it all the same."""
     given, name = answer.refusals_signed, "answer.refusals_signed"
     means = "true or false: whether a failure is signed, too"
     if answer.signature:
@@ -214,8 +219,8 @@ def _refusals_signed(answer: AnswerShape) -> Iterator[Point]:
         yield Point(name, "open", _ALL, None, f"{means}; the one given has no effect without answer.signature")
 
 
-def _compared(name: str, path: str | None, needed_by: tuple[str, ...]) -> Point:
-    """Return where a response names what it is about; payments.create and payments.status call the total `amount`."""
+def _compared_point(name: str, path: str | None, needed_by: tuple[str, ...]) -> Point:
+    """Return the point of a compared value; payments.create and payments.status call the total `amount`."""
     wire, total = camel(name), name == "total_amt"
     if path is None:
         means = f"a response that names another {wire}{' (payments.create: amount)' if total else ''} is refused"
@@ -229,23 +234,23 @@ def _compared(name: str, path: str | None, needed_by: tuple[str, ...]) -> Point:
     return Point(f"answer.{name}", "answered", needed_by, path, means)
 
 
-def _values(profile: "Profile") -> Iterator[Point]:
-    """Yield what states, codes and statuses mean."""
+def _meaning_points(profile: "Profile") -> Iterator[Point]:
+    """Yield the points of states, codes and statuses."""
     answer = profile.answer
     for each in fields(States):
         path = f"{each.name}_status"
         needed_by = tuple(name for name in _ALL if name.startswith(f"{each.name}s."))
         missing = None if getattr(answer, path) else f"answer.{path}"
         means = "the service's values of our states"
-        yield _located(f"states.{each.name}", getattr(profile.states, each.name), needed_by, means, missing)
+        yield _answered_if_located(f"states.{each.name}", getattr(profile.states, each.name), needed_by, means, missing)
     missing = None if answer.code or answer.message else "answer.code or answer.message"
     for name, (needed_by, means) in _CODES.items():
-        yield _located(f"codes.{name}", getattr(profile.codes, name), needed_by, means, missing)
+        yield _answered_if_located(f"codes.{name}", getattr(profile.codes, name), needed_by, means, missing)
     for name, means in _HTTP.items():
-        yield _assumed(f"http.{name}", getattr(profile.http, name), getattr(HttpCodes(), name), _ALL, means)
+        yield _answered_or_assumed(f"http.{name}", getattr(profile.http, name), getattr(HttpCodes(), name), _ALL, means)
 
 
-def _recovery(profile: "Profile") -> Iterator[Point]:
+def _recovery_points(profile: "Profile") -> Iterator[Point]:
     quarantine, answer = profile.recovery.quarantine, profile.answer
     means = "seconds after which an absent answer is final; without it, nothing is ever sent a second time"
     if quarantine is not None and answer.signature and answer.refusals_signed is None:
@@ -258,6 +263,6 @@ def _recovery(profile: "Profile") -> Iterator[Point]:
     yield Point("recovery.quarantine", status, _WRITES_WITH_A_NUMBER, quarantine, means)
 
 
-def _notification(profile: "Profile") -> Iterator[Point]:
+def _notification_points(profile: "Profile") -> Iterator[Point]:
     for name, means in _NOTIFICATION.items():
-        yield _answered(f"notification.{name}", getattr(profile.notification, name), (), means)
+        yield _answered_or_open(f"notification.{name}", getattr(profile.notification, name), (), means)

@@ -1,6 +1,7 @@
-"""What in a profile contradicts itself or could have no effect, and which keys its signature scheme cannot use.
+"""Checks of a profile as a whole, and of the keys that its signature scheme uses.
 
-A point that the profile does not answer is no contradiction: `audit()` shows it, and the call that needs it names it.
+A profile is refused if its parts contradict each other, or if one of them could never have an effect. An open point is
+no contradiction: `audit()` shows it, and a call that needs the point names it.
 """
 
 import re
@@ -14,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import asdict
 
 from payasync.credentials import Credentials, Secret
-from payasync.documents import flaw
+from payasync.documents import find_flaw
 from payasync.endpoints import ARGUMENTS, TEXTS
 from payasync.errors import ConfigurationError
-from payasync.profile.schema import KINDS, REFUSED, RESERVED, HttpCodes, NotificationShape, Parameter, among
-from payasync.settings import describe_value, is_header, is_own
+from payasync.profile.schema import KINDS, REFUSED, RESERVED, HttpCodes, NotificationShape, Parameter, is_one_of
+from payasync.settings import describe_value, is_header, is_reserved_header
 from payasync.signing.algorithms import ALGORITHMS, SERVICE_KEYS, SIGNING_KEY
 from payasync.signing.schemes import SignatureScheme, SortedPairs
 
@@ -31,20 +32,20 @@ LONG_ENOUGH: Final = 16
 _FIELDS: Final = frozenset(each.point for arguments in ARGUMENTS.values() for each in arguments if each.point)
 _STATUS: Final = {"payments.status": "payment_status", "refunds.status": "refund_status"}
 _UNLIKE: Final = date(1999, 12, 31), date(2026, 1, 5)
-"""Two days that no directive of a date writes alike."""
+"""Two days that differ in each part of a date."""
 _SLIP: Final = 0.88
 """How similar a mistyped name is: `subjct` is meant for `subject`, and `subjectId` is not."""
 
 
 def check_profile(profile: "Profile") -> None:
-    """Refuse a profile whose parts contradict each other; each part has checked itself.
+    """Refuse a profile whose parts contradict each other.
 
     Raises:
-        ConfigurationError: It names the key, and what is allowed.
+        ConfigurationError: The error names the key, and what is allowed.
     """
     _check_names(profile)
-    if not _compiles(profile.identifier):
-        raise _wrong("identifier", f"identifier is no regular expression: {profile.identifier!r}")
+    if not _is_pattern(profile.identifier):
+        raise _invalid("identifier", f"identifier must be a regular expression, not {profile.identifier!r}")
     _check_formats(profile.formats)
     _check_scheme(profile.signature)
     _check_reserved(profile)
@@ -62,11 +63,11 @@ def check_profile(profile: "Profile") -> None:
     _check_refusal(profile.notification)
 
 
-def _wrong(field: str, message: str) -> ConfigurationError:
+def _invalid(field: str, message: str) -> ConfigurationError:
     return ConfigurationError(message, field=field)
 
 
-def _compiles(pattern: str) -> bool:
+def _is_pattern(pattern: str) -> bool:
     try:
         re.compile(pattern)
     except (re.error, TypeError, OverflowError, RecursionError):
@@ -92,27 +93,27 @@ def _check_names(profile: "Profile") -> None:
         for name in given:
             if name not in allowed:
                 field = f"{key}.{name}" if isinstance(given, Mapping) else key
-                raise _wrong(field, f"{key} knows no {name!r}; allowed are {', '.join(sorted(allowed))}")
+                raise _invalid(field, f"{key} must not hold {name!r}; allowed are {', '.join(sorted(allowed))}")
 
 
 def _check_formats(formats: Mapping[str, str]) -> None:
     for name, form in formats.items():
         try:
             one, other = (day.strftime(form) for day in _UNLIKE)
-        except ValueError:  # it cannot be written at all
+        except ValueError:  # a lone surrogate
             one = other = ""
         if form and one == other:
             key = f"formats.{name}"
-            raise _wrong(
-                key, f"{key} must write each date in its own way, as %Y-%m-%d does, not {describe_value(form)}"
+            raise _invalid(
+                key, f"{key} must write any two dates differently, as %Y-%m-%d does, not {describe_value(form)}"
             )
 
 
 def _check_scheme(scheme: SignatureScheme | None) -> None:
     if scheme is not None and any(map(iscoroutinefunction, (scheme.verify, type(scheme.verify).__call__))):
-        raise _wrong(
+        raise _invalid(
             "signature",
-            "signature.verify must be a plain function, not a coroutine function: nothing would ever verify. "
+            "signature.verify must be a plain function, not a coroutine function, because nothing awaits it. "
             "Only signature.sign may be one",
         )
 
@@ -124,18 +125,18 @@ def _check_reserved(profile: "Profile") -> None:
     given |= {f"{key}.name": parameter.name for key in _STATUS.values() if (parameter := getattr(profile, key))}
     for key, name in given.items():
         if name in RESERVED:
-            raise _wrong(key, f"{key} must not set {name}: payasync does")
+            raise _invalid(key, f"{key} must not set {name}, because payasync sets it")
 
 
 def _check_constants(constants: Mapping[str, Mapping[str, object]]) -> None:
     for operation, table in constants.items():
         for name, value in table.items():
-            if found := flaw({name: value}):
+            if found := find_flaw({name: value}):
                 key = f"constants.{operation}.{name}"
-                raise _wrong(key, f"{key} must be JSON, without {found}")
+                raise _invalid(key, f"{key} must be JSON, without {found}")
 
 
-def _wire_names(profile: "Profile", operation: str) -> dict[str, str]:
+def _list_wire_names(profile: "Profile", operation: str) -> dict[str, str]:
     """Return the wire names of an operation's arguments, without those that are open."""
     if operation in _STATUS:
         parameter: Parameter | None = getattr(profile, _STATUS[operation])
@@ -145,19 +146,19 @@ def _wire_names(profile: "Profile", operation: str) -> dict[str, str]:
 
 
 def _check_wire_names(profile: "Profile", operation: str) -> None:
-    """Refuse two fields of one request under one name: one would replace the other, and money move by what is left."""
-    names = _wire_names(profile, operation)
+    """Refuse two fields of one request under one name: one would replace the other, such as an amount."""
+    names = _list_wire_names(profile, operation)
     for each in ARGUMENTS[operation]:
         name = names.get(each.name)
         others = [other for other, its in names.items() if its == name and other != each.name]
         if each.point and others:
             key = f"fields.{each.point}"
-            raise _wrong(
-                key, f"{key} is {name!r}, which is the wire name of {others[0]}, too: one would replace the other"
+            raise _invalid(
+                key, f"{key} is {name!r}, which is also the wire name of {others[0]}: one would replace the other"
             )
         if each.required and name in profile.constants.get(operation, {}):
             key = f"constants.{operation}.{name}"
-            raise _wrong(
+            raise _invalid(
                 key, f"{key} is the argument {each.name}, which every call gives: the constant would never be sent"
             )
 
@@ -167,11 +168,11 @@ def _check_headers(headers: Mapping[str, str]) -> None:
     for name, value in headers.items():
         key = f"headers.{name}"
         if not is_header(name, value):
-            raise _wrong(key, f"headers: {name!r} must be of visible ASCII characters")
-        if is_own(name):
-            raise _wrong(key, f"headers must not set {name}: payasync does")
+            raise _invalid(key, f"headers: {name!r} must be of visible ASCII characters")
+        if is_reserved_header(name):
+            raise _invalid(key, f"headers must not set {name}, because payasync sets it")
         if other := seen.get(name.lower()):
-            raise _wrong(key, f"headers: {other} and {name} are one header to a service: keep one")
+            raise _invalid(key, f"headers: {other} and {name} are the same header: keep one")
         seen[name.lower()] = name
 
 
@@ -179,52 +180,52 @@ def _check_parameter(key: str, parameter: Parameter | None, headers: Mapping[str
     if parameter is None or parameter.place != "header":
         return
     key, name = f"{key}.name", parameter.name
-    if not is_header(name, "-") or is_own(name):
-        raise _wrong(key, f"{key}: {name!r} is no header that an identifier can travel in")
+    if not is_header(name, "-") or is_reserved_header(name):
+        raise _invalid(key, f"{key}: {name!r} must not carry an identifier: use a header of its own")
     if name.lower() in map(str.lower, headers):
-        raise _wrong(key, f"{key}: {name!r} stands in headers, too: one would replace the other")
+        raise _invalid(key, f"{key}: {name!r} is also in headers: one would replace the other")
 
 
 def _check_required(profile: "Profile", operation: str, name: str) -> None:
-    """Refuse what no call could give: neither an argument, nor a field that goes through `extra`."""
+    """Refuse a required name that no call could give: no argument, and no field that `extra` may hold."""
     arguments = [each.name for each in ARGUMENTS[operation]]
     if name in arguments:
         return
     key = f"accept.required.{operation}"
     if name in RESERVED or any(name in profile.constants.get(where, {}) for where in ("*", operation)):
-        raise _wrong(key, f"{key} must not hold {name!r}: payasync sets it, or a constant does")
-    # Also a wire name of an argument, which `extra` may not hold.
-    known = {_squash(argument): argument for argument in arguments}
-    known |= {_squash(wire): argument for argument, wire in _wire_names(profile, operation).items()}
-    if close := get_close_matches(_squash(name), known, n=1, cutoff=_SLIP):
-        raise _wrong(
+        raise _invalid(key, f"{key} must not hold {name!r}: payasync sets it, or a constant does")
+    # `extra` may not hold the wire name of an argument.
+    known = {_normalize_name(argument): argument for argument in arguments}
+    known |= {_normalize_name(wire): argument for argument, wire in _list_wire_names(profile, operation).items()}
+    if close := get_close_matches(_normalize_name(name), known, n=1, cutoff=_SLIP):
+        raise _invalid(
             key,
-            f"{key} knows no {name!r}: did you mean {known[close[0]]}? Arguments are {', '.join(arguments)}; "
-            "another name is that of a field in extra",
+            f"{key} must not hold {name!r}: did you mean {known[close[0]]}? Arguments are {', '.join(arguments)}; "
+            "any other name is that of a field in extra",
         )
 
 
-def _squash(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return name.replace("_", "").lower()
 
 
 def _check_codes(profile: "Profile") -> None:
-    """Refuse a code that stands in two lists: which of the two it means decides whether money moved."""
+    """Refuse a code in two lists: its meaning decides whether money moved."""
     lists = {"answer.ok": profile.answer.ok}
     lists |= {f"codes.{name}": codes for name, codes in asdict(profile.codes).items()}
     for (one, codes), (other, others) in combinations(lists.items(), 2):
         for code in codes:
-            if among(code, others):
-                raise _wrong(other, f"{one} and {other} both hold {code!r}: it means one of them")
+            if is_one_of(code, others):
+                raise _invalid(other, f"{one} and {other} both hold {code!r}: keep it in the one that it means")
 
 
 def _check_statuses(http: HttpCodes) -> None:
-    """Refuse a status for "used before" that would be read as "nothing was done": the number may have been used."""
+    """Refuse a status that means both "used before" and "nothing was done": the number may have been used."""
     both = [status for status in http.duplicate if status in http.not_executed]
     if both and http.duplicate != HttpCodes().duplicate:
-        raise _wrong(
+        raise _invalid(
             "http.duplicate",
-            f"http.duplicate and http.not_executed both hold {both[0]}: it means one of them. Give "
+            f"http.duplicate and http.not_executed both hold {both[0]}, which has one meaning. Give "
             "http.not_executed without it, or take it out of http.duplicate",
         )
 
@@ -234,9 +235,9 @@ def _check_refusal(shape: NotificationShape) -> None:
     yes, no = shape.ack_status, REFUSED if shape.nack_status is None else shape.nack_status
     alike = yes == no or (yes is not None and yes // 100 == no // 100 == 2)  # noqa: PLR2004 - as HTTP has it
     if alike and shape.ack_body == shape.nack_body:
-        raise _wrong(
+        raise _invalid(
             "notification.nack_status",
-            f"notification.nack_status is {no}, and the body is that which acknowledges: a service could not tell a "
+            f"notification.nack_status is {no}, and nack_body equals ack_body: the service could not tell a "
             f"refusal from ack_status {yes}. Change one of the two, or nack_body",
         )
 
@@ -244,23 +245,23 @@ def _check_refusal(shape: NotificationShape) -> None:
 def check_keys(profile: "Profile", credentials: Credentials) -> None:
     """Refuse keys that cannot sign or verify.
 
-    Each key that is given, and that the profile's scheme uses, is tried. A missing key is named by the call that needs
-    it: a session without keys may queue requests, or be the base of sessions for other merchants. Keys of the
-    merchant's own scheme are not tried: only the scheme knows them.
+    Each given key that the profile's scheme uses is tried. A missing key is not refused here, but by the call that
+    needs it: a session without keys may queue requests, or be the base of sessions for other merchants. The keys of a
+    scheme of your own are not tried.
 
     Raises:
-        ConfigurationError: It names the key, and the number of one among several.
+        ConfigurationError: The error names the key, and its number among several.
     """
     for error in refused_keys(profile, credentials):
         raise error
 
 
 def refused_keys(profile: "Profile", credentials: Credentials) -> Iterator[ConfigurationError]:
-    """Yield what is wrong with each key that cannot sign or verify; as `check_keys`."""
+    """Yield an error for each key that cannot sign or verify, as `check_keys`."""
     scheme = profile.signature
     if type(scheme) is not SortedPairs or not scheme.algorithm:
         return
-    for field, number, key in _used_keys(profile, scheme, credentials):
+    for field, number, key in _list_used_keys(profile, scheme, credentials):
         try:
             ALGORITHMS[scheme.algorithm].check(key, signs=field == SIGNING_KEY)
         except ConfigurationError as error:
@@ -273,18 +274,20 @@ def refused_keys(profile: "Profile", credentials: Credentials) -> Iterator[Confi
 
 
 def short_keys(profile: "Profile", credentials: Credentials) -> Iterator[str]:
-    """Yield a warning about each shared secret that is used, and so short that it could be guessed."""
+    """Yield a warning for each shared secret in use that is so short that it could be guessed."""
     scheme = profile.signature
     if type(scheme) is not SortedPairs or not scheme.algorithm or not scheme.symmetric:
         return
-    for field, number, key in _used_keys(profile, scheme, credentials):
+    for field, number, key in _list_used_keys(profile, scheme, credentials):
         if len(key.reveal()) < LONG_ENOUGH:
             name = f"{field}: key {number}" if number else field
             yield f"{name} has fewer than {LONG_ENOUGH} characters, and could be guessed: ask for a longer one"
 
 
-def _used_keys(profile: "Profile", scheme: SortedPairs, credentials: Credentials) -> Iterator[tuple[str, int, Secret]]:
-    """Yield the keys that the scheme uses, each with its field, and its number where the field holds several."""
+def _list_used_keys(
+    profile: "Profile", scheme: SortedPairs, credentials: Credentials
+) -> Iterator[tuple[str, int, Secret]]:
+    """Yield each key that the scheme uses, with its field, and its number among several, else 0."""
     verifies = bool(profile.answer.signature) or profile.notification.verification == "body"
     if credentials.signing_key is not None and (profile.signed or (verifies and scheme.symmetric)):
         yield SIGNING_KEY, 0, credentials.signing_key

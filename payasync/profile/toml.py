@@ -1,4 +1,4 @@
-"""A profile's TOML form: read strictly, and written so that it reads back as the same profile."""
+"""The TOML form of a profile: strict reading, and writing that reads back as an equal profile."""
 
 import json
 import re
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound="Profile")
 
 _STATUS: Final = {"payment_status": "payment", "refund_status": "refund"}
-"""The arguments that TOML writes in another way: as the tables of `[status]`."""
+"""Arguments that have another name in TOML: the tables of `[status]`."""
 _BYTE_ORDER_MARK: Final = "\ufeff"
 _TOML_ERROR_LINE: Final = re.compile(r"at line (\d+)")
 _CLOSING: Final = ('"""', "'''", "]")
-"""A value that began on an earlier line ends with one of these."""
+"""The ends of values of several lines."""
 _DEEPEST: Final = 8
-"""Steps of a key; deeper ones have no line of their own."""
+"""The most steps of a key that has a line of its own."""
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _INTEGER_BITS: Final = 64
 
@@ -37,20 +37,9 @@ def read_file(kind: type[P], path: str | Path) -> P:
     """Read a profile from a TOML file.
 
     Raises:
-        ConfigurationError: The file cannot be read, or what `read_text` raises.
+        ConfigurationError: The file cannot be read, or `read_text` raises.
     """
-    try:
-        text = read_guarded(path)
-    except OSError as error:
-        why = str(error.strerror)
-    except UnicodeDecodeError:
-        why = "not UTF-8 text"
-    except (TypeError, ValueError):
-        why = "it is no path"
-    else:
-        return read_text(kind, text, where=str(path))
-    name = repr(str(path)) if isinstance(path, Path) else describe_value(path)
-    raise ConfigurationError(f"profile: cannot read {name}: {why}", field="profile")
+    return read_text(kind, read_guarded("profile", path), where=str(path))
 
 
 def read_text(kind: type[P], text: str, where: str = "profile") -> P:
@@ -59,11 +48,11 @@ def read_text(kind: type[P], text: str, where: str = "profile") -> P:
     Args:
         kind: `Profile`.
         text: The text.
-        where: The name of the file, which stands before the line in errors.
+        where: The name of the file in errors.
 
     Raises:
-        ConfigurationError: It is not TOML, or a key is unknown or of the wrong type; it has the key, as
-            TOML writes it, and the line of the key, or of the table where it is missing.
+        ConfigurationError: The text is not TOML, or a key is unknown or has the wrong type. The error has the key as
+            TOML writes it, and the line of the key, or of the table where the key is missing.
     """
     text = text.removeprefix(_BYTE_ORDER_MARK) if isinstance(text, str) else text
     tables = _parse(text, where)
@@ -74,7 +63,7 @@ def read_text(kind: type[P], text: str, where: str = "profile") -> P:
         while path and path not in lines:
             path = path.rpartition(".")[0]
         error.add(line=lines.get(path))
-        error.args = (f"{_place(where, error.line)}: {error}",)
+        error.args = (f"{_locate(where, error.line)}: {error}",)
         raise
 
 
@@ -83,13 +72,13 @@ def _parse(text: str, where: str) -> dict[str, Any]:
         raise ConfigurationError(f"{where} must be a TOML text, not {describe_value(text)}", field="profile")
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # some numbers and nestings are too much for tomllib
+    except (ValueError, RecursionError) as error:  # tomllib raises these for very long numbers and deep nesting
         why = str(error)
     line = int(found[1]) if (found := _TOML_ERROR_LINE.search(why)) else None
-    raise ConfigurationError(f"{_place(where, line)}: not TOML: {why}", field="profile", line=line)
+    raise ConfigurationError(f"{_locate(where, line)}: not TOML: {why}", field="profile", line=line)
 
 
-def _place(where: str, line: int | None) -> str:
+def _locate(where: str, line: int | None) -> str:
     return where if line is None else f"{where}, line {line}"
 
 
@@ -119,7 +108,7 @@ def _make_profile(kind: type[P], tables: Mapping[str, Any]) -> P:
 
 
 def _make_part(path: str, kind: Any, given: object) -> Any:
-    """Return a part of a profile, from its table."""
+    """Return a part of a profile from its table."""
     table = _check_table(path, given)
     for key in table:
         _check_key(f"{path}.{key}", key, tuple(each.name for each in fields(kind)))
@@ -129,7 +118,7 @@ def _make_part(path: str, kind: Any, given: object) -> Any:
     try:
         return kind(**table)
     except ConfigurationError as error:
-        _rename_key(error, "status", path)  # how a `Parameter` calls itself, whichever it is
+        _rename_key(error, "status", path)  # a `Parameter` does not know which of the two it is
         raise
 
 
@@ -147,17 +136,16 @@ def _check_key(path: str, key: str, allowed: tuple[str, ...]) -> None:
 
 
 def _rename_key(error: ConfigurationError, name: str, path: str) -> None:
-    """Let an error name a key as TOML writes it."""
+    """Change an error so that it names a key as TOML writes it."""
     if error.field is not None and error.field.split(".")[0] == name:
         error.add(field=path + error.field.removeprefix(name))
         error.args = (str(error).replace(name, path, 1),)
 
 
 def lines_of(text: str) -> dict[str, int]:
-    """Return the line on which each key first stands, by its dotted path; counted from 1.
+    """Return the line of the first occurrence of each key, by its dotted path; lines count from 1.
 
-    A table that only stands in the name of another, as `a` in `[a.b]`, is on that line, too. What
-    stands in a list of inline tables is on none.
+    `[a.b]` is also the line of `a`. Keys in a list of inline tables have no line.
     """
     lines: dict[str, int] = {}
     header = ""
@@ -168,10 +156,10 @@ def lines_of(text: str) -> dict[str, int]:
             continue
         try:
             tables = tomllib.loads("\n".join(statement))
-        except (ValueError, RecursionError):  # it goes on
+        except (ValueError, RecursionError):  # the statement continues on the next line
             continue
         is_header = statement[0].lstrip().startswith("[")
-        keys = list(_keys_in(tables, "" if is_header else header, _DEEPEST))
+        keys = list(_list_keys(tables, "" if is_header else header, _DEEPEST))
         header = keys[-1] if is_header else header
         for key in keys:
             lines.setdefault(key, number - len(statement) + 1)
@@ -179,45 +167,45 @@ def lines_of(text: str) -> dict[str, int]:
     return lines
 
 
-def _keys_in(value: Any, above: str, left: int) -> Iterator[str]:
-    """Yield the paths in a value, each before those below it."""
+def _list_keys(value: Any, above: str, left: int) -> Iterator[str]:
+    """Yield the paths of the keys in a value, parents first."""
     if isinstance(value, dict) and left:
         for name, inner in value.items():
             path = f"{above}.{name}" if above else name
             yield path
-            yield from _keys_in(inner, path, left - 1)
+            yield from _list_keys(inner, path, left - 1)
 
 
 def write_toml(profile: "Profile") -> str:
     """Return a profile's TOML form.
 
     Raises:
-        ConfigurationError: It holds what TOML cannot: a scheme of your own, a constant that is null, a text with a
-            lone surrogate, or an integer of more than 64 bits.
+        ConfigurationError: The profile holds a value that TOML cannot: a scheme of your own, a constant that is null,
+            a text with a lone surrogate, or an integer of more than 64 bits.
     """
     if profile.signature is not None and type(profile.signature) is not SortedPairs:
         raise ConfigurationError(
             "signature is a scheme of your own, which TOML cannot hold: give it in Python", field="signature"
         )
-    table = _changes(profile)
+    table = _list_changes(profile)
     if status := {name: table.pop(argument) for argument, name in _STATUS.items() if table.get(argument)}:
         table["status"] = status
     return "".join(f"{line}\n" for line in _write_table((), table)).lstrip("\n")
 
 
-def _changes(part: Any) -> dict[str, Any]:
-    """Return what differs from the defaults, by its keys; of a part without defaults, all."""
+def _list_changes(part: Any) -> dict[str, Any]:
+    """Return the values that differ from their defaults, by key."""
     changed = {}
     for each in fields(type(part)):
         value = getattr(part, each.name)
         default = each.default.factory() if isinstance(each.default, Factory) else each.default  # type: ignore[arg-type]
         if default is NOTHING or value != default:
-            changed[each.name] = _changes(value) if has(type(value)) else value
+            changed[each.name] = _list_changes(value) if has(type(value)) else value
     return changed
 
 
 def _write_table(path: tuple[str, ...], table: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a table: its own values, then the tables within it; one that is empty is there, too."""
+    """Yield the lines of a table: its values, then the tables in it; an empty table has its header."""
     own = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
     if path and (own or not table):
         yield ""
@@ -239,7 +227,9 @@ def _write_value(path: tuple[str, ...], value: Any) -> str:
     if isinstance(value, str):
         if not encodable(value):
             raise _not_writable(path, "has a lone surrogate")
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON escapes as TOML does, but DEL
+        return json.dumps(value, ensure_ascii=False).replace(
+            "\x7f", "\\u007f"
+        )  # TOML escapes as JSON does, and DEL too
     if isinstance(value, list | tuple):
         return f"[{', '.join(_write_value(path, each) for each in value)}]"
     if isinstance(value, Mapping):

@@ -93,7 +93,7 @@ def parse_dsn(dsn: Hidden) -> Address:
     """
     with suppress(psycopg.Error, ConfigurationError):
         secret = dsn.value if isinstance(dsn.value, Secret) else Secret(dsn.value)
-        if parts := _parse_parts(secret):
+        if (parts := _parse_parts(secret)) is not None:
             return Address(
                 dsn=secret,
                 shown=make_conninfo("", **{name: parts[name] for name in SHOWN_PARTS if name in parts}),

@@ -12,7 +12,7 @@ PROPERTIES: Final = (
     "tests/signing/test_schemes.py",
     "tests/middleware/test_retry_after.py",
     "tests/test_documents.py",
-    "tests/profile/test_profile_toml.py",
+    "tests/profile/test_toml.py",
     "tests/notifications/test_reading.py",
     "tests/notifications/test_verifying.py",
     "tests/notifications/test_identity.py",

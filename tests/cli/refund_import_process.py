@@ -19,7 +19,7 @@ from payasync.cli.refund_import import Options, run
 from payasync.cli.refund_import_screen import RefundImportScreen
 from payasync.journal import SqliteJournal
 from payasync.journal.intents import Begun, Draft, Intent, State
-from payasync.middleware.retry import Pace
+from payasync.settings import Pace
 
 fatal = ""
 

@@ -25,11 +25,10 @@ from payasync.cli.refund_import_screen import RefundImportScreen
 from payasync.errors import StorageError
 from payasync.journal import SqliteJournal
 from payasync.journal.intents import Draft, Intent
-from payasync.journal.policy import SILENT
-from payasync.journal.reconciler import LONGEST
-from payasync.middleware.retry import Pace
+from payasync.journal.reconciler import LONGEST, SILENT
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, ThreadedSandbox
+from payasync.settings import Pace
 from tests.journal.building import LEASE, START, Clock, draft
 
 HEADER: Final = "out_trade_no,out_refund_no,total_amt,refund_amt"

@@ -10,7 +10,7 @@ from attrs import evolve
 from rich.console import Console
 
 from payasync.cli.sandbox import NEWS, SandboxScreen, Watching
-from payasync.sandbox.timeline import Entry
+from payasync.sandbox.model import Entry
 from payasync.sandbox.webhooks import Delivery
 
 REFUSED: Final = Delivery(

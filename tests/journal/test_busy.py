@@ -12,8 +12,8 @@ import pytest
 from payasync import Call, OutcomeUnknownError, Reply, RetryPolicy, Send, Session, StorageError
 from payasync.journal import Reconciler, Report, SqliteJournal
 from payasync.journal.intents import Intent
-from payasync.middleware.retry import Pace
 from payasync.sandbox import Sandbox
+from payasync.settings import Pace
 from tests.journal.building import Clock, refund
 
 LATER: Final = 3600.0

@@ -10,8 +10,8 @@ import pytest
 
 from payasync.errors import ConfigurationError, IntentConflictError, StorageError
 from payasync.journal import statements
+from payasync.journal.journal import PRUNED_TOGETHER
 from payasync.journal.sqlite_journal import SCHEMA, SqliteJournal
-from payasync.journal.store import PRUNED_AT_ONCE
 from payasync.journal.transactions import add
 from payasync.storage import Schema
 from payasync.storage.sqlite import SqliteFile
@@ -135,7 +135,7 @@ async def test_two_journals_on_one_file_are_one(path: Path, journal: SqliteJourn
 
 async def test_pruning_much_goes_in_parts(journal: SqliteJournal, clock: Clock) -> None:
     """A month's intentions are pruned, however many there are."""
-    many = PRUNED_AT_ONCE + 1
+    many = PRUNED_TOGETHER + 1
     begun = await asyncio.gather(*(journal.begin(draft(refund(str(number))), LEASE) for number in range(many)))
     await asyncio.gather(*(journal.settle(each.intent, "succeeded") for each in begun))
 

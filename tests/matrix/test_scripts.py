@@ -28,8 +28,8 @@ from payasync.errors import (
     PayasyncError,
     ServiceError,
 )
-from payasync.middleware.observe import Teller
-from payasync.middleware.retry import Quota, Rules, retry
+from payasync.middleware.observe import EventSink
+from payasync.middleware.retry import Quota, RetryContext, retry
 from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape, HttpCodes, Recovery, ResultCodes
 from payasync.settings import RetryPolicy, Timeouts
@@ -162,15 +162,15 @@ def profile(*, quarantine: float | None, sure: bool) -> Profile:
 def called(operation: Operation, service: Service, said: Profile, attempts: int) -> Reply | PayasyncError:
     """Return what a call ends as."""
     queries = {CREATE_REFUND: QUERY_REFUND, PLACE_ORDER: QUERY_ORDER}
-    rules = Rules(
+    rules = RetryContext(
         policy=RetryPolicy(attempts=attempts),
         quota=Quota(500),
-        tell=Teller(),
+        report=EventSink(),
         ask=lambda call: evolve(call, operation=queries[call.operation]),
         pace=service.hours.pace(),
     )
     call = bare_call(operation, reference="X1", profile=said, timeouts=Timeouts(total=45.0), deadline=START + 45.0)
-    return drive(retry(rules, service.send)(call))  # type: ignore[arg-type] # a coroutine
+    return drive(retry(rules)(call, service.send))  # type: ignore[arg-type] # a coroutine
 
 
 UNNAMED: Final = [operation for operation in OPERATIONS if operation.kind is Kind.UNKEYED]

@@ -12,8 +12,9 @@ from attrs import evolve
 
 from payasync import SortedPairs
 from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox.model import Entry
 from payasync.sandbox.store import Store
-from payasync.sandbox.timeline import MOST_ENTRIES, MOST_TEXT, Entry, Timeline, line
+from payasync.sandbox.timeline import MOST_ENTRIES, MOST_TEXT, Timeline, line
 from tests.sandbox.foreign import PAY, Answer, Foreign, Receiver
 
 QUERY: Final = "/payment/orderquery"
@@ -191,15 +192,6 @@ def test_texts_are_cut(timeline: Timeline) -> None:
     timeline.add(Entry(kind="request", name="orders.place", expected="x" * (MOST_TEXT + 1)))
 
     assert f"{'x' * MOST_TEXT}… ({MOST_TEXT + 1:,} characters)" == timeline.entries()[0].expected
-
-
-def test_entry_that_cannot_be_kept_stops_nothing() -> None:
-    """What cannot be written down is answered all the same."""
-    store = Store(":memory:")
-    store.read(dict[str, Any], "PRAGMA query_only = ON")
-
-    assert 0 == Timeline(store).add(Entry(kind="request", name="orders.query"))
-    store.close()
 
 
 def test_entries_about_one_number(timeline: Timeline) -> None:

@@ -53,6 +53,19 @@ SAMPLES: Final[Mapping[str, Request[Response]]] = {
 """One request for each operation, which any service takes."""
 
 
+def order(**given: object) -> PlaceOrder:
+    """Return a request for an order that any service takes."""
+    told: dict[str, object] = {"total_amt": 450, "currency": "CAD", "subject": "Coffee", "scene_type": "JSAPI"}
+    return PlaceOrder(**{**told, **given})  # type: ignore[arg-type] # any argument
+
+
+def refund(**changes: Any) -> CreateRefund:
+    """Return a request for a refund of T1 that any service takes."""
+    sample = SAMPLES["refunds.create"]
+    assert isinstance(sample, CreateRefund)
+    return evolve(sample, **changes)
+
+
 @frozen
 class Told:
     """What came back, and what it means in the words of a profile."""

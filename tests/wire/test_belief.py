@@ -165,109 +165,6 @@ async def test_right_response(name: str, more: dict[str, Any], profile: Profile)
     assert 1 == found.attempts
 
 
-def placing(**paths: Any) -> Profile:
-    """Return the unsigned profile with paths of what a response is about."""
-    return evolve(UNSIGNED, answer=evolve(UNSIGNED.answer, **paths))
-
-
-@pytest.mark.parametrize(
-    ("path", "data", "believed"),
-    [
-        ("money.total", {"money": {"total": 1000}, "amount": 1}, False),
-        ("money.total", {"money": {"total": 1000}, "amount": 1000}, True),
-        ("money.total", {"money": {"total": "1000"}}, True),
-        ("money.total", {"money": {"total": 1}, "amount": 1000}, False),
-        ("money.total", {"money": {"total": None}, "amount": 1000}, True),
-        ("money.total", {"amount": 1000}, True),
-        ("money.total", {"amount": 1}, False),
-        ("money.total", {}, True),
-        ("", {"amount": 1}, True),
-        ("", {"totalAmt": 1}, True),
-    ],
-)
-async def test_payment_of_another_amount(path: str, data: dict[str, Any], *, believed: bool) -> None:
-    """The total of endpoint 1 is compared at the profile's path and as `amount`; a success need hold it at neither."""
-    service = Recorder(otherwise=response(data, status=201))
-    found = await ended(CALLS["payments.create"], service, placing(total_amt=path))
-
-    assert ("PaymentResponse" if believed else "OutcomeUnknownError") == type(found).__name__
-    assert 1 == len(service.requests)
-
-
-async def test_refused_payment_may_name_another_amount() -> None:
-    """A refusal may name a limit: the payment was not made."""
-    refused = response({"amount": 500, "message": "too much"}, code=9, status=400)
-    found: Any = await ended(CALLS["payments.create"], Recorder(otherwise=refused), UNSIGNED)
-
-    assert "ServiceError" == type(found).__name__
-
-
-@pytest.mark.parametrize(
-    ("data", "believed"),
-    [
-        ({"plan": {"no": "S1"}}, True),
-        ({"plan": {"no": "S1"}, "subscriptionId": "S2"}, True),
-        ({"plan": {"no": "S2"}}, False),
-        ({"plan": {"no": None}}, False),
-        ({"plan": {}, "subscriptionId": "S1"}, False),
-        ({}, False),
-    ],
-)
-async def test_subscription_must_stand_where_the_profile_says(data: dict[str, Any], *, believed: bool) -> None:
-    """A success of endpoints 9 and 10 names the subscription at the path that is given, and nowhere else."""
-    profile = evolve(placing(subscription_id="plan.no"), fields={"subscription_id": "subscriptionId"})
-    ended_as = {
-        type(await ended(ask, Recorder(otherwise=response(data)), profile)).__name__
-        for ask in (
-            lambda pay: pay.subscriptions.cancel("S1"),
-            lambda pay: pay.subscriptions.update("S1", extra={"paused": 1}),
-        )
-    }
-
-    assert {"SubscriptionResponse" if believed else "OutcomeUnknownError"} == ended_as
-
-
-@pytest.mark.parametrize(("path", "believed"), [("", True), (None, False)])
-async def test_subscription_that_is_not_compared(path: str | None, *, believed: bool) -> None:
-    """An empty path switches the comparison off; none at all has the number compared under its wire name."""
-    profile = evolve(placing(subscription_id=path), fields={"subscription_id": "subscriptionId"})
-    service = Recorder(otherwise=response({"subscriptionId": "S2"}))
-    found = await ended(lambda pay: pay.subscriptions.cancel("S1"), service, profile)
-
-    assert ("SubscriptionResponse" if believed else "OutcomeUnknownError") == type(found).__name__
-
-
-@pytest.mark.parametrize(("name", "key"), [("payments.status", "out_trade_no"), ("refunds.status", "out_refund_no")])
-@pytest.mark.parametrize(
-    ("path", "data", "believed"),
-    [
-        (None, {"id": "1"}, True),
-        (None, {"id": 1, "about": "2"}, True),
-        (None, {"id": "2"}, False),
-        (None, {"id": None}, True),
-        ("about", {"id": "1", "about": "1"}, True),
-        ("about", {"about": 1}, True),
-        ("about", {"id": "1", "about": "2"}, False),
-        ("about", {"id": "2", "about": "1"}, False),
-        ("about", {"id": "1", "about": None}, False),
-        ("about", {"id": "1"}, False),
-        ("", {"about": "2", "id": "1"}, True),
-        ("", {"id": "2"}, False),
-    ],
-)
-async def test_identifier_is_compared_under_its_own_name_and_at_the_given_path(
-    name: str, key: str, path: str | None, data: dict[str, Any], *, believed: bool
-) -> None:
-    """A response about another payment or refund is known by either; a path that is given must hold the number."""
-    placed = placing(payment_id="", **{key: path})
-    profile = evolve(placed, payment_status=Parameter("id"), refund_status=Parameter("id"))
-    ask: Ask = lambda pay: getattr(pay, name.partition(".")[0]).status("1")  # noqa: E731 - as the others
-    found = await ended(ask, Recorder(otherwise=response(data)), profile)
-
-    assert believed is not isinstance(found, NoAnswerError)
-    assert believed is not isinstance(found, PayasyncError)
-
-
 @pytest.mark.parametrize("profile", [UNSIGNED, SIGNED], ids=["unsigned", "signed"])
 async def test_right_response_after_a_replayed_one(profile: Profile) -> None:
     """A read is asked again, and a write asked about: the response about this refund counts."""
@@ -378,16 +275,6 @@ async def test_absent_beside_a_signed_state(*, refusals_signed: bool | None) -> 
     assert 1 == [request.path for request in service.requests].count("/payment/refund")
 
 
-@pytest.mark.parametrize("parameter", [Parameter("refundNo"), Parameter("X-Refund-No", "header")])
-async def test_status_of_another_refund_under_a_parameter_of_its_own_name(parameter: Parameter) -> None:
-    """Whatever the query calls it, the identifier is the refund's number, and a response about another says so."""
-    profile = evolve(UNSIGNED, refund_status=parameter)
-    other = response({"outRefundNo": "R0", "outTradeNo": "T9", "refundStatus": "DONE"})
-    found = await ended(CALLS["refunds.status"], Recorder(otherwise=other), profile)
-
-    assert NoAnswerError is type(found)
-
-
 def sent_back(request: Request) -> Answer:
     """Return a request as a response: its own fields with their own signature, by who knows no key."""
     return answer(200, orjson.dumps({"code": 0, "data": signatures.fields(request)}))
@@ -438,16 +325,6 @@ def test_profile_by_which_a_request_passes_for_a_response() -> None:
 
     assert "answer.signature" == refused.value.field
     assert Session("https://pay.example", credentials=OWN_KEY, profile=bare).profile is bare
-
-
-async def test_number_that_the_service_makes() -> None:
-    """An order without a number of the merchant's has the one that the service gives it."""
-    data = {**RIGHT["orders.place"], "outTradeNo": "S-1", "totalAmt": 450}
-    found: Any = await ended(
-        lambda pay: pay.orders.place(total_amt=450, currency="CAD"), Recorder(otherwise=response(data)), SIGNED
-    )
-
-    assert "S-1" == found["outTradeNo"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """A write that somebody gives up: what is known of it is said, and what is not known is said, too."""
 
 import asyncio
-import gc
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import date
@@ -13,11 +12,9 @@ from attrs import evolve
 from payasync import (
     Attempted,
     Call,
-    ConfigurationError,
     Event,
     InvalidArgumentError,
     NoAnswerError,
-    NoAnswerTimeoutError,
     NotSentError,
     NotSentTimeoutError,
     OutcomeUnknownError,
@@ -28,7 +25,6 @@ from payasync import (
     Secret,
     Send,
     Session,
-    Timeouts,
     Unknown,
 )
 from tests.foreign.recorder import RESET, SILENT, Recorder, answer
@@ -191,80 +187,6 @@ async def test_layer_that_sends_again_by_itself() -> None:
     assert 1 == len(service.requests)
 
 
-@pytest.mark.parametrize(("one", "kind"), [(WRITE, OutcomeUnknownError), (READ, NoAnswerError)], ids=["write", "read"])
-async def test_layer_that_forgets_to_return(one: TenCall, kind: type[PayasyncError]) -> None:
-    """Without the reply nobody knows whether a write was done; a read may be asked again."""
-
-    async def forgetful(call: Call, send: Send) -> Any:
-        await send(call)
-
-    with Recorder() as service:
-        async with session(service, middleware=[forgetful], retry=RetryPolicy(quota=0)) as pay:
-            with pytest.raises(kind, match="forgetful must return what send returns") as caught:
-                await one.call(pay)
-
-    assert (one.name, 1) == (caught.value.operation, caught.value.attempts)
-    assert 1 == len(service.requests)
-
-
-async def test_layer_that_is_no_coroutine_function() -> None:
-    """A plain function that awaits nothing is a mistake that is named before anything is sent."""
-
-    def plain(call: Call, send: Send) -> Any:  # noqa: ARG001 - the shape of a layer
-        return None
-
-    with Recorder() as service:
-        async with session(service, middleware=[plain]) as pay:
-            with pytest.raises(ConfigurationError, match="plain must be an `async def") as caught:
-                await WRITE.call(pay)
-
-    assert ("middleware", "subscriptions.cancel", "S1") == (
-        caught.value.field,
-        caught.value.operation,
-        caught.value.reference,
-    )
-    assert [] == service.connections
-
-
-async def test_layer_that_hangs_before_it_sends() -> None:
-    """No layer holds a call up for longer than its time; nothing was sent, and the error says so."""
-
-    async def hanging(call: Call, send: Send) -> Reply:
-        await asyncio.Event().wait()
-        return await send(call)
-
-    with Recorder() as service:
-        async with session(service, middleware=[hanging]) as pay, asyncio.timeout(PATIENCE):
-            with pytest.raises(NotSentTimeoutError, match="hanging took longer than the call had") as caught:
-                await pay.payments.create(amount=1, currency="USD", timeout=0.05)
-
-    assert ("payments.create", False) == (caught.value.operation, caught.value.sent)
-    assert [] == service.connections
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("one", "kind"), [(WRITE, OutcomeUnknownError), (READ, NoAnswerTimeoutError)], ids=["write", "read"]
-)
-async def test_layer_that_hangs_after_it_sent(one: TenCall, kind: type[PayasyncError]) -> None:
-    """Nor does one that keeps an answer for itself."""
-
-    async def hanging(call: Call, send: Send) -> Reply:
-        reply = await send(call)
-        await asyncio.Event().wait()
-        return reply
-
-    with Recorder() as service:
-        async with (
-            session(service, middleware=[hanging], timeouts=Timeouts(total=SOON)) as pay,
-            asyncio.timeout(PATIENCE),
-        ):
-            with pytest.raises(kind, match="hanging took longer than the call had"):
-                await one.call(pay)
-
-    assert 1 == len(service.requests)
-
-
 class Hanging:
     """A merchant's own scheme whose key lives in a machine that does not answer."""
 
@@ -353,40 +275,6 @@ async def test_write_without_a_shield_ends_with_its_caller() -> None:
             await pay.aclose(grace=10 * PATIENCE)
 
     assert caller.cancelled()
-
-
-@pytest.mark.parametrize(("status", "body"), [(500, b"{}"), (400, b"{}"), (200, b"<html>")])
-async def test_shielded_write_that_fails_alone(status: int, body: bytes) -> None:
-    """Nobody waits any more for what it raises: the loop has nothing to complain of, `on_event` was told."""
-    complaints: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-    go, told = threading.Event(), list[Event]()
-    with Recorder(otherwise=answer(status, body, after=go)) as service:
-        pay = session(service, on_event=told.append, retry=RetryPolicy(quota=0))
-        caller = await begun(service, SHIELDED["subscriptions.cancel"](pay))
-        caller.cancel()
-        await asyncio.wait([caller])
-        go.set()
-        await pay.aclose(grace=PATIENCE)
-    await asyncio.sleep(0)
-    gc.collect()
-
-    assert [] == complaints
-    assert 1 == len([event for event in told if isinstance(event, Attempted)])
-    assert ([] if status == 400 else [("subscriptions.cancel", "S1")]) == unknown(told)
-
-
-async def test_shielded_write_that_outlasts_the_grace() -> None:
-    """Closing cuts off what is left after the grace, shielded or not: its outcome is told as unknown."""
-    told: list[Event] = []
-    with Recorder(otherwise=SILENT) as service:
-        pay = session(service, on_event=told.append)
-        caller = await begun(service, SHIELDED["refunds.create"](pay))
-        await pay.aclose()
-        with pytest.raises(OutcomeUnknownError):
-            await caller
-
-    assert [("refunds.create", "R1")] == unknown(told)
 
 
 INTENDED: Final[dict[str, Callable[[Session, Any], Awaitable[Response]]]] = {

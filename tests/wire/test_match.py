@@ -20,20 +20,20 @@ from payasync.endpoints import (
     QUERY_REFUND,
     UPDATE_SUBSCRIPTION,
     Operation,
-    custom,
+    custom_operation,
 )
-from payasync.wire.call import Compared, Likeness, Objection
+from payasync.wire.call import ComparedField, Objection, ValueKind
 from payasync.wire.match import (
     PAYMENT,
-    compared,
+    compared_fields,
+    comparison_of,
     contradiction,
     is_sent_back,
     may_be_relabelled,
     mismatch,
-    named,
     names_an_amount,
     names_number_and_amounts,
-    tells_nothing,
+    why_empty,
 )
 from tests.building import WIRE
 
@@ -48,7 +48,7 @@ SENT: Final = {
 }
 """A refund of an order, by wire names."""
 BARE: Final = Profile()
-MINE: Final = compared(CREATE_REFUND, BARE)
+MINE: Final = comparison_of(CREATE_REFUND, BARE)
 
 
 class Number(StrEnum):
@@ -132,11 +132,6 @@ def test_other_form_says_nothing(told: dict[str, Any]) -> None:
     assert mismatch(SENT, MINE, told) is None
 
 
-def test_what_the_request_has_in_another_form_says_nothing() -> None:
-    """An amount that a journal has kept as a word cannot be compared."""
-    assert mismatch({"refundAmt": "***", "currency": 1}, MINE, {"refundAmt": 100, "currency": "USD"}) is None
-
-
 @pytest.mark.parametrize("told", [{}, None, [], "R2", ["R2"], {"refundDesc": "two cups"}, {"outTradeNo": None}])
 def test_what_one_side_lacks_is_not_compared(told: object) -> None:
     """A response may name nothing of a request, and a request may lack what a response names."""
@@ -146,7 +141,7 @@ def test_what_one_side_lacks_is_not_compared(told: object) -> None:
 
 
 GIVEN: Final = Profile(answer=AnswerShape(out_refund_no="refund.no", refund_amt="", currency="money.unit"))
-READ: Final = compared(CREATE_REFUND, GIVEN)
+READ: Final = comparison_of(CREATE_REFUND, GIVEN)
 
 
 @pytest.mark.parametrize(
@@ -176,11 +171,6 @@ def test_given_path_takes_the_place_of_the_wire_name(told: dict[str, Any]) -> No
     assert mismatch(SENT, READ, told) is None
 
 
-def test_given_path_is_compared_where_the_request_names_it() -> None:
-    """A request without a currency has nothing that a response must repeat."""
-    assert mismatch({"outRefundNo": "R1"}, READ, {"refund": {"no": "R1"}}) is None
-
-
 @pytest.mark.parametrize(
     ("told", "refused"),
     [
@@ -197,18 +187,18 @@ def test_refusal_is_held_to_numbers_and_merchant(told: dict[str, Any], *, refuse
     assert mismatch(SENT, READ, {}, success=False) is None
 
 
-def found(operation: Operation, profile: Profile = BARE) -> dict[str, Compared]:
+def found(operation: Operation, profile: Profile = BARE) -> dict[str, ComparedField]:
     """Return in what a response to an operation is compared, by wire names."""
-    return {each.name: each for each in compared(operation, profile).several}
+    return {each.name: each for each in comparison_of(operation, profile).fields}
 
 
 SIX: Final = {
-    "outTradeNo": Likeness.NUMBER,
-    "outRefundNo": Likeness.NUMBER,
-    "merchantId": Likeness.NUMBER,
-    "totalAmt": Likeness.AMOUNT,
-    "refundAmt": Likeness.AMOUNT,
-    "currency": Likeness.CURRENCY,
+    "outTradeNo": ValueKind.NUMBER,
+    "outRefundNo": ValueKind.NUMBER,
+    "merchantId": ValueKind.NUMBER,
+    "totalAmt": ValueKind.AMOUNT,
+    "refundAmt": ValueKind.AMOUNT,
+    "currency": ValueKind.CURRENCY,
 }
 
 
@@ -218,9 +208,9 @@ OF_PAYMENT: Final = {CREATE_PAYMENT, QUERY_PAYMENT}
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_six_things_are_compared_under_their_wire_names(operation: Operation) -> None:
     """A profile that says nothing of them has them compared, and asks for none; a payment's total is its `amount`."""
-    names = {**SIX, "amount": Likeness.AMOUNT} if operation in OF_PAYMENT else SIX
+    names = {**SIX, "amount": ValueKind.AMOUNT} if operation in OF_PAYMENT else SIX
 
-    assert {name: Compared(name, name, kind) for name, kind in names.items()} == found(operation)
+    assert {name: ComparedField(name, name, kind) for name, kind in names.items()} == found(operation)
 
 
 @pytest.mark.parametrize("operation", [CREATE_PAYMENT, QUERY_PAYMENT], ids=["1", "6"])
@@ -228,15 +218,17 @@ def test_total_of_a_payment_stands_where_the_profile_says(operation: Operation) 
     """It is compared at the path and as `amount`, and demanded at neither; an empty text switches both off."""
     placed, off = (Profile(answer=AnswerShape(total_amt=path)) for path in ("money.total", ""))
 
-    places = [each for each in compared(operation, placed).several if each.name == "amount"]
-    assert [Compared("amount", path, Likeness.AMOUNT) for path in ("money.total", "amount")] == places
+    places = [each for each in comparison_of(operation, placed).fields if each.name == "amount"]
+    assert [ComparedField("amount", path, ValueKind.AMOUNT) for path in ("money.total", "amount")] == places
     assert not found(operation, placed)["totalAmt"].required
     assert not {"amount", "totalAmt"} & found(operation, off).keys()
 
 
 def test_endpoint_that_the_document_does_not_show() -> None:
     """Nobody knows what amounts mean there: only numbers and the merchant are compared."""
-    assert {"outTradeNo", "outRefundNo", "merchantId"} == set(found(custom("POST", "/payment/split", read=False)))
+    assert {"outTradeNo", "outRefundNo", "merchantId"} == set(
+        found(custom_operation("POST", "/payment/split", read=False))
+    )
 
 
 @pytest.mark.parametrize("operation", [UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION], ids=["9", "10"])
@@ -245,8 +237,8 @@ def test_subscription_is_compared_by_its_number(operation: Operation) -> None:
     called = Profile(fields={"subscription_id": "planNo"})
     placed, off = (evolve(called, answer=AnswerShape(subscription_id=path)) for path in ("plan.no", ""))
 
-    assert Compared("planNo", "planNo", Likeness.NUMBER) == found(operation, called)["planNo"]
-    assert Compared("planNo", "plan.no", Likeness.NUMBER, required=True) == found(operation, placed)["planNo"]
+    assert ComparedField("planNo", "planNo", ValueKind.NUMBER) == found(operation, called)["planNo"]
+    assert ComparedField("planNo", "plan.no", ValueKind.NUMBER, required=True) == found(operation, placed)["planNo"]
     assert SIX.keys() == found(operation, off).keys() == found(CREATE_SUBSCRIPTION, called).keys()
 
 
@@ -255,7 +247,7 @@ def test_identifier_is_compared_under_its_own_wire_name(operation: Operation) ->
     """The profile names it; one that is a path parameter has a name, too."""
     asked = Profile(payment_status=Parameter("id", "path"), refund_status=Parameter("id"))
 
-    assert Compared("id", "id", Likeness.NUMBER) in compared(operation, asked).several
+    assert ComparedField("id", "id", ValueKind.NUMBER) in comparison_of(operation, asked).fields
     assert "id" not in found(QUERY_ORDER, asked)
 
 
@@ -282,7 +274,7 @@ BY_EITHER: Final = Profile(payment_status=Parameter("outTradeNo"), answer=Answer
 )
 def test_payment_is_asked_about_by_either_number(told: dict[str, Any], *, same: bool) -> None:
     """Endpoint 6 takes the merchant's own number or the service's, and a response names both."""
-    things = compared(QUERY_PAYMENT, BY_EITHER)
+    things = comparison_of(QUERY_PAYMENT, BY_EITHER)
 
     assert same is (mismatch({"outTradeNo": "T1"}, things, told) is None)
     assert mismatch({"outTradeNo": "P1"}, things, {"outTradeNo": "T1", "paymentId": "P1"}) is None
@@ -290,16 +282,16 @@ def test_payment_is_asked_about_by_either_number(told: dict[str, Any], *, same: 
 
 def test_payment_is_compared_in_the_services_number_where_that_is_known() -> None:
     """Who asks about a payment of endpoint 1 knows it; whoever asks by the merchant's own number does not."""
-    things = compared(QUERY_PAYMENT, BY_EITHER)
+    things = comparison_of(QUERY_PAYMENT, BY_EITHER)
 
-    assert Compared(PAYMENT, "paymentId", Likeness.NUMBER) in things.several
+    assert ComparedField(PAYMENT, "paymentId", ValueKind.NUMBER) in things.fields
     assert mismatch({"outTradeNo": "P1", PAYMENT: "P1"}, things, {"paymentId": "P9"})
     assert mismatch({"outTradeNo": "P1", PAYMENT: 7}, things, {"paymentId": "7"}) is None
 
 
 def test_payment_that_has_the_services_number_alone() -> None:
     """A payment of endpoint 1 has no order number: that the profile says where one stands asks for none."""
-    things = compared(QUERY_PAYMENT, evolve(BY_EITHER, answer=evolve(BY_EITHER.answer, out_trade_no="outTradeNo")))
+    things = comparison_of(QUERY_PAYMENT, evolve(BY_EITHER, answer=evolve(BY_EITHER.answer, out_trade_no="outTradeNo")))
 
     assert mismatch({"outTradeNo": "P1"}, things, {"paymentId": "P1"}) is None
     assert mismatch({"outTradeNo": "P1"}, things, {"paymentId": "P2"})
@@ -307,8 +299,8 @@ def test_payment_that_has_the_services_number_alone() -> None:
 
 def test_what_a_write_has_named() -> None:
     """What a response to it, or to a query about it, is compared with; no description, and no address."""
-    assert {name: value for name, value in SENT.items() if name != "refundDesc"} == named(SENT)
-    assert {"amount": 1} == named({"amount": 1, "identifier": "T1"})
+    assert {name: value for name, value in SENT.items() if name != "refundDesc"} == compared_fields(SENT)
+    assert {"amount": 1} == compared_fields({"amount": 1, "identifier": "T1"})
 
 
 STATED: Final = Profile(
@@ -420,7 +412,7 @@ def test_request_that_is_sent_back_says_nothing_of_its_own(document: object, *, 
 )
 def test_empty_envelope_tells_nothing(document: object, words: str) -> None:
     """So some services answer about what they do not know."""
-    assert words == tells_nothing("R1", STATED.answer, document)
+    assert words == why_empty("R1", STATED.answer, document)
 
 
 def test_wire_names_are_those_of_the_document() -> None:
@@ -451,7 +443,7 @@ def test_refund_is_compared_also_where_its_parameter_has_a_name_of_its_own(
     shape: AnswerShape, told: dict[str, Any], *, same: bool
 ) -> None:
     """The identifier of endpoint 7 is the refund's number, whatever the service calls it in the query."""
-    things = compared(QUERY_REFUND, Profile(refund_status=Parameter("no"), answer=shape))
+    things = comparison_of(QUERY_REFUND, Profile(refund_status=Parameter("no"), answer=shape))
 
     assert same is (mismatch({"no": "R1"}, things, told) is None)
 
@@ -477,7 +469,7 @@ def test_payment_is_compared_as_an_order_where_the_profile_tells_the_two_apart(
     shape: AnswerShape, told: dict[str, Any], *, same: bool
 ) -> None:
     """Under a name of its own, the identifier of endpoint 6 may be the service's: that must be located first."""
-    things = compared(QUERY_PAYMENT, Profile(payment_status=Parameter("no"), answer=shape))
+    things = comparison_of(QUERY_PAYMENT, Profile(payment_status=Parameter("no"), answer=shape))
 
     assert same is (mismatch({"no": "T1"}, things, told) is None)
 
@@ -488,14 +480,6 @@ def test_another_number_goes_before_another_amount() -> None:
 
     assert found is not None
     assert found.about_another
-
-
-def test_control_characters_are_not_shown() -> None:
-    """A text of the service stands in one line, without escapes."""
-    found = mismatch(SENT, MINE, {"outRefundNo": "R0\nFAKE\x1b[31m"})
-
-    assert found is not None
-    assert found.words.startswith("outRefundNo is R0 FAKE [31m in the response")
 
 
 @pytest.mark.parametrize(
@@ -514,7 +498,7 @@ def test_what_tells_a_write_from_another_under_its_number(
     operation: Operation, told: dict[str, Any], *, whole: bool
 ) -> None:
     """It is the number, and the amount that moves."""
-    assert whole is names_number_and_amounts(operation, SENT, compared(operation, BARE), told)
+    assert whole is names_number_and_amounts(operation, SENT, comparison_of(operation, BARE), told)
 
 
 REFUNDS: Final = Profile(

@@ -10,7 +10,6 @@ import pytest
 
 from payasync import (
     Attempted,
-    Credentials,
     Event,
     NotConfiguredError,
     Profile,
@@ -18,7 +17,6 @@ from payasync import (
     RetryPolicy,
     Secret,
     Session,
-    SortedPairs,
 )
 from tests.foreign import signatures
 from tests.foreign.recorder import Recorder, Request, answer
@@ -117,32 +115,6 @@ async def test_no_cookies() -> None:
                 await one.call(pay)
 
     assert [[]] * 10 == [request.header("Cookie") for request in service.requests]
-
-
-async def test_md5_with_the_key_in_the_text() -> None:
-    """The family that appends `&key=<signing key>` and takes the MD5 in capitals is a matter of the profile."""
-    scheme = SortedPairs(algorithm="md5", encoding="HEX", key_param="key")
-
-    request = await recorded(BY_NAME["orders.place"].least, Profile(signature=scheme))
-    sent = signatures.fields(request)
-    text = f"{signatures.signed_text(sent)}&key={SIGNING_KEY}"
-
-    assert signatures.md5(text).upper() == sent["sign"]
-
-
-async def test_rsa_signature_is_verified_with_the_public_key(tmp_path: Path) -> None:
-    """With RSA the service needs the merchant's public key alone."""
-    private, public = signatures.rsa_keys(tmp_path)
-    credentials = Credentials("M1", signing_key=private.read_text())
-    profile = Profile(signature=SortedPairs(algorithm="rsa-sha256", encoding="base64"))
-
-    request = await recorded(BY_NAME["refunds.create"].call, profile, credentials)
-    sent = signatures.fields(request)
-    signature = base64.b64decode(sent["sign"], validate=True)
-    text = signatures.signed_text(sent)
-
-    assert signatures.rsa_sha256_verifies(text, signature, public, tmp_path / "signature")
-    assert not signatures.rsa_sha256_verifies(f"{text} ", signature, public, tmp_path / "signature")
 
 
 @pytest.mark.long
