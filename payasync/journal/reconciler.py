@@ -182,14 +182,14 @@ class Reconciler:
         """Ask once about each write that is due, and return what that came to.
 
         Args:
-            on_result: A plain function, called with what became of each.
+            on_result: A plain function, called with the result for each write.
 
         Raises:
             InvalidArgumentError: `on_result` is no plain function.
-            StorageError: The journal can be neither read nor written now; what was settled stays so.
-            ConfigurationError: The session cannot ask at all: a key or a point of the profile is missing; or the
-                writes went to another service. Any other error, such as one of a layer of the session's, leaves the
-                write that it is about waiting, and the run goes on.
+            StorageError: The journal cannot be read or written now. What was settled stays so.
+            ConfigurationError: The session cannot ask at all: a key or a point of the profile is missing, or the
+                writes went to another service. After any other error, such as one of a user's middleware, its write
+                waits, and the run goes on.
         """
         if on_result is not None and (not callable(on_result) or iscoroutinefunction(on_result)):
             raise invalid("on_result", "a plain function of a result, or None", on_result)
@@ -206,44 +206,46 @@ class Reconciler:
         raise error
 
     async def watch(self, on_result: OnResult | None = None) -> AsyncGenerator[Report]:
-        """Run again and again, whenever something is due, and yield what each run came to.
+        """Run whenever something is due, and yield what each run came to.
 
-        A service that answers nobody is left in peace for longer, whatever is due.
+        If the service answers nobody, the pause is longer, whatever is due.
         """
         while True:
             report = await self.run_once(on_result)
             yield report
-            await self._pace.sleep(LONGEST if report.silent else await self._left())
+            await self._pace.sleep(LONGEST if report.silent else await self._until_next_due())
 
-    async def _left(self) -> float:
+    async def _until_next_due(self) -> float:
         due = await self._journal.next_due(self._session.merchant_id)
         return LONGEST if due is None else min(max((due - self._now()).total_seconds(), SHORTEST), LONGEST)
 
     async def due(self) -> Intents:
-        """Return what a run would ask about now, and change nothing."""
+        """Return the intents that a run would ask about now, and change nothing."""
         states: tuple[State, ...] = ("sending", "unknown", "accepted")
-        found = [each for state in states for each in await self._mine(state)]
+        found = [each for state in states for each in await self._list_own(state)]
         return [each for each in found if is_due(each, self._now())]
 
     async def unsent(self) -> Intents:
-        """Return what was queued, and is not sent for five minutes: no worker may be running, or none can send it.
+        """Return queued intents that were not sent for five minutes: no worker may be running, or none can send them.
 
-        What was tried, and failed, counts from when it was kept, however lately that was; its `reason` says why.
+        An intent that was tried in vain counts from when it was kept; its `reason` says why it failed.
         """
         before = self._now() - UNSENT
-        return [each for each in await self._mine("new") if (each.created if each.reason else each.updated) <= before]
+        return [
+            each for each in await self._list_own("new") if (each.created if each.reason else each.updated) <= before
+        ]
 
     async def manual(self) -> Intents:
-        """Return what a person must say.
+        """Return the intents that need a person.
 
-        With it what was accepted, and the service denies to know again and again, says nothing of use about, or has not
+        These are manual ones; and accepted ones that the service denies to know, says nothing of use about, or has not
         answered about for a day (`Patience.give_up`).
         """
-        accepted, now = await self._mine("accepted"), self._now()
+        accepted, now = await self._list_own("accepted"), self._now()
         shown = (each for each in accepted if is_shown(each, now, self._patience))
-        return [*await self._mine("manual"), *shown]
+        return [*await self._list_own("manual"), *shown]
 
-    async def _mine(self, state: State) -> Intents:
+    async def _list_own(self, state: State) -> Intents:
         mine: Intents = []
         after = 0
         while page := await self._journal.list(state, limit=PAGE, after=after):

@@ -32,7 +32,7 @@ from payasync.journal.intents import (
     check_transition,
     match_draft,
     next_step,
-    standing,
+    state_now,
 )
 from payasync.journal.replay import other_service_error
 from payasync.profile.profile import Profile
@@ -153,12 +153,12 @@ _PAID: Final[Mapping[str, State]] = {
     "expired": "rejected",
     "failed": "rejected",
 }
-"""What was ordered and will not be paid any more, was not done: it may be tried again."""
+"""An order that will not be paid any more was not done: it may be tried again."""
 
 BY_STATE: Final[Mapping[str, Mapping[str, State]]] = {
     "payments.create": _PAID,
     "orders.place": _PAID,
-    # A target state: an order that cannot be paid any more has reached it, one that was paid never will.
+    # An order that cannot be paid any more is as good as closed; one that was paid never will be.
     "orders.close": {
         "closed": "succeeded",
         "expired": "succeeded",
@@ -168,17 +168,17 @@ BY_STATE: Final[Mapping[str, Mapping[str, State]]] = {
     },
     "refunds.create": {"succeeded": "succeeded", "failed": "rejected"},
 }
-"""By operation, and by our name of a thing's state, what that says of the write; of all others it says nothing yet."""
+"""By operation, and by our name of a thing's state, the state of the write. All other states say nothing yet."""
 
 _ANSWERS: Final[Mapping[str, type[Response]]] = {
     "payments.create": PaymentResponse,
     "orders.place": OrderResponse,
     "refunds.create": RefundResponse,
 }
-"""The writes that are not at their end with their answer."""
+"""The writes that may go on after their response."""
 
 _PASSING: Final = (AuthenticationError, RateLimitedError)
-"""Refusals that say nothing of the write itself: too many at once, or a key that is being changed."""
+"""Refusals that say nothing of the write itself: too many requests, or a key that is being changed."""
 
 
 def state_of_response(call: Call, reply: Reply) -> tuple[State, str]:
@@ -350,11 +350,10 @@ def settle(
     tick: str | None = None,
     answered: bool = False,
 ) -> Transaction[bool]:
-    """Keep what became of an intention, where the claim still counts.
+    """Keep what became of an intent, if the claim still counts.
 
-    While it counts, the state is the one that the holder was given: whoever changes it takes the claim away. What was
-    added while it was sent directly, and is rejected, is as what is added right after that: its worker was told that
-    somebody is at it, and hears of the end from nobody.
+    While it counts, the state is the one that the holder was given, because each change of it ends the claim. If the
+    intent was added while it was sent directly, and is rejected, it is *new*: its worker was told to wait.
     """
     check_transition(held.state, state)
     if state == "sending":
@@ -365,8 +364,7 @@ def settle(
         "sent_at": now if state == "unknown" else None,
         "tick": tick,
     }
-    # Whoever believed in it is told that it was not done, or what was taken and declined has said so: no task that is
-    # left of it sends it after that.
+    # Somebody was told that it was not done, and may have paid by other means: no task that is left sends it.
     queued = not (state == "rejected" and (held.state in ASKED or facts["outcome"] is not None))
     again = state == "rejected" and held.state == "sending" and not held.queued
     end = {"state": state, "queued": queued or again, "again": again, "answered": answered}
@@ -375,7 +373,7 @@ def settle(
 
 
 def postpone(held: Intent, due: datetime, facts: Mapping[str, Any]) -> Transaction[bool]:
-    """End a claim without news, where it still counts."""
+    """End a claim without news, if it still counts."""
     values = {"id": held.id, "fence": held.fence, "due": due, **facts}
     return bool((yield from change_intents(statements.POSTPONE, values)))
 
@@ -434,7 +432,7 @@ def _tick_after(tick: str | None, seconds: float) -> str | None:
 
 
 def next_due(merchant: str | None) -> Transaction[datetime | None]:
-    """Return when the first intention is to be asked about, or a lease ends."""
+    """Return when the first intent is to be asked about, or a lease ends."""
     found = yield from find_intents(statements.NEXT_DUE, {"merchant": merchant})
     return (found[0].lease or found[0].due) if found else None
 
@@ -442,11 +440,11 @@ def next_due(merchant: str | None) -> Transaction[datetime | None]:
 def resolve(
     intent_id: int, state: State, reason: str, seen: tuple[State | None, int | None], now: datetime
 ) -> Transaction[Intent]:
-    """End an intention by a person's word; what is rejected so, no queue that has its number still sends."""
+    """End an intent by a person's word. If it is rejected, no queue that has its number sends it."""
     kept = yield from _get(intent_id)
-    before = standing(kept, now)
+    before = state_now(kept, now)
     if before not in FOR_A_PERSON:
-        raise _not_a_persons(kept)
+        raise _not_resolvable_error(kept)
     shown, attempts = seen
     if shown not in {None, kept.state, before}:
         raise invalid("seen", f"what intention {intent_id} is by now, {before}: look at it again", shown)
@@ -459,7 +457,7 @@ def resolve(
     return resolved
 
 
-def _not_a_persons(kept: Intent) -> InvalidArgumentError:
+def _not_resolvable_error(kept: Intent) -> InvalidArgumentError:
     rule = "only new, accepted, unknown or manual ones can be ended"
     stands = f"{kept.state} already" if kept.state in ENDS else kept.state
     if kept.lease is not None:
@@ -501,7 +499,7 @@ def apply_notice(notice: Notice, now: datetime) -> Transaction[tuple[Intents, Se
     others: list[tuple[Intent, str]] = []
     about = {"operation": notice.write.name, "reference": notice.reference, "merchant": notice.merchant}
     for each in (yield from find_intents(statements.FIND, about, FOR_UPDATE)):
-        stands = standing(each, now)
+        stands = state_now(each, now)
         after = _state_by_notice(each, stands, notice.state)
         if after is None:
             continue

@@ -165,7 +165,7 @@ MEANINGLESS: Final = ", and the profile does not say what its state means"
         (
             "refunds.create",
             "DONE",
-            Evidence(finding=Finding.TOLD, state="succeeded", reason="the refund's state is succeeded"),
+            Evidence(finding=Finding.KNOWN, state="succeeded", reason="the refund's state is succeeded"),
         ),
         (
             "refunds.create",
@@ -175,11 +175,11 @@ MEANINGLESS: Final = ", and the profile does not say what its state means"
         (
             "orders.place",
             "SUCCESS",
-            Evidence(finding=Finding.TOLD, state="succeeded", reason="the order's state is paid"),
+            Evidence(finding=Finding.KNOWN, state="succeeded", reason="the order's state is paid"),
         ),
-        ("orders.place", 3, Evidence(finding=Finding.TOLD, state="rejected", reason="the order's state is closed")),
-        ("orders.close", 3, Evidence(finding=Finding.TOLD, state="succeeded", reason="the order's state is closed")),
-        ("orders.close", 2, Evidence(finding=Finding.TOLD, state="rejected", reason="the order's state is paid")),
+        ("orders.place", 3, Evidence(finding=Finding.KNOWN, state="rejected", reason="the order's state is closed")),
+        ("orders.close", 3, Evidence(finding=Finding.KNOWN, state="succeeded", reason="the order's state is closed")),
+        ("orders.close", 2, Evidence(finding=Finding.KNOWN, state="rejected", reason="the order's state is paid")),
         ("orders.close", "WAIT", Evidence(finding=Finding.NOT_DONE, reason="the order's state is pending")),
         (
             "orders.close",
@@ -285,7 +285,7 @@ def decided(intent: Intent, evidence: Evidence, after: float = 0.0, quarantine: 
 
 def said(state: State) -> Evidence:
     """Return that the service told a state."""
-    return Evidence(finding=Finding.TOLD, state=state, reason="the refund is so")
+    return Evidence(finding=Finding.KNOWN, state=state, reason="the refund is so")
 
 
 @pytest.mark.parametrize("state", ["accepted", "succeeded", "rejected"])
