@@ -186,19 +186,19 @@ TEN: Final[tuple[tuple[Ask, str, dict[str, Any]], ...]] = (
 )
 
 
-async def test_all_ten_are_understood_by_both(service: Dialect, keys: dict[str, Keys]) -> None:
+@pytest.mark.parametrize("text", [TOML, Profile.from_toml(TOML).to_toml()], ids=["given", "written"])
+async def test_all_ten_are_understood_by_both(service: Dialect, keys: dict[str, Keys], text: str) -> None:
     """The service takes each of the ten as the text describes them, and its answer means what the text says.
 
     What `to_toml` writes of the description drives the service just as well.
     """
-    for text in (TOML, Profile.from_toml(TOML).to_toml()):
-        async with session(service, credentials(keys, "old", "new"), text) as pay:
-            for ask, state, located in TEN:
-                response = await ask(pay)
+    async with session(service, credentials(keys, "old", "new"), text) as pay:
+        for number, (ask, state, located) in enumerate(TEN, start=1):
+            response = await ask(pay)
 
-                assert (state, f"trace-{len(service.requests)}") == (response.state, response.request_id)
-                assert located == {name: getattr(response, name) for name in located}
-    assert 2 * len(TEN) == len(service.requests)
+            assert (state, f"trace-{number}", 200) == (response.state, response.request_id, response.http_status)
+            assert located == {name: getattr(response, name) for name in located}
+    assert len(TEN) == len(service.requests)
 
 
 async def test_a_number_in_the_path_or_a_header_is_signed(service: Dialect, pay: Session) -> None:
