@@ -27,6 +27,7 @@ from payasync.sandbox.model import (
     Order,
     Refund,
     RefundState,
+    RefusedError,
     Subscription,
     Timer,
     TimerKind,
@@ -124,17 +125,13 @@ class Store:
 
     @contextmanager
     def savepoint(self) -> Generator[None]:
-        """Undo what is done inside if an exception is raised; the transaction around it goes on."""
+        """Undo what is done inside if it is refused; the transaction around it goes on."""
         self._db.execute("SAVEPOINT inner")
         try:
             yield
-        except BaseException:
-            with suppress(sqlite3.OperationalError):
-                self._db.execute("ROLLBACK TO inner")
+        except RefusedError:
+            self._db.execute("ROLLBACK TO inner")
             raise
-        finally:
-            with suppress(sqlite3.OperationalError):
-                self._db.execute("RELEASE inner")
 
     def add(self, value: AttrsInstance) -> int:
         """Insert a value into its table, and return the row's number."""

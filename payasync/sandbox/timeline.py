@@ -93,8 +93,8 @@ def ended(entry: Entry) -> str:
     return " ".join(word for word in (status, entry.outcome, took) if word)
 
 
-ENTRY: Final = web.RequestKey("payasync_sandbox_entry", Entry)
-"""What is known of a request so far."""
+_FACTS: Final = web.RequestKey("payasync_sandbox_facts", dict[str, Any])
+"""What is known of a request so far: attributes of its entry."""
 _STARTED: Final = web.RequestKey("payasync_sandbox_started", float)
 _RECORDED: Final = web.RequestKey("payasync_sandbox_recorded", Entry)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -137,12 +137,13 @@ class Recorder:
 
     def _entry(self, request: web.Request, status: int | None) -> Entry | None:
         """Return the entry of a request; `None` if it is not for the service."""
-        entry, path = request.get(ENTRY), request.path
-        if entry is None:
+        facts, path = request.get(_FACTS), request.path
+        if facts is None:
             if path == "/" or path.startswith((*SILENT, GATEWAY)):
                 return None
-            entry = Entry(kind="request", name=f"{request.method} {path}")
-        return evolve(entry, status=status, milliseconds=(self._seconds() - request[_STARTED]) * 1000)
+            facts = {"name": f"{request.method} {path}"}
+        milliseconds = (self._seconds() - request[_STARTED]) * 1000
+        return Entry(kind="request", status=status, milliseconds=milliseconds, **facts)
 
 
 def note(request: web.Request, **known: Any) -> None:
@@ -152,8 +153,7 @@ def note(request: web.Request, **known: Any) -> None:
         request: A request to the service.
         known: Attributes of `Entry`; the first time the `name`.
     """
-    entry = request.get(ENTRY)
-    request[ENTRY] = evolve(entry, **known) if entry else Entry(kind="request", **known)
+    request[_FACTS] = {**request.get(_FACTS, {}), **known}
 
 
 def reference(arguments: Mapping[str, Any]) -> str:

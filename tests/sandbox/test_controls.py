@@ -32,25 +32,6 @@ async def test_refunds_that_end_at_once(
     assert [f"refund.{state}"] == [one.document["type"] for one in receiver.received]
 
 
-@pytest.mark.parametrize(("state", "refunded", "left"), [("succeeded", 400, 409), ("failed", 0, 200)])
-async def test_refund_by_hand(
-    http: aiohttp.ClientSession, receiver: Receiver, state: Any, refunded: int, left: int
-) -> None:
-    """It is processing, and its amount set aside, until the bank says how it ended; a failed one is free again."""
-    async with Sandbox(refunds="by hand", webhook_url=receiver.url) as sandbox:
-        foreign = Foreign(sandbox, http)
-        number = await sandbox.given.paid_order(notify_url="http://127.0.0.1:1/")
-        first = await foreign.refund("R1", 400, out_trade_no=number)
-        second = await foreign.refund("R2", 400, out_trade_no=number)
-        await sandbox.bank.settle_refund("R1", state)
-        third = await foreign.refund("R3", 400, out_trade_no=number)
-        await sandbox.settle()
-
-        assert ("SBX_PROCESSING", 409, left) == (first.document["status"], second.status, third.status)
-        assert refunded == sandbox.ledger.refunded(number)
-    assert [f"refund.{state}"] == [one.document["type"] for one in receiver.received]
-
-
 async def test_refund_after_a_time(http: aiohttp.ClientSession, tmp_path: Path) -> None:
     """After so much of the sandbox's time it succeeds, over a restart, too; ended by hand before, it stays so."""
     path = str(tmp_path / "sandbox.db")

@@ -151,18 +151,6 @@ async def created(foreign: Foreign, **changes: Any) -> str:
     return str(answer.document["subscriptionId"])
 
 
-async def test_begins_on_its_start_date(sandbox: Sandbox, receiver: Receiver) -> None:
-    """Scheduled until midnight of its start date, then active and billed, and the merchant is told."""
-    number = await sandbox.given.subscription(start_date=date(2027, 2, 2))
-    before = sandbox.ledger.subscription_state(number), sandbox.ledger.charges(number)
-    await sandbox.clock.advance(hours=36)
-    after = sandbox.ledger.subscription_state(number)
-    (charge,) = sandbox.ledger.charges(number)
-
-    assert (("scheduled", []), "active", [("started", 1)]) == (before, after, told(receiver))
-    assert (1, datetime(2027, 2, 2, tzinfo=UTC), 900, True) == (charge.period, charge.at, charge.amount, charge.paid)
-
-
 async def test_created_in_the_past_is_billed_for_this_period_only(sandbox: Sandbox) -> None:
     """A start date years ago is no debt: the period that goes on is billed, and the next one as the anchor has it."""
     number = await sandbox.given.subscription(start_date=date(2000, 1, 15))

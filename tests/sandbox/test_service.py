@@ -83,15 +83,6 @@ async def test_closed_again_gives_the_same_answer(world: World) -> None:
     assert (first.why, first.state("order")) == (second.why, second.state("order"))
 
 
-async def test_failed_order_closes(world: World) -> None:
-    """An order that has failed is closed like a pending one."""
-    await world.pay.send(order(out_trade_no="T1"))
-    for _ in range(3):
-        await world.sandbox.customer.decline("T1")
-
-    assert "closed" == (await world.pay.orders.close("T1")).state
-
-
 async def test_paid_order_does_not_close(world: World) -> None:
     """A paid order is refunded, not closed: 409."""
     await world.pay.send(order(out_trade_no="T1"))
@@ -203,14 +194,6 @@ async def test_sum_of_refunds_stays_within_what_was_paid(world: World) -> None:
     assert ["done", "done", "wrong_state"] == [each.why for each in told]
     assert ("refundAmt", 400) == (told[2].field, world.sandbox.ledger.refunded("T1"))
     assert "50 is left to refund" in str(told[2].document)
-
-
-async def test_all_of_it_can_go_back(world: World) -> None:
-    """A refund of all that was paid is within what was paid."""
-    await world.sandbox.given.paid_order(out_trade_no="T1")
-    await given_back(world, refund_amt=450)
-
-    assert 450 == world.sandbox.ledger.refunded("T1")
 
 
 async def test_same_refund_again_is_the_same_refund(world: World) -> None:

@@ -53,11 +53,6 @@ def test_no_lookup_scans_a_table(statement: str, tmp_path: Path) -> None:
     assert [] == [step for step in plan(statement, tmp_path) if step.startswith(("SCAN", "USE TEMP B-TREE"))]
 
 
-def test_statements_are_found() -> None:
-    """The statements that these tests look at are those of the store."""
-    assert 20 < len(STATEMENTS)
-
-
 def test_what_is_due_is_found_address_by_address(tmp_path: Path) -> None:
     """Only the list of addresses is scanned and sorted; notifications are found by an index of what is due."""
     steps = plan(DUE_NOTIFICATION, tmp_path)
