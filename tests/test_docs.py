@@ -135,6 +135,15 @@ def test_contributing_names_files_that_exist() -> None:
     ]
 
 
+def test_contributing_shows_the_floors() -> None:
+    """The floors of CONTRIBUTING.md are those that `nox -s lint` checks."""
+    ((_, shown),) = blocks((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), "text")
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        contracts: list[dict[str, Any]] = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+
+    assert contracts[0]["layers"] == shown.splitlines()
+
+
 def test_changelog_has_short_lines() -> None:
     """Each change is one line of at most 120 characters; the details stand in the docs."""
     page = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
