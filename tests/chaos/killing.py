@@ -1,4 +1,4 @@
-"""The trace of a process, which outlives a SIGKILL: a line for each step; and journals that can be killed at each step."""
+"""The trace of a process, which outlives a SIGKILL: a line for each step; and journals that die at each step."""
 
 import os
 import signal
