@@ -33,7 +33,7 @@ from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.verification import Verification, verification_of
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Kind
-from payasync.sandbox.server import Server, listen, turns, url_of
+from payasync.sandbox.server import Server, let_loop_turn, listen, url_of
 from payasync.settings import Pace, new_private
 
 Verdict = Literal["verified", "hint", "refused", "not kept"]
@@ -428,9 +428,9 @@ async def _serving(listener: Listener, server: Server) -> AsyncGenerator[None]:
         yield
     finally:
         server.rest()
-        await turns()  # what it has just accepted is known then, and is closed, too
+        await let_loop_turn()  # what it has just accepted is known then, and is closed, too
         await runner.cleanup()
-        await turns()
+        await let_loop_turn()
 
 
 def _credentials(options: Options) -> Credentials:
