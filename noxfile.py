@@ -14,6 +14,7 @@ nox.options.error_on_missing_interpreters = True
 PYPROJECT: Final[dict[str, Any]] = nox.project.load_toml("pyproject.toml")
 DECIDES_WITHOUT_IO: Final = ",".join(PYPROJECT["tool"]["payasync"]["decides-without-io"])
 PARALLEL: Final = ("--numprocesses=auto", "--maxprocesses=4")
+DOCS: Final = ("tests/test_readme.py", "tests/test_docs.py", "tests/integrations/test_tasks_docs.py")
 CHECKED: Final = ("payasync", "tests", "benchmarks", "noxfile.py")
 
 
@@ -73,9 +74,9 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Run every Python snippet of README.md and docs/."""
+    """Run every Python snippet of README.md and docs/, and check their links and lists."""
     session.install(".[cli,rsa]", *_group("test"))
-    session.run("pytest", *PARALLEL, "tests/test_readme.py", "tests/integrations/test_tasks_docs.py", *session.posargs)
+    session.run("pytest", *PARALLEL, *DOCS, *session.posargs)
 
 
 @nox.session

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
         WaitTimeoutError,
     )
     from payasync.middleware.observe import Attempted, Event, Retrying, Unknown
-    from payasync.profile.profile import Profile
-    from payasync.profile.schema import (
+    from payasync.profile import (
         Accept,
         AnswerShape,
         HttpCodes,
         NotificationShape,
         Parameter,
+        Profile,
         Recovery,
         ResultCodes,
         States,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
     from payasync.session import Done, Refused, Session
     from payasync.settings import RetryPolicy, Timeouts
-    from payasync.signing.schemes import SignatureScheme, SortedPairs
+    from payasync.signing import SignatureScheme, SortedPairs
     from payasync.wire.call import Call, Layer, Reply, Send
     from payasync.wire.request import Request
     from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response, SubscriptionResponse
@@ -133,8 +133,7 @@ _NAMES: Final = {
         "SessionClosedError StorageError WaitTimeoutError"
     ),
     "middleware.observe": "Attempted Event Retrying Unknown",
-    "profile": "Profile",
-    "profile.schema": "Accept AnswerShape HttpCodes NotificationShape Parameter Recovery ResultCodes States",
+    "profile": "Accept AnswerShape HttpCodes NotificationShape Parameter Profile Recovery ResultCodes States",
     "resources.orders": "CloseOrder PlaceOrder QueryOrder",
     "resources.payments": "CreatePayment QueryPayment",
     "resources.refunds": "CreateRefund QueryRefund",

@@ -1,4 +1,4 @@
-"""Who the merchant is: the merchant's number and keys (spec: Authentication, 1)."""
+"""The merchant's number and keys (spec: Authentication, 1)."""
 
 import hmac
 import os
@@ -16,25 +16,29 @@ MASK = "Secret('***')"
 
 
 class Secret:
-    """A key or token: masked wherever it is printed, and refused where it would be written down.
+    """A key or token that is masked wherever it is printed, and that is never serialised.
 
-    `str`, `repr` and `format` give a mask; pickling raises `TypeError`, and so does any serialiser
-    that knows plain types only (`json`, `orjson`); copies are the same object. `reveal` is the only
-    way to the text.
+    `str`, `repr` and `format` return a mask. `pickle`, `json` and `orjson` raise `TypeError`. A copy is the same
+    object. Only `reveal` returns the text.
 
     Args:
         text: The secret itself, not empty.
 
     Raises:
-        ConfigurationError: It is not a text, it is empty, or it holds a lone surrogate.
+        ConfigurationError: The secret is not a text, is empty, or holds a lone surrogate.
     """
 
     __slots__ = ("__text", "__weakref__")
 
     def __init__(self, text: str) -> None:
-        if wrong := _wrong(text):
-            del text  # a traceback may show what is local, and a key that is not quite one is still nobody's business
-            raise ConfigurationError(wrong)
+        # A traceback may show local variables, so a refused key is deleted before the error is raised.
+        if not isinstance(text, str) or not text:
+            kind = "an empty text" if isinstance(text, str) else type(text).__name__
+            del text
+            raise ConfigurationError(f"a secret must be a text that is not empty, not {kind}: give the key itself")
+        if not encodable(text):
+            del text
+            raise ConfigurationError("a secret must be valid Unicode, without lone surrogates: is its source UTF-8?")
         self.__text = text
 
     def reveal(self) -> str:
@@ -66,7 +70,7 @@ class Secret:
 
 
 class Hidden:
-    """Anything, masked wherever it is printed, until it is known whether it is a secret."""
+    """A value that is masked wherever it is printed, because it may be a secret."""
 
     __slots__ = ("value",)
 
@@ -77,17 +81,8 @@ class Hidden:
         return MASK
 
 
-def _wrong(text: object) -> str:
-    if not isinstance(text, str) or not text:
-        kind = "an empty text" if isinstance(text, str) else type(text).__name__
-        return f"a secret must be a text that is not empty, not {kind}: give the key itself"
-    if not encodable(text):
-        return "a secret must be valid Unicode, without lone surrogates: is its source UTF-8?"
-    return ""
-
-
 _KEY: Final = re.compile(r"\s*(-----BEGIN [^-]+-----.*?-----END [^-]+-----|[^,\n]+)", re.DOTALL)
-"""One of several keys: a PEM block, or what stands between commas and line ends."""
+"""One of several keys: a PEM block, or the text between commas or line ends."""
 
 
 Key: TypeAlias = str | Secret | None
@@ -96,19 +91,20 @@ Keys: TypeAlias = str | Secret | Iterable[str | Secret]
 
 @frozen(init=False, repr=False)
 class Credentials:
-    """The merchant's number and keys; every key is held as a `Secret`.
+    """The merchant's number and keys. Each key is kept as a `Secret`.
 
     Args:
         merchant_id: The merchant's number, sent as `merchantId`.
-        secret_key: Sent as `Authorization: Bearer` where the profile says so (spec: Authentication, 2).
-        public_key: The account's; held, and sent only where the profile says so.
+        secret_key: Sent as `Authorization: Bearer` by the operations in the profile's `bearer`
+            (spec: Authentication, 2).
+        public_key: The account's public key. It is kept, and never sent.
         signing_key: Signs requests: a shared secret, or a private key (PEM, or base64 of PKCS #8).
-        service_keys: Verify answers and body-signed notifications; several while keys rotate. Empty: the
-            signing key, where the algorithm is symmetric.
-        notification_keys: Standard Webhooks secrets (`whsec_…`), several while they rotate.
+        service_keys: Verify responses and notifications that are signed in their body; several while keys rotate.
+            Default: the signing key, if the algorithm is symmetric.
+        notification_keys: Standard Webhooks secrets (`whsec_…`); several while keys rotate.
 
     Raises:
-        ConfigurationError: A value of another type, or an empty one.
+        ConfigurationError: A value has another type, or is empty.
     """
 
     merchant_id: str
@@ -135,10 +131,14 @@ class Credentials:
             "service_keys": Hidden(service_keys),
             "notification_keys": Hidden(notification_keys),
         }
-        # A traceback may show what is local, and any of the values may be refused.
+        # A traceback may show local variables, and any of the values may be refused.
         del secret_key, public_key, signing_key, service_keys, notification_keys
-        _check_merchant_id(merchant_id)
-        held = {name: taken(f"credentials.{name}", value) for name, value in given.items()}
+        if not isinstance(merchant_id, str) or not merchant_id.isprintable() or not merchant_id.strip():
+            raise ConfigurationError(
+                f"credentials.merchant_id must be a text that is not empty, not {merchant_id!r}",
+                field="credentials.merchant_id",
+            )
+        held = {name: to_secrets(f"credentials.{name}", value) for name, value in given.items()}
         self.__attrs_init__(merchant_id, **held)  # pyright: ignore[reportAttributeAccessIssue] # attrs makes it
 
     def __repr__(self) -> str:
@@ -150,19 +150,19 @@ class Credentials:
         """Read the credentials from the environment, now.
 
         `PAYASYNC_MERCHANT_ID`, `PAYASYNC_SECRET_KEY`, `PAYASYNC_PUBLIC_KEY`, `PAYASYNC_SIGNING_KEY`,
-        `PAYASYNC_SERVICE_KEYS` and `PAYASYNC_NOTIFICATION_KEYS`; or each with `_FILE` behind its name, for
-        the path of a file that holds the value. Several keys stand in lines of their own, or between
-        commas; PEM blocks follow each other.
+        `PAYASYNC_SERVICE_KEYS` and `PAYASYNC_NOTIFICATION_KEYS` are read. Each may have `_FILE` behind its name, and
+        then holds the path of a file with the value. Several keys are separated by line ends or commas; PEM blocks
+        follow each other.
 
         Args:
-            environ: Read in place of `os.environ`.
+            environ: The variables. Default: `os.environ`.
 
         Raises:
             ConfigurationError: The merchant's number is missing, both forms of one variable are set, or a
                 file cannot be read.
         """
         read = Environment(os.environ if environ is None else environ)
-        del environ  # a traceback may show what is local: from here on only masked values are
+        del environ  # a traceback may show local variables
         return cls(
             read.required("PAYASYNC_MERCHANT_ID"),
             secret_key=read.secret("PAYASYNC_SECRET_KEY"),
@@ -173,83 +173,64 @@ class Credentials:
         )
 
 
-def _check_merchant_id(value: object) -> None:
-    if not isinstance(value, str) or not value.isprintable() or not value.strip():
-        raise ConfigurationError(
-            f"credentials.merchant_id must be a text that is not empty, not {value!r}",
-            field="credentials.merchant_id",
-        )
-
-
-def _secret(given: Hidden) -> Secret:
-    return given.value if isinstance(given.value, Secret) else Secret(given.value)
-
-
-def taken(name: str, given: Hidden) -> Any:
-    """Return a key, or several where the name says so, as `Secret`; an error names it."""
+def to_secrets(name: str, given: Hidden) -> Any:
+    """Return a key as a `Secret`, or several if the name ends with `_keys`; an error has the name."""
     try:
-        if name.endswith("_keys"):
-            return _secrets(given)
-        return None if given.value is None else _secret(given)
+        if not name.endswith("_keys"):
+            return None if given.value is None else _to_secret(given)
+        several = isinstance(given.value, list | tuple | set | frozenset)
+        return tuple(map(_to_secret, [Hidden(each) for each in (given.value if several else (given.value,))]))
     except ConfigurationError as error:
         error.args = (f"{name}: {error.args[0]}",)
         error.add(field=name)
         raise
 
 
-def _secrets(given: Hidden) -> tuple[Secret, ...]:
-    alone = isinstance(given.value, str) or not isinstance(given.value, list | tuple | set | frozenset)
-    return tuple(map(_secret, [Hidden(each) for each in ((given.value,) if alone else given.value)]))
+def _to_secret(given: Hidden) -> Secret:
+    return given.value if isinstance(given.value, Secret) else Secret(given.value)
 
 
 @frozen
 class Environment:
-    """Settings by the name of a variable, each given as it is or as the path of a file (`…_FILE`)."""
+    """Settings from environment variables, each given as its value or as the path of a file (`…_FILE`)."""
 
     variables: Mapping[str, str] = field(repr=False)
 
     def optional(self, name: str) -> str | None:
-        """Return a setting, or `None` where neither form is set.
+        """Return a setting, or `None` if neither form is set.
 
         Raises:
-            ConfigurationError: Both forms are set, one is empty, or the file cannot be read.
+            ConfigurationError: Both forms are set, a value is empty, or the file cannot be read.
         """
         file = f"{name}_FILE"
         if file not in self.variables:
-            return self._filled(name, self.variables.get(name))
+            return self._check_filled(name, self.variables.get(name))
         if name in self.variables:
             raise ConfigurationError(f"{name} and {file} are both set: keep one", field=name)
-        return self._filled(file, _file_text(file, self.variables[file]).strip())
+        return self._check_filled(file, read_guarded(file, self.variables[file]).strip())
 
     @staticmethod
-    def _filled(name: str, value: str | None) -> str | None:
+    def _check_filled(name: str, value: str | None) -> str | None:
         if value is not None and not value.strip():
             raise ConfigurationError(f"{name} is empty: give it a value, or unset it", field=name)
         return value
 
     def secret(self, name: str) -> Secret | None:
-        """Return a setting that is a key; it raises as `optional` does."""
-        return None if (hidden := Hidden(self.optional(name))).value is None else _secret(hidden)
+        """Return a setting that is a key; raise as `optional` does."""
+        return None if (hidden := Hidden(self.optional(name))).value is None else _to_secret(hidden)
 
     def secrets(self, name: str) -> tuple[Secret, ...]:
-        """Return a setting that is several keys, each a PEM block or a text between commas and line ends."""
-        return _secrets(Hidden(list(filter(None, map(str.strip, _KEY.findall(self.optional(name) or ""))))))
+        """Return a setting that holds several keys: PEM blocks, or texts between commas or line ends."""
+        stripped = map(str.strip, _KEY.findall(self.optional(name) or ""))  # no variable that a traceback shows
+        return tuple(map(_to_secret, map(Hidden, filter(None, stripped))))
 
     def required(self, name: str) -> str:
-        """Return a setting that must be there.
+        """Return a setting that is required.
 
         Raises:
-            ConfigurationError: It is not, or `optional` would raise.
+            ConfigurationError: The setting is missing, or `optional` raises.
         """
         value = self.optional(name)
         if value is None:
             raise ConfigurationError(f"{name} is not set: set it, or {name}_FILE", field=name)
         return value
-
-
-def _file_text(name: str, path: str) -> str:
-    try:
-        return read_guarded(path)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-    raise ConfigurationError(f"{name}: cannot read {path!r}: {why}", field=name)

@@ -1,4 +1,4 @@
-"""JSON in and out, and dotted paths into it: strict where money could be misread."""
+"""JSON documents: reading, writing, and dotted paths; strict where an amount or a number could be misread."""
 
 import enum
 import json
@@ -12,7 +12,7 @@ import orjson
 
 
 class _Absent(enum.Enum):
-    """The type of `ABSENT`: the default of arguments that can be left out, and no value to send."""
+    """The type of `ABSENT`: the default of optional arguments, because `None` is a value that can be sent."""
 
     ABSENT = "ABSENT"
 
@@ -30,37 +30,37 @@ ABSENT: Final = _Absent.ABSENT
 MAX_DEPTH: Final = 32
 
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
-"""What cannot be misread: it is not nested, and no integer that orjson took for a number with a fraction."""
+"""Types that cannot be misread: not nested, and no float that may have been an integer of many digits."""
 
 _LONG: Final = re.compile(rb"\d{19}").search
-"""What orjson could take for a number with a fraction, and round: an integer beyond 64 bits, such as an order's."""
+"""Finds an integer that may exceed 64 bits, such as an order number, which orjson would round to a float."""
 
 
 class ExactNumber(float):
-    """A number with the text that it was read from: `1.10` is equal to `1.1`, and is signed as another text."""
+    """A number with the text that it was read from: `1.10` equals `1.1`, but is signed as another text."""
 
     __slots__ = ("text",)
 
     text: str
 
     def __new__(cls, text: str) -> Self:
-        """Make a number of the text of one."""
+        """Read a number from its text."""
         number = super().__new__(cls, text)
         number.text = text
         return number
 
 
 def dumps(value: object) -> bytes:
-    """Return compact JSON in a buffer of its own length; orjson's result keeps 4 KiB, however short it is."""
+    """Return compact JSON, copied because the result of orjson occupies at least 4 KiB."""
     return b"%b" % orjson.dumps(value)
 
 
 def loads(raw: bytes) -> object:
-    """Return a JSON document, or `ABSENT` where there is none that can be read: not JSON, or nested too deep."""
+    """Return a JSON document, or `ABSENT` if the bytes are not JSON or nested too deep."""
     try:
         document = orjson.loads(raw)
         if type(document) is dict and _PLAIN.issuperset(map(type, document.values())):
-            return document  # most answers
+            return document  # the case of most responses
         suspicious = raw.count(b"{") + raw.count(b"[") > MAX_DEPTH
         if suspicious and _too_deep(document, MAX_DEPTH):
             return ABSENT
@@ -69,27 +69,27 @@ def loads(raw: bytes) -> object:
         return ABSENT
 
 
-def exactly(raw: bytes, *, number: Callable[[str], float] = float) -> object:
-    """Return a JSON document whose integers are exact, or `ABSENT` as `loads`, and where one name stands twice.
+def loads_exact(raw: bytes, *, number: Callable[[str], float] = float) -> object:
+    """Return a JSON document with exact integers; `ABSENT` as `loads`, and if an object has a name twice.
 
     Readers differ in which of two fields of one name they take.
 
     Args:
         raw: The bytes.
-        number: What makes a number of the text of one that is no integer: `float`, or `ExactNumber`.
+        number: Reads the text of a number with a fraction or an exponent: `float`, or `ExactNumber`.
     """
     if loads(raw) is ABSENT:
         return ABSENT
     try:
-        return json.loads(raw.decode(), object_pairs_hook=_distinct, parse_float=number)
+        return json.loads(raw.decode(), object_pairs_hook=_refuse_duplicates, parse_float=number)
     except ValueError:
         return ABSENT
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names = dict(pairs)
     if len(names) != len(pairs):
-        raise ValueError("a name stands twice")
+        raise ValueError("duplicate name")
     return names
 
 
@@ -106,8 +106,8 @@ def _steps(path: str) -> tuple[str, ...]:
 
 
 def at(document: object, path: str, default: object = ABSENT) -> Any:
-    """Return what stands at a dotted path; a number steps into a list; the empty path is the document."""
-    if type(document) is dict and path.isidentifier():  # one step, as most paths are
+    """Return the value at a dotted path. A number is a list index; the empty path is the whole document."""
+    if type(document) is dict and path.isidentifier():  # most paths have one step
         return document.get(path, default)
     here = document
     for step in _steps(path):
@@ -120,29 +120,29 @@ def at(document: object, path: str, default: object = ABSENT) -> Any:
     return here
 
 
-def flaw(value: object, left: int = MAX_DEPTH) -> str | None:
-    """Return why a value cannot be sent as JSON, or `None` where it can."""
+def find_flaw(value: object, left: int = MAX_DEPTH) -> str | None:
+    """Return why a value cannot be sent as JSON, or `None` if it can."""
     if isinstance(value, str):
         return None if encodable(value) else "a text with a lone surrogate"
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, int):
         return None if -(2**63) <= value < 2**64 else "an integer beyond 64 bits"
-    if type(value) is float:  # orjson takes no subclass of it
+    if type(value) is float:  # orjson refuses subclasses
         return None if math.isfinite(value) else "a number that is not finite"
     if isinstance(value, Mapping | list | tuple):
-        return _inner_flaw(value, left)
+        return _find_inner_flaw(value, left)
     return f"a value of type {type(value).__name__}"
 
 
-def _inner_flaw(value: Mapping[Any, Any] | list[Any] | tuple[Any, ...], left: int) -> str | None:
+def _find_inner_flaw(value: Mapping[Any, Any] | list[Any] | tuple[Any, ...], left: int) -> str | None:
     if left == 0:
         return f"nested deeper than {MAX_DEPTH}"
     if isinstance(value, Mapping):
         if not all(isinstance(name, str) and encodable(name) for name in value):
             return "an object with a name that is no text"
         value = list(value.values())
-    return next((found for each in value if (found := flaw(each, left - 1))), None)
+    return next((found for each in value if (found := find_flaw(each, left - 1))), None)
 
 
 def encodable(text: str) -> bool:
@@ -154,10 +154,10 @@ def encodable(text: str) -> bool:
     return True
 
 
-def plain(value: Any) -> Any:
-    """Return a copy whose mappings are dicts and whose sequences are lists, so that nobody else can change it."""
+def copy_plain(value: Any) -> Any:
+    """Return a deep copy whose mappings are dicts and whose sequences are lists."""
     if isinstance(value, Mapping):
-        return {name: plain(inner) for name, inner in value.items()}
+        return {name: copy_plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
+        return [copy_plain(inner) for inner in value]
     return value

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Final
 from urllib.parse import unquote
 
-from attrs import evolve, frozen
+from attrs import Factory, evolve, field, frozen
 
 from payasync.errors import InvalidArgumentError
 
@@ -21,7 +21,7 @@ class Auth(enum.Enum):
 
 
 class Kind(enum.Enum):
-    """What is safe when an answer is lost."""
+    """What is safe when a response is lost."""
 
     READ = "read"
     """Asking again changes nothing."""
@@ -40,7 +40,7 @@ class Operation:
         method: The HTTP method.
         path: Below the base URL.
         auth: What the document says.
-        kind: What is safe when an answer is lost.
+        kind: What is safe when a response is lost.
         reference: The argument that names the order, refund or subscription.
     """
 
@@ -83,22 +83,87 @@ CANCEL_SUBSCRIPTION: Final = Operation(
     "subscriptions.cancel", "POST", "/subscriptions/cancel", Auth.NOT_SHOWN, Kind.UNKEYED, "subscription_id"
 )
 
-OPERATIONS: Final = (
-    CREATE_PAYMENT,
-    PLACE_ORDER,
-    QUERY_ORDER,
-    CLOSE_ORDER,
-    CREATE_REFUND,
-    QUERY_PAYMENT,
-    QUERY_REFUND,
-    CREATE_SUBSCRIPTION,
-    UPDATE_SUBSCRIPTION,
-    CANCEL_SUBSCRIPTION,
+
+def camel(name: str) -> str:
+    """Return the wire name of an argument that the document shows: `total_amt` is `totalAmt`."""
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+@frozen
+class Argument:
+    """One argument of a request.
+
+    Attributes:
+        name: As users write it.
+        point: The key of its wire name in the profile's `fields`, if the document does not show it.
+        text: Whether it is a text, so that it has a length.
+        required: Every call gives it.
+        wire: Its wire name, if the document shows it. The profile gives that of endpoints 6 and 7's identifier.
+    """
+
+    name: str
+    point: str = ""
+    text: bool = True
+    required: bool = False
+    wire: str = field(
+        init=False,
+        default=Factory(
+            lambda self: "" if self.point or self.name == "identifier" else camel(self.name), takes_self=True
+        ),
+    )
+
+
+_CURRENCY: Final = Argument("currency", required=True)
+_TOTAL_AMT: Final = Argument("total_amt", text=False, required=True)
+_OUT_TRADE_NO: Final = Argument("out_trade_no", required=True)
+_NOTIFY_URL: Final = Argument("notify_url")
+_IDENTIFIER: Final = Argument("identifier", required=True)
+_SUBSCRIPTION_ID: Final = Argument("subscription_id", point="subscription_id", required=True)
+_SUBSCRIPTION: Final = (
+    Argument("frequency", point="frequency"),
+    Argument("amount", point="subscription_amount", text=False),
+    Argument("start_date", point="start_date", text=False),
+    Argument("customer", point="customer", text=False),
 )
-"""In the order of the document's table."""
+
+ENDPOINTS: Final[Mapping[Operation, tuple[Argument, ...]]] = {
+    CREATE_PAYMENT: (Argument("amount", text=False, required=True), _CURRENCY, Argument("description")),
+    PLACE_ORDER: (
+        _TOTAL_AMT,
+        _CURRENCY,
+        Argument("subject"),
+        Argument("body"),
+        _NOTIFY_URL,
+        Argument("scene_type"),
+        Argument("return_url", point="return_url"),
+        evolve(_OUT_TRADE_NO, required=False),
+    ),
+    QUERY_ORDER: (_OUT_TRADE_NO,),
+    CLOSE_ORDER: (_OUT_TRADE_NO,),
+    CREATE_REFUND: (
+        _OUT_TRADE_NO,
+        Argument("out_refund_no", required=True),
+        _TOTAL_AMT,
+        Argument("refund_amt", text=False, required=True),
+        Argument("refund_desc"),
+        _NOTIFY_URL,
+    ),
+    QUERY_PAYMENT: (_IDENTIFIER,),
+    QUERY_REFUND: (_IDENTIFIER,),
+    CREATE_SUBSCRIPTION: tuple(evolve(each, required=True) for each in _SUBSCRIPTION),
+    UPDATE_SUBSCRIPTION: (_SUBSCRIPTION_ID, *_SUBSCRIPTION),
+    CANCEL_SUBSCRIPTION: (_SUBSCRIPTION_ID,),
+}
+"""The endpoints in the order of the document's table, each with its arguments but `extra`."""
+
+OPERATIONS: Final = tuple(ENDPOINTS)
+ARGUMENTS: Final = {operation.name: arguments for operation, arguments in ENDPOINTS.items()}
+TEXTS: Final = frozenset(each.name for arguments in ARGUMENTS.values() for each in arguments if each.text)
+"""The arguments that are texts."""
 
 
-def names(auth: Auth) -> tuple[str, ...]:
+def names_with(auth: Auth) -> tuple[str, ...]:
     """Return the operations that the document authenticates so."""
     return tuple(operation.name for operation in OPERATIONS if operation.auth is auth)
 
@@ -107,7 +172,7 @@ _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)+")
 
 
-def custom(method: str, path: str, *, read: bool) -> Operation:
+def custom_operation(method: str, path: str, *, read: bool) -> Operation:
     """Return an endpoint that the document does not show.
 
     Raises:
@@ -128,79 +193,3 @@ def custom(method: str, path: str, *, read: bool) -> Operation:
             value=path,
         )
     return Operation(f"{method} {path}", method, path, Auth.NOT_SHOWN, Kind.READ if read else Kind.UNKEYED)
-
-
-@frozen
-class Argument:
-    """One argument of a request.
-
-    Attributes:
-        name: As users write it.
-        wire: Its wire name, where the document shows it.
-        point: Where it does not, the key in the profile's `fields`; the identifier of endpoints 6 and 7 has none.
-        text: Whether it is a text, so that it has a length.
-        required: Every call gives it.
-    """
-
-    name: str
-    wire: str = ""
-    point: str = ""
-    text: bool = True
-    required: bool = False
-
-
-_CURRENCY: Final = Argument("currency", "currency", required=True)
-_TOTAL_AMT: Final = Argument("total_amt", "totalAmt", text=False, required=True)
-_OUT_TRADE_NO: Final = Argument("out_trade_no", "outTradeNo", required=True)
-_NOTIFY_URL: Final = Argument("notify_url", "notifyUrl")
-_IDENTIFIER: Final = Argument("identifier", required=True)
-_SUBSCRIPTION_ID: Final = Argument("subscription_id", point="subscription_id", required=True)
-_SUBSCRIPTION: Final = (
-    Argument("frequency", point="frequency"),
-    Argument("amount", point="subscription_amount", text=False),
-    Argument("start_date", point="start_date", text=False),
-    Argument("customer", point="customer", text=False),
-)
-
-ARGUMENTS: Final[Mapping[str, tuple[Argument, ...]]] = {
-    "payments.create": (
-        Argument("amount", "amount", text=False, required=True),
-        _CURRENCY,
-        Argument("description", "description"),
-    ),
-    "orders.place": (
-        _TOTAL_AMT,
-        _CURRENCY,
-        Argument("subject", "subject"),
-        Argument("body", "body"),
-        _NOTIFY_URL,
-        Argument("scene_type", "sceneType"),
-        Argument("return_url", point="return_url"),
-        evolve(_OUT_TRADE_NO, required=False),
-    ),
-    "orders.query": (_OUT_TRADE_NO,),
-    "orders.close": (_OUT_TRADE_NO,),
-    "refunds.create": (
-        _OUT_TRADE_NO,
-        Argument("out_refund_no", "outRefundNo", required=True),
-        _TOTAL_AMT,
-        Argument("refund_amt", "refundAmt", text=False, required=True),
-        Argument("refund_desc", "refundDesc"),
-        _NOTIFY_URL,
-    ),
-    "payments.status": (_IDENTIFIER,),
-    "refunds.status": (_IDENTIFIER,),
-    "subscriptions.create": tuple(evolve(each, required=True) for each in _SUBSCRIPTION),
-    "subscriptions.update": (_SUBSCRIPTION_ID, *_SUBSCRIPTION),
-    "subscriptions.cancel": (_SUBSCRIPTION_ID,),
-}
-"""By the name of the operation, without `extra`."""
-
-TEXTS: Final = frozenset(each.name for arguments in ARGUMENTS.values() for each in arguments if each.text)
-"""The arguments that are texts."""
-
-
-def camel(name: str) -> str:
-    """Return the wire name of an argument that the document shows: `total_amt` is `totalAmt`."""
-    first, *others = name.split("_")
-    return first + "".join(map(str.capitalize, others))

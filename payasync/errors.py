@@ -1,4 +1,24 @@
-"""What can go wrong, named for what the caller may do next; and tracebacks that hold no frame of ours."""
+"""The errors, named for what to do next, and tracebacks without frames of ours.
+
+PayasyncError
+    ConfigurationError
+        NotConfiguredError
+    InvalidArgumentError
+    NotSentError
+        NotSentTimeoutError (a TimeoutError)
+    OutcomeUnknownError
+    NoAnswerError
+        NoAnswerTimeoutError (a TimeoutError)
+        WaitTimeoutError (a TimeoutError)
+    ServiceError
+        AuthenticationError
+        DuplicateError
+        RateLimitedError
+    InvalidSignatureError
+    IntentConflictError
+    StorageError
+    SessionClosedError
+"""
 
 from __future__ import annotations
 
@@ -22,14 +42,13 @@ class PayasyncError(Exception):
         operation: The name of the operation, such as `"refunds.create"`.
         reference: The order or refund number that the call was about.
         attempts: The attempts that had begun, queries of recovery included.
-        sent: Whether the request left this machine: `False` where that is proven not, `True` where it
-            is known, `None` where it may have.
+        sent: Whether the request left this machine: `False` if provably not, `True` if it did, `None` if it may have.
         retry_after: Seconds that the service asked to wait.
-        reason: What was behind it: a phrase, or another error of ours.
-        response: The service's answer, where there was one.
-        asked: Of a write: the numbers, amounts, currency and merchant that it named, by their wire names, so that a
-            response about another one is known.
-        objection: Why a response is not believed, where it is recognised and still about something else.
+        reason: The cause: a phrase, or another error of ours.
+        response: The service's response, if there was one.
+        asked: Of a write: the numbers, amounts, currency and merchant that it named, by their wire names. A response
+            about another write differs from them.
+        objection: Why a recognised response is not believed.
     """
 
     operation: str | None = None
@@ -110,18 +129,18 @@ class NotSentError(PayasyncError):
     """Provably nothing left this machine: repeating the call is harmless.
 
     Attributes:
-        permanent: Repeating will not help before something is mended, such as a certificate.
+        permanent: Repeating does not help until something is fixed, such as a certificate.
     """
 
     permanent: bool = False
 
 
 class NotSentTimeoutError(NotSentError, TimeoutError):
-    """Nothing was sent within the time that the call had."""
+    """Nothing was sent before the call's time was over."""
 
 
 class OutcomeUnknownError(PayasyncError):
-    """A write may have been done, and no recognised answer says whether: query, never repeat.
+    """A write may have been done, and no recognised response says whether: query, never repeat.
 
     Attributes:
         intent_id: Its number in the session's journal, where there is one.
@@ -134,28 +153,27 @@ class OutcomeUnknownError(PayasyncError):
 
 
 class NoAnswerError(PayasyncError):
-    """A read got no usable answer: repeating it is harmless."""
+    """A read got no usable response: repeating it is harmless."""
 
     sent: bool | None = None
 
 
 class NoAnswerTimeoutError(NoAnswerError, TimeoutError):
-    """A read got no answer within the time that the call had."""
+    """A read got no response before the call's time was over."""
 
 
 class WaitTimeoutError(NoAnswerError, TimeoutError):
-    """The awaited state did not come in time; `response` is the last answer."""
+    """The awaited state did not come in time; `response` is the last response."""
 
 
 class ServiceError(PayasyncError):
-    """The service answered, and it was not done.
+    """The service responded that the request was not carried out.
 
     Attributes:
-        code: The service's result code, where the profile says where it stands.
-        message: The service's words, where the profile says where they stand.
-        http_status: The status of the answer.
-        absent: It says that there is no such thing, in the words that the profile lists, and signed by the service
-            where answers are.
+        code: The service's result code, if the profile says where it stands.
+        message: The service's message, if the profile says where it stands.
+        http_status: The status of the response.
+        absent: The service says "not found" as the profile lists it, and signed if responses are signed.
     """
 
     code: str | int | None = None
@@ -166,7 +184,7 @@ class ServiceError(PayasyncError):
 
 
 class AuthenticationError(ServiceError):
-    """The service does not take these keys, or this signature."""
+    """The service does not accept these keys, or this signature."""
 
 
 class DuplicateError(ServiceError):
@@ -178,7 +196,7 @@ class RateLimitedError(ServiceError):
 
 
 class InvalidSignatureError(PayasyncError):
-    """An answer or a notification is not signed by the service.
+    """A response or a notification is not signed by the service.
 
     Attributes:
         field: What is wrong with it: a header, or a path inside the document, where it is known.
@@ -199,7 +217,7 @@ class IntentConflictError(PayasyncError):
 
 
 class StorageError(PayasyncError):
-    """A file cannot be read or written now: it is locked, full or closed. Nothing of it counts as done: repeat it."""
+    """A journal or an inbox cannot be read or written now: it is locked, full or closed. Nothing was done."""
 
 
 class SessionClosedError(PayasyncError):

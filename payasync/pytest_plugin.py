@@ -1,7 +1,7 @@
-"""The pytest plugin of payasync: a sandbox of its own for each test that asks for one.
+"""The pytest plugin of payasync: fixtures for a sandbox per test.
 
-Every run of pytest imports a plugin, also those that do not use it: this one loads nothing else of payasync before
-the first fixture is asked for.
+Each run of pytest imports an installed plugin, used or not. So this module imports the rest of payasync only in its
+fixtures.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PASSED: pytest.StashKey[bool] = pytest.StashKey()
 
 @pytest.fixture
 def payasync_profile() -> Profile:
-    """The profile that the sandbox speaks: its own. Override this fixture to return that of your service."""
+    """The profile of the sandbox. Override this fixture to return the profile of your service."""
     from payasync.sandbox import PROFILE  # noqa: PLC0415 - see above
 
     return PROFILE
@@ -31,12 +31,12 @@ def payasync_profile() -> Profile:
 
 @pytest.fixture
 def payasync_sandbox(request: pytest.FixtureRequest, payasync_profile: Profile) -> Generator[ThreadedSandbox]:
-    """A fresh payment service: in memory, on a free port, in a thread of its own; its clock stands still.
+    """A fresh payment service in memory, on a free port and in a thread of its own, with a frozen clock.
 
-    What is a coroutine in `Sandbox` blocks here, and is awaited in an asynchronous test. A test that passes, and has
-    armed a fault that never fired, fails as it ends.
+    Coroutines of `Sandbox` are blocking functions here; an asynchronous test awaits them. A test that passes fails at
+    its end if a fault that it armed never fired.
 
-    It is a test's own. For one that a module or a session shares, write a fixture of that scope:
+    Each test has its own sandbox. To share one in a module or a session, write a fixture of that scope:
     `with ThreadedSandbox(clock="frozen") as sandbox: yield sandbox`.
     """
     from payasync.sandbox import ThreadedSandbox  # noqa: PLC0415 - see above
@@ -50,7 +50,7 @@ def payasync_sandbox(request: pytest.FixtureRequest, payasync_profile: Profile) 
 
 @pytest.fixture
 def payasync_session(payasync_sandbox: ThreadedSandbox) -> Generator[Session]:
-    """A session that is configured for the sandbox; it is closed after the test."""
+    """A session for the sandbox, closed after the test."""
     session = payasync_sandbox.session()
     yield session
     if payasync_sandbox.running:
@@ -59,15 +59,15 @@ def payasync_session(payasync_sandbox: ThreadedSandbox) -> Generator[Session]:
 
 @pytest.fixture
 def payasync_customer(payasync_sandbox: ThreadedSandbox) -> Any:
-    """A customer at the sandbox's gateway page: `authorize`, `decline`, `cancel`."""
+    """A customer at the gateway page of the sandbox: `authorize`, `decline`, `cancel`."""
     return payasync_sandbox.customer
 
 
 @pytest.fixture
 def payasync_receiver(payasync_sandbox: ThreadedSandbox) -> Generator[Any]:
-    """A merchant's server for notifications, at `url`: it verifies and acknowledges them, and hands them out (`next`).
+    """A merchant's server at `url` that verifies and acknowledges notifications; `next` returns them.
 
-    The account's own notifications, of what has no `notifyUrl`, come to it, too.
+    It also receives the notifications of orders without `notifyUrl`.
     """
     with payasync_sandbox.receiver() as receiver:
         payasync_sandbox.webhook_url = receiver.url
@@ -76,17 +76,17 @@ def payasync_receiver(payasync_sandbox: ThreadedSandbox) -> Generator[Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach to a failure what the sandbox saw, and note whether the test itself passed."""
+    """Attach the timeline of the sandbox to a failure, and record whether the test passed."""
     report = yield
     if report.when == "call":
         item.stash[_PASSED] = report.passed
     if report.failed and (sandbox := item.stash.get(_SANDBOX, None)):
-        report.sections.append((SECTION, _seen(sandbox)))
+        report.sections.append((SECTION, _format_timeline(sandbox)))
     return report
 
 
-def _seen(sandbox: ThreadedSandbox) -> str:
+def _format_timeline(sandbox: ThreadedSandbox) -> str:
     try:
         return "\n".join(sandbox.timeline())
     except Exception as error:  # noqa: BLE001 - an error in a hook would end the whole run of pytest
-        return f"it cannot be told: {error}"
+        return f"the timeline is not available: {error}"

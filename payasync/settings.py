@@ -1,5 +1,9 @@
-"""How a session behaves: times and retries; which addresses, headers and files it may use."""
+"""Settings of a session, the addresses, headers and files that they may name, and the validators of all settings.
 
+A validator is an attrs validator that raises `ConfigurationError` with the field, the rule and the value.
+"""
+
+import asyncio
 import errno
 import importlib
 import ipaddress
@@ -9,44 +13,199 @@ import shlex
 import ssl
 import stat
 import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, TypeAlias, TypeGuard, Union, get_args, get_origin
 from urllib.request import getproxies, proxy_bypass
 
-from attrs import Attribute, field, frozen
+import backoff
+from attrs import Attribute, field, frozen, validators
 from yarl import URL
 
 from payasync.errors import ConfigurationError
 
+Validator: TypeAlias = Callable[[Any, "Attribute[Any]", Any], None]
+Fields: TypeAlias = list["Attribute[Any]"]
 
-def _is_number(value: object) -> bool:
+MOST_SHOWN: Final = 100
+"""Characters of an invalid value that an error shows."""
+
+_KEY: Final = "key"
+_PLAIN: Final[dict[Any, tuple[tuple[type, ...], str]]] = {
+    str: ((str,), "a text"),
+    int: ((int,), "an integer"),
+    float: ((int, float), "a number"),
+    bool: ((bool,), "true or false"),
+    NoneType: ((NoneType,), "nothing"),
+}
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is an integer or a float, and no boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _seconds(instance: object, attribute: "Attribute[Any]", value: Any) -> None:
-    if not _is_number(value) or not 0 < value <= sys.float_info.max:
-        raise _wrong(instance, attribute, "a number of seconds above 0", value)
+def must_be(wanted: str, holds: Callable[[Any], bool]) -> Validator:
+    """Return a validator of a field.
 
+    Args:
+        wanted: The rule in words, such as "a number of seconds above 0".
+        holds: Returns whether a value keeps the rule.
+    """
 
-def a_wait(instance: object, attribute: "Attribute[Any]", value: Any) -> None:
-    """Check a number of seconds, 0 or more."""
-    if not _is_number(value) or not 0 <= value <= sys.float_info.max:
-        raise _wrong(instance, attribute, "a number of seconds, 0 or more", value)
-
-
-def a_count(least: int) -> Any:
-    """Return the check of an integer of so many or more."""
-
-    def check(instance: object, attribute: "Attribute[Any]", value: object) -> None:
-        if type(value) is not int or value < least:
-            raise _wrong(instance, attribute, f"an integer of {least} or more", value)
+    def check(instance: object, attribute: "Attribute[Any]", value: Any) -> None:
+        if not holds(value):
+            raise _invalid(_key(instance, attribute), wanted, value)
 
     return check
 
 
-def _wrong(instance: object, attribute: "Attribute[Any]", rule: str, value: object) -> ConfigurationError:
-    name = f"{type(instance).__name__}.{attribute.name}"
-    return ConfigurationError(f"{name} must be {rule}, not {value!r}", field=name)
+def each_must_be(wanted: str, holds: Callable[[Any], bool]) -> Validator:
+    """Return a validator that checks each entry of a table, as `must_be`; the error names the entry."""
+
+    def check(instance: object, attribute: "Attribute[Any]", table: Mapping[str, Any]) -> None:
+        for name, value in table.items():
+            if not holds(value):
+                raise _invalid(f"{_key(instance, attribute)}.{name}", wanted, value)
+
+    return check
+
+
+def a_count(least: int) -> Validator:
+    """Return a validator of integers that are not below a limit."""
+    return must_be(f"an integer of {least} or more", lambda value: type(value) is int and value >= least)
+
+
+a_time: Final = must_be(
+    "a number of seconds above 0", lambda value: is_number(value) and 0 < value <= sys.float_info.max
+)
+a_wait: Final = must_be(
+    "a number of seconds, 0 or more", lambda value: is_number(value) and 0 <= value <= sys.float_info.max
+)
+
+
+def check_types(section: str) -> Callable[[type, Fields], Fields]:
+    """Return an attrs field transformer: each value is checked by its annotation, then by the validator of its field.
+
+    Args:
+        section: The part of a field's key in errors that stands before its name, such as `answer`; empty for none.
+    """
+
+    def transform(_: type, fields: Fields) -> Fields:
+        return [
+            each.evolve(
+                metadata={_KEY: f"{section}.{each.name}" if section else each.name},
+                validator=validators.and_(_check_type, *([each.validator] if each.validator else [])),
+            )
+            for each in fields
+        ]
+
+    return transform
+
+
+def check_function(name: str, given: object) -> None:
+    """Refuse a setting that is not a plain function.
+
+    Raises:
+        ConfigurationError: It cannot be called, or is an `async` function.
+    """
+    if not callable(given) or iscoroutinefunction(given):
+        raise ConfigurationError(f"{name} must be a plain function, not {given!r}", field=name)
+
+
+def to_tuple(given: Iterable[Any]) -> tuple[Any, ...]:
+    """Return a list or a set as a tuple; any other value unchanged, for the type check to refuse."""
+    several = isinstance(given, Sequence | AbstractSet) and not isinstance(given, str | bytes | bytearray | memoryview)
+    return tuple(given) if several else given  # type: ignore[return-value] # the check refuses it
+
+
+def to_dict(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a table; any other value unchanged, for the type check to refuse."""
+    return dict(given) if isinstance(given, Mapping) else given
+
+
+def to_dict_of_tuples(given: Mapping[str, Iterable[Any]]) -> dict[str, tuple[Any, ...]]:
+    """Return a copy of a table whose lists are tuples; any other value unchanged, for the type check to refuse."""
+    return {name: to_tuple(value) for name, value in given.items()} if isinstance(given, Mapping) else given
+
+
+def fits_type(value: object, kind: Any) -> bool:
+    """Return whether a value is of a type. Nothing is converted, and a boolean is not an integer."""
+    if get_args(kind):
+        return _fits_generic(value, get_origin(kind), get_args(kind))
+    if kind in _PLAIN:
+        return type(value) in _PLAIN[kind][0] or (kind is str and isinstance(value, str))
+    if getattr(kind, "_is_protocol", False):
+        methods = [name for name in vars(kind) if not name.startswith("_")]
+        return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in methods)
+    return kind is Any or isinstance(value, kind)
+
+
+def _fits_generic(value: object, origin: Any, inner: tuple[Any, ...]) -> bool:
+    if origin is Literal:
+        return any(fits_type(value, type(one)) and value == one for one in inner)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(fits_type(one, inner[0]) for one in value)
+    if origin is Mapping:
+        return isinstance(value, Mapping) and all(
+            fits_type(name, inner[0]) and fits_type(held, inner[1]) for name, held in value.items()
+        )
+    return any(fits_type(value, one) for one in inner)  # a union
+
+
+def describe_type(kind: Any) -> str:
+    """Return a type in words, such as "a list, each of it a text"."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind in _PLAIN:
+        return _PLAIN[kind][1]
+    if origin is Literal:
+        return f"one of {', '.join(repr(one) for one in inner if one != '')}"
+    if origin in {Union, UnionType}:
+        return " or ".join(describe_type(one) for one in inner if one is not NoneType and one != Literal[""])
+    if origin is tuple:
+        return f"a list, each of it {describe_type(inner[0])}"
+    if origin is Mapping:
+        return "a table" if inner[1] is Any else f"a table of names, each with {describe_type(inner[1])}"
+    return f"{'an' if kind.__name__[:1] in 'AEIOUaeiou' else 'a'} {kind.__name__}"
+
+
+def describe_value(value: object) -> str:
+    """Return the `repr` of a value, cut to what an error has room for; the type if it has none."""
+    try:
+        text = repr(list(value) if type(value) is tuple else value)
+    except Exception:  # noqa: BLE001 - a `repr` may raise anything
+        return describe_type(type(value))
+    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."
+
+
+def _check_type(instance: object, attribute: "Attribute[Any]", value: object) -> None:
+    kind, key = attribute.type, _key(instance, attribute)
+    if fits_type(value, kind):
+        return
+    if get_origin(kind) is not Mapping:
+        raise _invalid(key, describe_type(kind), value)
+    of_names, of_values = get_args(kind)
+    # A value in a table of texts may be a secret: only its type is shown.
+    hidden = of_values is str or get_origin(of_values) is Mapping
+    show: Callable[[object], str] = (lambda held: describe_type(type(held))) if hidden else describe_value
+    if not isinstance(value, Mapping):
+        raise ConfigurationError(f"{key} must be {describe_type(kind)}, not {show(value)}", field=key)
+    for name, held in value.items():
+        if not (fits_type(name, of_names) and fits_type(held, of_values)):
+            entry = f"{key}.{name}" if isinstance(name, str) else key
+            wrong = f"{describe_value(name)} with {show(held)}"
+            raise ConfigurationError(f"{key} must be {describe_type(kind)}, not {wrong}", field=entry)
+
+
+def _key(instance: object, attribute: "Attribute[Any]") -> str:
+    return str(attribute.metadata.get(_KEY, f"{type(instance).__name__}.{attribute.name}"))
+
+
+def _invalid(key: str, wanted: str, value: object) -> ConfigurationError:
+    return ConfigurationError(f"{key} must be {wanted}, not {describe_value(value)}", field=key)
 
 
 @frozen
@@ -57,31 +216,31 @@ class Timeouts:
         total: Bounds a call with all its attempts, and the waits between them.
         connect: Bounds DNS, TCP and TLS of a new connection. Waiting for a free connection of the session's pool
             is bounded by `total` only.
-        read: From the moment the request is sent to the whole answer.
+        read: From the moment the request is sent until the whole response is read.
 
     Raises:
-        ConfigurationError: A value that is no number above 0.
+        ConfigurationError: A value is not a number above 0.
     """
 
-    total: float = field(default=45.0, validator=_seconds)
-    connect: float = field(default=5.0, validator=_seconds)
-    read: float = field(default=20.0, validator=_seconds)
+    total: float = field(default=45.0, validator=a_time)
+    connect: float = field(default=5.0, validator=a_time)
+    read: float = field(default=20.0, validator=a_time)
 
 
 @frozen
 class RetryPolicy:
-    """How often and how patiently a call is tried.
+    """How often a call is tried, and how long it waits between attempts.
 
     Args:
-        attempts: At most so many, the first included.
-        base_delay: Before the second attempt, a random time from 0 to this many seconds; it doubles with
-            each further one.
-        max_delay: The most that a wait can grow to, in seconds.
-        quota: Tokens of the session's retry budget: a retry takes 5, or 10 after a time-out, and a success
-            pays back; without tokens a failure is final, so that a dead service is left in peace.
+        attempts: The largest number of attempts, including the first.
+        base_delay: The call waits a random time from 0 to this many seconds before the second attempt. The limit
+            doubles with each attempt.
+        max_delay: The longest wait, in seconds.
+        quota: Tokens of the session's retry budget. A retry takes 5, or 10 after a timeout; a success pays back.
+            Without tokens a failure is final, so that retries do not overload a failing service.
 
     Raises:
-        ConfigurationError: A value of another type, or below what makes sense.
+        ConfigurationError: A value has another type, or is too small.
     """
 
     attempts: int = field(default=3, validator=a_count(1))
@@ -90,34 +249,47 @@ class RetryPolicy:
     quota: int = field(default=500, validator=a_count(0))
 
 
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@frozen(kw_only=True)
+class Pace:
+    """Time and chance, so that tests can bring their own."""
+
+    clock: Callable[[], float] = _loop_time
+    sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep
+    jitter: Callable[[float], float] = backoff.full_jitter
+
+
 _HTTP: Final = frozenset({"http", "https"})
 
 
-def base_url(given: object) -> URL:
-    """Return a base URL; its path is kept.
+def parse_base_url(given: object) -> URL:
+    """Return a base URL, with its path.
 
     Raises:
-        ConfigurationError: It is no absolute https URL (http is for loopback only), or it holds a user, a query
-            or a fragment.
+        ConfigurationError: The URL is not absolute, not https (http is for loopback only), or holds a user, a
+            query or a fragment.
     """
-    url = _parsed(given)
+    url = _parse_url(given)
     if url is None or url.scheme not in _HTTP or not url.host:
-        raise _refused(given, "must be an absolute URL, such as https://pay.example.com")
+        raise _invalid_base_url(given, "must be an absolute URL, such as https://pay.example.com")
     if url.user is not None or url.password is not None:
-        raise _refused(given, "must not hold a user or a password: keys belong into Credentials")
+        raise _invalid_base_url(given, "must not hold a user or a password: put keys into Credentials")
     if url.raw_query_string or url.raw_fragment or "?" in str(given) or "#" in str(given):
-        raise _refused(given, "must not hold a query or a fragment")
+        raise _invalid_base_url(given, "must not hold a query or a fragment")
     if url.scheme == "http" and not is_loopback(url):
-        raise _refused(given, "must be https: plain http is for loopback alone")
+        raise _invalid_base_url(given, "must be https: plain http is for loopback alone")
     return url
 
 
-def shown(url: URL) -> str:
-    """Return a base URL as a text, in which each that leads to the same place is the same."""
+def canonical_url(url: URL) -> str:
+    """Return the one text of a base URL, with or without a slash at its end."""
     return str(url).rstrip("/")
 
 
-def _parsed(given: object) -> URL | None:
+def _parse_url(given: object) -> URL | None:
     if not isinstance(given, str | URL):
         return None
     try:
@@ -127,13 +299,13 @@ def _parsed(given: object) -> URL | None:
     return url if url.port else None
 
 
-def _refused(given: object, why: str) -> ConfigurationError:
+def _invalid_base_url(given: object, why: str) -> ConfigurationError:
     shown = "" if {"@", "?", "#"}.intersection(str(given)) else f"; it is {given!r}"  # a key may stand there
     return ConfigurationError(f"base_url {why}{shown}", field="base_url")
 
 
 def is_loopback(url: URL) -> bool:
-    """Return whether an address is this machine's own: `localhost`, 127.0.0.0/8 or ::1."""
+    """Return whether a URL names this machine: `localhost`, 127.0.0.0/8 or ::1."""
     host = url.host or ""
     if host == "localhost":
         return True
@@ -144,19 +316,19 @@ def is_loopback(url: URL) -> bool:
 
 
 def environment_proxy(url: URL) -> str | None:
-    """Return the proxy that the environment gives for an address; only that is taken from it, and no netrc."""
+    """Return the proxy for a URL from the environment. Nothing else is read from there, nor from netrc."""
     if url.host is None or proxy_bypass(url.host):
         return None
     return getproxies().get(url.scheme)
 
 
-def proxy_url(given: object) -> str:
+def parse_proxy_url(given: object) -> str:
     """Return a proxy's URL, which may hold a user and a password.
 
     Raises:
-        ConfigurationError: It is no absolute http(s) URL.
+        ConfigurationError: The URL is not an absolute http or https URL.
     """
-    url = _parsed(given)
+    url = _parse_url(given)
     if url is None or url.scheme not in _HTTP or not url.host:
         raise ConfigurationError(
             'proxy must be an absolute URL, such as http://proxy.example:3128, or "environment"', field="proxy"
@@ -164,11 +336,11 @@ def proxy_url(given: object) -> str:
     return str(url)
 
 
-def verifying(context: object) -> ssl.SSLContext:
-    """Return a TLS context that verifies.
+def check_tls(context: object) -> ssl.SSLContext:
+    """Return a TLS context, if it verifies.
 
     Raises:
-        ConfigurationError: It does not check certificates or host names, or allows TLS below 1.2.
+        ConfigurationError: The context does not check certificates or host names, or allows TLS below 1.2.
     """
     if not isinstance(context, ssl.SSLContext):
         raise ConfigurationError(
@@ -199,8 +371,8 @@ FRAMING: Final = frozenset(
         "upgrade",
     }
 )
-"""Headers that say where a message begins and ends, and when it is sent: another value could make it two messages,
-or put off its body behind the proof that nothing was sent."""
+"""Headers that frame a message: another value could split it into two, or delay its body beyond the proof that
+nothing was sent."""
 
 _SENDER: Final = frozenset({"authorization", "cookie"})
 _PROXY: Final = "proxy-"
@@ -209,13 +381,13 @@ _VISIBLE: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 
 
 def is_header(name: object, value: object) -> bool:
-    """Return whether a header is of visible ASCII, so that it cannot break the request apart."""
+    """Return whether a header is a token and visible ASCII, so that it cannot split the request."""
     texts = isinstance(name, str) and isinstance(value, str)
     return texts and bool(_TOKEN.fullmatch(str(name)) and _VISIBLE.fullmatch(str(value)))
 
 
-def is_own(name: str) -> bool:
-    """Return whether a profile cannot set a header: it says how the request is sent, or who sends it."""
+def is_reserved_header(name: str) -> bool:
+    """Return whether a header frames the request or names its sender, so that a profile cannot set it."""
     lower = name.lower()
     return lower in FRAMING or lower in _SENDER or lower.startswith(_PROXY)
 
@@ -223,17 +395,17 @@ def is_own(name: str) -> bool:
 Location: TypeAlias = str | os.PathLike[str]
 
 DATABASE: Final = ("", "-wal", "-shm", "-journal")
-"""What SQLite puts behind the name of a database for the files that belong to it."""
+"""The suffixes of the files that SQLite keeps for a database."""
 _POSIX: Final = hasattr(os, "geteuid")
 _WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _READ: Final = stat.S_IRGRP | stat.S_IROTH
 
 
 def new_private(path: Location) -> int:
-    """Make a file that only its owner can read and write, and return its descriptor.
+    """Create a file that only its owner can read and write, and return its descriptor.
 
     Raises:
-        FileExistsError: Something has this name already; a symbolic link is not followed.
+        FileExistsError: The name exists, also as a symbolic link.
     """
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
 
@@ -241,13 +413,10 @@ def new_private(path: Location) -> int:
 def check_private(path: Location) -> None:
     """Refuse a file that this program writes, if another user can write it or if it is a symbolic link.
 
-    The file is not opened, because closing it would release the locks that SQLite holds on it.
-
-    Args:
-        path: The file's; it may be missing.
+    The file is not opened, because closing it would release the locks that SQLite holds on it. It may be missing.
 
     Raises:
-        PermissionError: The file must not be used; it says why, and what to do.
+        PermissionError: The file must not be used. The error says why, and what to do.
     """
     try:
         found = os.lstat(path)
@@ -255,29 +424,40 @@ def check_private(path: Location) -> None:
         return
     name = Path(path).name
     if stat.S_ISLNK(found.st_mode):
-        raise _refusal(
+        raise _not_permitted(
             f"{name!r} is a symbolic link, and links are not followed. Remove the link, or name the file itself"
         )
     if not stat.S_ISREG(found.st_mode):
-        raise _refusal(f"{name!r} is not a regular file. Name another file")
+        raise _not_permitted(f"{name!r} is not a regular file. Name another file")
     if _POSIX and found.st_uid != os.geteuid():
-        raise _refusal(f"{name!r} belongs to another user. Run this as its owner, or name another file")
+        raise _not_permitted(f"{name!r} belongs to another user. Run this as its owner, or name another file")
     if _POSIX and found.st_mode & _WRITE:
-        raise _refusal(f"other users can write {name!r}, and only its owner may. Run: chmod 600 {_quoted(path)}")
+        raise _not_permitted(f"other users can write {name!r}, and only its owner may. Run: chmod 600 {_quoted(path)}")
 
 
-def read_guarded(path: Location) -> str:
-    """Return the text of a file that this program only reads, and that no other user may write; links are followed.
+def read_guarded(name: str, path: object) -> str:
+    """Return the text of a file that no other user can write; links are followed.
+
+    Args:
+        name: The setting that names the file.
+        path: The path of the file.
 
     Raises:
-        PermissionError: Another user can write it; it says what to do.
-        OSError: It cannot be read.
-        UnicodeDecodeError: It is not UTF-8 text.
+        ConfigurationError: The file cannot be read, is not UTF-8, or another user can write it.
     """
-    with Path(path).open(encoding="utf-8") as file:
-        if _POSIX and os.fstat(file.fileno()).st_mode & _WRITE:
-            raise _refusal(f"other users can write it, and only its owner may. Run: chmod go-w {_quoted(path)}")
-        return file.read()
+    try:
+        with Path(path).open(encoding="utf-8") as file:  # type: ignore[arg-type] # a TypeError if it is no path
+            if not (_POSIX and os.fstat(file.fileno()).st_mode & _WRITE):
+                return file.read()
+        why = f"other users can write it, and only its owner may. Run: chmod go-w {_quoted(str(path))}"
+    except OSError as error:
+        why = str(error.strerror)
+    except UnicodeDecodeError:
+        why = "not UTF-8 text"
+    except (TypeError, ValueError):
+        why = "not a path"
+    shown = repr(str(path)) if isinstance(path, str | Path) else describe_value(path)
+    raise ConfigurationError(f"{name}: cannot read {shown}: {why}", field=name)
 
 
 def others_can_read(path: Location) -> bool:
@@ -289,17 +469,17 @@ def _quoted(path: Location) -> str:
     return shlex.quote(os.fspath(path))
 
 
-def _refusal(why: str) -> PermissionError:
+def _not_permitted(why: str) -> PermissionError:
     return PermissionError(errno.EPERM, why)
 
 
 def from_extra(extra: str, module: str, name: str) -> Any:
-    """Return what a module of ours defines, which needs an extra.
+    """Return a name of a module of payasync that needs an extra.
 
     Args:
-        extra: Its name, such as `postgres`.
-        module: Ours.
-        name: What is looked for in it.
+        extra: The extra, such as `postgres`.
+        module: The module.
+        name: The name in the module.
 
     Raises:
         ConfigurationError: The extra is not installed.

@@ -1,35 +1,44 @@
-"""For tests of your own: notifications as the service would send them, signed."""
+"""Signed notifications for your tests, as the service would send them."""
 
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from inspect import iscoroutinefunction
 from secrets import token_hex
-from typing import Any, Final
+from typing import Any
 
 from attrs import field, frozen
 
-from payasync.credentials import Credentials, Hidden, Key, Secret, taken
-from payasync.documents import ABSENT, at, flaw, plain
+from payasync.credentials import Credentials, Hidden, Key, Secret, to_secrets
+from payasync.documents import ABSENT, at, copy_plain, find_flaw
 from payasync.errors import ConfigurationError, InvalidArgumentError
-from payasync.middleware.verify import as_signed, service_keys
-from payasync.notifications.reading import MILLISECONDS_FROM, WEBHOOK_ID
-from payasync.notifications.verification import A_WORD, SIGNATURE, TIMESTAMP, check_secrets, is_word, sign_webhook
+from payasync.middleware.verify import read_as_signed, service_keys
+from payasync.notifications.notification import WEBHOOK_ID
+from payasync.notifications.verification import (
+    A_WORD,
+    MILLISECONDS_FROM,
+    SIGNATURE,
+    TIMESTAMP,
+    check_secrets,
+    is_word,
+    sign_webhook,
+)
 from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import KINDS
-from payasync.signing.schemes import SignatureScheme, SortedPairs
+from payasync.settings import is_number
+from payasync.signing.schemes import SortedPairs
 from payasync.wire.request import invalid
 
-_JSON: Final = {"Content-Type": "application/json"}
+__all__ = ["Signed", "sign_notification"]
 
 
 @frozen
 class Signed:
-    """A notification, ready to be posted to your receiver.
+    """A notification that a test can post to a receiver.
 
     Attributes:
         raw: The body.
-        headers: By their names.
+        headers: The headers, by name.
     """
 
     raw: bytes
@@ -47,74 +56,69 @@ def sign_notification(
     time: datetime | float | None = None,
     key: Key = None,
 ) -> Signed:
-    """Return a notification as the service would send it: in the profile's envelope, and signed as that says.
+    """Return a notification as the service would send it: in its envelope, and signed.
 
     Args:
-        data: The payload, by its wire names.
-        profile: What the service does.
-        credentials: Those that your receiver verifies with; of several keys the first signs.
-        kind: `payment`, `refund` or `subscription`: says the event's name, where the profile has one in the body.
-        event: The service's own name of the event; left out: the first that the profile has of the kind.
-        id: The header `webhook-id`; left out: drawn. Only Standard Webhooks has it.
-        time: When it is sent, aware or in seconds since 1970; left out: now, unless `data` says it.
-        key: Signs in the place of what `credentials` hold: the service's private key, where it has one.
+        data: The payload, by wire names.
+        profile: The profile of the service.
+        credentials: The credentials of your receiver. The first of several keys signs.
+        kind: `payment`, `refund` or `subscription`; selects the name of the event, if the body has one.
+        event: The service's name of the event. Default: the first one in the profile for `kind`.
+        id: The header `webhook-id` of Standard Webhooks. Default: random.
+        time: The time of sending: an aware datetime, or seconds since 1970. Default: the time in `data`, or now.
+        key: The key that signs, such as the service's private key. Default: a key of `credentials`.
 
     Raises:
-        InvalidArgumentError: An argument is wrong, or the payload cannot be signed.
-        NotConfiguredError: The profile does not say how notifications are signed, or where an event's name stands.
+        InvalidArgumentError: An argument is invalid, or the payload cannot be signed.
+        NotConfiguredError: The profile does not say how notifications are signed, or where the event's name stands.
         ConfigurationError: There is no key to sign with.
     """
     hidden = Hidden(key)
-    del key  # a traceback may show what is local
-    secret: Secret | None = taken("key", hidden)
-    shape, sent = profile.notification, _seconds(time)
+    del key  # a traceback may show local variables
+    secret: Secret | None = to_secrets("key", hidden)
+    shape, sent = profile.notification, _to_seconds(time)
     if not shape.verification:
         raise not_configured("notification.verification", "how they are signed: body, standard-webhooks, or none")
+    wrong = find_flaw(data) if isinstance(data, Mapping) else "anything else"
+    if wrong:
+        raise invalid("data", f"a mapping of names to JSON values, without {wrong}", data)
     document: dict[str, Any] = {}
-    _put(document, shape.data, _payload(data))
-    if name := _event(profile, kind, event):
-        _put(document, shape.kind, name)
+    _object_at(document, shape.data).update(copy_plain(data))
+    if name := _event_name(profile, kind, event):
+        _set(document, shape.kind, name)
     if shape.time and (time is not None or at(document, shape.time) is ABSENT):
-        _put(document, shape.time, _written(sent))
+        written = datetime.fromtimestamp(sent, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        _set(document, shape.time, written)
     if shape.verification == "body":
         _sign(document, profile, credentials, secret)
-    raw = _body(document)
+    raw = _write_body(document)
+    headers = {"Content-Type": "application/json"}
     if shape.verification == "standard-webhooks":
-        return Signed(raw, {**_JSON, **_webhook_headers(raw, credentials, secret, id, int(sent))})
-    return Signed(raw, _JSON.copy())
+        keys = credentials.notification_keys if secret is None else (secret,)
+        check_secrets(keys)
+        number = f"msg_{token_hex(12)}" if id is None else id
+        if not is_word(number):
+            raise invalid("id", A_WORD, number)
+        signature = sign_webhook(raw, number=number, sent=int(sent), key=keys[0])
+        headers |= {WEBHOOK_ID: number, TIMESTAMP: str(int(sent)), SIGNATURE: signature}
+    return Signed(raw, headers)
 
 
-def _body(document: Mapping[str, Any]) -> bytes:
+def _write_body(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _payload(data: Mapping[str, Any]) -> dict[str, Any]:
-    wrong = flaw(data) if isinstance(data, Mapping) else "anything else"
-    if wrong:
-        raise invalid("data", f"a mapping of names to JSON values, without {wrong}", data)
-    copied: dict[str, Any] = plain(data)
-    return copied
-
-
-def _seconds(time: datetime | float | None) -> float:
+def _to_seconds(time: datetime | float | None) -> float:
     moment = datetime.now(UTC) if time is None else time
     if isinstance(moment, datetime) and moment.utcoffset() is not None:
         return moment.timestamp()
-    if (
-        isinstance(moment, bool | datetime)
-        or not isinstance(moment, int | float)
-        or not 0 <= moment < MILLISECONDS_FROM
-    ):
+    if not is_number(moment) or not 0 <= moment < MILLISECONDS_FROM:
         raise invalid("time", "an aware datetime, or seconds since 1970", time)
     return moment
 
 
-def _written(sent: float) -> str:
-    return datetime.fromtimestamp(sent, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _event(profile: Profile, kind: str | None, event: str | None) -> str | None:
-    """Return the event's name, where the body holds one."""
+def _event_name(profile: Profile, kind: str | None, event: str | None) -> str | None:
+    """Return the name of the event, or `None` if the body has none."""
     shape = profile.notification
     if kind is not None and kind not in KINDS:
         raise invalid("kind", f"one of {', '.join(KINDS)}", kind)
@@ -127,11 +131,8 @@ def _event(profile: Profile, kind: str | None, event: str | None) -> str | None:
     return shape.kinds[kind][0]
 
 
-def _put(document: dict[str, Any], path: str, value: Any) -> None:
-    """Set what stands at a dotted path, objects on the way included; at the empty one, the whole document."""
-    if not path:
-        document.update(value)
-        return
+def _set(document: dict[str, Any], path: str, value: Any) -> None:
+    """Set the value at a dotted path; missing objects on the way are made."""
     above, _, name = path.rpartition(".")
     _object_at(document, above)[name] = value
 
@@ -150,7 +151,7 @@ def _object_at(document: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def _sign(document: dict[str, Any], profile: Profile, credentials: Credentials, key: Secret | None) -> None:
-    """Sign the object that holds the signature."""
+    """Sign the object that the signature stands in."""
     path, scheme = profile.notification.signature, profile.signature
     if not path:
         raise not_configured("notification.signature", "the path of the signature, where it stands in the body")
@@ -158,34 +159,18 @@ def _sign(document: dict[str, Any], profile: Profile, credentials: Credentials, 
         raise not_configured("signature", "the scheme that the service signs notifications with")
     above, _, name = path.rpartition(".")
     signed = _object_at(document, above)
-    written = at(as_signed(_body(document), document, scheme), above)
+    written = at(read_as_signed(_write_body(document), document, scheme), above)
     fields = {each: value for each, value in written.items() if each != name}
-    key = key or _body_key(scheme, credentials)
+    if key is None and isinstance(scheme, SortedPairs) and not scheme.symmetric:
+        raise ConfigurationError(
+            f"key is missing: with {scheme.algorithm} only the service's private key signs, and credentials hold the "
+            "public one. For tests, make a pair of your own, and give the private key as key=...",
+            field="key",
+        )
+    key = key or service_keys(credentials, scheme, signed="notifications", point="notification.verification")[0]
     made = None if iscoroutinefunction(scheme.sign) else scheme.sign(fields, path="", key=key)
     if not isinstance(made, str):
         raise ConfigurationError(
             "signature.sign must be a plain function that returns a text: nobody awaits it here", field="signature"
         )
     signed[name] = made
-
-
-def _body_key(scheme: SignatureScheme, credentials: Credentials) -> Secret:
-    if isinstance(scheme, SortedPairs) and not scheme.symmetric:
-        raise ConfigurationError(
-            f"key is missing: with {scheme.algorithm} only the service's private key signs, and credentials hold the "
-            "public one. For tests, make a pair of your own, and give the private key as key=...",
-            field="key",
-        )
-    return service_keys(credentials, scheme, signed="notifications", point="notification.verification")[0]
-
-
-def _webhook_headers(
-    raw: bytes, credentials: Credentials, key: Secret | None, number: str | None, sent: int
-) -> dict[str, str]:
-    keys = credentials.notification_keys if key is None else (key,)
-    check_secrets(keys)
-    number = f"msg_{token_hex(12)}" if number is None else number
-    if not is_word(number):
-        raise invalid("id", A_WORD, number)
-    signature = sign_webhook(raw, number=number, sent=sent, key=keys[0])
-    return {WEBHOOK_ID: number, TIMESTAMP: str(sent), SIGNATURE: signature}

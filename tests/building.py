@@ -11,13 +11,13 @@ from multidict import CIMultiDict
 from payasync.credentials import Credentials
 from payasync.endpoints import Operation
 from payasync.middleware.observe import Event
-from payasync.middleware.retry import Pace
 from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape, Parameter, States
 from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
 from payasync.resources.payments import CreatePayment, QueryPayment
 from payasync.resources.refunds import CreateRefund, QueryRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
+from payasync.settings import Pace
 from payasync.wire.call import Call, Reply
 from payasync.wire.encode import Codec
 from payasync.wire.request import Request

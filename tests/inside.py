@@ -2,13 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 import aiohttp
 
-from payasync.middleware.recovery import question
-from payasync.middleware.retry import Pace
+from payasync.settings import Pace
 
 PATIENT: Final = 1_000_000
 """Turns after which what should have happened will not: a mistake in the test."""
@@ -76,7 +74,7 @@ def all_http(pay: Any) -> list[Any]:
 
 def set_pace(pay: Any, pace: Pace) -> None:
     """Let the calls of a session take their time and their chance from there."""
-    pay._way = pay._setup.way(pay._quota, partial(question, pay._codec), pace, pay._transport)
+    pay._send_call = pay._build_chain(pace)
 
 
 def store_of(sandbox: Any) -> Any:

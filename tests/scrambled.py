@@ -8,7 +8,7 @@ not compared, notifications signed in their body or by Standard Webhooks.
 
 import json
 import random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from attrs import evolve
 
@@ -29,9 +29,6 @@ from payasync.profile.schema import Code
 from payasync.profile.signed_fields import COMPARED
 from payasync.sandbox import PROFILE
 from payasync.signing.schemes import FREE_TEXT
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SYLLABLES: Final = ("ba", "co", "du", "fe", "gi", "lo", "mu", "ne", "pi", "ra", "su", "to", "vi", "xe", "zo")
 NOT_SHOWN: Final = tuple(operation.name for operation in OPERATIONS[5:])
@@ -213,22 +210,3 @@ _TOLD: Final = (
     "subscription_id",
     "subscription_status",
 )
-
-
-def words(profile: Profile) -> set[str]:
-    """Return every word of a profile that the service's document leaves open: names, states, codes, events, bodies."""
-    answer, notification, found = profile.answer, profile.notification, set[str]()
-    for point in ("data", "code", "message", "request_id", "signature", *_TOLD, *COMPARED):
-        found |= set((getattr(answer, point) or "").split("."))
-    for path in ("data", "kind", "time", "signature", "out_trade_no", "out_refund_no", "subscription_id"):
-        found |= set(getattr(notification, path).split("."))
-    tables: list[Mapping[str, Any]] = [
-        *(getattr(profile.states, thing) for thing in ("order", "payment", "refund", "subscription")),
-        notification.kinds,
-        {name: getattr(profile.codes, name) for name in ("not_executed", "retryable", "duplicate", "absent")},
-        {"ok": answer.ok, "fields": profile.fields.values(), "formats": profile.formats.values()},
-        {"bodies": (notification.ack_body, notification.nack_body)},
-    ]
-    found |= {str(value) for table in tables for values in table.values() for value in values}
-    parameters = (profile.payment_status, profile.refund_status)
-    return (found | {each.name for each in parameters if each}) - {""}

@@ -1,7 +1,6 @@
 """The end of a session: what waits between two attempts ends at once, and says what is known of it."""
 
 import asyncio
-import gc
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -29,9 +28,8 @@ from payasync import (
     SessionClosedError,
     Unknown,
 )
-from payasync import session as flights_module
+from payasync import session as session_module
 from payasync.profile.sandbox_profile import PROFILE
-from payasync.session import Flights
 from tests.foreign.recorder import PATIENCE, RESET, SILENT, Answer, Recorder, answer
 from tests.inside import turns, until
 
@@ -197,22 +195,6 @@ async def test_grace_that_is_over_cuts_the_wait() -> None:
     assert ["R1"] == heard.unknown
 
 
-async def test_close_that_is_cancelled_cuts_the_wait() -> None:
-    """Who does not want to wait for the grace leaves no call behind that does."""
-    heard = Listener()
-    with Recorder([BUSY], otherwise=OK) as service:
-        pay = session(service, on_event=heard)
-        call = asyncio.ensure_future(refund(pay))
-        await heard.waits.wait()
-        closing = asyncio.ensure_future(pay.aclose(grace=PATIENCE))
-        await turns(2)
-        closing.cancel()
-        async with asyncio.timeout(AT_ONCE):
-            ends = await asyncio.gather(closing, call, return_exceptions=True)
-
-    assert [asyncio.CancelledError, OutcomeUnknownError] == [type(each) for each in ends]
-
-
 @pytest.mark.parametrize(
     "copied", [lambda pay: pay.with_options(retry=FAST), lambda pay: pay.for_merchant(KEYS)], ids=["options", "who"]
 )
@@ -265,7 +247,7 @@ async def test_close_waits_for_shielded_calls() -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a session lose its patience with layers soon."""
-    monkeypatch.setattr(flights_module, "LANDING", 0.05)
+    monkeypatch.setattr(session_module, "CUT_OFF_GRACE", 0.05)
 
 
 def stuck(reached: asyncio.Event, go: asyncio.Event, *, sends: bool, stubborn: bool = False) -> Any:
@@ -345,18 +327,6 @@ async def test_callers_own_cancellation_stays_one() -> None:
     assert [] == heard.unknown
 
 
-async def test_call_that_cancels_itself() -> None:
-    """A shielded call that ends by a cancellation of its own is no cancellation of its caller."""
-
-    async def itself() -> None:
-        raise asyncio.CancelledError
-
-    with pytest.raises(SessionClosedError) as caught:
-        await Flights().shielded(itself())
-
-    assert caught.value.sent is None
-
-
 async def test_shielded_call_that_closes_its_session() -> None:
     """Who closes a session from within a shielded call does not wait for itself."""
 
@@ -389,72 +359,6 @@ async def test_grace_that_is_none(copied: Callable[[Session], Session], grace: A
     assert "a number of seconds, 0 or more" == caught.value.rule
     assert 200 == found.http_status
     assert shown.endswith("open>")
-
-
-async def test_callers_cancellation_as_the_call_is_cancelled() -> None:
-    """Where both are cancelled in one moment, the caller's own cancellation is what it hears."""
-    begun = list[asyncio.Task[None] | None]()
-
-    async def never() -> None:
-        begun.append(asyncio.current_task())
-        await asyncio.Event().wait()
-
-    caller = asyncio.ensure_future(Flights().shielded(never()))
-    await until(lambda: begun)
-    (call,) = begun
-    assert call
-    call.cancel()
-    await until(call.done)
-    early = caller.done()
-    caller.cancel()
-    await asyncio.wait([caller])
-
-    assert not early
-    assert caller.cancelled()
-
-
-async def test_cancellation_that_was_taken_back() -> None:
-    """A caller is cancelled though whoever did it has counted it back: its call has not ended, so nobody cut it off."""
-    flights, begun, go, landed = Flights(), asyncio.Event(), asyncio.Event(), list[bool]()
-
-    async def call() -> None:
-        begun.set()
-        landed.append(await go.wait())
-
-    caller = asyncio.ensure_future(flights.shielded(call()))
-    await begun.wait()
-    caller.cancel()
-    caller.uncancel()
-    await asyncio.wait([caller])
-    go.set()
-    await flights.land()
-
-    assert caller.cancelled()
-    assert landed
-
-
-@pytest.mark.parametrize("ends", [ZeroDivisionError(), asyncio.CancelledError()], ids=repr)
-async def test_shielded_call_that_ends_alone(ends: BaseException) -> None:
-    """What nobody waits for any more is no reason for asyncio to complain."""
-    complaints: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-    flights, begun, go = Flights(), asyncio.Event(), asyncio.Event()
-
-    async def call() -> None:
-        begun.set()
-        await go.wait()
-        raise ends
-
-    caller = asyncio.ensure_future(flights.shielded(call()))
-    await begun.wait()
-    caller.cancel()
-    await asyncio.wait([caller])
-    go.set()
-    await flights.land()
-    del caller
-    gc.collect()
-
-    assert [] == complaints
 
 
 @pytest.mark.parametrize(
@@ -509,19 +413,3 @@ async def test_grace_is_not_for_calls_of_other_loops() -> None:
         await asyncio.to_thread(thread.join, PATIENCE)
 
     assert [OutcomeUnknownError] == [type(each) for each in ends]
-
-
-def test_cutting_where_a_loop_has_died() -> None:
-    """Of a loop that was closed in the midst of a wait nothing is woken, and nothing is raised."""
-    flights, loop = Flights(), asyncio.new_event_loop()
-    pause = flights.pause(float(LONG))
-
-    async def begin() -> object:
-        return pause.send(None)
-
-    waited = loop.run_until_complete(begin())
-    loop.close()
-    flights.cut()
-    pause.close()
-
-    assert waited is not None

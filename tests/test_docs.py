@@ -1,4 +1,4 @@
-"""docs/: what a page shows of the profile, and of the sandbox's forms, is the whole of it, and true."""
+"""README.md and docs/: links and paths lead somewhere; lists of keys, forms and files are whole and true."""
 
 import re
 import tomllib
@@ -8,6 +8,7 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
+import payasync
 from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape, HttpCodes, NotificationShape
 from payasync.sandbox import Sandbox
@@ -17,10 +18,12 @@ from tests.sandbox.foreign import Answer
 from tests.sandbox.web.test_admin import ACTIONS
 from tests.test_readme import blocks
 
-DOCS: Final = Path(__file__).parents[1] / "docs"
+ROOT: Final = Path(__file__).parents[1]
+DOCS: Final = ROOT / "docs"
+PAGES: Final = sorted({*ROOT.glob("*.md"), *DOCS.glob("*.md")})
 PAGE: Final = DOCS.joinpath("profile.md").read_text(encoding="utf-8")
 FORMS: Final = re.findall(
-    r"^\| `(\w+/\w+)` \| (.*?) \|", DOCS.joinpath("notifications.md").read_text(encoding="utf-8"), re.MULTILINE
+    r"^\| `(\w+/\w+)` \| (.*?) \|", DOCS.joinpath("sandbox.md").read_text(encoding="utf-8"), re.MULTILINE
 )
 """The sandbox's forms: the name of each, and its fields."""
 
@@ -103,3 +106,57 @@ async def test_forms_of_the_sandbox() -> None:
 
         assert ([], 6) == (sandbox.faults.armed(), len(answers))
     assert dict.fromkeys(ACTIONS, 200) == {name: answer.status for name, answer in answers.items()}
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub names them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Each link inside the project names a file that exists, and a heading on its page."""
+    links = re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8"))
+    targets = [(page.parent / name if name else page, anchor) for name, anchor in links]
+
+    assert [] == [target for target, _ in targets if not target.exists()]
+    assert [] == [(target.name, anchor) for target, anchor in targets if anchor and anchor not in anchors(target)]
+
+
+def test_contributing_names_files_that_exist() -> None:
+    """Each path in the map of CONTRIBUTING.md exists, so that a newcomer finds the rule there."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    paths = set(re.findall(r"`([\w/]+(?:\.py|/))`", page))
+
+    assert len(paths) > 20
+    assert [] == [
+        path for path in sorted(paths) if not any((root / path).exists() for root in (ROOT / "payasync", ROOT))
+    ]
+
+
+def test_contributing_shows_the_floors() -> None:
+    """The floors of CONTRIBUTING.md are those that `nox -s lint` checks."""
+    ((_, shown),) = blocks((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), "text")
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        contracts: list[dict[str, Any]] = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+
+    assert contracts[0]["layers"] == shown.splitlines()
+
+
+def test_changelog_has_short_lines() -> None:
+    """Each change is one line of at most 120 characters; the details stand in the docs."""
+    page = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+    assert [] == [line for line in page.splitlines() if len(line) > 120 or line.startswith(" ")]
+
+
+def test_every_error_is_listed() -> None:
+    """The page of errors has each class that a user can catch, and no other."""
+    page = DOCS.joinpath("errors.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+Error)` \|", page, re.MULTILINE)
+    public = (getattr(payasync, name) for name in payasync.__all__)
+
+    assert sorted(listed) == sorted(
+        each.__name__ for each in public if isinstance(each, type) and issubclass(each, payasync.PayasyncError)
+    )

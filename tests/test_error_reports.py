@@ -21,7 +21,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 import pytest
-from attrs import evolve, field, frozen
+from attrs import evolve
 
 from payasync import (
     Call,
@@ -50,7 +50,7 @@ from payasync import (
     UpdateSubscription,
     WaitTimeoutError,
 )
-from payasync.errors import LIBRARIES, drop_frames
+from payasync.errors import LIBRARIES
 from payasync.journal import SqliteJournal
 from payasync.notifications import parse, verify
 from payasync.profile.schema import AnswerShape, NotificationShape, States
@@ -651,18 +651,6 @@ def test_request_objects(make: Callable[[], object]) -> None:
     assert [] == leaks(repr(CreateSubscription(**SUBSCRIPTION)))
 
 
-async def test_type_of_a_refused_customer() -> None:
-    """`.value` names the type: a person sees what was wrong, and nobody who it was about."""
-    async with session("https://pay.example.com") as pay:
-        with pytest.raises(InvalidArgumentError) as refused:
-            await unsendable(pay)
-        with pytest.raises(InvalidArgumentError) as unsigned:
-            await unsignable(pay)
-
-    assert ("customer", dict) == (refused.value.field, refused.value.value)
-    assert ("payer", dict) == (unsigned.value.field, unsigned.value.value)
-
-
 @pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
     """Return a journal."""
@@ -839,7 +827,7 @@ async def test_a_bug_of_ours_can_be_found() -> None:
     """An error that only a bug explains says where it was raised, though its frames are removed."""
     with Recorder() as service:
         pay = session(service.url)
-        del vars(pay)["_setup"]  # a bug
+        del vars(pay)["_options"]  # a bug
         error = await failure(pay, lambda pay: pay.send(CancelSubscription(subscription_id="S1")), AttributeError)
 
     assert ["session.py"] == [note.rpartition("/")[2].partition(":")[0] for note in error.__notes__]
@@ -854,61 +842,3 @@ def test_every_dependency_is_a_library() -> None:
     wanted = [*project["dependencies"], *extras["postgres"], *extras["procrastinate"], *extras["rsa"]]
 
     assert set() == {name.partition(">")[0].partition("[")[0] for name in wanted} - LIBRARIES
-
-
-@frozen
-class Hiding:
-    """Something that hides a value from its repr."""
-
-    fields: Mapping[str, Any] = field(repr=False)
-
-
-HIDDEN: Final = {"nonceStr": "n"}
-HIDING: Final[dict[str, Callable[[], object]]] = {
-    "variable": lambda: HIDDEN,
-    "list": lambda: [HIDDEN],
-    "closure": lambda: partial(print, HIDDEN),
-    "attribute": lambda: Hiding(HIDDEN),
-    "bytes": lambda: b'{"nonceStr":"n"}',
-}
-
-
-@pytest.mark.parametrize("hiding", HIDING.values(), ids=HIDING)
-def test_the_search_finds(hiding: Callable[[], object]) -> None:
-    """The search sees what a variable of a frame of ours holds, of an error within a group, within a context."""
-    space: dict[str, Any] = {"__name__": "payasync.imagined"}
-    exec("def fails(call):\n    raise KeyError(1)\n", space)  # noqa: S102 - a frame of ours, as it were
-    with pytest.raises(KeyError) as caught:
-        space["fails"](hiding())
-    error = ValueError(2)
-    error.__context__ = ExceptionGroup("all", [ValueError(1), caught.value])
-
-    assert leaks(report(error))
-    assert [] == leaks(report(drop_frames(error)))
-
-
-async def test_names_of_coroutines() -> None:
-    """A coroutine that is never awaited is named by the method that made it, and is one coroutine only."""
-    async with session("https://pay.example.com") as pay:
-        made: list[Any] = [ask(pay) for ask in ASKS.values()]
-        names = [each.__qualname__ for each in made]
-        for each in made:
-            each.close()
-
-    assert all(asyncio.iscoroutine(each) for each in made)
-    assert {
-        "Refunds.create",
-        "Subscriptions.create",
-        "Orders.query",
-        "Payments.status",
-        "Sender.send",
-        "Sender.request",
-    } == set(names)
-
-
-async def test_wrong_arguments_are_refused_when_awaited() -> None:
-    """`asyncio.gather` gathers a refusal like any other error."""
-    async with session("https://pay.example.com") as pay:
-        ends = await asyncio.gather(*(ask(pay) for ask in REFUSED.values()), return_exceptions=True)
-
-    assert all(isinstance(end, InvalidArgumentError | ConfigurationError) for end in ends)

@@ -159,20 +159,6 @@ def test_broken(payasync_sandbox):
     raise AssertionError
 """
 
-SHARED: Final = """
-import pytest
-from payasync.sandbox import ThreadedSandbox
-
-@pytest.fixture(scope="module")
-def shared():
-    with ThreadedSandbox(clock="frozen") as sandbox:
-        yield sandbox
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_shares(shared, count):
-    shared.given.paid_order()
-    assert count == shared.ledger.orders()
-"""
 
 RECEIVING: Final = """
 import pytest
@@ -209,7 +195,8 @@ UNUSED: Final = """
 import sys
 
 def test_nothing():
-    assert [] == [name for name in sys.modules if name.partition(".")[0] in {"payasync", "aiohttp", "attrs", "cattrs"}]
+    loaded = [name for name in sys.modules if name.partition(".")[0] in {"payasync", "aiohttp", "attrs", "cattrs"}]
+    assert ["payasync", "payasync.pytest_plugin"] == sorted(loaded)
 """
 
 SUITES: Final = {
@@ -221,7 +208,6 @@ SUITES: Final = {
     "faults": FAULTS,
     "not_provoked": NOT_PROVOKED,
     "closed": CLOSED,
-    "shared": SHARED,
     "receiving": RECEIVING,
 }
 ASYNCIO: Final = ("-p", "pytest_asyncio.plugin", "-o", "asyncio_default_fixture_loop_scope=function")
@@ -312,12 +298,7 @@ def test_closed_sandbox_shows_its_timeline(ran: Ran) -> None:
     """A test may close its sandbox, and all that goes with it: a failure still shows what it saw, where it can."""
     assert {"PASSED": 1, "FAILED": 2} == ran.ends("closed")
     assert "T7" in ran.shown("test_closed").partition(TIMELINE)[2]
-    assert "it cannot be told: " in ran.shown("test_broken").partition(TIMELINE)[2]
-
-
-def test_sandbox_of_a_module(ran: Ran) -> None:
-    """What the fixture's docstring says: a module's own fixture makes a sandbox that its tests share."""
-    assert {"PASSED": 2} == ran.ends("shared")
+    assert "the timeline is not available: " in ran.shown("test_broken").partition(TIMELINE)[2]
 
 
 def test_receiver(ran: Ran) -> None:
@@ -371,7 +352,7 @@ def test_fixtures_are_described(run: Run) -> None:
 
 
 def test_costs_nothing_where_it_is_not_used(run: Run) -> None:
-    """A run that asks for no fixture imports neither payasync nor what it builds on."""
+    """A run that asks for no fixture loads the plugin alone, and nothing that payasync builds on."""
     run(UNUSED).assert_outcomes(passed=1)
 
 

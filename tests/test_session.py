@@ -1,3 +1,5 @@
+"""A session: its settings, lifetime, copies, layers and environment."""
+
 import asyncio
 import gc
 import gzip
@@ -49,6 +51,7 @@ from payasync import (
     Unknown,
 )
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
+from tests.building import CREDENTIALS
 from tests.foreign import signatures
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import RESET, SILENT, Answer, Recorder, answer
@@ -61,8 +64,6 @@ FAST: Final = RetryPolicy(base_delay=0.001)
 REMOTE: Final = "https://pay.example.com"
 OK_BODY: Final = b'{"code":"SBX_OK","subscriptionId":"S1"}'
 OK: Final = answer(200, OK_BODY)
-SOON: Final = 1.0
-"""Seconds: a time that a call is given to run out of, long enough to be sent on a busy machine."""
 
 Ask = Callable[[Session], Awaitable[Response]]
 
@@ -229,16 +230,6 @@ def test_copies_check_their_settings(copy: dict[str, Any]) -> None:
         pay.with_options(**copy)
 
     assert next(iter(copy)) == caught.value.field
-
-
-def test_copy_for_no_merchant_is_refused() -> None:
-    """`for_merchant` wants credentials."""
-    no_credentials: Any = "M2"
-
-    with pytest.raises(ConfigurationError) as caught:
-        Session(REMOTE, credentials=KEYS, profile=BARE).for_merchant(no_credentials)
-
-    assert "credentials" == caught.value.field
 
 
 @pytest.mark.parametrize("base_url", ["http://localhost:8080", "http://127.0.0.1", "http://[::1]:1/gate/"])
@@ -465,28 +456,6 @@ async def test_grace_lets_a_call_finish(copied: Callable[[Session], Session], gr
     assert 1 == len(service.requests)
 
 
-async def test_grace_ends_with_the_calls() -> None:
-    """Grace waits for calls, not for the tasks that made them: these may have other things to do."""
-    closed = asyncio.Event()
-    go = threading.Event()
-
-    async def work(pay: Session) -> None:
-        await create(pay)
-        await closed.wait()
-
-    with recorder(answer(200, OK_BODY, after=go)) as service:
-        pay = pay_with(service)
-        worker = asyncio.create_task(work(pay))
-        await asyncio.to_thread(service.wait_for_request)
-        closing = asyncio.create_task(pay.aclose(grace=60))
-        await asyncio.sleep(0)
-        go.set()
-        async with asyncio.timeout(5):
-            await closing
-        closed.set()
-        await worker
-
-
 async def test_grace_covers_a_call_that_made_another() -> None:
     """A call within a call, as a layer may make one, does not end the flight of the outer."""
     go = threading.Event()
@@ -701,42 +670,6 @@ async def test_request_is_a_write_unless_it_says_otherwise(error: type[PayasyncE
     assert 1 == len(service.requests)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("times", "own"),
-    [({"read": SOON}, {}), ({"total": SOON}, {}), ({}, {"timeout": SOON})],
-    ids=["read", "total", "own"],
-)
-@pytest.mark.parametrize(
-    ("name", "error", "timed_out"),
-    [("query", NoAnswerError, True), ("close", OutcomeUnknownError, False)],
-)
-async def test_times_out(
-    name: str, error: type[PayasyncError], times: dict[str, float], own: dict[str, float], *, timed_out: bool
-) -> None:
-    """A call ends within `Timeouts.read`, `Timeouts.total` and its own `timeout`; only of a read is it a time-out."""
-    with recorder(OK, otherwise=SILENT) as service:
-        async with pay_with(service, retry=ONE_TRY) as pay:
-            await getattr(pay.orders, name)("T0")  # from here on there is a connection: what is slow is the answer
-            hasty = pay.with_options(timeouts=Timeouts(**times))
-            with pytest.raises(error) as caught:
-                await getattr(hasty.orders, name)("T1", **own)
-
-    assert timed_out == isinstance(caught.value, TimeoutError)
-    assert ("T1", 1) == (caught.value.reference, caught.value.attempts)
-    assert caught.value.sent is not False
-    assert 1 == len(service.connections)
-
-
-async def test_most_connections() -> None:
-    """No more than `max_connections` carry writes at a time; further calls wait for their turn."""
-    with recorder() as service:
-        async with pay_with(service, max_connections=1) as pay:
-            await asyncio.gather(*(create(pay) for _ in range(5)))
-
-    assert [1] * 5 == [request.connection for request in service.requests]
-
-
 async def test_middleware_sees_each_attempt_before_it_is_signed() -> None:
     """A layer of the user's sees what the call says, without nonce, signature or key; once for each attempt."""
     seen: list[Call] = []
@@ -801,20 +734,6 @@ async def test_middleware_is_outermost_first() -> None:
     assert ["a in", "b in", "b out", "a out"] == order
 
 
-async def test_middleware_may_answer_itself() -> None:
-    """A layer need not pass a call on: what it returns is the answer."""
-
-    async def layer(call: Call, send: Send) -> Reply:  # noqa: ARG001 - it does not pass it on
-        return Reply(status=200, headers={}, body=OK_BODY)
-
-    with recorder() as service:
-        async with pay_with(service, middleware=[layer]) as pay:
-            response = await query(pay)
-
-    assert OK_BODY == response.body
-    assert [] == service.connections
-
-
 async def test_events_tell_the_story() -> None:
     """Each attempt, each retry and each unknown outcome is told of, in order, with the call's reference."""
     told: list[Event] = []
@@ -835,25 +754,6 @@ async def test_events_tell_the_story() -> None:
     assert [(1, "NotSentError"), (2, "NoAnswerError")] == [
         (event.attempt, event.error) for event in told if isinstance(event, Attempted)
     ]
-
-
-async def test_events_of_a_success() -> None:
-    """A call that succeeds is one attempt, with its status."""
-    told: list[Event] = []
-    with recorder() as service:
-        async with pay_with(service, on_event=told.append) as pay:
-            response = await query(pay)
-    (event,) = told
-
-    assert isinstance(event, Attempted)
-    assert ("orders.query", "T1", 1, 200, None) == (
-        event.operation,
-        event.reference,
-        event.attempt,
-        event.status,
-        event.error,
-    )
-    assert 0 <= event.elapsed <= response.elapsed
 
 
 async def test_observer_that_fails_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -967,21 +867,6 @@ async def test_tls_with_an_authority_of_ones_own() -> None:
     assert 2 == len(service.requests)
 
 
-@pytest.mark.parametrize(
-    ("name", "trusting"), [("127.0.0.1", False), ("pay.example.com", True)], ids=["untrusted", "other name"]
-)
-async def test_certificate_that_cannot_be_trusted(name: str, *, trusting: bool) -> None:
-    """Nothing is sent to whoever cannot prove to be the service, and it is not tried again."""
-    with recorder(tls=server_tls(name)) as service:
-        async with pay_with(service, tls=trusting_tls() if trusting else None) as pay:
-            with pytest.raises(NotSentError) as caught:
-                await create(pay)
-
-    assert (False, 1, True) == (caught.value.sent, caught.value.attempts, caught.value.permanent)
-    assert "certificate" in str(caught.value)
-    assert b"" == service.received
-
-
 async def test_proxy_that_is_asked_for() -> None:
     """A proxy gets the whole address, and its own password; nobody connects to the service itself."""
     with recorder() as proxy:
@@ -1019,15 +904,6 @@ async def test_proxy_of_the_environment_only_if_asked(monkeypatch: pytest.Monkey
     assert ((0, 2) if asked else (2, 0)) == (len(service.requests), len(proxy.requests))
 
 
-@pytest.mark.parametrize("name", ["NO_PROXY", "no_proxy"])
-async def test_environment_may_exempt_the_service(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A service that the environment exempts from its proxy is called as it is."""
-    with Recorder() as service, Recorder() as proxy:
-        await pay_twice(service, {"http_proxy": proxy.url, name: "127.0.0.1"}, monkeypatch)
-
-    assert (2, 0) == (len(service.requests), len(proxy.requests))
-
-
 @pytest.mark.parametrize("asked", [False, True], ids=["not asked", "asked"])
 async def test_netrc_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, asked: bool) -> None:
     """A password for another program is not sent with a payment, not even where the environment gives the proxy."""
@@ -1044,15 +920,6 @@ async def test_netrc_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert b"canary" not in service.received + proxy.received
 
 
-async def test_answer_of_the_greatest_size() -> None:
-    """An answer of exactly `max_response_bytes` is read."""
-    with recorder() as service:
-        async with pay_with(service, max_response_bytes=len(OK_BODY)) as pay:
-            response = await query(pay)
-
-    assert OK_BODY == response.body
-
-
 @pytest.mark.parametrize(("ask", "error"), [(query, NoAnswerError), (create, OutcomeUnknownError)])
 @pytest.mark.parametrize("size", [len(OK_BODY) + 1, 10_000_000])
 async def test_answer_that_is_too_large(ask: Ask, error: type[PayasyncError], size: int) -> None:
@@ -1063,3 +930,55 @@ async def test_answer_that_is_too_large(ask: Ask, error: type[PayasyncError], si
                 await ask(pay)
 
     assert "max_response_bytes" in str(caught.value)
+
+
+ELSEWHERE = "http://u:canary@proxy.example:3128"
+
+
+def session_through(address: str, proxy: str | None) -> Session:
+    """Return a session with an address through a proxy."""
+    return Session(address, credentials=CREDENTIALS, profile=Profile(), proxy=proxy)
+
+
+def refusal(address: str, proxy: str) -> ConfigurationError:
+    """Return the error that a proxy is refused with."""
+    with pytest.raises(ConfigurationError) as caught:
+        session_through(address, proxy)
+    return caught.value
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:1", "http://localhost", "http://[::1]:8080/gate"])
+@pytest.mark.parametrize("proxy", [ELSEWHERE, "https://proxy.example", "http://10.0.0.1:3128"])
+def test_plain_http_leaves_this_machine_by_no_proxy(address: str, proxy: str) -> None:
+    """Plain http is for loopback alone: a proxy elsewhere would carry the keys over the network in plain text."""
+    error = refusal(address, proxy)
+
+    assert str(error).startswith("proxy is not on this machine, and base_url is plain http: keys would leave it")
+    assert "canary" not in str(error)
+    assert "proxy" == error.field
+
+
+def test_nor_by_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy that the environment gives is as far away; an address that it exempts needs none."""
+    monkeypatch.setenv("http_proxy", ELSEWHERE)
+    monkeypatch.setenv("no_proxy", "")
+    error = refusal("http://127.0.0.1:1", "environment")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+    assert "NO_PROXY" in str(error)
+    assert "http://127.0.0.1:1" == session_through("http://127.0.0.1:1", "environment").service
+
+
+@pytest.mark.parametrize(
+    ("address", "proxy"),
+    [
+        ("http://127.0.0.1:1", "http://127.0.0.1:3128"),
+        ("http://127.0.0.1:1", "http://u:p@localhost:3128"),
+        ("http://127.0.0.1:1", None),
+        ("https://pay.example.com", ELSEWHERE),
+        ("https://127.0.0.1:1", ELSEWHERE),
+    ],
+)
+def test_other_proxies_are_taken(address: str, proxy: str | None) -> None:
+    """A proxy on this machine sees what this machine sees anyway, and TLS goes through any proxy as it is."""
+    assert address == session_through(address, proxy).service

@@ -1,64 +1,456 @@
+"""Settings: which values are refused, which addresses and files may be used, and how an extra is asked for."""
+
+import asyncio
+import builtins
+import os
+import ssl
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from yarl import URL
 
-from payasync.errors import ConfigurationError
-from payasync.settings import RetryPolicy, Timeouts
+from payasync import ConfigurationError, Credentials, Profile, journal, notifications
+from payasync.credentials import Secret
+from payasync.journal import SqliteJournal
+from payasync.notifications import SqliteInbox
+from payasync.sandbox import Sandbox
+from payasync.settings import (
+    MOST_SHOWN,
+    RetryPolicy,
+    Timeouts,
+    check_tls,
+    describe_value,
+    from_extra,
+    is_loopback,
+    parse_base_url,
+    parse_proxy_url,
+)
+from tests.postgres import NOBODY
 
-TIMES: Final[list[tuple[type[Any], str]]] = [(Timeouts, "total"), (Timeouts, "connect"), (Timeouts, "read")]
-DELAYS: Final[list[tuple[type[Any], str]]] = [(RetryPolicy, "base_delay"), (RetryPolicy, "max_delay")]
-
-
-NO_SECONDS: Final[list[object]] = [-1, -0.001, float("nan"), float("inf"), 10**400, True, False, "5", None]
-
-
-@pytest.mark.parametrize("value", [0, 0.0, *NO_SECONDS])
-@pytest.mark.parametrize(("kind", "name"), TIMES)
-def test_seconds_are_finite_numbers_above_0(kind: type[Any], name: str, value: object) -> None:
-    """A time that is no time would wait for ever, or never: it is refused, and named."""
-    with pytest.raises(ConfigurationError, match="a number of seconds above 0") as caught:
-        kind(**{name: value})
-
-    assert f"{kind.__name__}.{name}" == caught.value.field
-
-
-@pytest.mark.parametrize("value", NO_SECONDS)
-@pytest.mark.parametrize(("kind", "name"), DELAYS)
-def test_delays_are_finite_numbers_of_0_or_more(kind: type[Any], name: str, value: object) -> None:
-    """A wait that is no time is refused, and named, as a time-out is."""
-    with pytest.raises(ConfigurationError, match="a number of seconds, 0 or more") as caught:
-        kind(**{name: value})
-
-    assert f"{kind.__name__}.{name}" == caught.value.field
-
-
-@pytest.mark.parametrize("value", [0, 0.0])
-@pytest.mark.parametrize(("kind", "name"), DELAYS)
-def test_a_delay_may_be_none(kind: type[Any], name: str, value: float) -> None:
-    """Who does not want to wait between attempts says 0."""
-    assert 0 == getattr(kind(**{name: value}), name)
+NO_NUMBERS: Final[list[object]] = [-1, True, False, "5", None]
+NO_SECONDS: Final[list[object]] = [-0.001, float("nan"), float("inf"), 10**400, *NO_NUMBERS]
+RULES: Final[dict[tuple[type[Any], str], tuple[str, list[object], list[float]]]] = {
+    **{
+        (Timeouts, name): ("a number of seconds above 0", [0, 0.0, *NO_SECONDS], [1, 0.001, 10**300])
+        for name in ("total", "connect", "read")
+    },
+    **{
+        (RetryPolicy, name): ("a number of seconds, 0 or more", NO_SECONDS, [0, 0.0, 1, 0.001])
+        for name in ("base_delay", "max_delay")
+    },
+    (RetryPolicy, "attempts"): ("an integer of 1 or more", [0, 1.0, *NO_NUMBERS], [1, 5]),
+    (RetryPolicy, "quota"): ("an integer of 0 or more", [1.0, *NO_NUMBERS], [0, 500]),
+}
 
 
-@pytest.mark.parametrize("value", [1, 0.001, 10**300])
-@pytest.mark.parametrize(("kind", "name"), [*TIMES, *DELAYS])
-def test_seconds_may_be_whole_or_not(kind: type[Any], name: str, value: float) -> None:
-    """An int and a float are both seconds."""
-    assert value == getattr(kind(**{name: value}), name)
+@pytest.mark.parametrize(("kind", "name"), RULES)
+def test_times_and_counts(kind: type[Any], name: str) -> None:
+    """A time that is none would wait for ever, or never: it is refused, and named; nothing is converted."""
+    wanted, wrong, right = RULES[kind, name]
+
+    for value in wrong:
+        with pytest.raises(ConfigurationError, match=f"^{kind.__name__}.{name} must be {wanted}, not ") as caught:
+            kind(**{name: value})
+        assert f"{kind.__name__}.{name}" == caught.value.field
+    assert right == [getattr(kind(**{name: value}), name) for value in right]
 
 
-@pytest.mark.parametrize(("name", "least"), [("attempts", 1), ("quota", 0)])
-def test_counts_have_a_least_value(name: str, least: int) -> None:
-    """There is at least one attempt; a quota of 0 allows no retry."""
-    with pytest.raises(ConfigurationError, match=f"an integer of {least} or more") as caught:
-        RetryPolicy(**{name: least - 1})
+class Odd:
+    """Cannot be written."""
 
-    assert f"RetryPolicy.{name}" == caught.value.field
-    assert least == getattr(RetryPolicy(**{name: least}), name)
+    def __repr__(self) -> str:
+        raise LookupError
 
 
-@pytest.mark.parametrize("value", [1.0, True, "1", None])
-@pytest.mark.parametrize("name", ["attempts", "quota"])
-def test_counts_are_integers(name: str, value: Any) -> None:
-    """Nothing is rounded or converted."""
-    with pytest.raises(ConfigurationError, match="an integer"):
-        RetryPolicy(**{name: value})
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("SUCCESS", "'SUCCESS'"),
+        (None, "None"),
+        (("a", 1), "['a', 1]"),
+        (Secret("sk_live"), "Secret('***')"),
+        (Odd(), "an Odd"),
+        ([Odd()], "a list"),
+        (10**5_000, "an integer"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_a_value_is_shown_as_it_is_written(value: object, expected: str) -> None:
+    """What was given stands in the error; what cannot be written is told by its type; a tuple was a list."""
+    assert expected == describe_value(value)
+
+
+@pytest.mark.parametrize("size", [MOST_SHOWN - 2, MOST_SHOWN - 1, 1_000_000])
+def test_a_shown_value_is_cut(size: int) -> None:
+    """A huge value does not make a huge error."""
+    text = f"'{'x' * size}'"
+
+    assert (text if size == MOST_SHOWN - 2 else f"{text[: MOST_SHOWN - 3]}...") == describe_value("x" * size)
+
+
+def test_a_value_nested_without_end_is_shown() -> None:
+    """An error about a value never fails on the value."""
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+
+    assert "a list" == describe_value(deep)
+
+
+LOOPBACK: Final = ["localhost", "LOCALHOST", "127.0.0.1", "127.9.8.7", "[::1]"]
+ELSEWHERE: Final = [
+    "pay.example.com",
+    "localhost.example.com",
+    "api.localhost",
+    "127.0.0.1.example.com",
+    "0.0.0.0",  # noqa: S104 - nothing listens
+    "10.0.0.1",
+    "[::2]",
+]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("https://pay.example.com", "https://pay.example.com"),
+        ("HTTPS://pay.example.com", "https://pay.example.com"),
+        ("https://pay.example.com:8443/gateway/v2/", "https://pay.example.com:8443/gateway/v2/"),
+        (URL("https://pay.example.com/gateway"), "https://pay.example.com/gateway"),
+        ("http://127.0.0.1:8080/api", "http://127.0.0.1:8080/api"),
+    ],
+)
+def test_base_url_keeps_its_path(given: str | URL, expected: str) -> None:
+    """A service may stand below a path; the port and the path stay as they are given."""
+    assert URL(expected) == parse_base_url(given)
+
+
+@pytest.mark.parametrize("host", ELSEWHERE)
+def test_plain_http_is_for_loopback_alone(host: str) -> None:
+    """What moves money travels under TLS; a name that only looks like this machine's is not."""
+    with pytest.raises(ConfigurationError, match="must be https") as caught:
+        parse_base_url(f"http://{host}")
+
+    assert "base_url" == caught.value.field
+    assert not is_loopback(URL(f"http://{host}"))
+
+
+@pytest.mark.parametrize("host", LOOPBACK)
+def test_loopback_may_be_plain_http(host: str) -> None:
+    """The sandbox serves plain http on this machine."""
+    assert "http" == parse_base_url(f"http://{host}:8080").scheme
+    assert is_loopback(URL(f"http://{host}"))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "pay.example.com",
+        "/v1",
+        "//pay.example.com",
+        "ftp://pay.example.com",
+        "file:///etc",
+        "https://",
+        "https://pay.example.com:0",
+        "https://pay.example.com:99999",
+        "https://pay.example.com:x",
+        "https://\ud800",
+        None,
+        5,
+    ],
+)
+def test_base_url_is_absolute(given: object) -> None:
+    """Anything else is refused with an example of what it must be."""
+    with pytest.raises(ConfigurationError, match="must be an absolute URL, such as https") as caught:
+        parse_base_url(given)
+
+    assert "base_url" == caught.value.field
+    assert repr(given) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("https://user:canary@pay.example.com", "must not hold a user or a password"),
+        ("https://canary@pay.example.com", "must not hold a user or a password"),
+        ("https://:canary@pay.example.com", "must not hold a user or a password"),
+        ("ftp://user:canary@pay.example.com", "must be an absolute URL"),
+        ("https://user:canary@pay.example.com:99999", "must be an absolute URL"),
+        ("https://user:canary@", "must be an absolute URL"),
+        ("https://pay.example.com?key=canary", "must not hold a query or a fragment"),
+        ("https://pay.example.com/#canary", "must not hold a query or a fragment"),
+        ("https://pay.example.com/?", "must not hold a query or a fragment"),
+        ("https://pay.example.com/#", "must not hold a query or a fragment"),
+    ],
+)
+def test_base_url_holds_no_key(given: str, why: str) -> None:
+    """A key does not belong into the address; an error never shows one that stands there."""
+    with pytest.raises(ConfigurationError, match=why) as caught:
+        parse_base_url(given)
+
+    assert "base_url" == caught.value.field
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", ["http://proxy.example:3128", "https://user:password@proxy.example:3128"])
+def test_proxy_may_hold_a_password(given: str) -> None:
+    """A proxy's user and password stand in its URL."""
+    assert given == parse_proxy_url(given)
+
+
+@pytest.mark.parametrize(
+    "given", ["socks5://u:canary@h", "proxy.example:3128", "http://", "", 5, "http://u:canary@h:x"]
+)
+def test_proxy_is_absolute_http(given: object) -> None:
+    """Any other proxy is refused, and its password is not shown."""
+    with pytest.raises(ConfigurationError, match="proxy must be an absolute URL") as caught:
+        parse_proxy_url(given)
+
+    assert "proxy" == caught.value.field
+    assert "canary" not in str(caught.value)
+
+
+def test_tls_context_that_verifies_is_taken() -> None:
+    """A context with a CA bundle or a client certificate of the merchant's own is used as it is."""
+    context = ssl.create_default_context()
+
+    assert context is check_tls(context)
+
+
+def context(**settings: Any) -> ssl.SSLContext:
+    """Return a context that verifies, but for these settings."""
+    made = ssl.create_default_context()
+    for name, value in settings.items():
+        setattr(made, name, value)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("tls", "why"),
+    [
+        (context(check_hostname=False, verify_mode=ssl.CERT_NONE), "must verify"),
+        (context(check_hostname=False), "must verify"),
+        (context(verify_mode=ssl.CERT_OPTIONAL), "must verify"),
+        (context(minimum_version=ssl.TLSVersion.MINIMUM_SUPPORTED), "must demand TLS 1.2"),
+        (False, "must be an ssl.SSLContext"),
+        (None, "must be an ssl.SSLContext"),
+    ],
+)
+def test_tls_always_verifies(tls: object, why: str) -> None:
+    """Verification cannot be switched off, and no TLS below 1.2 is spoken."""
+    with pytest.raises(ConfigurationError, match=why) as caught:
+        check_tls(tls)
+
+    assert "tls" == caught.value.field
+
+
+async def use_journal(path: Path) -> None:
+    """Use a file as a journal."""
+    async with SqliteJournal(path) as opened:
+        await opened.list()
+
+
+async def use_inbox(path: Path) -> None:
+    """Use a file as an inbox."""
+    opened = SqliteInbox(path)
+    try:
+        await opened.next_due()
+    finally:
+        await opened.aclose()
+
+
+async def use_sandbox(path: Path) -> None:
+    """Use a file as a sandbox's database, in which its keys are."""
+    async with Sandbox(db=path):
+        pass
+
+
+USES: Final = (use_journal, use_inbox, use_sandbox)
+
+
+@pytest.fixture(params=USES, ids=lambda use: use.__name__)
+def use(request: pytest.FixtureRequest) -> Callable[[Path], None]:
+    """Use a file as one of those that this program writes."""
+    return lambda path: asyncio.run(request.param(path))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the file is."""
+    return tmp_path / "kept.db"
+
+
+@contextmanager
+def refused(path: Path, *words: str) -> Generator[None]:
+    """Expect that a file is refused, with its path and these words, and that it stays as it is."""
+    before = path.read_bytes()
+    with pytest.raises(ConfigurationError) as caught:
+        yield
+    assert [] == [each for each in (str(path), *words) if each not in str(caught.value)]
+    assert before == path.read_bytes()
+
+
+def test_file_is_made_for_its_owner_alone(path: Path, use: Callable[[Path], None]) -> None:
+    """Whatever the umask is, nobody else reads what was paid, or the keys; nor in a folder that all may write."""
+    path.parent.chmod(0o1777)
+    former = os.umask(0)
+    try:
+        use(path)
+    finally:
+        os.umask(former)
+    use(path)
+
+    assert {0o600} == {stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666], ids=oct)
+def test_file_that_others_can_write_is_refused(path: Path, use: Callable[[Path], None], mode: int) -> None:
+    """Others could say that a refund was made, or was not; the error says how to end that, and then it is used."""
+    use(path)
+    path.chmod(mode)
+    with refused(path, "other users can write 'kept.db', and only its owner may", f"Run: chmod 600 {path}"):
+        use(path)
+    path.chmod(0o600)
+
+    use(path)
+
+
+def test_file_that_others_can_read_is_used(path: Path, use: Callable[[Path], None]) -> None:
+    """Whoever lets others read it, for a backup, has said so."""
+    use(path)
+    path.chmod(0o644)
+
+    use(path)
+
+    assert 0o644 == stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+def test_what_sqlite_reads_beside_it_is_refused_too(path: Path, use: Callable[[Path], None], suffix: str) -> None:
+    """SQLite takes what stands in these files into the database, when it opens it."""
+    use(path)
+    beside = path.with_name(path.name + suffix)
+    beside.touch()
+    beside.chmod(0o606)
+
+    with refused(path, f"Run: chmod 600 {beside}"):
+        use(path)
+
+
+def test_symlink_is_refused(path: Path, use: Callable[[Path], None]) -> None:
+    """Whoever can make a link in its folder must not choose the file that is written: also where it leads nowhere."""
+    other = path.with_name("other.db")
+    path.symlink_to(other)
+    with pytest.raises(ConfigurationError, match=r"'kept.db' is a symbolic link, and links are not followed. Remove"):
+        use(path)
+    made = other.exists()
+    use(other)
+    with refused(path, "is a symbolic link"):
+        use(path)
+
+    assert not made
+
+
+def test_link_to_its_folder_is_followed(tmp_path: Path, use: Callable[[Path], None]) -> None:
+    """Folders may be links, such as `/var/run`: the file itself is what counts."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+
+    use(tmp_path / "link" / "kept.db")
+
+    assert (tmp_path / "real" / "kept.db").is_file()
+
+
+def test_file_of_another_user_is_refused(path: Path, use: Callable[[Path], None]) -> None:
+    """Its owner can write it, whatever its mode says."""
+    if os.geteuid() == 0:
+        use(path)
+        os.chown(path, NOBODY, NOBODY)
+    else:
+        path = Path("/etc/passwd")
+    with refused(path, "belongs to another user. Run this as its owner, or name another file"):
+        use(path)
+
+
+def key(path: Path) -> str:
+    """Return the key that is read from a file."""
+    held = Credentials.from_env({"PAYASYNC_MERCHANT_ID": "M1", "PAYASYNC_SIGNING_KEY_FILE": str(path)}).signing_key
+    assert held is not None
+    return held.reveal()
+
+
+def profile(path: Path) -> str:
+    """Return the name of the profile that is read from a file."""
+    return Profile.from_file(path).name
+
+
+@pytest.mark.parametrize(("read", "text"), [(key, "kept-by-a-cluster"), (profile, 'name = "kept-by-a-cluster"')])
+def test_mounted_file_is_read(tmp_path: Path, read: Callable[[Path], str], text: str) -> None:
+    """A cluster mounts a secret as a link to a link, readable by all: it goes on working."""
+    (tmp_path / "..2026").mkdir()
+    (tmp_path / "..2026" / "value").write_text(text)
+    (tmp_path / "..2026" / "value").chmod(0o444)
+    (tmp_path / "..data").symlink_to("..2026")
+    (tmp_path / "value").symlink_to("..data/value")
+
+    assert "kept-by-a-cluster" == read(tmp_path / "value")
+
+
+@pytest.mark.parametrize("mode", [0o464, 0o446], ids=oct)
+@pytest.mark.parametrize(("read", "text"), [(key, "kept-by-a-cluster"), (profile, 'name = "kept-by-a-cluster"')])
+def test_file_that_others_can_change_is_not_read(
+    tmp_path: Path, read: Callable[[Path], str], text: str, mode: int
+) -> None:
+    """Who can write a profile or a key decides what is believed: the target of the link counts."""
+    (tmp_path / "target").write_text(text)
+    (tmp_path / "target").chmod(mode)
+    (tmp_path / "value").symlink_to("target")
+    with refused(tmp_path / "value", "other users can write it", f"Run: chmod go-w {tmp_path / 'value'}"):
+        read(tmp_path / "value")
+
+
+WITHOUT: Final = """
+import sys
+sys.modules["psycopg"] = None
+import payasync.journal, payasync.notifications
+for room, name in ((payasync.journal, "PostgresJournal"), (payasync.notifications, "PostgresInbox")):
+    try:
+        getattr(room, name)
+    except payasync.ConfigurationError as error:
+        print(error)
+"""
+
+
+def test_what_is_there_is_found() -> None:
+    """A name that needs an extra is the thing itself."""
+    assert builtins.len is from_extra("none", "builtins", "len")
+
+
+def test_missing_extra_is_named() -> None:
+    """Who has not installed an extra reads how to."""
+    with pytest.raises(ConfigurationError) as caught:
+        from_extra("nice", "no_such_package.inside", "Thing")
+
+    expected = 'Thing needs no_such_package, an extra: python -m pip install "payasync[nice]"'
+    assert (expected, None) == (str(caught.value), caught.value.__context__)
+
+
+def test_rooms_open_without_postgresql() -> None:
+    """A journal in a file needs no driver for PostgreSQL; who asks for the other one is told what it needs."""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", WITHOUT], capture_output=True, text=True, check=True)
+
+    said = '{} needs psycopg, an extra: python -m pip install "payasync[postgres]"\n'
+    assert said.format("PostgresJournal") + said.format("PostgresInbox") == done.stdout
+
+
+@pytest.mark.parametrize("room", [journal, notifications])
+def test_other_names_are_none(room: Any) -> None:
+    """A slip in a name is what it is anywhere."""
+    with pytest.raises(AttributeError, match="has no attribute 'PostgressJournal'"):
+        _ = room.PostgressJournal

@@ -21,7 +21,7 @@ from payasync.notifications.verification import verify
 from payasync.profile.profile import Profile
 from payasync.profile.schema import NotificationShape
 from payasync.sandbox import PROFILE
-from payasync.sandbox.store import set_at
+from payasync.sandbox.dialect import set_at
 from payasync.testing import Signed, sign_notification
 from tests.foreign.signatures import ed25519_keys, hmac_sha256, rsa_keys, signed_text
 from tests.scrambled import scrambled
@@ -110,24 +110,6 @@ def test_event() -> None:
     assert {"head"} == set(document())
 
 
-def test_kind_that_only_the_address_says() -> None:
-    """Where the body has no place for an event's name, the kind makes no difference."""
-    profile = evolve(BODY, notification=evolve(SHAPE, kind=""))
-
-    assert {"head"} == set(document(profile=profile, kind="refund"))
-
-
-def test_payload_is_not_changed() -> None:
-    """What is signed is a copy: a test can send its payload again."""
-    data = {"no": "T1", "inner": {"a": [1]}}
-    sign(
-        data,
-        profile=evolve(BODY, signature=SortedPairs(algorithm="md5", encoding="hex", key_param="key", nested="json")),
-    )
-
-    assert {"no": "T1", "inner": {"a": [1]}} == data
-
-
 def test_values_that_the_service_signs() -> None:
     """A payload with a null, a bool and a number is signed as the profile says, the number as the body has it."""
     scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex", skip_null=False, booleans="json", numbers="text")
@@ -167,23 +149,6 @@ def test_not_signed_at_all() -> None:
     assert not believed(signed, profile).verified
 
 
-@pytest.mark.parametrize("key", ["service key number 2", Secret("service key number 2")])
-def test_key_as_credentials_take_it(key: Any) -> None:
-    """A key is a text or a `Secret`, as it is everywhere; both sign the same."""
-    text = signed_text({**DATA, "at": "2027-01-15T08:00:00.000Z"})
-
-    assert hmac_sha256(text, "service key number 2") == document(key=key)["head"]["data"]["sign"]
-
-
-@pytest.mark.parametrize("key", ["", b"canary", 7])
-def test_what_is_no_key(key: Any) -> None:
-    """What could sign nothing is named, and not shown."""
-    with pytest.raises(ConfigurationError, match="key: a secret must be a text that is not empty") as refused:
-        sign(key=key)
-
-    assert ("key", False) == (refused.value.field, "canary" in str(refused.value))
-
-
 def test_first_of_several_keys_signs() -> None:
     """While keys rotate the new one stands first: a test's notifications are signed with it."""
     first, second = WHSEC, "whsec_" + "A" * 32
@@ -192,20 +157,6 @@ def test_first_of_several_keys_signs() -> None:
 
     assert signed == sign(profile=PROFILE, credentials=keys, id="m1", key=first)
     assert signed != sign(profile=PROFILE, credentials=keys, id="m1", key=second)
-
-
-def test_services_key_before_ones_own() -> None:
-    """Of several keys it signs with the first; a key that is given signs in their place."""
-    keys = Credentials(
-        "M1", signing_key="own signing key 1", service_keys=["service key number 0", "service key number 1"]
-    )
-    made = [
-        document(credentials=keys, **given)["head"]["data"]["sign"]
-        for given in ({}, {"key": Secret("service key number 2")})
-    ]
-    text = signed_text({**DATA, "at": "2027-01-15T08:00:00.000Z"})
-
-    assert [hmac_sha256(text, key) for key in ("service key number 0", "service key number 2")] == made
 
 
 class Own:

@@ -24,16 +24,14 @@ from payasync.cli.terminal import fail
 from payasync.credentials import Credentials
 from payasync.endpoints import OPERATIONS
 from payasync.errors import ConfigurationError
-from payasync.notifications.reading import check_sent_back
-from payasync.notifications.verification import check_secrets
+from payasync.notifications.verification import check_secrets, check_sent_back
 from payasync.profile.audit import Point, Status
-from payasync.profile.keys import refused_keys, short_keys
+from payasync.profile.consistency import refused_keys, short_keys
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Parameter
-from payasync.profile.signed_fields import check_answers_covered, proofs
-from payasync.settings import base_url as checked_url
-from payasync.settings import environment_proxy, others_can_read
-from payasync.transport.failures import phrase
+from payasync.profile.signed_fields import check_answers_covered, proof_paths
+from payasync.settings import environment_proxy, others_can_read, parse_base_url
+from payasync.transport.send import describe_failure
 
 Verdict = Literal["fine", "warning", "missing", "wrong", "open"]
 CONNECT_SECONDS: Final = 5.0
@@ -170,7 +168,11 @@ def _inspect_proofs(profile: Profile, environ: Mapping[str, str]) -> Iterator[Fi
         keys = Credentials.from_env({**environ, MERCHANT_ID: "any"})
     except ConfigurationError:  # it is among the findings already
         return
-    for check in (check_answers_covered, partial(proofs, credentials=keys), partial(check_sent_back, credentials=keys)):
+    for check in (
+        check_answers_covered,
+        partial(proof_paths, credentials=keys),
+        partial(check_sent_back, credentials=keys),
+    ):
         try:
             check(profile)
         except ConfigurationError as error:
@@ -213,7 +215,7 @@ async def inspect_connection(address: str | None, *, seconds: float = CONNECT_SE
     if address is None:
         return Finding(CONNECTION, "missing", f"no address: give --base-url, or set {BASE_URL}")
     try:
-        url = checked_url(address)
+        url = parse_base_url(address)
     except ConfigurationError as error:
         return Finding(CONNECTION, "wrong", str(error))
     proxy = " (a proxy stands in the environment; a session uses it only where it is told to)"
@@ -225,7 +227,7 @@ async def inspect_connection(address: str | None, *, seconds: float = CONNECT_SE
     except TimeoutError:
         return Finding(CONNECTION, "wrong", f"{url.origin()}: no connection within {seconds:g} s{aside}")
     except OSError as error:
-        return Finding(CONNECTION, "wrong", f"{url.origin()}: {phrase(error)}{aside}")
+        return Finding(CONNECTION, "wrong", f"{url.origin()}: {describe_failure(error)}{aside}")
     took = (time.perf_counter() - started) * 1000
     return Finding(CONNECTION, "fine", f"{url.origin()} took one in {took:.0f} ms, {secured}{aside}")
 

@@ -26,26 +26,32 @@ from payasync.cli.verify_notification import HttpMessage
 from payasync.credentials import Credentials
 from payasync.documents import ABSENT
 from payasync.errors import ConfigurationError, InvalidSignatureError, PayasyncError
-from payasync.middleware.retry import Pace
-from payasync.notifications.adapters import answered
 from payasync.notifications.inbox import Added
-from payasync.notifications.ingest import Answer, Arrival, Reception, ReceptionLimits, acknowledgement, key_of, refusal
-from payasync.notifications.notification import MAX_BYTES, Headers, Notification, Raw
-from payasync.notifications.reading import says_kind
+from payasync.notifications.ingest import (
+    Answer,
+    Arrival,
+    Ingest,
+    Limits,
+    acknowledge,
+    answer_aiohttp,
+    choose_key,
+    refuse,
+)
+from payasync.notifications.notification import Headers, Notification, Raw
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.verification import verification_of
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Kind
-from payasync.sandbox.server import Door, turns, url_of
+from payasync.sandbox.server import Server, let_loop_turn, url_of
 from payasync.sandbox.server import listen as bind
-from payasync.settings import new_private
+from payasync.settings import Pace, new_private
 
 Verdict = Literal["verified", "hint", "refused", "not kept"]
 
 NO_KIND: Final = "nothing says its kind: give the service one of the addresses above"
 TOO_MUCH: Final = "it is too long, or too many come at once"
 OTHER_BODY: Final = "held: another body came with this key"
-LIMITS: Final = ReceptionLimits(max_bytes=MAX_BYTES, max_waiting=1000)
+LIMITS: Final = Limits()
 CLOSING_SECONDS: Final = 0.5
 
 _AMOUNTS: Final = ("refundAmt", "totalAmt", "amount")
@@ -138,19 +144,19 @@ async def run(
         store = SqliteInbox(inbox)
         try:
             await store.next_due()  # a file that is no inbox is refused here
-            reception = Reception(verification, store, LIMITS, Pace(clock=time.time), kept=lambda: None)
+            ingest = Ingest(verification, store, LIMITS, Pace(clock=time.time), notify=lambda: None)
             opening = Opening(
                 url=url_of(listening),
-                routed=not says_kind(chosen),
+                routed=not (chosen.notification.kind and chosen.notification.kinds),
                 inbox=str(inbox),
                 saved=str(folder or ""),
                 profile=chosen.name,
                 source=source,
                 checks=verification.checks if verification.proves else "",
-                yes=_answer_text(acknowledgement(chosen.notification)),
-                no=_answer_text(refusal(chosen.notification)),
+                yes=_answer_text(acknowledge(chosen.notification)),
+                no=_answer_text(refuse(chosen.notification)),
             )
-            async with _serve(Listener(reception, chosen, screen, folder), Door(listening)):
+            async with _serve(Listener(ingest, chosen, screen, folder), Server(listening)):
                 screen.opened(opening)
                 await stop.wait()
         finally:
@@ -163,7 +169,7 @@ def _answer_text(answer: Answer) -> str:
 
 
 @asynccontextmanager
-async def _serve(listener: "Listener", door: Door) -> AsyncGenerator[None]:
+async def _serve(listener: "Listener", server: Server) -> AsyncGenerator[None]:
     """Serve at every path, because a service may have been given any."""
     application = web.Application()
     application.router.add_post("/{path:.*}", listener.answer)
@@ -173,37 +179,37 @@ async def _serve(listener: "Listener", door: Door) -> AsyncGenerator[None]:
     await runner.setup()
     try:
         if runner.server:
-            await door.open(runner.server)
+            await server.open(runner.server)
         yield
     finally:
-        door.rest()
-        await turns()  # a connection that was just accepted is known then, and is closed, too
+        server.rest()
+        await let_loop_turn()  # a connection that was just accepted is known then, and is closed, too
         await runner.cleanup()
-        await turns()
+        await let_loop_turn()
 
 
 class Listener:
     """Answers notifications as a receiver would, and shows them.
 
     Args:
-        reception: Keeps them.
+        ingest: Keeps them.
         profile: Says what the service does.
         screen: Shows them.
         folder: Where each is saved as a file, if anywhere.
     """
 
-    def __init__(self, reception: Reception, profile: Profile, screen: "ListenScreen", folder: Path | None) -> None:
-        self._reception = reception
+    def __init__(self, ingest: Ingest, profile: Profile, screen: "ListenScreen", folder: Path | None) -> None:
+        self._ingest = ingest
         self._profile = profile
         self._screen = screen
         self._folder = folder
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a request."""
-        return await answered(partial(self._receive, request), request, kind=None, max_bytes=LIMITS.max_bytes)
+        return await answer_aiohttp(partial(self._receive, request), request, kind=None, max_bytes=LIMITS.max_bytes)
 
     async def _receive(self, request: web.Request, raw: Raw, headers: Headers, kind: str | None = None) -> Answer:
-        arrival = await self._reception.arrival(raw, headers, kind)
+        arrival = await self._ingest.arrive(raw, headers, kind)
         seen = inspect(arrival, self._profile, datetime.now(UTC), kind)
         if self._folder and len(raw) <= LIMITS.max_bytes:
             seen = save(seen, request, bytes(raw), self._folder)
@@ -271,7 +277,7 @@ def inspect(arrival: Arrival, profile: Profile, at: datetime, kind: str | None =
         event=parsed.event or "",
         reference=parsed.out_refund_no or parsed.out_trade_no or parsed.subscription_id or parsed.payment_id or "",
         amount=_amount(parsed, profile),
-        key=key_of(parsed),
+        key=choose_key(parsed),
         again=arrival.added is Added.AGAIN,
         why=why,
     )

@@ -62,9 +62,9 @@ class Address:
         if self.is_file:
             return self.text
         try:
-            from payasync.storage.postgres_opening import address  # noqa: PLC0415 - the extra may be missing
+            from payasync.storage.postgres import parse_dsn  # noqa: PLC0415 - the extra may be missing
 
-            return address(Hidden(self.text)).shown
+            return parse_dsn(Hidden(self.text)).shown
         except (ImportError, ConfigurationError):
             return _POSTGRES[0]
 

@@ -25,8 +25,9 @@ from payasync.errors import (
     ServiceError,
     SessionClosedError,
 )
-from payasync.journal.entries import recorded_reply
-from payasync.journal.intents import COUNTED, Intent, State, digest
+from payasync.journal.entries import COUNTED, digest
+from payasync.journal.intents import Intent, State
+from payasync.journal.replay import recorded_reply
 from payasync.journal.transactions import BY_STATE
 from payasync.profile.profile import Profile
 from payasync.resources.refunds import CreateRefund

@@ -57,11 +57,10 @@ from payasync.errors import (
 )
 from payasync.journal import Journal, Reconciler
 from payasync.journal.intents import Intent
-from payasync.journal.policy import SILENT
-from payasync.journal.reconciler import LONGEST
-from payasync.middleware.retry import Pace
+from payasync.journal.reconciler import LONGEST, SILENT
 from payasync.resources.refunds import CreateRefund
 from payasync.session import Done, Result, Session
+from payasync.settings import Pace
 from payasync.wire.response import RefundResponse
 
 WRONG_KEYS: Final = "the service does not take these keys"

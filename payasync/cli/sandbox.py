@@ -20,8 +20,8 @@ from payasync.credentials import Credentials, Secret
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox.model import Entry
 from payasync.sandbox.rules import RefundSetting
-from payasync.sandbox.timeline import Entry
 from payasync.sandbox.webhooks import Delivery
 
 _UNITS: Final = {"s": "seconds", "min": "minutes", "h": "hours", "d": "days"}

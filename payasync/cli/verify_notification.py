@@ -17,10 +17,16 @@ from payasync.cli.terminal import Lines, fail, plain
 from payasync.credentials import Credentials
 from payasync.documents import at
 from payasync.errors import InvalidArgumentError, InvalidSignatureError, PayasyncError
-from payasync.notifications.ingest import kind_of
-from payasync.notifications.notification import Notification
-from payasync.notifications.reading import MISMATCH, parse, seconds
-from payasync.notifications.verification import SIGNATURE, TIMESTAMP, Verification, verification_of
+from payasync.notifications.ingest import kind_of_path
+from payasync.notifications.notification import Notification, parse
+from payasync.notifications.verification import (
+    MISMATCH,
+    SIGNATURE,
+    TIMESTAMP,
+    Verification,
+    parse_time,
+    verification_of,
+)
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS
 
@@ -38,7 +44,7 @@ _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 
 
 def _parse_time(_context: click.Context, _option: click.Parameter, text: str | None) -> float:
-    moment = time.time() if text is None else seconds(text)
+    moment = time.time() if text is None else parse_time(text)
     if moment is None:
         raise click.BadParameter(
             "it must be ISO 8601 with an offset, such as 2027-01-31T00:00:00Z, or seconds since 1970"
@@ -200,10 +206,10 @@ def examine(
         message = HttpMessage.read(raw).with_headers(headers)
     except InvalidArgumentError as error:
         return Finding("cannot tell", str(error))
-    routed = kind or kind_of(unquote(message.target.partition("?")[0]))
+    routed = kind or kind_of_path(unquote(message.target.partition("?")[0]))
     facts = tuple(_facts(message, verification, routed, now))
     try:
-        found = verification.notification(message.body, message.headers, now=now, kind=routed, max_bytes=LONGEST)
+        found = verification.verify(message.body, message.headers, now=now, kind=routed, max_bytes=LONGEST)
     except InvalidSignatureError as error:
         hint = _hint(message, verification.profile, error, facts)
         return Finding("not genuine", f"{error.field} {error.reason}", facts, hint)
@@ -244,8 +250,8 @@ def _facts(message: HttpMessage, verification: Verification, kind: str | None, n
 def _sent_at(profile: Profile, parsed: Notification) -> float | None:
     shape = profile.notification
     if shape.verification == "standard-webhooks":
-        return seconds(parsed.headers.get(TIMESTAMP))
-    return seconds(at(parsed.document, shape.time)) if shape.time else None
+        return parse_time(parsed.headers.get(TIMESTAMP))
+    return parse_time(at(parsed.document, shape.time)) if shape.time else None
 
 
 def _written(sent: float) -> str:

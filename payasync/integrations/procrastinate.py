@@ -1,6 +1,6 @@
-"""Writes that workers send, on procrastinate: journal and queue in one PostgreSQL. Extra `[procrastinate]`.
+"""Workers that send queued writes, on procrastinate: journal and queue in one PostgreSQL. Extra `[procrastinate]`.
 
-The queue carries nothing but the number of an intention, and may deliver it twice: the journal sends it once.
+The queue carries only the number of an intent, and may deliver it twice. The journal sends it once.
 """
 
 import logging
@@ -30,23 +30,23 @@ from payasync.journal.policy import LONGEST_RETRY_AFTER
 from payasync.journal.postgres_journal import PostgresJournal
 from payasync.journal.transactions import BY_STATE
 from payasync.session import Session
-from payasync.storage.arguments import check_function
+from payasync.settings import check_function
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 
 logger: Final = logging.getLogger("payasync")
 
-AGAIN: Final = (NotSentError, RateLimitedError, AuthenticationError, StorageError)
-"""Nothing was done, and nothing speaks against the write itself."""
+RETRIED: Final = (NotSentError, RateLimitedError, AuthenticationError, StorageError)
+"""After these errors nothing was done, and nothing speaks against the write itself."""
 ATTEMPTS: Final = 8
 GROWTH: Final = 4
-"""Seconds until the first retry; each further one waits so many times longer."""
+"""Seconds until the first retry. Each further pause is so many times longer."""
 LONGEST: Final = 900.0
-"""Seconds that a pause may grow to, where the service does not ask for more."""
-AGE: Final = timedelta(minutes=1)
-"""Of what waits to be sent: by then whoever kept it has enqueued it, or will not any more."""
-REST: Final = timedelta(minutes=30)
-"""Of what was tried in vain: for so long it is left in peace once no task tries it any more."""
+"""Seconds that a pause may grow to, unless the service asks for more."""
+FORGOTTEN_AFTER: Final = timedelta(minutes=1)
+"""By then, whoever added a write has enqueued it, or never will."""
+TRIED_AGAIN_AFTER: Final = timedelta(minutes=30)
+"""The pause of a write that was tried in vain, once no task tries it any more."""
 STALLED: Final = 30.0
 """Seconds without a sign of life, after which a worker is taken for dead."""
 PAGE: Final = 100
@@ -54,36 +54,36 @@ WAITING: Final = """
 SELECT DISTINCT (args ->> 'intent_id')::bigint AS id FROM procrastinate_jobs
 WHERE status = 'todo' AND task_name = %(name)s AND (args ->> 'intent_id')::bigint = ANY(%(ids)s)
 """
-ANSWERED: Final = frozenset({"rejected", "sending"})
-"""What it is that an answer has declined; *sending* where the journal is slow, or could not keep that."""
+DECLINED: Final = frozenset({"rejected", "sending"})
+"""The states of an intent that a response has declined; *sending* if the journal is slow, or could not keep that."""
 UNREADABLE: Final = "this version of payasync cannot read it"
 
 
 def pause(error: BaseException, attempts: int) -> float | None:
-    """Return the seconds after which a task is worth another attempt; `None` where it is not.
+    """Return the seconds after which a task is tried again; `None` if it is not.
 
     Args:
-        error: What it has ended with.
-        attempts: How many there were before.
+        error: The error that the task has ended with.
+        attempts: How many attempts there were before.
     """
-    if not isinstance(error, AGAIN) or attempts >= ATTEMPTS or getattr(error, "permanent", False):
+    if not isinstance(error, RETRIED) or attempts >= ATTEMPTS or getattr(error, "permanent", False):
         return None
     asked = min(error.retry_after or 0.0, LONGEST_RETRY_AFTER)
     return max(asked, min(float(GROWTH ** (attempts + 1)), LONGEST))
 
 
 def _declines(intent: Intent, answer: Response) -> bool:
-    """Return whether an answer that is no refusal says all the same that it was not done."""
+    """Return whether a response that is no refusal says that the write was not done."""
     return BY_STATE.get(intent.operation, {}).get(answer.state or "") == "rejected"
 
 
-def _not_done(intent: Intent, reason: str, **facts: Any) -> ServiceError:
+def _not_done_error(intent: Intent, reason: str, **facts: Any) -> ServiceError:
     about = {"operation": intent.operation, "reference": intent.reference}
     return ServiceError(f"it was not done: {reason}", reason=reason, **about, **facts)
 
 
 class Retries(procrastinate.BaseRetryStrategy):
-    """Tries again what was certainly not done: later each time, and not before the service lets it."""
+    """Retries what was certainly not done: later each time, and not before the service allows it."""
 
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
         """Say when to try again, if at all."""
@@ -92,9 +92,9 @@ class Retries(procrastinate.BaseRetryStrategy):
 
 
 class PaymentTasks:
-    """One merchant's tasks: `execute_intent`, which sends what was queued, and, by the clock, `reconcile`.
+    """One merchant's tasks: `execute_intent` sends what was queued, and `reconcile` runs by the clock.
 
-    Add them to your own application, and queue a write in the transaction of the business that it belongs to:
+    Add them to your own application, and queue a write in the transaction of your business that it belongs to:
 
         tasks = PaymentTasks(session, journal)
         app.add_tasks_from(tasks.blueprint, namespace="payasync")
@@ -103,22 +103,22 @@ class PaymentTasks:
             await connection.execute("UPDATE invoices SET refunded = true WHERE number = 'I1'")
             await tasks.add(CreateRefund(...), connection=connection)
 
-    What the service refuses, or takes and declines at once, fails its task with the reason, and is not tried again.
-    What a worker was at when it died is delivered again; what nobody knows the outcome of is asked about, and what
-    `journal.add` alone has kept is enqueued within two minutes, and what was tried and no task tries any more after
-    half an hour; not what cannot be made into a call, of which `Reconciler.unsent` tells with the reason.
+    If the service refuses a write, or takes and declines it, the task fails with the reason and is not tried again.
+    `reconcile` delivers again what a dead worker held, and asks about writes whose outcome is unknown. It enqueues a
+    write that `journal.add` alone has kept within two minutes, and a write that no task tries any more after half an
+    hour. A write that cannot be made into a call is not enqueued; `Reconciler.unsent` lists it with the reason.
 
-    Several merchants share an application, a queue and a journal, each with tasks under a namespace of its own.
+    Several merchants can share an application, a queue and a journal, each with tasks under its own namespace.
 
     Args:
-        session: The merchant's; workers send by it.
+        session: The merchant's, by which workers send.
         journal: In the same database as the queue.
-        reconciler: Resolves what is unknown; left out: one with its defaults.
-        queue: Of procrastinate.
+        reconciler: Resolves unknown writes; default: one with its defaults.
+        queue: The name of procrastinate's queue.
         cron: When to reconcile.
-        on_result: A plain function, called with what became of each write that was asked about: of one that was not
-            done, `result.rejected`, whoever believes that it was hears so. What it raises is logged, and stops nothing.
-        stalled: Seconds without a sign of life, after which a worker is taken for dead.
+        on_result: A plain function, called with the result for each write that was asked about. Use `result.rejected`
+            to tell whoever believes that the write was done. What it raises is logged, and stops nothing.
+        stalled: Seconds without a sign of life after which a worker is taken for dead.
 
     Attributes:
         blueprint: The tasks, for your application.
@@ -145,7 +145,7 @@ class PaymentTasks:
         self._reconciler = reconciler or Reconciler(session, journal)
         self._on_result = on_result
         self._stalled = stalled
-        self._age, self._rest = AGE, REST
+        self._forgotten_after, self._tried_again_after = FORGOTTEN_AFTER, TRIED_AGAIN_AFTER
         self.blueprint: Final = procrastinate.Blueprint()
         executing = self.blueprint.task(name="execute_intent", queue=queue, retry=Retries())
         # Of this merchant alone: of several in one queue, each is reconciled.
@@ -155,24 +155,24 @@ class PaymentTasks:
         self.blueprint.periodic(cron=cron)(reconciling(self._reconcile))
 
     async def add(self, request: Request[Response], *, intent: str | None = None, connection: Any = None) -> int:
-        """Keep a request, enqueue it, and return its intention's number; the same again is the same number.
+        """Keep a request, enqueue it, and return the number of its intent. The same request has the same number.
 
         Args:
             request: Such as `CreateRefund(...)`.
             intent: The caller's own key.
-            connection: Of psycopg, to the journal's database: it is kept, and enqueued, when that commits.
+            connection: A connection of psycopg to the journal's database. The request is kept, and enqueued, when its
+                transaction commits.
 
         Raises:
-            InvalidArgumentError: As `journal.add`; or the service does not take it, as the profile says.
-            NotConfiguredError: It needs a point that the profile leaves open.
-            IntentConflictError: Its key stands for another request.
-            ConfigurationError: The blueprint is in no application, or that is not open.
-            StorageError: It cannot be kept now; a transaction of the caller's has failed then.
+            InvalidArgumentError: As `journal.add`; or the service does not take the request, as the profile says.
+            NotConfiguredError: The request needs a point that the profile leaves open.
+            IntentConflictError: The key stands for another request.
+            ConfigurationError: The blueprint is in no application, or the application is not open.
+            StorageError: The request cannot be kept now; a transaction of the caller's has failed then.
         """
         self._session.check(request)
-        kept = await self._journal.add(
-            request, merchant=self._session.merchant_id, intent=intent, connection=connection
-        )
+        merchant = self._session.merchant_id
+        kept = await self._journal.add(request, merchant=merchant, intent=intent, connection=connection)
         # Without a lock of the queue: one that is taken would end the caller's transaction.
         await self._enqueue(kept, connection=connection)
         return kept
@@ -198,25 +198,25 @@ class PaymentTasks:
     async def _execute(self, intent_id: int) -> None:
         before = await self._journal.get(intent_id)
         if before is not None and before.state == "rejected" and before.outcome is not None:
-            # Delivered again: somebody may have paid it back by other means since this was told.
-            raise _not_done(before, before.reason)
+            # Delivered again: somebody may have paid it back by other means since the task failed.
+            raise _not_done_error(before, before.reason)
         try:
             answer = await self._session.execute(intent_id)
         except OutcomeUnknownError as error:
-            # Asked about by `reconcile`: to repeat it is the one thing that must not happen.
+            # `reconcile` asks about it. It must not be repeated.
             logger.info("intention %d is left to be asked about: %s", intent_id, error.reason)
             return
         now = await self._journal.get(intent_id)
-        if now is not None and now.state in ANSWERED and _declines(now, answer):
-            raise _not_done(now, f"the {answer.thing}'s state is {answer.state}", response=answer)
+        if now is not None and now.state in DECLINED and _declines(now, answer):
+            raise _not_done_error(now, f"the {answer.thing}'s state is {answer.state}", response=answer)
 
     async def _reconcile(self, context: procrastinate.JobContext, timestamp: int) -> None:
         del timestamp  # of the minute that it was due in
-        await self._deliver_again(context.app.job_manager)
-        await self._reconciler.run_once(self._heard)
+        await self._retry_stalled(context.app.job_manager)
+        await self._reconciler.run_once(self._notify)
         await self._enqueue_forgotten()
 
-    def _heard(self, result: Result) -> None:
+    def _notify(self, result: Result) -> None:
         if self._on_result is None:
             return
         try:
@@ -224,14 +224,14 @@ class PaymentTasks:
         except Exception:
             logger.exception("on_result raised about intention %d; reconciling goes on", result.intent.id)
 
-    async def _deliver_again(self, jobs: Any) -> None:
-        """Give back to the queue what workers held that have died."""
+    async def _retry_stalled(self, jobs: Any) -> None:
+        """Give the jobs of dead workers back to the queue."""
         names = self._execute_intent.name
         for job in await jobs.get_stalled_jobs(task_name=names, seconds_since_heartbeat=self._stalled):
             await jobs.retry_job(job)
 
     async def _enqueue_forgotten(self) -> None:
-        """Enqueue what waits for a worker, and may be in no queue: nobody put it there, or its task has given up."""
+        """Enqueue new intents that are in no queue: nobody put them there, or their tasks have given up."""
         now, after = datetime.now(UTC), 0
         while page := await self._journal.list("new", limit=PAGE, after=after):
             forgotten = [each for each in page if self._is_forgotten(each, now)]
@@ -242,11 +242,11 @@ class PaymentTasks:
             after = page[-1].id
 
     def _is_forgotten(self, intent: Intent, now: datetime) -> bool:
-        age = self._rest if intent.attempts else self._age
+        age = self._tried_again_after if intent.attempts else self._forgotten_after
         return intent.merchant == self._session.merchant_id and now - intent.updated > age
 
     async def _waiting(self, intents: Sequence[Intent]) -> set[int]:
-        """Return the numbers of those that a task has still to try: perhaps later, as the service has asked for."""
+        """Return the numbers of the intents that a task has still to try."""
         if not intents:
             return set()
         task = self._execute_intent
@@ -255,17 +255,15 @@ class PaymentTasks:
         return {row["id"] for row in found}
 
     async def _is_sendable(self, intent: Intent) -> bool:
-        """Return whether it can be made into a call by now; where not, each task would only fail: keep why, instead."""
-        why = self._flaw(intent)
-        if why and await self._journal.note(intent.id, why):
-            logger.warning("intention %d cannot be sent, and is left to a person: %s", intent.id, why)
-        return not why
-
-    def _flaw(self, intent: Intent) -> str:
+        """Return whether an intent can be made into a call. If not, keep the reason, because each task would fail."""
         try:
             self._session.check(request_of(intent))
         except (InvalidArgumentError, NotConfiguredError) as error:
-            return str(error.args[0])
-        except (KeyError, TypeError, ValueError):  # an operation or an argument that a newer one knows
-            return UNREADABLE
-        return ""
+            why = str(error.args[0])
+        except (KeyError, TypeError, ValueError):  # an operation or an argument that a newer payasync knows
+            why = UNREADABLE
+        else:
+            return True
+        if await self._journal.note(intent.id, why):
+            logger.warning("intention %d cannot be sent, and is left to a person: %s", intent.id, why)
+        return False

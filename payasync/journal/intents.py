@@ -1,48 +1,20 @@
-"""What a journal keeps of each intention to move money, and what may become of it: no I/O here."""
+"""An intent to move money, as a journal keeps it, and what may become of it; no I/O here."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum, auto
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-import orjson
 from attrs import field, frozen
 
 from payasync.endpoints import OPERATIONS, camel
 from payasync.errors import InvalidArgumentError
-from payasync.profile.profile import MERCHANT, Profile
-from payasync.wire.match import named
-
-COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
-    "payments.create": ("amount", "currency"),
-    "orders.place": ("out_trade_no", "total_amt", "currency"),
-    "orders.close": ("out_trade_no",),
-    "refunds.create": ("out_trade_no", "out_refund_no", "total_amt", "refund_amt"),
-    # How often is as good as how much; and nothing but the customer and the first day tells two of them apart.
-    "subscriptions.create": ("amount", "frequency", "start_date", "customer"),
-    "subscriptions.update": ("subscription_id", "amount", "frequency", "start_date", "customer"),
-    "subscriptions.cancel": ("subscription_id",),
-}
-"""By operation, the arguments that move money; of an endpoint that the document does not show, every field does."""
-
-
-def digest(operation: str, merchant: str, arguments: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of what moves money, in hexadecimal digits.
-
-    Args:
-        operation: Its name.
-        merchant: The merchant's number.
-        arguments: All that were given, by their names in Python; of an endpoint of `request`, its fields.
-    """
-    counted = COUNTED.get(operation, tuple(arguments))
-    moving = {name: arguments[name] for name in counted if name in arguments}
-    return hashlib.sha256(orjson.dumps([operation, merchant, moving], option=orjson.OPT_SORT_KEYS)).hexdigest()
-
+from payasync.profile.schema import MERCHANT
+from payasync.wire.match import compared_fields
 
 State = Literal["new", "sending", "accepted", "succeeded", "rejected", "unknown", "manual"]
 STATES: Final[tuple[State, ...]] = get_args(State)
-"""What an intention can be."""
+"""The states of an intent."""
 
 TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
     "new": frozenset({"sending", "succeeded", "rejected"}),
@@ -53,35 +25,35 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
     "rejected": frozenset({"sending", "new", "manual"}),
     "manual": frozenset({"succeeded", "rejected"}),
 }
-"""By state, what may follow it, and nothing else.
+"""By state, the states that may follow.
 
-A rejected one is *new* again when it is queued again; a queued one, where an attempt at it has certainly done nothing,
-so that whoever looks for what nobody sends finds it. A *new* one ends, without being sent, by a person's word:
-rejected where nobody wants it any more, succeeded where it was done by other means; or by the service's, where it was
-done the first time after all. From *sending* straight to *manual* goes only what was sent again for who queued it, and
-was refused: its caller has gone, and nobody else would hear of it. A *rejected* one becomes *manual* if the
-service tells that it was done after all. An *accepted* one becomes *manual* if no response was usable for too long, and
-the last one was about something else.
+- *rejected* to *new*: it is queued again.
+- *sending* to *new*: an attempt at a queued intent has certainly done nothing, and a worker will find it again.
+- *new* to *succeeded* or *rejected*: a person says that it was done by other means, or that nobody wants it any more;
+  or the service tells that it was done the first time after all.
+- *sending* to *manual*: a queued intent was sent again after a doubt, and was refused. Its caller has gone.
+- *rejected* to *manual*: the service tells that it was done after all.
+- *accepted* to *manual*: no response was usable for too long, and the last one was about something else.
 """
 
 ENDS: Final[frozenset[State]] = frozenset({"succeeded", "rejected"})
-"""Nothing is still to be learnt; only these are ever deleted."""
+"""Only intents in these states are ever deleted."""
 ASKED: Final[frozenset[State]] = frozenset({"unknown", "accepted"})
-"""What the service is asked about, again and again."""
+"""The service is asked about intents in these states, again and again."""
 FOR_A_PERSON: Final[frozenset[State]] = frozenset({"manual", "unknown", "accepted", "new"})
-"""What a person may end."""
+"""A person may end intents in these states."""
 
 
 @frozen(kw_only=True)
 class Outcome:
-    """An answer of the service, as far as it may be kept.
+    """A response of the service, as far as it may be kept.
 
     Attributes:
-        status: Of HTTP.
+        status: The HTTP status.
         body: JSON, without signatures, nonces and the customer's details.
         headers: Only the one that the profile names for the request's number.
-        verified: Whether its signature was the service's; `None` where it had none, or nobody looked.
-        recovered: It answered a question that was asked after the first answer was lost.
+        verified: Whether its signature was the service's; `None` if it had none, or nobody looked.
+        recovered: It answered a query that was made after the first response was lost.
     """
 
     status: int
@@ -93,20 +65,20 @@ class Outcome:
 
 @frozen(kw_only=True)
 class Draft:
-    """An intention that is about to be kept.
+    """An intent that is about to be kept.
 
     Attributes:
         operation: Its name, such as `refunds.create`.
         merchant: The merchant's number; keys are one merchant's.
         reference: The order, refund or subscription number that it is about.
-        number: The key that follows from the merchant's own number, such as `refunds.create:R1`, where there is one.
+        number: The key that follows from the merchant's own number, such as `refunds.create:R1`, if there is one.
         intent: The caller's own key.
         hash: SHA-256 of what moves money, in hexadecimal digits.
         request: The arguments that may be kept, by their names in Python, as JSON values.
-        queued: A worker may send it from what is kept: it was added, and neither has a person rejected it since,
-            nor did it turn out not to be done.
+        queued: A worker may send it from the journal: it was added, and has neither been rejected by a person since,
+            nor turned out not to be done.
         named: What responses are compared with, and no argument says, by wire names: as it was last sent, such as a
-            currency of the profile's constants. `None`: it was not sent, or by an earlier version that did not keep it.
+            currency of the profile's constants. `None`: it was not sent yet.
     """
 
     operation: str
@@ -122,27 +94,27 @@ class Draft:
 
 @frozen(kw_only=True)
 class Intent(Draft):
-    """An intention as the journal has it. Who was given it by a claim holds it, as long as its fence is the latest.
+    """An intent in the journal. A claim gives it to a holder, as long as no later claim has another fence.
 
     Attributes:
         id: The journal's number of it, ascending.
         state: One of `STATES`.
-        attempts: How often it was begun to be sent.
+        attempts: How often sending it was begun.
         asked: How often it was claimed to be asked about since it was last sent.
-        denied: Of what was accepted, how often in a row, and up to now, the service has denied to know it, or has said
-            nothing from which its end could follow; silence does not count.
-        silent_since: Of what was accepted, the first question that had no usable answer, where none has had one since.
-        fence: The number of the latest claim; an earlier holder changes nothing any more.
-        lease: When the claim ends, an aware moment as all others; `None` where nobody holds it.
-        due: When the service is to be asked about it, where nobody holds it; `None` where there is nothing to ask.
+        denied: Of an accepted intent, how often in a row the service has denied to know it, or has said nothing from
+            which its end could follow. Silence does not count.
+        silent_since: Of an accepted intent, the first query without a usable response, if there was none since.
+        fence: The number of the latest claim. An earlier holder changes nothing any more.
+        lease: When the claim ends, an aware moment as all others; `None` if nobody holds the intent.
+        due: When the service is to be asked about it, if nobody holds it; `None` if there is nothing to ask.
         created: When it was kept.
         updated: When its state was last set.
-        sent_at: The latest moment at which something of it may have been sent without a recognised answer.
-        tick: By a clock that nobody sets, where there is one: since when it is being sent, later the same as `sent_at`.
-        answered: The service said of an attempt that its number was used before. Nothing of that attempt is on its way
-            any more, and no "not found" is believed.
-        outcome: The last answer that counts, where there is one.
-        reason: Why it is in that state, in one line, where there is something to say.
+        sent_at: The latest moment at which something of it may have been sent without a recognised response.
+        tick: A monotonic timestamp: since when it is being sent, later the same moment as `sent_at`.
+        answered: The service said that its number was used before. Nothing of that attempt is on its way any more, and
+            no "not found" is believed.
+        outcome: The last response that counts, if there is one.
+        reason: Why it is in that state, in one line.
     """
 
     id: int
@@ -164,64 +136,56 @@ class Intent(Draft):
 
     @property
     def key(self) -> str | None:
-        """What says that two calls are one intention: the caller's word for it, else the number; else nothing does."""
+        """The key of the intent: the caller's own, else the number. Two calls with one key are one intent."""
         return self.number if self.intent is None else f"intent:{self.intent}"
 
 
 Intents: TypeAlias = list[Intent]
-"""Several; a journal has a method of the name `list`."""
+"""A list of intents. `Journal` has a method of the name `list`."""
 
 
 class Step(Enum):
-    """What follows from asking the journal whether to send."""
+    """What the journal says to a caller that wants to send."""
 
     SEND = auto()
-    """It is kept as *sending*, and is the caller's: send it."""
+    """The intent is kept as *sending*, and the caller holds it: send it."""
     ANSWER = auto()
-    """It was done: its outcome is the answer, and nothing is sent."""
+    """It was done: the recorded response is the answer, and nothing is sent."""
     WAIT = auto()
-    """Somebody else is sending it."""
+    """Another caller is sending it."""
     ASK = auto()
-    """It may have been done: nothing is sent before somebody has asked."""
+    """It may have been done: nothing is sent before the service was asked."""
     CONFLICT = auto()
     """Its key stands for another request."""
 
 
 @frozen
 class Begun:
-    """What a journal says to who wants to send.
+    """The answer of a journal to a caller that wants to send.
 
     Attributes:
         step: What follows.
-        intent: As it is kept now; in a conflict, the other one.
+        intent: As it is kept now. In a conflict: the other one.
     """
 
     step: Step
     intent: Intent
 
 
-def asked_for(intent: Intent, profile: Profile) -> dict[str, object]:
-    """Return what an intention's write named, by wire names: what is said of it must match that.
-
-    Args:
-        intent: The intention.
-        profile: Says whether the merchant was sent, if an earlier version kept the intention.
-    """
+def asked_for(intent: Intent) -> dict[str, object]:
+    """Return what the write of an intent named, by wire names. A response about the intent must match it."""
     kept = {camel(name): value for name, value in intent.request.items()}
     number = next((each.reference for each in OPERATIONS if each.name == intent.operation and each.reference), None)
     if number is not None and intent.reference is not None:
         kept[camel(number)] = intent.reference
-    others = intent.named
-    if others is None:
-        others = {MERCHANT: intent.merchant} if intent.operation in profile.merchant else {}
-    return named({**kept, **others})
+    return compared_fields({**kept, **(intent.named or {})})
 
 
 def check_transition(before: State, after: State) -> None:
-    """Refuse what the design's table does not have.
+    """Refuse a change of a state that `TRANSITIONS` does not have.
 
     Raises:
-        InvalidArgumentError: It names both states, and what may follow the first.
+        InvalidArgumentError: The state may not follow.
     """
     allowed = sorted(TRANSITIONS[before])
     if after not in allowed:
@@ -230,11 +194,11 @@ def check_transition(before: State, after: State) -> None:
 
 
 def check_queued(intent: Intent) -> None:
-    """Refuse to send by its number what no worker may send.
+    """Refuse to send an intent by its number, unless it is queued.
 
     Raises:
-        InvalidArgumentError: Of a direct call, no more is kept than a person needs; and what a person has rejected, or
-            what turned out not to be done, is sent for whoever wants it again, and not for a queue that has its number.
+        InvalidArgumentError: It was a direct call, of which too little is kept. Or it was rejected by a person, or
+            turned out not to be done: it is sent for a caller who repeats it, and not for a queue with its number.
     """
     if not intent.queued:
         rule = "the number of an intention that `journal.add` has kept"
@@ -247,23 +211,23 @@ def check_queued(intent: Intent) -> None:
         )
 
 
-def standing(intent: Intent, now: datetime) -> State:
-    """Return what a state means by now: who was sending when its lease ended will not say what became of it."""
+def state_now(intent: Intent, now: datetime) -> State:
+    """Return the state that counts now: *sending* means *unknown* once the lease is over."""
     interrupted = intent.state == "sending" and intent.lease is not None and intent.lease <= now
     return "unknown" if interrupted else intent.state
 
 
-def follows(kept: Intent, now: datetime, *, fence: int | None = None) -> Step:
-    """Return what follows for who wants to send an intention that is kept already.
+def next_step(kept: Intent, now: datetime, *, fence: int | None = None) -> Step:
+    """Return what follows for a caller that wants to send an intent that is kept already.
 
     Args:
-        kept: The intention.
+        kept: The intent.
         now: An aware moment.
-        fence: Of who holds it and has found out that it was never done.
+        fence: The fence of a holder who has found out that it was never done.
     """
     if fence is not None:
         return Step.SEND if kept.state == "unknown" and kept.fence == fence else Step.WAIT
-    state = standing(kept, now)
+    state = state_now(kept, now)
     if state in {"new", "rejected"}:
         return Step.SEND
     if state in {"accepted", "succeeded"}:
@@ -271,14 +235,13 @@ def follows(kept: Intent, now: datetime, *, fence: int | None = None) -> Step:
     return Step.WAIT if state == "sending" else Step.ASK
 
 
-def matched(draft: Draft, kept: Sequence[Intent], now: datetime) -> Begun:
-    """Return what follows for a draft from the intentions that have one of its keys.
+def match_draft(draft: Draft, kept: Sequence[Intent], now: datetime) -> Begun:
+    """Return what follows for a draft from the intents that have one of its keys.
 
-    There are two where its number and the caller's own key stand for different ones, and so for another request. So
-    does a number that was used for another intent.
+    If the number and the caller's own key stand for two intents, one of them stands for another request.
     """
     other = next((each for each in kept if _is_another(draft, each)), None)
-    return Begun(follows(kept[0], now), kept[0]) if other is None else Begun(Step.CONFLICT, other)
+    return Begun(next_step(kept[0], now), kept[0]) if other is None else Begun(Step.CONFLICT, other)
 
 
 def _is_another(draft: Draft, kept: Intent) -> bool:
@@ -287,11 +250,11 @@ def _is_another(draft: Draft, kept: Intent) -> bool:
 
 
 def _names_another(draft: Draft, kept: Intent) -> bool:
-    """Return whether two requests name another currency, say, beyond their arguments.
+    """Return whether two requests name, for example, two currencies beyond their arguments.
 
-    Of one that was never sent, only `extra` is known: the constants come with the profile that sends it.
+    Of a request that was never sent, only `extra` is known: the constants come with the profile that sends it.
     """
-    mine, theirs = _beyond(draft), _beyond(kept)
+    mine, theirs = _beyond_arguments(draft), _beyond_arguments(kept)
     names = {*mine, *theirs}
     if (draft.named is None) != (kept.named is None):
         names = set(mine if draft.named is None else theirs)
@@ -304,5 +267,5 @@ def _differ(name: str, mine: object, theirs: object) -> bool:
     return str(mine).casefold() != str(theirs).casefold() if name == "currency" else str(mine) != str(theirs)
 
 
-def _beyond(draft: Draft) -> Mapping[str, object]:
-    return named(draft.request.get("extra", {})) if draft.named is None else draft.named
+def _beyond_arguments(draft: Draft) -> Mapping[str, object]:
+    return compared_fields(draft.request.get("extra", {})) if draft.named is None else draft.named

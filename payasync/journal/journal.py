@@ -1,71 +1,165 @@
-"""What a session and a reconciler ask of the place that keeps intentions: no I/O here."""
+"""A journal: what sessions and reconcilers ask of the place that keeps intents, whichever database that is."""
 
-from collections.abc import Mapping
+import logging
+import secrets
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Protocol
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
 
-from payasync.journal.intents import Begun, Draft, Intent, Intents, Outcome, State
+from attrs import evolve
+
+from payasync.endpoints import OPERATIONS
+from payasync.errors import frameless_async
+from payasync.journal import statements, transactions
+from payasync.journal.entries import Keep, entry_of_request, keep_all_but_customer, keep_amounts
+from payasync.journal.intents import ENDS, STATES, Begun, Draft, Intent, Intents, Outcome, State, Step
+from payasync.journal.middleware import Recorder
+from payasync.journal.redaction import outcome_to_json, redact_outcome
+from payasync.journal.replay import conflict_error
+from payasync.journal.transactions import BY_STATE, Notice, Transaction, Where, change_intents, find_intents
 from payasync.profile.profile import Profile
-from payasync.session import Recording
-from payasync.wire.call import Call, Reply
-from payasync.wire.request import Request
+from payasync.profile.sandbox_profile import PROFILE as SANDBOX
+from payasync.settings import canonical_url, check_function, is_number, parse_base_url
+from payasync.storage import check_moment, check_number
+from payasync.wire.call import Call, ComparedField, Comparison, Reply, ValueKind
+from payasync.wire.match import comparison_of
+from payasync.wire.request import Request, invalid
 from payasync.wire.response import Response
 
+logger = logging.getLogger("payasync")
 
-class Journal(Recording, Protocol):
-    """Keeps intentions durably, and lends each to one sender or asker at a time.
+LONGEST_LEASE: Final = 10**9
+"""Seconds."""
+PRUNED_TOGETHER: Final = 500
+"""Intents that one transaction deletes, so that nobody waits long behind it."""
 
-    All of it is safe with several processes on one journal. Each method raises `StorageError` where the journal can
-    be neither read nor written now, and then nothing was done.
+T = TypeVar("T")
+
+
+def _clock_identity() -> str:
+    """Return what tells monotonic clocks apart: there is one for each start of a machine."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return secrets.token_hex(16)  # this process's alone
+
+
+_CLOCK_IDENTITY: Final = _clock_identity()
+# This clock goes on while the machine is suspended, as the service does.
+_BOOT_CLOCK: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+def monotonic_tick() -> str:
+    """Return a monotonic timestamp, so that a jump of the wall clock cannot shorten a quarantine."""
+    return f"{_CLOCK_IDENTITY} {time.monotonic() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)}"
+
+
+def boot_time() -> float:
+    """Return seconds on a clock that counts while the machine is suspended; wall time if there is none."""
+    return time.time() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)
+
+
+class Journal(ABC):
+    """Keeps intents durably, and lends each to one sender or asker at a time.
+
+    Several processes can share one journal. Each method raises `StorageError` if the journal cannot be read or written
+    now; then nothing was done. `SqliteJournal` and `PostgresJournal` are journals; their docstrings list the arguments.
+
+    Attributes:
+        recorder: What a session uses.
     """
 
+    def __init__(self, keep: Keep | None, *, whole_answers: bool, clock: Callable[[], float] | None) -> None:
+        if keep is not None:
+            check_function("keep", keep)
+        self._keep = keep or keep_all_but_customer
+        self._whole_answers = whole_answers
+        self._has_system_clock = clock is None
+        self.recorder: Final = Recorder(self, keep or keep_amounts, clock or boot_time)
+
+    @property
+    @abstractmethod
+    def _place(self) -> str:
+        """Where the journal is, as a person may see it."""
+
+    @abstractmethod
+    async def _run(self, work: Callable[[datetime], Transaction[T]]) -> T:
+        """Return the result of a transaction that begins now, after it was committed."""
+
+    @abstractmethod
+    async def _run_within(self, connection: Any, work: Callable[[datetime], Transaction[T]]) -> T:
+        """Return what is done in a transaction of the caller's own, who commits it."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Finish what was begun, and close the journal. Each later call raises `StorageError`."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
     def outcome(self, call: Call, reply: Reply) -> Outcome:
-        """Return what this journal keeps of the answer to a call."""
-        ...
+        """Return what this journal keeps of the response to a call."""
+        return redact_outcome(call, reply, whole=self._whole_answers)
 
     async def bind(self, merchant: str, service: str) -> None:
-        """Keep which service a merchant's writes go to, until it moves: who asks about them has this asked first.
+        """Keep which service a merchant's writes go to. A reconciler calls this before it asks.
 
         Args:
             merchant: The merchant's number.
-            service: As `Session.service` says it.
+            service: `Session.service`.
 
         Raises:
-            ConfigurationError: They have gone to another.
+            ConfigurationError: The merchant's writes have gone to another service.
         """
-        ...
+        await self._run(lambda _: transactions.bind_service(merchant, self._where(service)))
 
     async def move(self, old: str, new: str) -> list[str]:
         """Follow a service to its new address, and return the merchants whose writes go there from now on.
 
-        For one and the same service: of any other the journal would believe what it has never done. A session of the
-        old address is refused from now on, also one that has sent already.
+        Use this for one and the same service: of another service the journal would believe what it has never done. From
+        now on a session of the old address is refused, also one that has sent already.
 
         Args:
-            old: The base URL that it had; or `sandbox`, which is another service: as long as nothing was done there.
-            new: The one that it has.
+            old: The base URL that the service had; or `sandbox`, as long as nothing was done there.
+            new: The base URL that it has.
 
         Raises:
             ConfigurationError: One of them is no base URL.
             InvalidArgumentError: No merchant's writes go to `old`; or it is the sandbox, and has done some.
         """
-        ...
+        sandbox, after = old in {"sandbox", SANDBOX.name}, canonical_url(parse_base_url(new))
+        before = SANDBOX.name if sandbox else canonical_url(parse_base_url(old))
+        merchants, known = await self._run(lambda _: transactions.move_service(before, after, unused=sandbox))
+        if not merchants:
+            raise invalid("old", f"the address of one of its services: {', '.join(known) or 'it has none'}", old)
+        return sorted(merchants)
 
     async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
-        """Keep an intention as *sending*, for `lease` seconds, unless its key says that it must not be sent.
+        """Keep an intent as *sending*, for `lease` seconds, unless its key says that it must not be sent.
 
-        When this returns `Step.SEND`, it is on the disk and outlives a loss of power: bytes may leave. An intention
-        without a key is always the first.
+        When this returns `Step.SEND`, the intent is on the disk and survives a loss of power: bytes may leave. An
+        intent without a key is always the first.
 
         Args:
-            draft: The intention.
+            draft: The intent.
             lease: Seconds.
-            service: Where it is sent to, as `Session.service` says it; kept, and compared, as by `bind`.
+            service: `Session.service`; kept, and compared, as by `bind`.
 
         Raises:
             ConfigurationError: The merchant's writes go to another service.
         """
-        ...
+        lasts, where, tick = _check_lease(lease), self._where(service), self._tick()
+        return await self._run(lambda now: transactions.begin(draft, where, now, lasts, tick=tick))
 
     async def claim(
         self,
@@ -76,32 +170,35 @@ class Journal(Recording, Protocol):
         service: str | None = None,
         named: Mapping[str, object] | None = None,
     ) -> Begun:
-        """Make an intention that is kept already *sending*, for `lease` seconds, unless its state forbids it.
+        """Make an intent that is kept already *sending*, for `lease` seconds, unless its state forbids it.
 
         Args:
             intent_id: Its number.
             lease: Seconds.
-            fence: Of who holds it by `ask`, and has found out that it was never done: it is sent again then.
-            service: As of `begin`.
+            fence: The fence of a holder by `ask` who has found out that the intent was never done.
+            service: As for `begin`.
             named: What responses are compared with, and no argument says, by wire names, as `Draft.named`.
 
         Raises:
             ConfigurationError: The merchant's writes go to another service.
-            InvalidArgumentError: There is no such intention; or it was a direct call, or is rejected for good: by a
-                person, or since it turned out not to be done.
+            InvalidArgumentError: There is no such intent; or it was a direct call; or it is rejected for good, by a
+                person or because it turned out not to be done.
         """
-        ...
+        asked, lasts = check_number("intent_id", intent_id), _check_lease(lease)
+        where, tick = self._where(service), self._tick()
+        return await self._run(lambda now: transactions.claim(asked, fence, where, now, lasts, tick=tick, named=named))
 
     async def note_used(self, intent: Intent) -> bool:
-        """Keep that the service said "used before" of what was sent; `False` if its end is known by now.
+        """Keep that the service said "used before"; return `False` if the end of the intent is known by now.
 
-        When this returns `True`, it is on the disk: whatever becomes of the sender, no later "not found" is believed.
-        It needs no claim, because it is true of the number. Who holds the write to ask about it loses that claim.
+        When this returns `True`, it is on the disk: no later "not found" is believed, whatever becomes of the sender.
+        It needs no claim, because it is true of the number. A process that holds the intent to ask about it loses its
+        claim.
 
         Args:
             intent: As `begin` or `claim` gave it.
         """
-        ...
+        return await self._run(lambda now: transactions.note_used(intent, now))
 
     async def settle(
         self,
@@ -113,20 +210,25 @@ class Journal(Recording, Protocol):
         due: datetime | None = None,
         answered: bool = False,
     ) -> bool:
-        """Keep what became of an intention, and end the claim; `False`, and nothing changes, where that is lost.
+        """Keep what became of an intent, and end the claim; return `False`, and change nothing, if that is lost.
 
         Args:
             intent: As `begin`, `claim` or `ask` gave it.
-            state: What `TRANSITIONS` has behind its state.
-            outcome: The answer that says so; without one, a former one stays.
+            state: A state that may follow.
+            outcome: The response that says so. Without one, an earlier one stays.
             reason: Why, in one line.
-            due: Of an accepted or unknown one, the aware moment from which it is asked about; now, if not given.
-            answered: The service has answered it: though *unknown*, nothing of it is on its way any more.
+            due: Of an accepted or unknown one, the aware moment from which the service is asked; default: now.
+            answered: The service has answered: though *unknown*, nothing of the intent is on its way any more.
 
         Raises:
             InvalidArgumentError: That state cannot follow.
         """
-        ...
+        after, again = _check_state(state), None if due is None else check_moment("due", due)
+        facts = {"outcome": None if outcome is None else outcome_to_json(outcome), "reason": " ".join(reason.split())}
+        tick = self._tick()
+        return await self._run(
+            lambda now: transactions.settle(intent, after, again, now, facts, tick=tick, answered=answered)
+        )
 
     async def ask(
         self,
@@ -137,22 +239,27 @@ class Journal(Recording, Protocol):
         before: datetime | None = None,
         service: str | None = None,
     ) -> Intents:
-        """Claim up to `limit` intentions that the service is to be asked about, the longest due first.
+        """Claim up to `limit` intents that the service is to be asked about, the longest due first.
 
-        Those are: unknown and accepted ones that are due, and what was *sending* when its lease ended, which is
-        unknown with that. Each counts in `asked`.
+        Those are unknown and accepted intents that are due, and intents that were *sending* when their lease ended;
+        these are unknown then. Each counts in `asked`.
 
         Args:
-            limit: At most so many.
+            limit: The most intents.
             lease: Seconds.
-            merchant: Only this one's: with another's keys the service would know none of them.
-            before: Only what was due by then, an aware moment; left out: by now.
-            service: Which is asked, as of `begin`; with it goes the merchant.
+            merchant: Only this merchant's: with another's keys the service would know none of them.
+            before: Only what was due at this aware moment; default: now.
+            service: The service that is asked, as for `begin`; needs `merchant`.
 
         Raises:
             ConfigurationError: The merchant's writes go to another service.
         """
-        ...
+        most, by = check_number("limit", limit), None if before is None else check_moment("before", before)
+        lasts, tick, where = _check_lease(lease), self._tick(), self._where(service)
+        await self.recorder.catch_up()
+        return await self._run(
+            lambda now: transactions.ask(most, now, lasts, merchant=merchant, where=where, before=by, tick=tick)
+        )
 
     async def postpone(
         self,
@@ -163,88 +270,110 @@ class Journal(Recording, Protocol):
         denied: int = 0,
         silent_since: datetime | None = None,
     ) -> bool:
-        """End a claim without news: ask again from then on; `False` where the claim is lost.
+        """End a claim without news, and ask again later; return `False` if the claim is lost.
 
         Args:
             intent: As `ask` gave it.
-            due: From when it is asked about again.
+            due: From when the service is asked again.
             reason: In one line.
-            denied: How often in a row by now nothing that it said of what was accepted was of use.
-            silent_since: Since when, an aware moment, it has said nothing at all of what was accepted.
+            denied: How often in a row nothing that the service said of an accepted intent was of use.
+            silent_since: Since which aware moment the service has said nothing at all of an accepted intent.
         """
-        ...
+        again = check_moment("due", due)
+        since = None if silent_since is None else check_moment("silent_since", silent_since)
+        facts = {"reason": " ".join(reason.split()), "denied": denied, "silent_since": since}
+        return await self._run(lambda _: transactions.postpone(intent, again, facts))
 
     async def next_due(self, merchant: str | None = None) -> datetime | None:
-        """Return when the next intention is to be asked about, or a lease ends; `None` where nothing is to come.
+        """Return when the next intent is to be asked about, or a lease ends; `None` if there is none.
 
         Args:
-            merchant: Only of this one's.
+            merchant: Only this merchant's.
         """
-        ...
+        return await self._run(lambda _: transactions.next_due(merchant))
 
+    @frameless_async
     async def add(
         self, request: Request[Response], *, merchant: str, intent: str | None = None, connection: Any = None
     ) -> int:
-        """Keep a request as *new*, for a worker to send, and return its number; the same again is the same number.
+        """Keep a request as *new*, for a worker to send, and return its number. The same request has the same number.
 
-        One that was rejected is *new* again by that. Any other keeps its state.
+        A request that was rejected is *new* again. Any other keeps its state.
 
         Args:
             request: Such as `CreateRefund(...)`. It is kept whole, with its `extra`, as it is sent from there.
             merchant: The merchant's number.
             intent: The caller's own key.
-            connection: The caller's, in whose transaction it is kept: what commits, commits together.
+            connection: The caller's, to the journal's database: the request is kept when its transaction commits.
 
         Raises:
-            InvalidArgumentError: A read; or something of it may not be kept, such as a customer's details.
-            IntentConflictError: Its key stands for another request.
+            InvalidArgumentError: The request is a read, or something of it may not be kept, such as a customer's
+                details.
+            IntentConflictError: The key stands for another request.
         """
-        ...
+        work = partial(transactions.add, entry_of_request(request, merchant, intent, self._keep))
+        begun = await (self._run(work) if connection is None else self._run_within(connection, work))
+        if begun.step is Step.CONFLICT:
+            raise conflict_error(begun.intent)
+        return begun.intent.id
 
     async def note(self, intent_id: int, reason: str) -> bool:
-        """Keep why a *new* intention cannot be sent; it waits as long as before, and `Reconciler.unsent` tells of it.
+        """Keep why a *new* intent cannot be sent. It waits as before, and `Reconciler.unsent` lists it.
 
         Args:
             intent_id: Its number.
             reason: In one line.
 
         Returns:
-            Whether anything has changed: not where it says so already, and not where its state is another by now.
+            Whether anything has changed; `False` if that reason is kept already, or the state is another by now.
         """
-        ...
+        values = {"id": check_number("intent_id", intent_id), "reason": " ".join(reason.split())}
+        return bool(await self._run(lambda _: change_intents(statements.NOTE, values)))
 
     async def get(self, intent_id: int) -> Intent | None:
-        """Return an intention by its number; `None` where there is none."""
-        ...
+        """Return an intent by its number; `None` if there is none."""
+        found = await self._find(statements.INTENT, id=check_number("intent_id", intent_id))
+        return found[0] if found else None
 
     async def find(self, operation: str, reference: str, *, merchant: str | None = None) -> Intents:
-        """Return the intentions of one operation about one order, refund or subscription, oldest first."""
-        ...
+        """Return the intents of one operation about one order, refund or subscription, oldest first."""
+        return await self._find(statements.FIND, operation=operation, reference=reference, merchant=merchant)
 
     async def list(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> Intents:
-        """List intentions, those of one state or all, in the order of their numbers, `after` one of them."""
-        ...
+        """List intents, those of one state or all, in the order of their numbers, `after` one of them."""
+        values = {"limit": check_number("limit", limit), "after": check_number("after", after)}
+        if state is None:
+            return await self._find(statements.LIST, **values)
+        return await self._find(statements.LIST_OF_STATE, state=_check_state(state), **values)
 
     async def resolve(
         self, intent_id: int, *, as_: State, reason: str, seen: State | None = None, attempts: int | None = None
     ) -> Intent:
-        """End a new, unknown, accepted or manual intention by a person's word; who held it changes nothing any more.
+        """End a new, unknown, accepted or manual intent by a person's word. Who held it changes nothing any more.
 
-        What has succeeded is never sent again, also where it was done by other means, and not by this journal. What was
-        rejected is sent to whoever repeats it or adds it again; a queue that delivers its number still sends nothing.
+        A succeeded intent is never sent again, also if it was done by other means. A rejected one is sent if somebody
+        repeats it or adds it again; a queue that delivers its number sends nothing.
 
         Args:
             intent_id: Its number.
             as_: `succeeded` or `rejected`.
             reason: How the person knows.
-            seen: The state that the person has seen; where it is another by now, nothing changes. Left out: any.
-            attempts: How often it was sent, as the person has seen: one that was sent again since is in doubt again.
+            seen: The state that the person has seen; if it is another by now, nothing changes. Default: any.
+            attempts: How often it was sent, as the person has seen; an intent that was sent since is in doubt again.
 
         Raises:
-            InvalidArgumentError: There is no such intention, or its state is another.
+            InvalidArgumentError: There is no such intent, or its state is another.
         """
-        ...
+        if as_ not in (ends := sorted(ENDS)):
+            raise invalid("as_", f"one of {', '.join(ends)}", as_)
+        if not isinstance(reason, str) or not reason.strip():
+            raise invalid("reason", "a text that says how you know", reason)
+        asked, why = check_number("intent_id", intent_id), " ".join(reason.split())
+        was = None if seen is None else _check_state(seen, "seen")
+        sent = None if attempts is None else check_number("attempts", attempts)
+        return await self._run(lambda now: transactions.resolve(asked, as_, why, (was, sent), now))
 
+    @frameless_async
     async def told(
         self,
         operation: str,
@@ -255,33 +384,73 @@ class Journal(Recording, Protocol):
         merchant: str,
         profile: Profile | None = None,
     ) -> Intents:
-        """End what is accepted or unknown by what the service has told of it, and return what that changed.
+        """End accepted and unknown intents by what the service has told of them, and return what changed.
 
-        So ends what was added again, and is done already. For notifications, where they are verified or confirmed; the
-        answer that was kept stays. What was sent several times is not rejected by one, which may be about an earlier
-        attempt. What was rejected, and has succeeded by one, is given to a person.
+        For notifications that are verified or confirmed; the recorded response stays. An intent that was added again
+        and is done already ends, too. What was sent several times is not rejected by a notification, because it may be
+        about an earlier attempt. A rejected intent that has succeeded is given to a person.
 
         Args:
-            operation: The write that it is about: `orders.place`, `orders.close` or `refunds.create`.
-            reference: The order's or the refund's number.
-            state: Our name of its state, such as `succeeded`; of one that is no end nothing follows.
+            operation: The write: `orders.place`, `orders.close` or `refunds.create`.
+            reference: The number of the order or refund.
+            state: Our name of its state, such as `succeeded`. A state that is not an end changes nothing.
             data: What was told, such as the notification's `data`. If it names another number, amount, currency or
                 merchant than the write, nothing changes, and a warning is logged.
             merchant: The merchant's number.
-            profile: Says by the paths of `[answer]` where `data` names these; left out: under their wire names.
+            profile: Says by the paths of `[answer]` where `data` names these; default: under their wire names.
 
         Raises:
             InvalidArgumentError: There is no such operation.
         """
-        ...
+        if operation not in list(BY_STATE):
+            raise invalid("operation", f"one of {', '.join(BY_STATE)}", operation)
+        if profile is not None and not isinstance(profile, Profile):
+            raise invalid("profile", "a Profile, such as `session.profile`, or left out", profile)
+        if state is not None and not isinstance(state, str):
+            raise invalid("state", "our name of a state, or None", state)
+        end = BY_STATE[operation].get(state or "")
+        if end is None:
+            return []
+        given, write = profile or Profile(), next(each for each in OPERATIONS if each.name == operation)
+        # By the paths of `[answer]` and `[notification]`; nothing need be there.
+        things = [evolve(each, required=False) for each in comparison_of(write, given).fields]
+        places = {"outTradeNo": given.notification.out_trade_no, "outRefundNo": given.notification.out_refund_no}
+        things += [ComparedField(name, path, ValueKind.NUMBER) for name, path in places.items() if path]
+        notice = Notice(write, reference, merchant, end, f"the service told: {state}", data, Comparison(tuple(things)))
+        changed, others = await self._run(lambda now: transactions.apply_notice(notice, now))
+        for kept, why in others:
+            words = " ".join(why.split())
+            logger.warning("intention %d is %s; what was told is of another: %s", kept.id, kept.state, words)
+        return changed
 
     async def prune(self, before: datetime) -> int:
-        """Delete what has succeeded or was rejected before a moment, and nothing else; return how many that were.
+        """Delete what has succeeded or was rejected before a moment, and return how many intents that were.
 
-        The journal knows its keys no more: what comes under them afterwards is sent.
+        Pruned keys are forgotten. A request that repeats one is sent again.
         """
-        ...
+        values = {"before": check_moment("before", before), "limit": PRUNED_TOGETHER}
+        pruned = 0
+        while deleted := len(await self._run(lambda _: change_intents(statements.PRUNE, values))):
+            pruned += deleted
+        return pruned
 
-    async def aclose(self) -> None:
-        """Finish what was begun, and let go of the journal; whatever is asked of it afterwards is a `StorageError`."""
-        ...
+    async def _find(self, statement: str, **values: Any) -> Intents:
+        return await self._run(lambda _: find_intents(statement, values))
+
+    def _where(self, service: str | None) -> Where | None:
+        return None if service is None else Where(service, self._place)
+
+    def _tick(self) -> str | None:
+        return monotonic_tick() if self._has_system_clock else None
+
+
+def _check_lease(given: object) -> float:
+    if not is_number(given) or not 0 <= given <= LONGEST_LEASE:
+        raise invalid("lease", "a number of seconds, 0 or more, and no more than a billion", given)
+    return given
+
+
+def _check_state(state: State, name: str = "state") -> State:
+    if state not in STATES:
+        raise invalid(name, f"one of {', '.join(STATES)}", state)
+    return state

@@ -1,4 +1,4 @@
-"""What follows from what is known of a write whose outcome is unknown: no I/O here."""
+"""The reconciliation policy: what follows from what is known of a write whose outcome is unknown; no I/O here."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -22,39 +22,43 @@ from payasync.errors import (
     SessionClosedError,
     StorageError,
 )
-from payasync.journal.entries import recorded_reply
-from payasync.journal.intents import ASKED, Intent, Outcome, State, asked_for, standing
+from payasync.journal.intents import ASKED, Intent, Outcome, State, asked_for, state_now
+from payasync.journal.replay import recorded_reply
 from payasync.journal.transactions import BY_STATE, may_be_of_an_earlier_attempt, tells_states
-from payasync.middleware.outcome import REPEAT
-from payasync.middleware.recovery import inquiry
+from payasync.middleware.outcome import REPEAT_HINT
+from payasync.middleware.recovery import status_query
 from payasync.profile.profile import Profile
 from payasync.resources.payments import QueryPayment
 from payasync.settings import a_count, a_wait
-from payasync.wire.match import PAYMENT, compared, names_number_and_amounts
+from payasync.wire.match import PAYMENT, comparison_of, names_number_and_amounts
 from payasync.wire.request import Request
-from payasync.wire.response import PaymentResponse, Response, holds_nothing
+from payasync.wire.response import PaymentResponse, Response, is_empty_envelope
 
 NAMELESS: Final = "nothing names it: the service cannot be asked what became of it"
 ABSENT: Final = "the service does not know it"
-QUESTIONS_UNMAPPED: Final = frozenset({"payment_status", "refund_status"})
-"""Without these a thing cannot be asked about."""
+NO_QUARANTINE: Final = "the profile has no recovery.quarantine, so nobody can say that it will not arrive after all"
+USED_BEFORE: Final = "and it said before that the number was used"
+QUERIES_NEED: Final = frozenset({"payment_status", "refund_status"})
+"""Points of the profile without which a thing cannot be asked about."""
+LONGEST_RETRY_AFTER: Final = 86_400.0
+"""Seconds. A service that asks for more is asked again all the same."""
 
 
 class Finding(Enum):
-    """What a question came to."""
+    """What a query came to."""
 
-    TOLD = auto()
-    """The service says what became of it."""
+    KNOWN = auto()
+    """The service says what became of the write."""
     NOT_DONE = auto()
-    """The service says, provably, that it was not done so far."""
+    """The service proves that the write was not done so far."""
     UNCLEAR = auto()
-    """The service answers, and what became of it does not follow from that."""
+    """The service responds, and what became of the write does not follow from that."""
     UNMATCHED = auto()
     """The response is about something else."""
     SILENT = auto()
-    """There is no usable answer, for reasons that are not of this write: it is asked again."""
+    """There is no usable response, for a reason that has nothing to do with this write."""
     UNASKABLE = auto()
-    """There is no such question."""
+    """There is no such query."""
 
 
 UNUSABLE: Final = frozenset({Finding.SILENT, Finding.UNMATCHED})
@@ -63,13 +67,13 @@ UNUSABLE: Final = frozenset({Finding.SILENT, Finding.UNMATCHED})
 
 @frozen(kw_only=True)
 class Evidence:
-    """What is known after a question.
+    """What is known after a query.
 
     Attributes:
-        finding: What it came to.
-        state: What the service told, where it did.
+        finding: What the query came to.
+        state: The state that the response gives to the write, if it does.
         reason: In one line.
-        outcome: The answer that says so, as far as it may be kept.
+        outcome: The response that says so, as far as it may be kept.
         retry_after: Seconds that the service asked to wait.
     """
 
@@ -81,109 +85,87 @@ class Evidence:
 
 
 def query_for(intent: Intent, profile: Profile) -> Request[Response] | None:
-    """Return the query that tells what became of an intention; `None` where nothing names it.
+    """Return the query that tells what became of an intent; `None` if nothing names it.
 
     An order is asked about by endpoint 3, a refund by endpoint 7, a payment of endpoint 1 by endpoint 6, with the
     number that the service gave it (spec: Endpoints, rules 3 and 6).
     """
     if intent.operation != CREATE_PAYMENT.name:
-        return inquiry(intent.operation, intent.reference)
-    number = _payment(intent, profile)
+        return status_query(intent.operation, intent.reference)
+    number = _payment_id(intent, profile)
     return QueryPayment(identifier=str(number)) if number else None
-
-
-def _payment(intent: Intent, profile: Profile) -> str | int | None:
-    """Return the service's own number of a payment, where an answer was kept that has it."""
-    shape = profile.answer
-    if intent.outcome is None or not shape.payment_id:
-        return None
-    return PaymentResponse(recorded_reply(intent), shape, profile.states).payment_id
 
 
 def names_of(intent: Intent, profile: Profile) -> dict[str, object]:
     """Return what a write named, which a response about it must match."""
-    found = asked_for(intent, profile)
-    number = _payment(intent, profile) if intent.operation == CREATE_PAYMENT.name else None
-    return {**found, PAYMENT: number} if number else found
+    number = _payment_id(intent, profile) if intent.operation == CREATE_PAYMENT.name else None
+    return {**asked_for(intent), PAYMENT: number} if number else asked_for(intent)
 
 
-def evidence_of_response(intent: Intent, answer: Response, profile: Profile) -> Evidence:
+def _payment_id(intent: Intent, profile: Profile) -> str | int | None:
+    """Return the service's own number of a payment, if a recorded response has it."""
+    if intent.outcome is None or not profile.answer.payment_id:
+        return None
+    return PaymentResponse(recorded_reply(intent), profile.answer, profile.states).payment_id
+
+
+def evidence_of_response(intent: Intent, response: Response, profile: Profile) -> Evidence:
     """Return what the response to a query says of a write."""
-    if holds_nothing(profile.answer, answer.document):
-        return Evidence(finding=Finding.UNCLEAR, reason=f"the service tells nothing of the {answer.thing}")
-    if intent.answered and not _is_whole(intent, answer, profile):
-        reason = f"the number was used before, and {_is(answer)}, without a number and an amount to compare"
-        return Evidence(finding=Finding.TOLD, state="manual", reason=reason)
-    known = BY_STATE.get(intent.operation, {}).get(answer.state or "")
-    if known:
-        return Evidence(finding=Finding.TOLD, state=known, reason=_is(answer))
+    if is_empty_envelope(profile.answer, response.document):
+        return Evidence(finding=Finding.UNCLEAR, reason=f"the service tells nothing of the {response.thing}")
+    is_so = f"the service knows the {response.thing}"
+    if response.state is not None:
+        is_so = f"the {response.thing}'s state is {response.state}"
+    if intent.answered:
+        write = next(each for each in OPERATIONS if each.name == intent.operation)
+        # Without these, the response may be about another write under the number.
+        if not names_number_and_amounts(write, asked_for(intent), comparison_of(write, profile), response.data):
+            reason = f"the number was used before, and {is_so}, without a number and an amount to compare"
+            return Evidence(finding=Finding.KNOWN, state="manual", reason=reason)
+    return _evidence_of_state(intent, response, is_so, profile)
+
+
+def _evidence_of_state(intent: Intent, response: Response, is_so: str, profile: Profile) -> Evidence:
+    if known := BY_STATE.get(intent.operation, {}).get(response.state or ""):
+        return Evidence(finding=Finding.KNOWN, state=known, reason=is_so)
     if intent.operation == CLOSE_ORDER.name:
-        return _not_closed(answer)
-    return _taken(answer, profile)
-
-
-def _is_whole(intent: Intent, answer: Response, profile: Profile) -> bool:
-    """Return whether a response names what tells this write from another one under its number."""
-    write = next(each for each in OPERATIONS if each.name == intent.operation)
-    return names_number_and_amounts(write, asked_for(intent, profile), compared(write, profile), answer.data)
-
-
-def _not_closed(answer: Response) -> Evidence:
-    if answer.state is None:
-        return Evidence(finding=Finding.UNCLEAR, reason="the profile does not say what the order's state means")
-    return Evidence(finding=Finding.NOT_DONE, reason=_is(answer))
-
-
-def _taken(answer: Response, profile: Profile) -> Evidence:
-    if not tells_states(profile, answer.thing):
-        return Evidence(finding=Finding.TOLD, state="succeeded", reason=_is(answer))
-    if answer.state is None:
-        reason = f"{_is(answer)}, and the profile does not say what its state means"
+        if response.state is None:
+            return Evidence(finding=Finding.UNCLEAR, reason="the profile does not say what the order's state means")
+        return Evidence(finding=Finding.NOT_DONE, reason=is_so)
+    if not tells_states(profile, response.thing):
+        return Evidence(finding=Finding.KNOWN, state="succeeded", reason=is_so)
+    if response.state is None:
+        reason = f"{is_so}, and the profile does not say what its state means"
         return Evidence(finding=Finding.UNCLEAR, state="accepted", reason=reason)
-    return Evidence(finding=Finding.TOLD, state="accepted", reason=_is(answer))
-
-
-def _is(answer: Response) -> str:
-    if answer.state is None:
-        return f"the service knows the {answer.thing}"
-    return f"the {answer.thing}'s state is {answer.state}"
+    return Evidence(finding=Finding.KNOWN, state="accepted", reason=is_so)
 
 
 def evidence_of_error(error: PayasyncError) -> Evidence:
-    """Return what a question says that ended with an error.
+    """Return what a query says that ended with an error.
 
     Raises:
-        PayasyncError: The error itself, where it is of this process and says nothing of the write.
+        PayasyncError: The error itself, if it comes from this process and says nothing of the write.
     """
-    words = str(error.args[0] if error.args else error).removesuffix(f"; {REPEAT}")
+    words = str(error.args[0] if error.args else error).removesuffix(f"; {REPEAT_HINT}")
     if error.objection is not None:
-        # Under the same number the service will go on to tell of another amount.
+        # If the number stands for another amount, further responses will say the same.
         state: State | None = None if error.objection.about_another else "manual"
         return Evidence(finding=Finding.UNMATCHED, state=state, reason=str(error.reason), retry_after=error.retry_after)
-    if isinstance(error, InvalidArgumentError) or _unmapped(error):
+    unmapped = isinstance(error, NotConfiguredError) and error.field in QUERIES_NEED
+    if isinstance(error, InvalidArgumentError) or unmapped:
         return Evidence(finding=Finding.UNASKABLE, reason=f"the service cannot be asked: {words}")
     if isinstance(error, ConfigurationError | SessionClosedError | StorageError):
         raise error
     if isinstance(error, ServiceError) and error.absent:
         return Evidence(finding=Finding.NOT_DONE, reason=ABSENT)
-    heard = isinstance(error, ServiceError) and not isinstance(error, AuthenticationError | RateLimitedError)
-    finding = Finding.UNCLEAR if heard else Finding.SILENT
+    refused = isinstance(error, ServiceError) and not isinstance(error, AuthenticationError | RateLimitedError)
+    finding = Finding.UNCLEAR if refused else Finding.SILENT
     return Evidence(finding=finding, reason=words, retry_after=error.retry_after)
 
 
 def evidence_of_failure(error: Exception) -> Evidence:
-    """Return what a question says that ended with an error that is none of ours, such as that of a user's layer."""
+    """Return what a query says that ended with a foreign error, such as one of a user's middleware."""
     return Evidence(finding=Finding.SILENT, reason=f"{type(error).__name__}: {error}")
-
-
-def _unmapped(error: PayasyncError) -> bool:
-    return isinstance(error, NotConfiguredError) and error.field in QUESTIONS_UNMAPPED
-
-
-NO_QUARANTINE: Final = "the profile has no recovery.quarantine, so nobody can say that it will not arrive after all"
-USED_BEFORE: Final = "and it said before that the number was used"
-LONGEST_RETRY_AFTER: Final = 86_400.0
-"""Seconds: a service that asks for more is asked again all the same."""
 
 
 @frozen(kw_only=True)
@@ -191,17 +173,17 @@ class Patience:
     """How long the service is asked about a write before a person is.
 
     Args:
-        first: Seconds from a question without a result to the next; they double with each further one.
-        longest: The most that they can grow to.
-        questions: After so many, answers that say nothing of the write give it to a person; what was accepted is
-            shown to one after so many in a row, and asked about further.
-        give_up: Seconds since something of the write may last have been sent; who gets no answer at all for so long,
-            and to so many questions, gives it to a person. An accepted write is shown to a person if no response was
-            usable for so long. It is given to the person if the last response is about something else.
-        sends: After so many, a queued write that arrives nowhere is given to a person.
+        first: Seconds from a query without a result to the next; each further pause is twice as long.
+        longest: The longest pause, in seconds.
+        questions: After so many queries whose responses say nothing of the write, it is given to a person. An accepted
+            write is then shown to a person, and asked about further.
+        give_up: Seconds since something of the write may last have been sent. After so long, and so many `questions`,
+            a write about which the service says nothing at all is given to a person. An accepted write is shown to a
+            person if no response was usable for so long, and given to one if the last response is about something else.
+        sends: After so many sends, a queued write that never arrives is given to a person.
 
     Raises:
-        ConfigurationError: A value of another type, or below what makes sense.
+        ConfigurationError: A value has another type, or is too small.
     """
 
     first: float = field(default=2.0, validator=a_wait)
@@ -222,15 +204,15 @@ class Move(Enum):
 
 @frozen(kw_only=True)
 class Decision:
-    """What follows.
+    """What follows from evidence.
 
     Attributes:
         move: What is done.
-        state: Which it has from then on.
+        state: The state from then on.
         reason: Why, in one line.
-        pause: Seconds from this question to the next, where there is one.
-        denied: How often in a row nothing that was heard of what was accepted was of use, as `Intent` has it.
-        silent_since: Since when nothing usable was heard of it, as `Intent` has it.
+        pause: Seconds from this query to the next, if there is one.
+        denied: As `Intent.denied`.
+        silent_since: As `Intent.silent_since`.
     """
 
     move: Move
@@ -250,84 +232,85 @@ def decide(
     patience: Patience,
     jitter: Callable[[float], float],
 ) -> Decision:
-    """Return what follows for an intention from what is known of it.
+    """Return what follows for an intent from what is known of it.
 
     Args:
         intent: As it was claimed: unknown or accepted.
-        evidence: What a question came to.
-        asked_at: The journal's time before that question, aware.
-        quarantine: Seconds after which an absent answer is final; `None`: it never is.
+        evidence: What a query came to.
+        asked_at: The journal's time before that query, aware.
+        quarantine: Seconds after which "not found" is final; `None`: it never is.
         patience: How long to ask.
         jitter: Draws a number of seconds up to a bound.
     """
     pause = _pause(intent, evidence, patience, jitter)
     if intent.state == "accepted" and evidence.finding is Finding.UNMATCHED:
-        return _accepted(intent, evidence, pause, asked_at, patience)
+        return _wait_for_end(intent, evidence, pause, asked_at, patience)
     on_its_way = intent.state == "unknown" and not intent.answered
     earlier = on_its_way and may_be_of_an_earlier_attempt(intent, evidence.state)
     if evidence.state not in {None, intent.state} and not earlier:
-        return _settled(evidence.state or "accepted", evidence.reason, pause)
+        return _settle(evidence.state or "accepted", evidence.reason, pause)
     if intent.state == "accepted":
-        return _accepted(intent, evidence, pause, asked_at, patience)
+        return _wait_for_end(intent, evidence, pause, asked_at, patience)
     in_doubt = (asked_at - (intent.sent_at or intent.updated)).total_seconds()
     if not (earlier or evidence.finding is Finding.NOT_DONE) or quarantine is None or intent.answered:
-        return _unresolved(intent, evidence, in_doubt, pause, patience)
+        return _ask_again_or_give_up(intent, evidence, in_doubt, pause, patience)
     if in_doubt < quarantine:
         reason = f"{evidence.reason}{', perhaps of an earlier attempt' if earlier else ' yet'}, and it may still arrive"
         return Decision(move=Move.POSTPONE, state="unknown", reason=reason, pause=min(pause, quarantine - in_doubt))
-    return _settled("rejected", evidence.reason) if earlier else _never_done(intent, evidence, patience)
+    return _settle("rejected", evidence.reason) if earlier else _resend_or_give_up(intent, evidence, patience)
+
+
+def _resend_or_give_up(intent: Intent, evidence: Evidence, patience: Patience) -> Decision:
+    """Return what follows for a write that never arrived: a direct call is its caller's to repeat."""
+    if not intent.queued:
+        return _settle("rejected", f"never arrived: {evidence.reason}")
+    if intent.attempts >= patience.sends:
+        return _settle("manual", f"sent {intent.attempts} times, and never arrived: {evidence.reason}")
+    return Decision(move=Move.SEND, state="sending", reason=f"never arrived: {evidence.reason}")
 
 
 def is_shown(accepted: Intent, now: datetime, patience: Patience) -> bool:
-    """Return whether a person is shown what was accepted, as nothing of use is heard of it again and again, or long."""
-    return accepted.denied >= patience.questions or _too_long(accepted.silent_since, now, patience)
+    """Return whether a person is shown an accepted intent: nothing of use is heard of it again and again, or long."""
+    return accepted.denied >= patience.questions or _is_too_long(accepted.silent_since, now, patience)
 
 
-def _too_long(since: datetime | None, now: datetime, patience: Patience) -> bool:
+def _is_too_long(since: datetime | None, now: datetime, patience: Patience) -> bool:
     return since is not None and (now - since).total_seconds() >= patience.give_up
 
 
-def _accepted(intent: Intent, evidence: Evidence, pause: float, asked_at: datetime, patience: Patience) -> Decision:
-    """Only its end is still to be learnt. A denial, or a response of no use, changes nothing; a person is shown.
+def _wait_for_end(intent: Intent, evidence: Evidence, pause: float, asked_at: datetime, patience: Patience) -> Decision:
+    """Return what follows for an accepted intent: a denial, or a response of no use, changes nothing.
 
     If no response was usable for too long, and the last one is about something else, a person must say.
     """
     unusable = evidence.finding in UNUSABLE
-    denied = intent.denied if unusable else 0 if evidence.finding is Finding.TOLD else intent.denied + 1
+    denied = intent.denied if unusable else 0 if evidence.finding is Finding.KNOWN else intent.denied + 1
     since = (intent.silent_since or asked_at) if unusable else None
     reason = evidence.reason
     if evidence.finding is Finding.NOT_DONE:
         reason = f"accepted before, and now {evidence.reason}"
-    if since and _too_long(since, asked_at, patience):
+    if since and _is_too_long(since, asked_at, patience):
         reason = f"no usable answer since {since:%Y-%m-%d}: {evidence.reason}"
         if evidence.finding is Finding.UNMATCHED:
-            return _settled("manual", reason)
+            return _settle("manual", reason)
     return Decision(move=Move.POSTPONE, state="accepted", reason=reason, pause=pause, denied=denied, silent_since=since)
 
 
-def _settled(state: State, reason: str, pause: float | None = None) -> Decision:
+def _settle(state: State, reason: str, pause: float | None = None) -> Decision:
     return Decision(move=Move.SETTLE, state=state, reason=reason, pause=pause if state == "accepted" else None)
 
 
-def _never_done(intent: Intent, evidence: Evidence, patience: Patience) -> Decision:
-    """What was called directly is its caller's to repeat; what was queued has nobody else who would."""
-    if not intent.queued:
-        return _settled("rejected", f"never arrived: {evidence.reason}")
-    if intent.attempts >= patience.sends:
-        return _settled("manual", f"sent {intent.attempts} times, and never arrived: {evidence.reason}")
-    return Decision(move=Move.SEND, state="sending", reason=f"never arrived: {evidence.reason}")
-
-
-def _unresolved(intent: Intent, evidence: Evidence, in_doubt: float, pause: float, patience: Patience) -> Decision:
+def _ask_again_or_give_up(
+    intent: Intent, evidence: Evidence, in_doubt: float, pause: float, patience: Patience
+) -> Decision:
     if evidence.finding is Finding.UNASKABLE:
-        return _settled("manual", evidence.reason)
-    late = evidence.finding is Finding.NOT_DONE or evidence.state == "rejected"
+        return _settle("manual", evidence.reason)
     reason = evidence.reason
-    if late:
+    if evidence.finding is Finding.NOT_DONE or evidence.state == "rejected":
         reason = f"{reason}; {USED_BEFORE if intent.answered else NO_QUARANTINE}"
     too_long = evidence.finding is not Finding.SILENT or in_doubt >= patience.give_up
     if too_long and intent.asked >= patience.questions:
-        return _settled("manual", f"asked {intent.asked} times: {reason}")
+        return _settle("manual", f"asked {intent.asked} times: {reason}")
     return Decision(move=Move.POSTPONE, state="unknown", reason=reason, pause=pause)
 
 
@@ -342,22 +325,20 @@ def _pause(intent: Intent, evidence: Evidence, patience: Patience, jitter: Calla
 
 End = Literal["resolved", "sent", "waiting", "manual", "lost"]
 ENDS: Final[tuple[End, ...]] = get_args(End)
-"""What can become of an intention in a run."""
-SILENT: Final = 20
-"""After so many questions without any answer, one after the other, a run leaves the service in peace."""
+"""What can become of an intent in a run."""
 
 
 @frozen(kw_only=True)
 class Result:
-    """What became of one intention in a run.
+    """What became of one intent in a run.
 
     Attributes:
         intent: As it was before.
-        end: `resolved`: the service told, or it never arrived; `sent`: it never arrived, and was sent again; `waiting`:
-            it is asked about again later; `manual`: a person must say; `lost`: somebody else took it meanwhile.
-        state: Which it has now, as far as this run knows.
+        end: `resolved`: the service told, or it never arrived. `sent`: it never arrived, and was sent again.
+            `waiting`: the service will be asked again. `manual`: a person must say. `lost`: another process took it.
+        state: Its state now, as far as this run knows.
         reason: Why, in one line.
-        answered: Whether the service gave a usable answer, where it was asked; one about something else is none.
+        answered: Whether the service gave a usable response, if it was asked. One about something else is not usable.
     """
 
     intent: Intent
@@ -368,24 +349,23 @@ class Result:
 
     @property
     def rejected(self) -> bool:
-        """Whether it was not done, and is not sent again: whoever believes that it was should hear of it."""
+        """Whether it was not done, and is not sent again. Tell whoever believes that it was."""
         return self.state == "rejected" and self.end in {"resolved", "sent"}
 
 
 @frozen(kw_only=True)
 class Report:
-    """What a run came to, as numbers of intentions.
+    """What a run came to, as numbers of intents.
 
     Attributes:
-        resolved: The service told what became of them, or they never arrived; those that were rejected are among them.
-        sent: They had never arrived, and were sent again.
-        waiting: They are asked about again later.
+        resolved: The service told what became of them, or they never arrived; rejected ones are among them.
+        sent: They never arrived, and were sent again.
+        waiting: The service will be asked again.
         manual: A person must say what became of them.
-        lost: Somebody else took them meanwhile.
-        silent: The run ended early: the service answers nobody.
-        unsent: Queued, and not sent for minutes: no worker may be running, or none can send them. None of the above.
-        rejected: Of those resolved or sent again, how many were not done: whoever believes that they were should hear
-            of it.
+        lost: Another process took them.
+        silent: The run ended early, because the service answers nobody.
+        unsent: Queued, and not sent for minutes: no worker may be running, or none can send them. Not counted above.
+        rejected: Of those resolved or sent again, how many were not done. Tell whoever believes that they were.
     """
 
     resolved: int = 0
@@ -399,68 +379,18 @@ class Report:
 
     @property
     def asked(self) -> int:
-        """All that it asked about."""
+        """All intents that the run asked about."""
         return self.resolved + self.sent + self.waiting + self.manual + self.lost
 
     @classmethod
     def of(cls, ends: Iterable[End], *, silent: bool = False, unsent: int = 0, rejected: int = 0) -> "Report":
-        """Count what became of each."""
+        """Count what became of each intent."""
         counted = Counter(ends)
         return cls(silent=silent, unsent=unsent, rejected=rejected, **{end: counted[end] for end in ENDS})
 
 
-Heard = Callable[[Result], None]
-
-
-class Run:
-    """One run: since when, what it came to so far, and how long the service has been silent."""
-
-    def __init__(self, started: datetime, on_result: Heard | None) -> None:
-        self.started = started
-        self.silent = False
-        self._tell = on_result
-        self._ends: list[End] = []
-        self._rejected = 0
-        self._unheard = 0
-
-    def heard(self, result: Result, finding: Finding) -> None:
-        """Count a result."""
-        if finding is Finding.SILENT:
-            self._unheard += 1
-        elif finding is not Finding.UNASKABLE:
-            self._unheard = 0
-        self.silent = self._unheard >= SILENT
-        self._ends.append(result.end)
-        self._rejected += result.rejected
-        if self._tell:
-            self._tell(result)
-
-    def report(self, *, unsent: int) -> Report:
-        """Return what it came to."""
-        return Report.of(self._ends, silent=self.silent, unsent=unsent, rejected=self._rejected)
-
-
-class Turn:
-    """One intention's turn in a run.
-
-    Attributes:
-        held: The intention, as it was claimed.
-        asked_at: The journal's time before the question.
-        ending: What became of it is being kept: whoever is interrupted from then on ends that, and tells it.
-    """
-
-    def __init__(self, held: Intent, asked_at: datetime) -> None:
-        self.held = held
-        self.asked_at = asked_at
-        self.ending = False
-
-    def end(self) -> None:
-        """From now on it is being kept."""
-        self.ending = True
-
-
 def notice(result: Result) -> str:
-    """Return, in one line, what somebody must hear of, as whoever has called or queued it may be gone; else nothing."""
+    """Return a line for the log if somebody must hear of a result, because its caller may be gone; else nothing."""
     if not result.rejected and result.end != "manual":
         return ""
     intent, what = result.intent, "was not done" if result.rejected else "needs a person"
@@ -469,8 +399,8 @@ def notice(result: Result) -> str:
 
 
 def is_due(intent: Intent, now: datetime) -> bool:
-    """Return whether a run would ask about an intention by now."""
-    if standing(intent, now) not in ASKED:
+    """Return whether a run would ask about an intent by now."""
+    if state_now(intent, now) not in ASKED:
         return False
     moment = intent.due if intent.lease is None else intent.lease
     return moment is not None and moment <= now

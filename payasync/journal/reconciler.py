@@ -3,14 +3,14 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from inspect import iscoroutinefunction
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from attrs import evolve
+from attrs import Factory, define, evolve
 
 from payasync.errors import (
     ConfigurationError,
@@ -29,13 +29,10 @@ from payasync.journal.policy import (
     End,
     Evidence,
     Finding,
-    Heard,
     Move,
     Patience,
     Report,
     Result,
-    Run,
-    Turn,
     decide,
     evidence_of_error,
     evidence_of_failure,
@@ -46,166 +43,104 @@ from payasync.journal.policy import (
     notice,
     query_for,
 )
-from payasync.middleware.observe import Event
-from payasync.middleware.retry import Pace
 from payasync.session import Session
-from payasync.settings import RetryPolicy
-from payasync.wire.call import Call, Layer, Reply, Send
-from payasync.wire.request import Request, invalid
-from payasync.wire.response import Response
+from payasync.settings import Pace, RetryPolicy, is_number
+from payasync.wire.request import invalid
 
 logger = logging.getLogger("payasync")
 
-HELD: Final = 5.0
-"""Seconds that a run which is interrupted waits for its journal, at most: as it keeps something, or claims it."""
-
-
-class Interruptions:
-    """What goes on after the runs that had begun it."""
-
-    def __init__(self) -> None:
-        self._left: set[asyncio.Task[None]] = set()
-
-    async def outlast(self, task: asyncio.Task[None]) -> None:
-        """Wait for a task, but not for long: it goes on by itself then, and what it fails of is logged."""
-        self._left.add(task)
-        task.add_done_callback(self._over)
-        await asyncio.wait({task}, timeout=HELD)
-
-    def _over(self, task: asyncio.Task[None]) -> None:
-        self._left.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            logger.warning("what an interrupted run had begun has failed", exc_info=error)
-
-
-class Resending:
-    """Sends writes again, each under its own number.
-
-    Args:
-        session: Whose writes they are.
-        journal: What is sent again is kept where it was asked about, whatever journal the session has.
-
-    Raises:
-        ConfigurationError: The session cannot have that journal, as its calls may take too long, for example.
-    """
-
-    def __init__(self, session: Session, journal: Journal) -> None:
-        self._session = session.with_options(journal=journal)
-        self._journal = journal
-
-    async def sent(self, turn: Turn) -> Evidence | None:
-        """Send a queued write again; the session keeps what becomes of it. Return why it could not, if so."""
-        held, session = turn.held, self._session.with_options(journal=Listening(self._journal, turn.end))
-        try:
-            await session.execute(held.id, fence=held.fence)
-        except (ConfigurationError, InvalidArgumentError) as error:
-            return Evidence(finding=Finding.UNCLEAR, reason=f"cannot be sent again: {error.args[0]}")
-        except (SessionClosedError, StorageError):
-            raise
-        except PayasyncError as error:
-            logger.debug("intention %d was sent again: %s", held.id, error)
-        except Exception as error:
-            logger.warning("intention %d was sent again, if at all, with an error", held.id, exc_info=True)
-            return await self._failed(held, error)
-        return None
-
-    async def _failed(self, held: Intent, error: Exception) -> Evidence | None:
-        """Return why it could not be sent, unless it was begun: the session has kept then what became of it."""
-        now = await self._journal.get(held.id)
-        return None if now is None or now.fence != held.fence else evidence_of_failure(error)
-
-    async def result(self, held: Intent) -> Result:
-        """Return what it came to that an intention was sent again."""
-        now = await self._journal.get(held.id)
-        if now is None or now.attempts == held.attempts:
-            return Result(intent=held, end="lost", state=held.state)
-        if now.fence != held.fence + 1:
-            # Somebody has asked about it since, or was told of it: what that came to is theirs to say.
-            return Result(intent=held, end="sent", state="sending")
-        end: End = "manual" if now.state == "manual" else "sent"
-        return Result(intent=held, end=end, state=now.state, reason=now.reason)
-
-
-class Listening:
-    """The half of a journal that a session uses, and of the way below it, whether that has come to its end.
-
-    Args:
-        journal: Keeps the write.
-        ended: Called once there is an answer, or an error that tells what became of it: all that follows is kept.
-    """
-
-    def __init__(self, journal: Journal, ended: Callable[[], None]) -> None:
-        self._journal = journal
-        self._ended = ended
-
-    @property
-    def recorder(self) -> "Listening":
-        """What keeps the writes."""
-        return self
-
-    def layer(self, merchant: str, service: str, tell: Callable[[Event], None] | None = None) -> Layer:
-        """Return the journal's own layer, around one that hears of the end."""
-        recorded = self._journal.recorder.layer(merchant, service, tell)
-
-        def layer(call: Call, send: Send) -> Awaitable[Reply]:
-            return recorded(call, lambda sent: self._heard(sent, send))
-
-        return layer
-
-    async def queued(self, intent_id: int, merchant: str) -> Request[Response]:
-        """Return a request that was queued."""
-        return await self._journal.recorder.queued(intent_id, merchant)
-
-    async def note(self, intent_id: int, reason: str) -> bool:
-        """Keep why what waits to be sent cannot be."""
-        return await self._journal.note(intent_id, reason)
-
-    async def _heard(self, call: Call, send: Send) -> Reply:
-        try:
-            reply = await send(call)
-        except Exception:
-            self._ended()
-            raise
-        self._ended()
-        return reply
-
-
-SECONDS: Final = 30.0
-"""A question takes no longer."""
-LEASE: Final = SECONDS + 15.0
-"""Seconds that a claim lasts, beyond its question, so that no busy machine loses one."""
+QUESTION_SECONDS: Final = 30.0
+"""A query takes no longer."""
+LEASE: Final = QUESTION_SECONDS + 15.0
+"""Seconds that a claim lasts, beyond its query, so that no busy machine loses one."""
+INTERRUPTED_SECONDS: Final = 5.0
+"""How long an interrupted run waits for what must not be cut: a claim, a write, and what became of it."""
+SILENT: Final = 20
+"""After so many queries in a row without any answer, a run leaves the service in peace."""
 PAGE: Final = 500
 UNSENT: Final = timedelta(minutes=5)
-"""After so long, what was queued should have been sent."""
+"""After so long, a queued write should have been sent."""
 SHORTEST: Final = 1.0
 """Seconds between two runs, at least."""
 LONGEST: Final = 10.0
-"""Seconds between two runs, at most: somebody else may add something at any time."""
+"""Seconds between two runs, at most, because another process may add something at any time."""
+
+OnResult: TypeAlias = Callable[[Result], None]
+
+
+@define
+class _Run:
+    """One run.
+
+    Attributes:
+        started: When it began.
+        on_result: Called with each result.
+        ends: What became of the intents, counted.
+        rejected: How many were not done.
+        unanswered: How many queries in a row had no answer.
+    """
+
+    started: datetime
+    on_result: OnResult | None
+    ends: list[End] = Factory(list)
+    rejected: int = 0
+    unanswered: int = 0
+
+    @property
+    def silent(self) -> bool:
+        """Whether the service answers nobody."""
+        return self.unanswered >= SILENT
+
+    def add(self, result: Result, finding: Finding) -> None:
+        """Count a result, and tell of it."""
+        if finding is Finding.SILENT:
+            self.unanswered += 1
+        elif finding is not Finding.UNASKABLE:
+            self.unanswered = 0
+        self.ends.append(result.end)
+        self.rejected += result.rejected
+        if self.on_result:
+            self.on_result(result)
+
+
+@define
+class _Turn:
+    """One intent's turn in a run.
+
+    Attributes:
+        held: The intent, as it was claimed.
+        asked_at: The journal's time before the query.
+        uncut: An interruption waits from now on, so that what is kept is also told.
+    """
+
+    held: Intent
+    asked_at: datetime
+    uncut: bool = False
 
 
 class Reconciler:
     """Resolves one merchant's unknown writes by asking the service about them.
 
-    Each is asked about by the number that names it, with growing pauses between two questions. Where the service
-    says that it does not know the number, and the quarantine is over since something may last have been sent, a queued
-    write is sent again under that number, and a direct one is rejected. What cannot be asked about, or is never
-    resolved, becomes `manual`: a person ends it by `journal.resolve`. An accepted write is asked about until it ends.
-    It becomes `manual` if no response was usable for a day, and the last one is about something else.
+    The reconciler asks about each write by the number that names it, with growing pauses. If the service does not know
+    the number, and the quarantine is over, a queued write is sent again under that number, and a direct one is
+    rejected. A write that cannot be asked about, or is never resolved, becomes `manual`: a person ends it by
+    `journal.resolve`. An accepted write is asked about until it ends. It becomes `manual` if no response was usable for
+    a day, and the last one is about something else.
 
-    It may be interrupted at any time, and several may run at once, in several processes: each holds what it asks about
-    by a lease and a fence. Moments are the journal's, so that a machine whose clock is wrong ends no quarantine early.
+    You may interrupt it at any time, and run several of them in several processes: each holds what it asks about by a
+    lease and a fence. Moments are the journal's, so that a machine whose clock is wrong ends no quarantine early.
 
     Args:
         session: The merchant's.
         journal: Keeps the writes.
-        quarantine: Seconds after which an absent answer is final, at least the longest that the service takes to do
-            what it has received; `None`: as the profile says, and where it says nothing, absent is never final.
+        quarantine: Seconds after which "not found" is final: at least the longest that the service takes to do what it
+            has received. Default: as the profile says; if it says nothing, "not found" is never final.
         patience: How long the service is asked before a person is.
-        concurrency: At most so many questions at once.
-        pace: Time and chance, for tests: seconds since 1970, waiting, and jitter.
+        concurrency: The most queries in flight.
+        pace: Clock, waiting and jitter, for tests.
 
     Raises:
-        ConfigurationError: A value of another type, or below what makes sense.
+        ConfigurationError: A value has another type, or is too small.
     """
 
     def __init__(
@@ -231,33 +166,34 @@ class Reconciler:
             if not isinstance(value, kind):
                 raise ConfigurationError(f"{name} must be a {kind.__name__}, not {value!r}", field=name)
         self._session = session
-        self._resending = Resending(session, journal)
-        # The journal keeps the pauses between questions: a service that is down is asked once, and not three times.
+        # Writes are sent again under the journal in which they were asked about, whatever journal the session has.
+        self._resending = session.with_options(journal=journal)
+        # The journal keeps the pauses between queries, so the session adds none.
         self._asking = session.with_options(retry=RetryPolicy(attempts=1))
         self._journal = journal
-        self._quarantine = session.profile.recovery.quarantine if quarantine is None else _checked(quarantine)
+        self._quarantine = session.profile.recovery.quarantine if quarantine is None else _check_quarantine(quarantine)
         self._patience = patience
         self._concurrency = concurrency
         self._pace = pace
-        self._interruptions = Interruptions()
+        self._left_running: set[asyncio.Task[None]] = set()
 
     @frameless_async
-    async def run_once(self, on_result: Heard | None = None) -> Report:
+    async def run_once(self, on_result: OnResult | None = None) -> Report:
         """Ask once about each write that is due, and return what that came to.
 
         Args:
-            on_result: A plain function, called with what became of each.
+            on_result: A plain function, called with the result for each write.
 
         Raises:
             InvalidArgumentError: `on_result` is no plain function.
-            StorageError: The journal can be neither read nor written now; what was settled stays so.
-            ConfigurationError: The session cannot ask at all: a key or a point of the profile is missing; or the
-                writes went to another service. Any other error, such as one of a layer of the session's, leaves the
-                write that it is about waiting, and the run goes on.
+            StorageError: The journal cannot be read or written now. What was settled stays so.
+            ConfigurationError: The session cannot ask at all: a key or a point of the profile is missing, or the
+                writes went to another service. After any other error, such as one of a user's middleware, its write
+                waits, and the run goes on.
         """
         if on_result is not None and (not callable(on_result) or iscoroutinefunction(on_result)):
             raise invalid("on_result", "a plain function of a result, or None", on_result)
-        run = Run(self._now(), on_result)
+        run = _Run(self._now(), on_result)
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self._concurrency):
@@ -265,48 +201,51 @@ class Reconciler:
         except BaseExceptionGroup as several:
             error = several.exceptions[0]
         else:
-            return run.report(unsent=len(await self.unsent()))
+            unsent = len(await self.unsent())
+            return Report.of(run.ends, silent=run.silent, unsent=unsent, rejected=run.rejected)
         raise error
 
-    async def watch(self, on_result: Heard | None = None) -> AsyncGenerator[Report]:
-        """Run again and again, whenever something is due, and yield what each run came to.
+    async def watch(self, on_result: OnResult | None = None) -> AsyncGenerator[Report]:
+        """Run whenever something is due, and yield what each run came to.
 
-        A service that answers nobody is left in peace for longer, whatever is due.
+        If the service answers nobody, the pause is longer, whatever is due.
         """
         while True:
             report = await self.run_once(on_result)
             yield report
-            await self._pace.sleep(LONGEST if report.silent else await self._left())
+            await self._pace.sleep(LONGEST if report.silent else await self._until_next_due())
 
-    async def _left(self) -> float:
+    async def _until_next_due(self) -> float:
         due = await self._journal.next_due(self._session.merchant_id)
         return LONGEST if due is None else min(max((due - self._now()).total_seconds(), SHORTEST), LONGEST)
 
     async def due(self) -> Intents:
-        """Return what a run would ask about now, and change nothing."""
+        """Return the intents that a run would ask about now, and change nothing."""
         states: tuple[State, ...] = ("sending", "unknown", "accepted")
-        found = [each for state in states for each in await self._mine(state)]
+        found = [each for state in states for each in await self._list_own(state)]
         return [each for each in found if is_due(each, self._now())]
 
     async def unsent(self) -> Intents:
-        """Return what was queued, and is not sent for five minutes: no worker may be running, or none can send it.
+        """Return queued intents that were not sent for five minutes: no worker may be running, or none can send them.
 
-        What was tried, and failed, counts from when it was kept, however lately that was; its `reason` says why.
+        An intent that was tried in vain counts from when it was kept; its `reason` says why it failed.
         """
         before = self._now() - UNSENT
-        return [each for each in await self._mine("new") if (each.created if each.reason else each.updated) <= before]
+        return [
+            each for each in await self._list_own("new") if (each.created if each.reason else each.updated) <= before
+        ]
 
     async def manual(self) -> Intents:
-        """Return what a person must say.
+        """Return the intents that need a person.
 
-        With it what was accepted, and the service denies to know again and again, says nothing of use about, or has not
+        These are manual ones; and accepted ones that the service denies to know, says nothing of use about, or has not
         answered about for a day (`Patience.give_up`).
         """
-        accepted, now = await self._mine("accepted"), self._now()
+        accepted, now = await self._list_own("accepted"), self._now()
         shown = (each for each in accepted if is_shown(each, now, self._patience))
-        return [*await self._mine("manual"), *shown]
+        return [*await self._list_own("manual"), *shown]
 
-    async def _mine(self, state: State) -> Intents:
+    async def _list_own(self, state: State) -> Intents:
         mine: Intents = []
         after = 0
         while page := await self._journal.list(state, limit=PAGE, after=after):
@@ -314,86 +253,88 @@ class Reconciler:
             after = page[-1].id
         return mine
 
-    async def _work(self, run: Run) -> None:
-        while not run.silent and (held := await self._claimed(run)):
-            turn = _turn(run, held)
-            await self._uncut(turn, self._through(run, turn))
+    async def _work(self, run: _Run) -> None:
+        while not run.silent and (turn := await self._claim(run)):
+            task = asyncio.ensure_future(self._take_turn(run, turn))
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError:
+                if not turn.uncut:
+                    task.cancel()
+                await self._outlast(task)
+                raise
+            task.result()
 
-    async def _claimed(self, run: Run) -> Intent | None:
-        """Claim what is due; who is cut off meanwhile gives back what the journal has given all the same."""
+    async def _claim(self, run: _Run) -> _Turn | None:
+        """Claim an intent that is due; if that is interrupted, give back what the journal has given all the same."""
         mine, service = self._session.merchant_id, self._session.service
         asking = asyncio.ensure_future(self._journal.ask(1, LEASE, merchant=mine, before=run.started, service=service))
         try:
             await asyncio.wait({asking})
         except asyncio.CancelledError:
-            await self._interruptions.outlast(asyncio.ensure_future(self._unclaimed(run, asking)))
+            await self._outlast(asyncio.ensure_future(self._give_back_claimed(run, asking)))
             raise
-        found = asking.result()
-        return found[0] if found else None
+        return next((_turn(run, held) for held in asking.result()), None)
 
-    async def _unclaimed(self, run: Run, asking: Awaitable[Intents]) -> None:
-        with suppress(PayasyncError):  # who was given nothing has nothing to give back
+    async def _give_back_claimed(self, run: _Run, asking: Awaitable[Intents]) -> None:
+        with suppress(PayasyncError):  # a claim that failed has nothing to give back
             for held in await asking:
                 await self._give_back(_turn(run, held))
 
-    async def _uncut(self, turn: Turn, work: Coroutine[Any, Any, None]) -> None:
-        """Do what is cut off by who cancels this, but not between what is kept and who is told of it."""
-        task = asyncio.ensure_future(work)
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            if not turn.ending:
-                task.cancel()
-            await self._interruptions.outlast(task)
-            raise
-        task.result()
+    async def _outlast(self, task: asyncio.Task[None]) -> None:
+        """Wait for a task, but not for long. It goes on by itself then, and its failure is logged."""
 
-    async def _through(self, run: Run, turn: Turn) -> None:
+        def finish(task: asyncio.Task[None]) -> None:
+            self._left_running.discard(task)
+            if not task.cancelled() and (error := task.exception()):
+                logger.warning("what an interrupted run had begun has failed", exc_info=error)
+
+        self._left_running.add(task)
+        task.add_done_callback(finish)
+        await asyncio.wait({task}, timeout=INTERRUPTED_SECONDS)
+
+    async def _take_turn(self, run: _Run, turn: _Turn) -> None:
         try:
-            result, finding = await self._resolved(turn)
-            if told := notice(result):
-                logger.warning("%s", told)
-            run.heard(result, finding)
+            try:
+                result, finding = await self._resolve(turn)
+            except PayasyncError:
+                raise
+            except Exception as error:
+                # Of a user's middleware, for example: this intent waits, and the run goes on.
+                logger.warning("intention %d cannot be asked about now", turn.held.id, exc_info=True)
+                evidence = evidence_of_failure(error)
+                # The error says nothing of whether the service answers.
+                result, finding = await self._keep(turn, self._decide(turn, evidence), evidence), Finding.UNASKABLE
+            if words := notice(result):
+                logger.warning("%s", words)
+            run.add(result, finding)
         except BaseException:
             await self._give_back(turn)
             raise
 
-    async def _resolved(self, turn: Turn) -> tuple[Result, Finding]:
-        try:
-            return await self._ended(turn)
-        except PayasyncError:
-            raise
-        except Exception as error:
-            # Of a layer of the user's, say: it waits, and the others are asked about.
-            logger.warning("intention %d cannot be asked about now", turn.held.id, exc_info=True)
-            evidence = evidence_of_failure(error)
-        # That says nothing of whether the service answers.
-        return await self._kept(turn, self._decided(turn, evidence), evidence), Finding.UNASKABLE
-
-    async def _ended(self, turn: Turn) -> tuple[Result, Finding]:
-        evidence = await self._asked(turn.held)
-        decision = self._decided(turn, evidence)
+    async def _resolve(self, turn: _Turn) -> tuple[Result, Finding]:
+        evidence = await self._ask(turn.held)
+        decision = self._decide(turn, evidence)
         if decision.move is Move.SEND:
-            refused = await self._resending.sent(turn)
+            refused = await self._resend(turn)
             if refused is None:
-                return await self._resending.result(turn.held), evidence.finding
-            evidence = refused
-            decision = self._decided(turn, evidence)
-        return await self._kept(turn, decision, evidence), evidence.finding
+                return await self._result_of_resending(turn.held), evidence.finding
+            evidence, decision = refused, self._decide(turn, refused)
+        return await self._keep(turn, decision, evidence), evidence.finding
 
-    async def _asked(self, intent: Intent) -> Evidence:
+    async def _ask(self, intent: Intent) -> Evidence:
         profile = self._session.profile
-        question = query_for(intent, profile)
-        if question is None:
+        query = query_for(intent, profile)
+        if query is None:
             return Evidence(finding=Finding.UNASKABLE, reason=NAMELESS)
         try:
-            call, reply = await self._asking.inquire(question, timeout=SECONDS, asked=names_of(intent, profile))
+            call, reply = await self._asking.inquire(query, timeout=QUESTION_SECONDS, asked=names_of(intent, profile))
         except PayasyncError as error:
             return evidence_of_error(error)
-        known = evidence_of_response(intent, question.answer.of(call, reply), call.profile)
+        known = evidence_of_response(intent, query.answer.of(call, reply), call.profile)
         return evolve(known, outcome=self._journal.outcome(call, evolve(reply, recovered=True)))
 
-    def _decided(self, turn: Turn, evidence: Evidence) -> Decision:
+    def _decide(self, turn: _Turn, evidence: Evidence) -> Decision:
         return decide(
             turn.held,
             evidence,
@@ -403,10 +344,39 @@ class Reconciler:
             jitter=self._pace.jitter,
         )
 
-    async def _kept(self, turn: Turn, decision: Decision, evidence: Evidence) -> Result:
-        turn.end()
+    async def _resend(self, turn: _Turn) -> Evidence | None:
+        """Send a queued write again; its session keeps what becomes of it. Return why it could not be sent, if so."""
+        turn.uncut, held = True, turn.held
+        try:
+            await self._resending.execute(held.id, fence=held.fence)
+        except (ConfigurationError, InvalidArgumentError) as error:
+            return Evidence(finding=Finding.UNCLEAR, reason=f"cannot be sent again: {error.args[0]}")
+        except (SessionClosedError, StorageError):
+            raise
+        except PayasyncError as error:
+            logger.debug("intention %d was sent again: %s", held.id, error)
+        except Exception as error:
+            logger.warning("intention %d was sent again, if at all, with an error", held.id, exc_info=True)
+            now = await self._journal.get(held.id)
+            # With another fence it was begun, and the session has kept what became of it.
+            return None if now is None or now.fence != held.fence else evidence_of_failure(error)
+        return None
+
+    async def _result_of_resending(self, held: Intent) -> Result:
+        now = await self._journal.get(held.id)
+        if now is None or now.attempts == held.attempts:
+            return Result(intent=held, end="lost", state=held.state)
+        if now.fence != held.fence + 1:
+            # Another process has asked about it since, or was told of it, and reports the result.
+            return Result(intent=held, end="sent", state="sending")
+        return Result(
+            intent=held, end="manual" if now.state == "manual" else "sent", state=now.state, reason=now.reason
+        )
+
+    async def _keep(self, turn: _Turn, decision: Decision, evidence: Evidence) -> Result:
+        turn.uncut = True
         held, state, reason = turn.held, decision.state, decision.reason
-        # From the question on, and not from its answer: what was absent then is asked about when that is final.
+        # Counted from the query, and not from its response: what was absent then is asked about when that is final.
         due = None if decision.pause is None else turn.asked_at + timedelta(seconds=decision.pause)
         end: End
         if decision.move is Move.POSTPONE and due is not None:
@@ -418,8 +388,8 @@ class Reconciler:
         answered = evidence.finding not in UNUSABLE or evidence.state is not None
         return Result(intent=held, end=end if still else "lost", state=state, reason=reason, answered=answered)
 
-    async def _give_back(self, turn: Turn) -> None:
-        """Let another ask at once, in place of waiting for the end of the lease."""
+    async def _give_back(self, turn: _Turn) -> None:
+        """Let another run ask immediately, and not when the lease ends."""
         held = turn.held
         facts: dict[str, Any] = {"denied": held.denied, "silent_since": held.silent_since}
         with suppress(PayasyncError):
@@ -429,13 +399,12 @@ class Reconciler:
         return datetime.fromtimestamp(self._pace.clock(), UTC)
 
 
-def _turn(run: Run, held: Intent) -> Turn:
-    return Turn(held, held.lease - timedelta(seconds=LEASE) if held.lease else run.started)
+def _turn(run: _Run, held: Intent) -> _Turn:
+    return _Turn(held, held.lease - timedelta(seconds=LEASE) if held.lease else run.started)
 
 
-def _checked(quarantine: float) -> float:
-    number = isinstance(quarantine, int | float) and not isinstance(quarantine, bool)
-    if not number or not isfinite(quarantine) or quarantine < 0:
+def _check_quarantine(quarantine: float) -> float:
+    if not is_number(quarantine) or not isfinite(quarantine) or quarantine < 0:
         raise ConfigurationError(
             f"quarantine must be a number of seconds, 0 or more, not {quarantine!r}", field="quarantine"
         )

@@ -1,4 +1,4 @@
-"""What a journal asks of its database: SQL that SQLite and PostgreSQL read alike."""
+"""The SQL of a journal, which SQLite and PostgreSQL read alike."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ SELECT
 WHERE CAST(:service AS text) IS NULL
     OR EXISTS (SELECT * FROM payasync_services WHERE merchant = :merchant AND service = :service)
 ON CONFLICT DO NOTHING RETURNING id"""
-"""Nothing is kept of a write to another service than the merchant's; a statement more would make each write slower."""
+"""A write to a service other than the merchant's is not kept. A second statement would make each write slower."""
 MATCHING: Final = """
 SELECT * FROM payasync_intents
 WHERE (merchant = :merchant AND number = :number) OR (merchant = :merchant AND intent = :intent)
@@ -48,7 +48,7 @@ UPDATE payasync_intents SET
     due = CASE state WHEN 'unknown' THEN coalesce(due, :now) ELSE due END
 WHERE id = :id AND ((attempts = :attempts AND state IN ('new', 'rejected'))
     OR (attempts >= :attempts AND state IN ('sending', 'unknown', 'manual'))) RETURNING id"""
-"""It is true of the number, whoever holds the claim by now. Who asks about it, and does not know, loses the claim."""
+"""True of the number, whoever holds the claim by now. A holder who asks about the intent loses the claim."""
 POSTPONE: Final = """
 UPDATE payasync_intents SET lease = NULL, due = :due, denied = :denied, silent_since = :silent_since, reason = :reason
 WHERE id = :id AND fence = :fence AND lease IS NOT NULL AND state IN ('unknown', 'accepted') RETURNING id"""
@@ -80,7 +80,7 @@ UPDATE payasync_intents SET
     state = :state, lease = NULL, due = NULL, fence = fence + 1, updated = :now, reason = :reason,
     silent_since = NULL, queued = queued AND :queued, answered = FALSE
 WHERE id = :id RETURNING *"""
-"""An answer that said otherwise, or was another one's, is none to what was done after all."""
+"""A recorded response that said otherwise is dropped when the intent was done after all."""
 PRUNE: Final = """
 DELETE FROM payasync_intents WHERE id IN (
     SELECT id FROM payasync_intents WHERE state IN ('succeeded', 'rejected') AND updated < :before

@@ -1,9 +1,9 @@
-"""Middleware is a fold: each layer gets the rest of the way as its `send`."""
+"""The chain of layers that a call passes, and the rules that a user's own layer must keep."""
 
 import asyncio
 import inspect
+import sys
 from collections.abc import Awaitable, Iterable
-from functools import reduce
 from typing import Final, TypeVar
 
 from payasync.errors import (
@@ -11,9 +11,9 @@ from payasync.errors import (
     NoAnswerError,
     NoAnswerTimeoutError,
     NotSentTimeoutError,
-    frameless_async,
+    drop_frames,
 )
-from payasync.wire.call import Call, Layer, Reply, Send, Wiring
+from payasync.wire.call import Call, Layer, Reply, Send
 
 T = TypeVar("T")
 
@@ -21,52 +21,57 @@ GRACE: Final = 0.1
 """Seconds that a user's layer has beyond the deadline, so that what it waits for, such as the transport, ends first."""
 
 
-def chain(layers: Iterable[Wiring], send: Send) -> Send:
-    """Return the way through all layers, the first of them outermost."""
-    return reduce(lambda inner, layer: layer(inner), reversed(tuple(layers)), send)
+def chain(layers: Iterable[Layer], send: Send) -> Send:
+    """Return a `send` that passes a call through all layers, the first of them outermost."""
+    for layer in reversed(tuple(layers)):
+        send = _bind(layer, send)
+    return send
 
 
-def wired(layer: Layer) -> Wiring:
-    """Return a layer that is given the rest of the way with each call as one that is given it once."""
-    return lambda send: lambda call: layer(call, send)
+def _bind(layer: Layer, send: Send) -> Send:
+    return lambda call: layer(call, send)
 
 
-def users(layer: Layer) -> Wiring:
-    """Return a user's layer, held to its promise; the errors that its `send` raises show no frame of ours."""
-    checked = held(layer)
-    return lambda send: wired(checked)(frameless_async(send))
-
-
-def held(layer: Layer) -> Layer:
-    """Return a user's layer, held to its promise: it is awaited, and returns what `send` returned.
+def guard(layer: Layer) -> Layer:
+    """Return a user's layer with checks: it must be awaitable, end in time, and return what `send` returned.
 
     Raises:
-        ConfigurationError: By the layer, where it is no `async def`.
-        NoAnswerError: By the layer, where it keeps the reply to itself: what it may have sent is without an answer.
+        ConfigurationError: By the layer, if it is no `async def`.
+        NoAnswerError: By the layer, if it returns something else: the call may have been sent.
     """
     name = getattr(layer, "__qualname__", type(layer).__qualname__)
 
-    async def checked(call: Call, send: Send) -> Reply:
-        passed = layer(call, send)
-        if not inspect.isawaitable(passed):
+    async def guarded(call: Call, send: Send) -> Reply:
+        pending = layer(call, send)
+        if not inspect.isawaitable(pending):
             raise ConfigurationError(
-                f"middleware {name} must be an `async def layer(call, send)`; it returned {type(passed).__name__}",
+                f"middleware {name} must be an `async def layer(call, send)`; it returned {type(pending).__name__}",
                 field="middleware",
             )
-        reply = await in_time(call, passed, f"middleware {name}", grace=GRACE)
+        reply = await await_in_time(call, pending, f"middleware {name}", grace=GRACE)
         if not isinstance(reply, Reply):
             reason = f"middleware {name} must return what send returns, not {type(reply).__name__}"
             raise NoAnswerError(reason, reason=reason)
         return reply
 
-    return checked
+    return guarded
 
 
-async def in_time(call: Call, work: Awaitable[T], whose: str, *, grace: float = 0) -> T:
-    """Await what is not ours within the call's deadline, or so many seconds later.
+async def hide_frames(call: Call, send: Send) -> Reply:
+    """Stand below a user's layer: the errors that its `send` raises show none of our frames."""
+    try:
+        return await send(call)
+    except BaseException as error:  # noqa: BLE001 - it is raised below
+        ended = [error]
+    del call, send
+    raise drop_frames(ended.pop(), sys.exception())
+
+
+async def await_in_time(call: Call, work: Awaitable[T], name: str, *, grace: float = 0) -> T:
+    """Await foreign work until the call's deadline, or `grace` seconds later.
 
     Raises:
-        NoAnswerTimeoutError: The time was over after something may have left this machine.
+        NoAnswerTimeoutError: The time was over after something may have been sent.
         NotSentTimeoutError: The time was over before.
     """
     timer = asyncio.timeout_at(call.deadline + grace)
@@ -76,7 +81,7 @@ async def in_time(call: Call, work: Awaitable[T], whose: str, *, grace: float = 
     except TimeoutError:
         if not timer.expired():
             raise
-    message = f"{whose} took longer than the call had"
+    message = f"{name} took longer than the call had"
     if call.progress.begun:
         raise NoAnswerTimeoutError(message, reason="out of time")
     raise NotSentTimeoutError(message, reason="out of time")

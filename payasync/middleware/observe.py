@@ -1,4 +1,4 @@
-"""What is seen of each attempt: one log line and one event, with no field of the request in them."""
+"""Events and log lines about each attempt; neither holds a field of the request."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ class Attempted:
         reference: The order or refund number, where the call has one.
         attempt: 1 for the first.
         elapsed: Seconds.
-        status: The HTTP status of the answer, or `None` where none came.
+        status: The HTTP status of the response, or `None` where none came.
         error: The name of the error's class, where none came.
     """
 
@@ -53,7 +53,7 @@ class Retrying:
 
 @frozen(kw_only=True)
 class Unknown:
-    """A write ended without a recognised answer: it may have been done."""
+    """A write ended without a recognised response: it may have been done."""
 
     operation: str
     reference: str | None
@@ -75,46 +75,43 @@ logger = logging.getLogger("payasync")
 
 
 _LEVELS: Final = {Attempted: logging.DEBUG, Retrying: logging.INFO, Unknown: logging.WARNING}
-"""A write whose outcome nobody knows is what somebody must look at."""
+"""An unknown outcome is a warning, because a person must look at it."""
 
 
-class Teller:
-    """Logs each event to the logger `payasync`, and tells the user's `on_event`, whose errors stop nothing.
+class EventSink:
+    """Logs each event to the logger `payasync`, and passes it to the user's `on_event`, whose errors stop nothing.
 
     Args:
         on_event: Called with each event.
     """
 
     def __init__(self, on_event: Callable[[Event], None] | None = None) -> None:
-        self._on_event = on_event
-
-    @property
-    def heard(self) -> bool:
-        """Whether anybody listens."""
-        return self._on_event is not None or logger.isEnabledFor(logging.DEBUG)
+        self.on_event = on_event
 
     def __call__(self, event: Event) -> None:
-        """Tell of one event."""
+        """Report one event."""
         logger.log(_LEVELS[type(event)], "%s", event)
-        if self._on_event is None:
+        if self.on_event is None:
             return
         try:
-            self._on_event(event)
+            self.on_event(event)
         except Exception as error:
             drop_frames(error)  # behind it may stand an error of the attempt
             logger.exception("on_event raised; the call goes on")
 
 
-def observe(tell: Teller, send: Send) -> Send:
-    """Return the way that tells of each attempt as it ends."""
+def observe(report: EventSink, send: Send) -> Send:
+    """Return a `send` that reports each attempt as it ends."""
 
-    def way(call: Call) -> Awaitable[Reply]:
-        return _observed(call, send, tell) if tell.heard else send(call)
+    def send_observed(call: Call) -> Awaitable[Reply]:
+        if report.on_event is None and not logger.isEnabledFor(logging.DEBUG):
+            return send(call)
+        return _observed(call, send, report)
 
-    return way
+    return send_observed
 
 
-async def _observed(call: Call, send: Send, tell: Teller) -> Reply:
+async def _observed(call: Call, send: Send, report: EventSink) -> Reply:
     clock = asyncio.get_running_loop().time
     started = clock()
     try:
@@ -122,10 +119,10 @@ async def _observed(call: Call, send: Send, tell: Teller) -> Reply:
     except PayasyncError as error:
         ended = [error]
     else:
-        tell(_attempted(call, clock() - started, status=reply.status))
+        report(_attempted(call, clock() - started, status=reply.status))
         return reply
     # Outside of `except`, so that `on_event` finds no error that is being handled.
-    tell(_attempted(call, clock() - started, error=type(ended[0]).__name__))
+    report(_attempted(call, clock() - started, error=type(ended[0]).__name__))
     raise ended.pop()
 
 

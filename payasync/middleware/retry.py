@@ -1,46 +1,53 @@
-"""One call's attempts, the waits between them, and the questions after a lost response."""
+"""One call's attempts, the waits between them, and the queries after a lost response."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable
 from math import inf
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import backoff
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from payasync.endpoints import CLOSE_ORDER
 from payasync.errors import NoAnswerError, OutcomeUnknownError, PayasyncError, ServiceError
-from payasync.middleware.observe import Retrying, Teller, Unknown
+from payasync.middleware.observe import EventSink, Retrying, Unknown
 from payasync.middleware.outcome import (
     SUCCESS,
     Action,
-    Row,
+    AttemptResult,
+    Outcome,
+    classify,
     confirms_absence,
     decide,
-    decide_afresh,
-    last_word,
+    decide_after_absence,
+    final_error,
     leaves_doubt,
-    objection,
-    of_close,
-    retry_after,
-    row,
-    still_unknown,
+    objection_to,
+    parse_retry_after,
+    result_of_close,
+    unknown_error,
 )
-from payasync.settings import RetryPolicy
-from payasync.wire.call import Call, Objection, Progress, Reply, Send
-from payasync.wire.match import named, tells_nothing
+from payasync.settings import Pace, RetryPolicy
+from payasync.wire.call import Call, Layer, Objection, Progress, Reply, Send
+from payasync.wire.match import compared_fields, why_empty
 
 RETRY_COST: Final = 5
 TIMEOUT_COST: Final = 10
-KEPT: Final = 10
-"""For questions alone one token is kept for so many of the capacity."""
+LEAST_TIME: Final = 2.0
+"""No retry starts with fewer seconds left, or less than a tenth of the call's total."""
+QUERIES: Final = 3
+"""How often a write is asked about; the query after a quarantine comes on top."""
+RATE_LIMITED: Final = 429
+LONGEST_HOLD: Final = 86_400.0
+"""Seconds that a 429 keeps further requests of `pay.bulk` back, at most."""
+QUERY_REASON: Final = "ask what became of it"
 
 
 class Quota:
     """A bucket of tokens, shared by all calls of a session.
 
-    Beside it stands a small one that successes fill, for questions about writes that may have been done: while
-    the service works at all, failing reads cannot keep a refund from being asked about.
+    A small reserve beside it is filled by successes, for queries about writes that may have been done. While the
+    service works at all, failing reads cannot keep a refund from being asked about.
 
     Args:
         capacity: The tokens that it starts with, and never exceeds; 0 allows no retry.
@@ -52,301 +59,266 @@ class Quota:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._most_kept = capacity // KEPT
-        self._kept = 0
+        self._reserve = 0
+        self._reserve_capacity = capacity // 10
         self.tokens = capacity
         self.held_until = -inf
 
     def take(self, cost: int, *, asking: bool = False) -> bool:
-        """Take the tokens of one retry, or of one question; `False` where there are not enough."""
+        """Take the tokens of one retry, or of one query; `False` if there are not enough."""
         if cost <= self.tokens:
             self.tokens -= cost
             return True
-        if asking and cost <= self._kept:
-            self._kept -= cost
+        if asking and cost <= self._reserve:
+            self._reserve -= cost
             return True
         return False
 
-    def pay_back(self, taken: int) -> None:
-        """Give back what a call took that succeeded; one token where it took none, and one for questions."""
+    def pay_back(self, spent: int) -> None:
+        """Give back what a successful call spent; one token if it spent none, and one to the reserve."""
         if self.tokens < self._capacity:
-            self.tokens = min(self._capacity, self.tokens + max(1, taken))
-        if self._kept < self._most_kept:
-            self._kept += 1
-
-
-LEAST_TIME: Final = 2.0
-"""No retry starts with fewer seconds left, or less than a tenth of the call's total."""
-QUESTIONS: Final = 3
-"""How often a lost answer is asked about; the one after a quarantine comes on top."""
-RATE_LIMITED: Final = 429
-LONGEST_HOLD: Final = 86_400.0
-"""Seconds that a 429 keeps further requests of `pay.bulk` back, at most."""
-ASKING: Final = "ask what became of it"
-
-Ask = Callable[[Call], Call | None]
-"""Returns the query that tells what became of a write, or `None` where there is none."""
-
-
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()
+            self.tokens = min(self._capacity, self.tokens + max(1, spent))
+        if self._reserve < self._reserve_capacity:
+            self._reserve += 1
 
 
 @frozen(kw_only=True)
-class Pace:
-    """Time and chance, so that tests can bring their own; a sleep that returns `False` was cut short for good."""
-
-    clock: Callable[[], float] = _loop_time
-    sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep
-    jitter: Callable[[float], float] = backoff.full_jitter
-
-
-def _no_question(_: Call) -> None:
-    return None
-
-
-@frozen(kw_only=True)
-class Rules:
+class RetryContext:
     """What all calls of a session have in common.
 
     Attributes:
         policy: How often and how patiently a call is tried.
         quota: The session's retry budget.
-        tell: Hears of retries and of unknown outcomes.
-        ask: Gives the query that tells what became of a write.
-        pace: Time and chance.
+        report: Receives retries and unknown outcomes.
+        ask: Returns the query that tells what became of a write, or `None` if there is none.
+        pace: Time and chance; a sleep that returns `False` was cut short for good.
     """
 
     policy: RetryPolicy
     quota: Quota
-    tell: Teller
-    ask: Ask = _no_question
+    report: EventSink = field(factory=EventSink)
+    ask: Callable[[Call], Call | None]
     pace: Pace = Pace()
 
 
-def retry(rules: Rules, send: Send) -> Send:
-    """Return the way that repeats, and asks about, what may be repeated and asked about."""
+def retry(context: RetryContext) -> Layer:
+    """Return the layer that repeats, and asks about, what may be repeated and asked about."""
 
-    async def way(call: Call) -> Reply:
-        # Most calls are settled by their first attempt, and need no more than this.
-        ended: Reply | BaseException
+    async def layer(call: Call, send: Send) -> Reply:
+        # The first attempt settles most calls, which need no more than this.
+        result: Reply | BaseException
         try:
-            reply = ended = await send(call)
-            if reply.attempts == 1 and row(call, reply) is SUCCESS:
-                rules.quota.pay_back(0)
+            reply = result = await send(call)
+            if reply.attempts == 1 and classify(call, reply) is SUCCESS:
+                context.quota.pay_back(0)
                 return reply
         except BaseException as error:  # noqa: BLE001 - judged below
-            ended = error
-        return await Course(call, send, rules).run(ended)
+            result = error
+        return await Attempts(call, send, context).finish(result)
 
-    return way
+    return layer
 
 
-class Course:
-    """A call whose first attempt did not settle it: how often it was tried, and since when it is in doubt."""
+class Attempts:
+    """The attempts of a call that its first one did not settle, and since when the call is in doubt."""
 
-    def __init__(self, call: Call, send: Send, rules: Rules) -> None:
+    def __init__(self, call: Call, send: Send, context: RetryContext) -> None:
         self._call = call
         self._send = send
-        self._rules = rules
-        self._clock = rules.pace.clock
-        self._bounds = _bounds(rules.policy)
-        self._attempts = 1
-        self._taken = 0
-        self._doubt: float | None = None
+        self._context = context
+        self._now = context.pace.clock
+        self._bounds = backoff.expo(base=2, factor=context.policy.base_delay, max_value=context.policy.max_delay)
+        next(self._bounds)  # backoff's generators begin with an empty step
+        self._begun = 1
+        self._spent = 0
+        self._in_doubt_since: float | None = None
         self._sent_before = call.sent_before
-        self._begun = False
+        self._write_begun = False
         self._not_before = -inf
 
-    async def run(self, ended: Reply | BaseException) -> Reply:
-        """Return the reply of a call that succeeds after all; raise the error of any other."""
-        try:
-            outcome = await self._settled(self._outcome(self._call, ended))
-        except asyncio.CancelledError:
-            if self._in_doubt():
-                self._call.progress.begun = True  # of a later attempt, perhaps: whoever keeps the call looks there
-                self._tell_unknown("cancelled after it was sent")
-            raise
-        if isinstance(outcome, Reply):
-            self._rules.quota.pay_back(self._taken)
-            return outcome
-        if not self._call.read:
-            outcome.add(asked=named(self._call.fields))
-        if isinstance(outcome, OutcomeUnknownError):
-            outcome.add(used_before=self._call.progress.used_before)
-            self._tell_unknown(_reason(outcome))
-        raise outcome
+    async def finish(self, first: Reply | BaseException) -> Reply:
+        """Return the reply of a call that succeeds after all; raise the error of any other.
 
-    async def _settled(self, outcome: Reply | PayasyncError) -> Reply | PayasyncError:
-        """Return what a call comes to whose first attempt ended so."""
+        Args:
+            first: How the first attempt ended.
+        """
+        try:
+            result = await self._settle(self._judge(self._call, first))
+        except asyncio.CancelledError:
+            if self._may_be_done():
+                self._call.progress.begun = True  # of a later attempt, perhaps: the journal looks at the call's own
+                self._report_unknown("cancelled after it was sent")
+            raise
+        if isinstance(result, Reply):
+            self._context.quota.pay_back(self._spent)
+            return result
+        if not self._call.read:
+            result.add(asked=compared_fields(self._call.fields))
+        if isinstance(result, OutcomeUnknownError):
+            result.add(used_before=self._call.progress.used_before)
+            self._report_unknown(_reason(result))
+        raise result
+
+    async def _settle(self, result: AttemptResult) -> AttemptResult:
+        """Return how the call ends whose first attempt ended so."""
+        call, policy = self._call, self._context.policy
         sends = 1
         while True:
-            found = row(self._call, outcome)
-            self._weigh(found)
-            action = decide(self._call, found, doubt=self._doubt is not None)
+            outcome = classify(call, result)
+            self._note_doubt(outcome)
+            action = decide(call, outcome, doubt=self._in_doubt_since is not None)
             if action is Action.DONE:
-                return outcome
+                return result
             if action is Action.QUERY:
-                if found is Row.DUPLICATE and not await self._note_used():
-                    return self._last_word(found, outcome)
-                recovered = await self._asked(outcome)
+                # If "used before" is not durable, a later "not found" would be believed.
+                if outcome is Outcome.DUPLICATE and call.note_used is not None and not await call.note_used():
+                    return self._final_error(outcome, result)
+                recovered = await self._ask(result)
                 if recovered is not None:
                     return recovered
-                action = Action.END if self._doubt is not None else decide_afresh(self._call, found)
-            may_send = action is Action.REPEAT and sends < self._rules.policy.attempts and not self._lease_over()
-            if not may_send or not await self._paused(outcome):
-                return self._last_word(found, outcome)
+                in_doubt = self._in_doubt_since is not None
+                action = Action.END if in_doubt else decide_after_absence(call, outcome)
+            lease_over = call.lease is not None and call.lease.over
+            may_send = action is Action.REPEAT and sends < policy.attempts and not lease_over
+            if not may_send or not await self._pause(result):
+                return self._final_error(outcome, result)
             sends += 1
-            outcome = await self._attempt(self._call)
+            result = await self._attempt(call)
 
-    def _weigh(self, found: Row) -> None:
-        """Note what an attempt's end says of whether the write may have been done."""
-        if found is Row.DUPLICATE:
+    def _note_doubt(self, outcome: Outcome) -> None:
+        """Note what the end of an attempt says of whether the write may have been done."""
+        if outcome is Outcome.DUPLICATE:
             self._call.progress.used_before = True
-        if leaves_doubt(self._call, found) or (found is Row.DUPLICATE and self._sent_before):
-            self._doubt = self._clock()
+        if leaves_doubt(self._call, outcome) or (outcome is Outcome.DUPLICATE and self._sent_before):
+            self._in_doubt_since = self._now()
             self._sent_before = True
 
-    async def _note_used(self) -> bool:
-        """Return whether "used before" outlives this process: else a later "absent" would be believed."""
-        return self._call.note_used is None or await self._call.note_used()
-
-    async def _asked(self, lost: Reply | PayasyncError) -> Reply | PayasyncError | None:
-        """Ask what became of the write: what it comes to, or `None`; a final "absent" clears the doubt."""
-        question = self._rules.ask(self._call)
-        before, left, earliest = lost, QUESTIONS, -inf
-        unmatched: Objection | None = None
-        while question is not None and left and await self._paused(before, ASKING, earliest):
+    async def _ask(self, lost: AttemptResult) -> AttemptResult | None:
+        """Ask what became of the write, and return how it ends; `None` if that is open, or "not found" is final."""
+        query = self._context.ask(self._call)
+        result, left, earliest = lost, QUERIES, -inf
+        objection: Objection | None = None
+        while query is not None and left and await self._pause(result, QUERY_REASON, earliest):
             left -= 1
-            asked = self._clock()
-            before = await self._attempt(question)
-            if confirms_absence(question, before):
-                if asked >= self._final_at():
-                    self._doubt = None
+            asked_at = self._now()
+            result = await self._attempt(query)
+            if confirms_absence(query, result):
+                if asked_at >= self._absence_final_at():
+                    self._in_doubt_since = None
                     return None
                 left += earliest == -inf
-                earliest = self._final_at()
+                earliest = self._absence_final_at()
                 continue
-            found = row(question, before)
-            action = decide(question, found, doubt=False)
+            outcome = classify(query, result)
+            action = decide(query, outcome, doubt=False)
             if action is Action.DONE:
-                return self._recovered(cast("Reply", before))
-            unmatched = objection(question, cast("Reply", before)) if found is Row.UNRECOGNISED else None
-            if action is Action.END or (unmatched and not unmatched.about_another):
+                return self._recover(cast("Reply", result))
+            objection = objection_to(query, cast("Reply", result)) if outcome is Outcome.UNRECOGNISED else None
+            if action is Action.END or (objection and not objection.about_another):
                 break
-        if unmatched is None:
+        if objection is None:
             return None
-        why = f"the response to a query cannot be believed: {unmatched.words}"
-        return still_unknown(self._call, why, cast("Reply", before), objection=unmatched)
+        reason = f"the response to a query cannot be believed: {objection.words}"
+        return unknown_error(self._call, reason, cast("Reply", result), objection=objection)
 
-    def _recovered(self, answer: Reply) -> Reply | PayasyncError:
-        """Return what the write comes to by the response to a query, which may also say nothing of it."""
+    def _recover(self, reply: Reply) -> AttemptResult:
+        """Return how the write ends by the response to a query, which may also say nothing of it."""
         call = self._call
-        if why := tells_nothing(call.reference, call.profile.answer, answer.document):
-            return still_unknown(call, why, answer)
-        outcome = of_close(call, answer) if call.operation is CLOSE_ORDER else answer
-        return evolve(outcome, recovered=True) if isinstance(outcome, Reply) else outcome
+        if reason := why_empty(call.reference, call.profile.answer, reply.document):
+            return unknown_error(call, reason, reply)
+        result = result_of_close(call, reply) if call.operation is CLOSE_ORDER else reply
+        return evolve(result, recovered=True) if isinstance(result, Reply) else result
 
-    def _final_at(self) -> float:
-        """Return when "absent" becomes final: never where the service has said that the number was used before."""
+    def _absence_final_at(self) -> float:
+        """Return when "not found" becomes final: never if the service has said that the number was used before."""
         quarantine = self._call.profile.recovery.quarantine
-        used_before = self._call.progress.used_before
-        return inf if quarantine is None or self._doubt is None or used_before else self._doubt + quarantine
+        if quarantine is None or self._in_doubt_since is None or self._call.progress.used_before:
+            return inf
+        return self._in_doubt_since + quarantine
 
-    async def _attempt(self, call: Call) -> Reply | PayasyncError:
-        self._attempts += 1
-        call = call.derived(attempt=self._attempts, progress=Progress())
+    async def _attempt(self, call: Call) -> AttemptResult:
+        self._begun += 1
+        call = call.derived(attempt=self._begun, progress=Progress())
         try:
             ended: Reply | BaseException = await self._send(call)
         except BaseException as error:  # noqa: BLE001 - judged below
             ended = error
-        return self._outcome(call, ended)
+        return self._judge(call, ended)
 
-    def _outcome(self, call: Call, ended: Reply | BaseException) -> Reply | PayasyncError:
-        """Return what an attempt's end says of the call; raise what is not ours to judge."""
+    def _judge(self, call: Call, ended: Reply | BaseException) -> AttemptResult:
+        """Return what the end of an attempt says of the call; raise what is not ours to judge."""
         if isinstance(ended, Reply):
-            if asked := ended.headers.get("Retry-After"):
-                self._heed(retry_after(asked), ended.status)
+            if header := ended.headers.get("Retry-After"):
+                self._heed(parse_retry_after(header), ended.status)
             return ended if ended.attempts == call.attempt else evolve(ended, attempts=call.attempt)
         call.progress.over = True
         begun = call.progress.begun and not call.read
         if isinstance(ended, PayasyncError):
-            # A refusal comes as a reply: an error that is one is of another call, which a layer of the user's has made.
+            # A refusal comes as a reply: a `ServiceError` is of another call, which a layer of the user's has made.
             denies = ended.sent is False or isinstance(ended, ServiceError)
             return _lost(ended) if begun and denies else ended
-        self._begun = self._begun or begun
-        if isinstance(ended, Exception) and self._in_doubt():
+        self._write_begun = self._write_begun or begun
+        if isinstance(ended, Exception) and self._may_be_done():
             return _lost(ended)
         raise ended
 
     def _heed(self, seconds: float | None, status: int) -> None:
-        """Remember how long the service asked to be left alone, by a 429 all calls of the session."""
+        """Remember how long the service asked to be left alone; after a 429, for all calls of the session."""
         if seconds is None:
             return
-        self._not_before = self._clock() + seconds
+        now, quota = self._now(), self._context.quota
+        self._not_before = now + seconds
         if status == RATE_LIMITED:
-            until = self._clock() + min(seconds, LONGEST_HOLD)
-            self._rules.quota.held_until = max(self._rules.quota.held_until, until)
+            quota.held_until = max(quota.held_until, now + min(seconds, LONGEST_HOLD))
 
-    def _in_doubt(self) -> bool:
+    def _may_be_done(self) -> bool:
         """Return whether the write may have been done, so that neither a foreign error nor silence may hide it."""
-        return self._doubt is not None or self._begun
+        return self._in_doubt_since is not None or self._write_begun
 
-    async def _paused(self, outcome: Reply | PayasyncError, why: str = "", earliest: float = -inf) -> bool:
-        """Wait before a further attempt; `False` where the call's time or the session's quota does not allow one."""
-        floor = max(self._not_before, earliest) - self._clock()
-        delay = max(self._rules.pace.jitter(next(self._bounds)), floor)
-        cost = TIMEOUT_COST if isinstance(outcome, TimeoutError) else RETRY_COST
-        if not self._time_for(delay) or not self._rules.quota.take(cost, asking=why == ASKING):
+    async def _pause(self, result: AttemptResult, reason: str = "", earliest: float = -inf) -> bool:
+        """Wait before a further attempt; `False` if the call's time or the session's quota does not allow one."""
+        call, context = self._call, self._context
+        now = self._now()
+        delay = max(context.pace.jitter(next(self._bounds)), max(self._not_before, earliest) - now)
+        in_time = call.deadline - now - delay >= min(LEAST_TIME, call.timeouts.total / 10)
+        cost = TIMEOUT_COST if isinstance(result, TimeoutError) else RETRY_COST
+        if not in_time or not context.quota.take(cost, asking=reason == QUERY_REASON):
             return False
-        self._taken += cost
-        self._rules.tell(self._retrying(delay, why or _reason(outcome)))
-        return await self._rules.pace.sleep(delay) is not False
+        self._spent += cost
+        context.report(
+            Retrying(
+                operation=call.operation.name,
+                reference=call.reference,
+                attempt=self._begun + 1,
+                delay=delay,
+                reason=reason or _reason(result),
+            )
+        )
+        return await context.pace.sleep(delay) is not False
 
-    def _lease_over(self) -> bool:
-        return self._call.lease is not None and self._call.lease.over
-
-    def _time_for(self, delay: float) -> bool:
-        left = self._call.deadline - self._clock() - delay
-        return left >= min(LEAST_TIME, self._call.timeouts.total / 10)
-
-    def _last_word(self, found: Row, outcome: Reply | PayasyncError) -> PayasyncError:
-        error = last_word(self._call, found, outcome, doubt=self._doubt is not None)
-        error.add(operation=self._call.operation.name, reference=self._call.reference, attempts=self._attempts)
+    def _final_error(self, outcome: Outcome, result: AttemptResult) -> PayasyncError:
+        call = self._call
+        error = final_error(call, outcome, result, doubt=self._in_doubt_since is not None)
+        error.add(operation=call.operation.name, reference=call.reference, attempts=self._begun)
         if isinstance(error, ServiceError):
-            error.add(absent=confirms_absence(self._call, outcome))
-        left = self._not_before - self._clock()
+            error.add(absent=confirms_absence(call, result))
+        left = self._not_before - self._now()
         if error.retry_after is None and left > 0:
             error.add(retry_after=left)
         return error
 
-    def _retrying(self, delay: float, reason: str) -> Retrying:
-        return Retrying(
-            operation=self._call.operation.name,
-            reference=self._call.reference,
-            attempt=self._attempts + 1,
-            delay=delay,
-            reason=reason,
-        )
-
-    def _tell_unknown(self, reason: str) -> None:
-        self._rules.tell(Unknown(operation=self._call.operation.name, reference=self._call.reference, reason=reason))
+    def _report_unknown(self, reason: str) -> None:
+        call = self._call
+        self._context.report(Unknown(operation=call.operation.name, reference=call.reference, reason=reason))
 
 
 def _lost(error: Exception) -> NoAnswerError:
-    """Return what an error means that says nothing of a request, or denies it, where that may have left."""
+    """Return the error of a request that may have left, if the error itself denies that or says nothing of it."""
     reason = f"middleware raised {type(error).__name__}"
     lost = NoAnswerError(f"{reason} after it was sent", reason=reason)
     lost.__cause__ = error
     return lost
 
 
-def _bounds(policy: RetryPolicy) -> Iterator[float]:
-    """Yield the greatest wait before each further attempt: it doubles, up to the policy's limit."""
-    bounds = backoff.expo(base=2, factor=policy.base_delay, max_value=policy.max_delay)
-    next(bounds)  # backoff's generators begin with an empty step
-    yield from bounds
-
-
-def _reason(outcome: Reply | PayasyncError) -> str:
-    return str(outcome.reason or outcome.args[0]) if isinstance(outcome, PayasyncError) else f"HTTP {outcome.status}"
+def _reason(result: AttemptResult) -> str:
+    return str(result.reason or result.args[0]) if isinstance(result, PayasyncError) else f"HTTP {result.status}"

@@ -10,59 +10,56 @@ from typing import Any
 
 from payasync.credentials import Secret
 from payasync.errors import ConfigurationError, NotSentError, PayasyncError
-from payasync.middleware.chain import in_time
-from payasync.profile.profile import NONCE, SIGN, not_configured
+from payasync.middleware.chain import await_in_time
+from payasync.profile.profile import not_configured
+from payasync.profile.schema import NONCE, SIGN
 from payasync.signing.schemes import SignatureScheme, Signer, SortedPairs
-from payasync.wire.call import Call, Reply, Send
+from payasync.wire.call import Call, Layer, Reply, Send
 
 
 def sign(key: Secret | None, send: Send) -> Send:
-    """Return the way that signs with a merchant's key, over a nonce of each attempt's own.
+    """Return a `send` that signs with a merchant's key, over a nonce of each attempt's own.
 
     The nonce is drawn here and never kept: a buffer of random bytes would repeat itself after a fork. The scheme is
     that of the call's profile; one that is `blocking` (RSA) works in one thread of its own, and leaves the loop free.
     """
     prepared: tuple[SignatureScheme | None, Signer | None] = None, None
 
-    def way(call: Call) -> Awaitable[Reply]:
+    def send_signed(call: Call) -> Awaitable[Reply]:
         nonlocal prepared
         if not call.signed:
             return send(call)
         scheme = call.profile.signature
         if scheme is None or key is None:
             raise _missing(call)
-        whose, signer = prepared
-        if whose is not scheme:
-            signer = _at_once(scheme, key)
+        prepared_for, signer = prepared
+        if prepared_for is not scheme:
+            # A merchant's own scheme, or one that blocks, signs each call by itself.
+            signer = scheme.signer(key) if type(scheme) is SortedPairs and not scheme.blocking else None
             prepared = scheme, signer
         fields = {**call.fields, NONCE: os.urandom(16).hex()}
         if signer is None:
-            return _signed_in_time(scheme, key, call.derived(fields=fields), send)
+            return _sign_in_time(scheme, key, call.derived(fields=fields), send)
         fields[SIGN] = signer(fields, call.operation.path)
         return send(call.derived(fields=fields))
 
-    return way
+    return send_signed
 
 
-def _at_once(scheme: SignatureScheme, key: Secret) -> Signer | None:
-    """Return what signs without a wait, or `None` where a scheme takes its time, or is the merchant's own."""
-    return scheme.signer(key) if type(scheme) is SortedPairs and not scheme.blocking else None
-
-
-def signable(key: Secret | None, send: Send) -> Send:
-    """Return the way that refuses what cannot be signed, before the layers behind it do anything.
+def require_signable(key: Secret | None) -> Layer:
+    """Return the layer that refuses what cannot be signed, before the layers behind it do anything.
 
     A scheme of the merchant's own says only as it signs what it refuses.
     """
 
-    def way(call: Call) -> Awaitable[Reply]:
-        check(call, key)
+    def layer(call: Call, send: Send) -> Awaitable[Reply]:
+        check_signable(call, key)
         return send(call)
 
-    return way
+    return layer
 
 
-def check(call: Call, key: Secret | None) -> None:
+def check_signable(call: Call, key: Secret | None) -> None:
     """Refuse a call that is to be signed, and cannot be.
 
     Raises:
@@ -71,21 +68,17 @@ def check(call: Call, key: Secret | None) -> None:
     """
     if not call.signed:
         return
+    scheme = call.profile.signature
     try:
-        _check(call, key)
+        if scheme is None or key is None:
+            raise _missing(call)
+        if isinstance(scheme, SortedPairs):
+            scheme.text(call.fields, path=call.operation.path)
+            if not scheme.blocking:
+                scheme.signer(key)  # it refuses a scheme that leaves its encoding open
     except PayasyncError as error:
         error.add(operation=call.operation.name, reference=call.reference)
         raise
-
-
-def _check(call: Call, key: Secret | None) -> None:
-    scheme = call.profile.signature
-    if scheme is None or key is None:
-        raise _missing(call)
-    if isinstance(scheme, SortedPairs):
-        # The text costs nothing; a signature that is no work tells whether the scheme is complete, too.
-        make = scheme.text if scheme.blocking else partial(scheme.sign, key=key)
-        make(call.fields, path=call.operation.path)
 
 
 def _missing(call: Call) -> ConfigurationError:
@@ -98,17 +91,18 @@ def _missing(call: Call) -> ConfigurationError:
     )
 
 
-async def _signed_in_time(scheme: SignatureScheme, key: Secret, call: Call, send: Send) -> Reply:
-    """Sign with a scheme that takes its time, or that is the merchant's own."""
-    return await send(
-        call.with_fields(**{SIGN: await in_time(call, _signature(scheme, key, call), "the signature scheme")})
-    )
+async def _sign_in_time(scheme: SignatureScheme, key: Secret, call: Call, send: Send) -> Reply:
+    signature = await await_in_time(call, _signature(scheme, key, call), "the signature scheme")
+    return await send(call.with_fields(**{SIGN: signature}))
 
 
 async def _signature(scheme: SignatureScheme, key: Secret, call: Call) -> str:
     make = partial(scheme.sign, dict(call.fields), path=call.operation.path, key=key)
     try:
-        made: Any = await _off_loop(make) if getattr(scheme, "blocking", False) else make()
+        if getattr(scheme, "blocking", False):
+            made: Any = await asyncio.get_running_loop().run_in_executor(_executor(), make)
+        else:
+            made = make()
         signature = await made if inspect.isawaitable(made) else made
     except PayasyncError:
         raise
@@ -119,10 +113,6 @@ async def _signature(scheme: SignatureScheme, key: Secret, call: Call) -> str:
             return signature
         failure = f"returned {type(signature).__name__}, not a text"
     raise NotSentError(f"the signature scheme {failure}: nothing was sent", reason="signing failed", permanent=True)
-
-
-async def _off_loop(make: Any) -> Any:
-    return await asyncio.get_running_loop().run_in_executor(_executor(), make)
 
 
 _executors: dict[int, Executor] = {}
@@ -136,17 +126,14 @@ def _executor() -> Executor:
     return executor
 
 
-AUTHORIZATION = "Authorization"
-
-
 def authorize(key: Secret | None, send: Send) -> Send:
-    """Return the way that adds `Authorization: Bearer` with a merchant's secret key.
+    """Return a `send` that adds `Authorization: Bearer` with a merchant's secret key.
 
     The header's value stays a `Secret` until the transport writes it.
     """
     header = None if key is None else Secret(f"Bearer {key.reveal()}")
 
-    def way(call: Call) -> Awaitable[Reply]:
+    def send_authorized(call: Call) -> Awaitable[Reply]:
         if not call.bearer:
             return send(call)
         if header is None:
@@ -155,6 +142,6 @@ def authorize(key: Secret | None, send: Send) -> Send:
                 "(PAYASYNC_SECRET_KEY in the environment)",
                 field="credentials.secret_key",
             )
-        return send(call.with_headers({AUTHORIZATION: header}))
+        return send(call.with_headers({"Authorization": header}))
 
-    return way
+    return send_authorized

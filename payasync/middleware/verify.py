@@ -7,15 +7,15 @@ from typing import Any
 from attrs import evolve
 
 from payasync.credentials import Credentials, Secret
-from payasync.documents import ABSENT, ExactNumber, at, exactly
+from payasync.documents import ABSENT, ExactNumber, at, loads_exact
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.profile.profile import not_configured
 from payasync.signing.schemes import IDENTIFIERS, SignatureScheme, SortedPairs
-from payasync.wire.call import Call, Reply, Send
+from payasync.wire.call import Call, Layer, Reply, Send
 
 
-def verified(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterable[Secret]) -> bool | None:
-    """Return whether one of the keys verifies an answer; `None` where it carries no signature.
+def verify_reply(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterable[Secret]) -> bool | None:
+    """Return whether one of the keys verifies a response; `None` where it carries no signature.
 
     Args:
         call: Its profile says where the signature stands.
@@ -28,23 +28,25 @@ def verified(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterable[S
     if not isinstance(signed, dict) or name not in signed:
         return None
     # Again: a field that stands twice is in doubt, and how a number was written is lost.
-    document = exactly(reply.body, number=number_of(scheme))
+    document = loads_exact(reply.body, number=number_type(scheme))
     if not isinstance(signed[name], str) or document is ABSENT:
         return False
-    return signs(of_answers(call, scheme), at(document, place), name, path=call.operation.path, keys=keys)
+    return is_signed_by_any(
+        scheme_for_responses(call, scheme), at(document, place), name, path=call.operation.path, keys=keys
+    )
 
 
-def unverifiable(call: Call, reply: Reply, scheme: SignatureScheme) -> str:
-    """Return which field of an answer the scheme refuses, and what to set; nothing where it refuses none.
+def unverifiable_field(call: Call, reply: Reply, scheme: SignatureScheme) -> str:
+    """Return which field of a response the scheme refuses, and what to set; nothing where it refuses none.
 
     Args:
-        call: As for `verified`, which has not verified the answer.
-        reply: The answer.
+        call: As for `verify_reply`, which has not verified the response.
+        reply: The response.
         scheme: That of the profile.
     """
     place, _, name = call.profile.answer.signature.rpartition(".")
-    signed = at(exactly(reply.body, number=number_of(scheme)), place)
-    return refused_field(of_answers(call, scheme), signed, place, name) if isinstance(signed, dict) else ""
+    signed = at(loads_exact(reply.body, number=number_type(scheme)), place)
+    return refused_field(scheme_for_responses(call, scheme), signed, place, name) if isinstance(signed, dict) else ""
 
 
 def refused_field(scheme: SignatureScheme, signed: Mapping[str, Any], place: str, name: str) -> str:
@@ -84,12 +86,12 @@ def _refused(scheme: SortedPairs, value: object) -> str:
     return f"{kind}, which the profile's signature refuses: if the service signs that, set {setting}"
 
 
-def number_of(scheme: SignatureScheme | None) -> type[float]:
+def number_type(scheme: SignatureScheme | None) -> type[float]:
     """Return what numbers are read as by whoever verifies a document: where their text is signed, they keep it."""
     return ExactNumber if isinstance(scheme, SortedPairs) and scheme.numbers == "text" else float
 
 
-def as_signed(body: bytes, document: Any, scheme: SignatureScheme | None) -> Any:
+def read_as_signed(body: bytes, document: Any, scheme: SignatureScheme | None) -> Any:
     """Return a document as it was signed: its numbers keep their text where the scheme signs that.
 
     Args:
@@ -97,22 +99,24 @@ def as_signed(body: bytes, document: Any, scheme: SignatureScheme | None) -> Any
         document: What was read from them.
         scheme: That of the profile.
     """
-    number = number_of(scheme)
-    return document if number is float else exactly(body, number=number)
+    number = number_type(scheme)
+    return document if number is float else loads_exact(body, number=number)
 
 
-def of_answers(call: Call, scheme: SignatureScheme) -> SignatureScheme:
-    """Return the scheme as it verifies the answer to a call."""
+def scheme_for_responses(call: Call, scheme: SignatureScheme) -> SignatureScheme:
+    """Return the scheme as it verifies the response to a call."""
     if not isinstance(scheme, SortedPairs):
         return scheme
     return _for_answers(scheme, call.profile.answer.redirect_url.rpartition(".")[2])
 
 
-def signs(scheme: SignatureScheme, signed: Mapping[str, Any], name: str, *, path: str, keys: Iterable[Secret]) -> bool:
+def is_signed_by_any(
+    scheme: SignatureScheme, signed: Mapping[str, Any], name: str, *, path: str, keys: Iterable[Secret]
+) -> bool:
     """Return whether the signature that an object holds is that of its other fields, by one of the keys.
 
     Args:
-        scheme: Makes no difference between an answer and a notification.
+        scheme: Makes no difference between a response and a notification.
         signed: The object.
         name: Of the field that holds the signature, which is a text.
         path: The endpoint's path; empty where there is none.
@@ -160,16 +164,17 @@ def _verifies(scheme: SignatureScheme, fields: Mapping[str, Any], signature: str
         return False
 
 
-def verify(credentials: Credentials, send: Send) -> Send:
-    """Return the way that notes on each reply whether its signature is the service's."""
+def verify(credentials: Credentials) -> Layer:
+    """Return the layer that notes on each reply whether the service signed it."""
 
-    async def way(call: Call) -> Reply:
+    async def layer(call: Call, send: Send) -> Reply:
         scheme = call.profile.signature
         if scheme is None:
             raise not_configured("signature", "the scheme that the service signs its answers with")
         keys = service_keys(credentials, scheme, signed="answers", point="answer.signature")
         reply = await send(call)
-        found = verified(call, reply, scheme, keys)
-        return evolve(reply, verified=found, doubt=unverifiable(call, reply, scheme) if found is False else "")
+        verified = verify_reply(call, reply, scheme, keys)
+        doubt = unverifiable_field(call, reply, scheme) if verified is False else ""
+        return evolve(reply, verified=verified, doubt=doubt)
 
-    return way
+    return layer

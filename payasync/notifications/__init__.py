@@ -2,15 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
-from payasync.middleware.retry import Pace
 from payasync.notifications.inbox import Added, Claim, Inbox, InboxEvent, Received
 from payasync.notifications.ingest import Answer
-from payasync.notifications.notification import Notification
-from payasync.notifications.reading import parse
+from payasync.notifications.notification import Notification, parse
 from payasync.notifications.receiver import Receiver
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.verification import verify
-from payasync.settings import from_extra
+from payasync.settings import Pace, from_extra
 
 if TYPE_CHECKING:
     from payasync.notifications.postgres_inbox import PostgresInbox

@@ -1,5 +1,25 @@
-"""What the service does: one field for each point that its document leaves open."""
+"""`Profile` and its parts: the answers to the points that the service's document leaves open."""
 
 from payasync.profile.profile import Profile
+from payasync.profile.schema import (
+    Accept,
+    AnswerShape,
+    HttpCodes,
+    NotificationShape,
+    Parameter,
+    Recovery,
+    ResultCodes,
+    States,
+)
 
-__all__ = ["Profile"]
+__all__ = [
+    "Accept",
+    "AnswerShape",
+    "HttpCodes",
+    "NotificationShape",
+    "Parameter",
+    "Profile",
+    "Recovery",
+    "ResultCodes",
+    "States",
+]

@@ -1,14 +1,16 @@
-"""Which points of the service's document a profile answers, which are assumed, and which stay open."""
+"""The audit of a profile: which open points of the service's document it answers, and which stay open."""
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import fields, frozen
 
-from payasync.endpoints import OPERATIONS, Auth, camel
-from payasync.profile.profile import OPEN_FIELDS, Profile
-from payasync.profile.schema import AnswerShape, HttpCodes
+from payasync.endpoints import OPERATIONS, Auth, camel, names_with
+from payasync.profile.schema import OPEN_FIELDS, Accept, AnswerShape, HttpCodes, States
 from payasync.signing.schemes import SortedPairs
+
+if TYPE_CHECKING:
+    from payasync.profile.profile import Profile
 
 Status = Literal["answered", "assumed", "open"]
 
@@ -19,10 +21,10 @@ class Point:
 
     Attributes:
         name: The profile's field, such as `fields.return_url`.
-        status: `answered` by the profile, `assumed` where a convention of HTTP or of payasync stands in, or `open`.
-        needed_by: The methods that cannot do without it, or that are less safe or say less without it.
+        status: `answered` by the profile, `assumed` by a convention of HTTP or of payasync, or `open`.
+        needed_by: The methods that fail without the point, or are less safe, or return less.
         value: The answer, the assumption, or `None`.
-        means: What to put there, or what is assumed.
+        means: The value to give, or what is assumed.
     """
 
     name: str
@@ -70,13 +72,19 @@ _COMPARED: Final = {
     "currency": ("payments.create", "orders.place", "orders.query"),
     "merchant_id": _ALL,
 }
-"""By point, the methods whose response, or the response to whose query, is compared in it."""
+"""By point, the methods whose response, or the response to whose query, is compared there."""
 
 _CODES: Final = {
     "not_executed": (_ALL, "result codes that mean that nothing was done"),
     "retryable": (_ALL, "result codes that mean that the service failed, as a 5xx"),
     "duplicate": ((*_WRITES_WITH_A_NUMBER, "orders.close"), "result codes that mean that the number was used before"),
     "absent": (_WRITES_WITH_A_NUMBER, "result codes that mean that there is no such order or refund"),
+}
+_HTTP: Final = {
+    "not_executed": "4xx that mean that nothing was done",
+    "absent": "statuses that mean, on a query, that there is no such order or refund",
+    "duplicate": "4xx that mean that the number was used before",
+    "rate_limit_precedes_execution": "whether a 429 was not executed",
 }
 _NOTIFICATION: Final = {
     "verification": "how notifications are signed: body, standard-webhooks, or none",
@@ -96,104 +104,100 @@ _NOTIFICATION: Final = {
 }
 
 
-def audit(profile: Profile) -> tuple[Point, ...]:
-    """Return every point that the document leaves open, in the order of a profile's TOML form."""
-    return tuple(point for part in _PARTS for point in part(profile))
+def audit_points(profile: "Profile") -> tuple[Point, ...]:
+    """Return the points that the document leaves open, in the order of a profile's TOML form."""
+    parts = (
+        _authentication_points,
+        _signature_points,
+        _request_points,
+        _response_points,
+        _meaning_points,
+        _recovery_points,
+        _notification_points,
+    )
+    return tuple(point for part in parts for point in part(profile))
 
 
-def _answered(name: str, value: Any, needed_by: tuple[str, ...], means: str) -> Point:
+def _answered_or_open(name: str, value: Any, needed_by: tuple[str, ...], means: str) -> Point:
     return Point(name, "answered" if value else "open", needed_by, value or None, means)
 
 
-def _located(name: str, value: Any, needed_by: tuple[str, ...], means: str, missing: str | None) -> Point:
-    """Return the point of a table of values; it stays open as long as nothing says where such a value stands."""
+def _answered_or_assumed(name: str, value: Any, default: Any, needed_by: tuple[str, ...], means: str) -> Point:
+    return Point(name, "assumed" if value == default else "answered", needed_by, value, means)
+
+
+def _answered_if_located(name: str, value: Any, needed_by: tuple[str, ...], means: str, missing: str | None) -> Point:
+    """Return the point of a table of values; it is open as long as the path of such values is missing."""
     if value and missing:
         return Point(name, "open", needed_by, None, f"{means}; those given have no effect without {missing}")
-    return _answered(name, value, needed_by, means)
+    return _answered_or_open(name, value, needed_by, means)
 
 
-def _authentication(profile: Profile) -> Iterator[Point]:
-    defaults = {each.name: each.default for each in fields(Profile)}
-    given = profile.bearer != defaults["bearer"] or profile.signed != defaults["signed"]
-    for operation in OPERATIONS:
-        carried = [name for name in ("bearer", "signed") if operation.name in getattr(profile, name)]
-        if operation.auth is Auth.NOT_SHOWN:
-            yield Point(
-                f"authentication of {operation.name}",
-                "answered" if given else "assumed",
-                (operation.name,),
-                " and ".join(carried) or "none",
-                "how it is authenticated: list it in bearer, in signed, or in neither",
-            )
+def _authentication_points(profile: "Profile") -> Iterator[Point]:
+    given = profile.bearer != names_with(Auth.BEARER) or profile.signed != names_with(Auth.SIGNED)
+    for name in names_with(Auth.NOT_SHOWN):
+        carried = [table for table in ("bearer", "signed") if name in getattr(profile, table)]
+        means = "how it is authenticated: list it in bearer, in signed, or in neither"
+        status: Status = "answered" if given else "assumed"
+        yield Point(f"authentication of {name}", status, (name,), " and ".join(carried) or "none", means)
 
 
-def _amounts(profile: Profile) -> Iterator[Point]:
-    yield _answered("amount_unit", profile.amount_unit, _ALL, "minor or major: the unit that amounts are counted in")
-
-
-def _signature(profile: Profile) -> Iterator[Point]:
+def _signature_points(profile: "Profile") -> Iterator[Point]:
+    yield _answered_or_open(
+        "amount_unit", profile.amount_unit, _ALL, "minor or major: the unit that amounts are counted in"
+    )
     scheme = profile.signature
     needed_by = _ALL if profile.answer.signature else profile.signed
     if scheme is not None and not isinstance(scheme, SortedPairs):
         yield Point("signature", "answered", needed_by, type(scheme).__name__, "a scheme of your own")
         return
+    scheme = scheme or SortedPairs()
     for option in ("algorithm", "encoding"):
-        chosen = getattr(scheme, option, "")
-        yield _answered(f"signature.{option}", chosen, needed_by, f"the {option} that requests are signed with")
+        means = f"the {option} that requests are signed with"
+        yield _answered_or_open(f"signature.{option}", getattr(scheme, option), needed_by, means)
     for option, means in _VALUES.items():
-        value = getattr(scheme or SortedPairs(), option)
-        status: Status = "assumed" if value == getattr(SortedPairs(), option) else "answered"
-        yield Point(f"signature.{option}", status, needed_by, value, means)
-    yield from _signed_address(profile, scheme or SortedPairs())
-
-
-def _signed_address(profile: Profile, scheme: SortedPairs) -> Iterator[Point]:
-    """Yield whether an address in a signed answer may hold `&` and `=`: addresses do, and would never verify."""
+        default = getattr(SortedPairs(), option)
+        yield _answered_or_assumed(f"signature.{option}", getattr(scheme, option), default, needed_by, means)
+    # An address holds `&` and `=`: a signed response with one verifies only where the scheme allows them in it.
     answer = profile.answer
     signed, _, _ = answer.signature.rpartition(".")
     place, _, name = ".".join(filter(None, (answer.data, answer.redirect_url))).rpartition(".")
     if answer.signature and answer.redirect_url and place == signed and name not in scheme.exclude:
         covered = scheme.allow_delimiters if name in scheme.allow_delimiters else ()
         means = f"must hold {name!r}: the address stands in a signed answer, which must not hold '&' or '=' otherwise"
-        yield _answered("signature.allow_delimiters", covered, ("orders.place",), means)
+        yield _answered_or_open("signature.allow_delimiters", covered, ("orders.place",), means)
 
 
-def _fields(profile: Profile) -> Iterator[Point]:
+def _request_points(profile: "Profile") -> Iterator[Point]:
     for name, means in OPEN_FIELDS.items():
-        yield _answered(f"fields.{name}", profile.fields.get(name), _NEEDED_BY[name], means)
+        yield _answered_or_open(f"fields.{name}", profile.fields.get(name), _NEEDED_BY[name], means)
     written = profile.formats.get("start_date")
-    yield _answered("formats.start_date", written, _SUBSCRIBING, "how the date is written, such as %Y-%m-%d")
-
-
-def _accepted(profile: Profile) -> Iterator[Point]:
-    for each in fields(type(profile.accept)):
+    yield _answered_or_open("formats.start_date", written, _SUBSCRIBING, "how the date is written, such as %Y-%m-%d")
+    for each in fields(Accept):
         value = getattr(profile.accept, each.name)
-        yield _answered(f"accept.{each.name}", value, _ALL, "what the service takes; empty: not checked here")
-
-
-def _parameters(profile: Profile) -> Iterator[Point]:
+        yield _answered_or_open(f"accept.{each.name}", value, _ALL, "what the service takes; empty: not checked here")
     means = "the name and the place of its identifier"
-    yield _answered("payment_status", profile.payment_status, ("payments.status",), means)
-    yield _answered("refund_status", profile.refund_status, ("refunds.status", "refunds.create"), means)
+    yield _answered_or_open("payment_status", profile.payment_status, ("payments.status",), means)
+    yield _answered_or_open("refund_status", profile.refund_status, ("refunds.status", "refunds.create"), means)
 
 
-def _answers(profile: Profile) -> Iterator[Point]:
-    code = profile.answer.code
+def _response_points(profile: "Profile") -> Iterator[Point]:
+    answer = profile.answer
     means = "the path of a result code; without it, HTTP 2xx is success"
-    if profile.answer.ok and not code:
+    if answer.ok and not answer.code:
         means += ", and answer.ok has no effect"
-    yield Point("answer.code", "answered" if code else "assumed", _ALL, code or None, means)
-    for name, (needed_by, put) in _ANSWER.items():
-        yield _answered(f"answer.{name}", getattr(profile.answer, name), needed_by, put)
+    yield Point("answer.code", "answered" if answer.code else "assumed", _ALL, answer.code or None, means)
+    for name, (needed_by, means) in _ANSWER.items():
+        yield _answered_or_open(f"answer.{name}", getattr(answer, name), needed_by, means)
         if name == "refund_status":
-            yield _subscription(profile.answer.subscription_id)
-    yield from _refusals_signed(profile.answer)
+            yield _subscription_point(answer.subscription_id)
+    yield from _refusals_signed_points(answer)
     for name, needed_by in _COMPARED.items():
-        yield _compared(name, getattr(profile.answer, name), needed_by)
+        yield _compared_point(name, getattr(answer, name), needed_by)
 
 
-def _subscription(path: str | None) -> Point:
-    """Return where a response names a subscription: 8 tells it from there, 9 and 10 are compared in it."""
+def _subscription_point(path: str | None) -> Point:
+    """Return the point of a subscription's number: endpoint 8 reads it, 9 and 10 compare it."""
     means = "the path of the service's number of a subscription; in subscriptions.update and subscriptions.cancel "
     if path:
         means += "a success that lacks it, or names another number, is unrecognised"
@@ -203,71 +207,50 @@ def _subscription(path: str | None) -> Point:
     return Point("answer.subscription_id", "open" if path is None else "answered", needed_by, path, means)
 
 
-def _refusals_signed(answer: AnswerShape) -> Iterator[Point]:
-    """Yield whether failures are signed: a question only where successes are, or where it is answered."""
+def _refusals_signed_points(answer: AnswerShape) -> Iterator[Point]:
+    """Yield the point of signed failures, if successes are signed or the profile gives it all the same."""
     given, name = answer.refusals_signed, "answer.refusals_signed"
     means = "true or false: whether a failure is signed, too"
-    if not answer.signature:
-        if given is not None:
-            yield Point(name, "open", _ALL, None, f"{means}; the one given has no effect without answer.signature")
-        return
-    if given is None:
-        means += '; until then an unsigned "not found" is never final, and recovery.quarantine has no effect'
-    yield Point(name, "open" if given is None else "answered", _ALL, given, means)
+    if answer.signature:
+        if given is None:
+            means += '; until then an unsigned "not found" is never final, and recovery.quarantine has no effect'
+        yield Point(name, "open" if given is None else "answered", _ALL, given, means)
+    elif given is not None:
+        yield Point(name, "open", _ALL, None, f"{means}; the one given has no effect without answer.signature")
 
 
-def _compared(name: str, path: str | None, needed_by: tuple[str, ...]) -> Point:
-    """Return where a response names what it is about: an empty path is an answer, too."""
-    if name == "total_amt":
-        return _total(path, needed_by)
-    wire = camel(name)
+def _compared_point(name: str, path: str | None, needed_by: tuple[str, ...]) -> Point:
+    """Return the point of a compared value; payments.create and payments.status call the total `amount`."""
+    wire, total = camel(name), name == "total_amt"
     if path is None:
-        means = f"a response that names another {wire} is refused"
-        return Point(f"answer.{name}", "assumed", needed_by, camel(name), means)
-    means = f"a success that lacks it, or names another {wire}, is refused" if path else f"{wire} is not compared"
+        means = f"a response that names another {wire}{' (payments.create: amount)' if total else ''} is refused"
+        return Point(f"answer.{name}", "assumed", needed_by, wire, means)
+    if path == "":
+        means = "totalAmt and amount are not compared" if total else f"{wire} is not compared"
+    else:
+        means = f"a success that lacks it, or names another {wire}, is refused"
+        if total:
+            means += "; of payments.create, one that names another amount, here or as amount"
     return Point(f"answer.{name}", "answered", needed_by, path, means)
 
 
-def _total(path: str | None, needed_by: tuple[str, ...]) -> Point:
-    """Return where a response names the total; payments.create and payments.status call it `amount`."""
-    if path == "":
-        return Point("answer.total_amt", "answered", needed_by, path, "totalAmt and amount are not compared")
-    means = "a response that names another totalAmt (payments.create: amount) is refused"
-    if path is None:
-        return Point("answer.total_amt", "assumed", needed_by, "totalAmt", means)
-    means = "a success that lacks it, or names another totalAmt, is refused; of payments.create, one that names another"
-    return Point("answer.total_amt", "answered", needed_by, path, f"{means} amount, here or as amount")
-
-
-def _states(profile: Profile) -> Iterator[Point]:
-    for each in fields(type(profile.states)):
-        needed_by = tuple(name for name in _ALL if name.startswith(f"{each.name}s."))
+def _meaning_points(profile: "Profile") -> Iterator[Point]:
+    """Yield the points of states, codes and statuses."""
+    answer = profile.answer
+    for each in fields(States):
         path = f"{each.name}_status"
-        where = None if getattr(profile.answer, path) else f"answer.{path}"
+        needed_by = tuple(name for name in _ALL if name.startswith(f"{each.name}s."))
+        missing = None if getattr(answer, path) else f"answer.{path}"
         means = "the service's values of our states"
-        yield _located(f"states.{each.name}", getattr(profile.states, each.name), needed_by, means, where)
-
-
-def _codes(profile: Profile) -> Iterator[Point]:
-    where = None if profile.answer.code or profile.answer.message else "answer.code or answer.message"
+        yield _answered_if_located(f"states.{each.name}", getattr(profile.states, each.name), needed_by, means, missing)
+    missing = None if answer.code or answer.message else "answer.code or answer.message"
     for name, (needed_by, means) in _CODES.items():
-        yield _located(f"codes.{name}", getattr(profile.codes, name), needed_by, means, where)
+        yield _answered_if_located(f"codes.{name}", getattr(profile.codes, name), needed_by, means, missing)
+    for name, means in _HTTP.items():
+        yield _answered_or_assumed(f"http.{name}", getattr(profile.http, name), getattr(HttpCodes(), name), _ALL, means)
 
 
-def _http(profile: Profile) -> Iterator[Point]:
-    assumed = HttpCodes()
-    for name, means in (
-        ("not_executed", "4xx that mean that nothing was done"),
-        ("absent", "statuses that mean, on a query, that there is no such order or refund"),
-        ("duplicate", "4xx that mean that the number was used before"),
-        ("rate_limit_precedes_execution", "whether a 429 was not executed"),
-    ):
-        value = getattr(profile.http, name)
-        status: Status = "assumed" if value == getattr(assumed, name) else "answered"
-        yield Point(f"http.{name}", status, _ALL, value, means)
-
-
-def _recovery(profile: Profile) -> Iterator[Point]:
+def _recovery_points(profile: "Profile") -> Iterator[Point]:
     quarantine, answer = profile.recovery.quarantine, profile.answer
     means = "seconds after which an absent answer is final; without it, nothing is ever sent a second time"
     if quarantine is not None and answer.signature and answer.refusals_signed is None:
@@ -280,22 +263,6 @@ def _recovery(profile: Profile) -> Iterator[Point]:
     yield Point("recovery.quarantine", status, _WRITES_WITH_A_NUMBER, quarantine, means)
 
 
-def _notifications(profile: Profile) -> Iterator[Point]:
+def _notification_points(profile: "Profile") -> Iterator[Point]:
     for name, means in _NOTIFICATION.items():
-        yield _answered(f"notification.{name}", getattr(profile.notification, name), (), means)
-
-
-_PARTS: Final[tuple[Callable[[Profile], Iterator[Point]], ...]] = (
-    _authentication,
-    _amounts,
-    _signature,
-    _fields,
-    _accepted,
-    _parameters,
-    _answers,
-    _states,
-    _codes,
-    _http,
-    _recovery,
-    _notifications,
-)
+        yield _answered_or_open(f"notification.{name}", getattr(profile.notification, name), (), means)

@@ -1,55 +1,54 @@
-"""What in a profile contradicts itself, or could never have an effect: refused when the profile is made.
+"""Checks of a profile as a whole, and of the keys that its signature scheme uses.
 
-What is merely not said yet is an open point, which `audit()` shows and the call that needs it names.
+A profile is refused if its parts contradict each other, or if one of them could never have an effect. An open point is
+no contradiction: `audit()` shows it, and a call that needs the point names it.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date
 from difflib import get_close_matches
 from inspect import iscoroutinefunction
 from itertools import combinations
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import asdict
 
-from payasync.documents import flaw
+from payasync.credentials import Credentials, Secret
+from payasync.documents import find_flaw
 from payasync.endpoints import ARGUMENTS, TEXTS
 from payasync.errors import ConfigurationError
-from payasync.profile.schema import KINDS, REFUSED, Code, HttpCodes, NotificationShape, Parameter, among
-from payasync.settings import is_header, is_own
-from payasync.validators import shown
+from payasync.profile.schema import KINDS, REFUSED, RESERVED, HttpCodes, NotificationShape, Parameter, is_one_of
+from payasync.settings import describe_value, is_header, is_reserved_header
+from payasync.signing.algorithms import ALGORITHMS, SERVICE_KEYS, SIGNING_KEY
+from payasync.signing.schemes import SignatureScheme, SortedPairs
 
 if TYPE_CHECKING:
     from payasync.profile.profile import Profile
-    from payasync.signing.schemes import SignatureScheme
+
+LONG_ENOUGH: Final = 16
+"""Characters of a shared secret; a shorter one is used, with a warning."""
 
 _FIELDS: Final = frozenset(each.point for arguments in ARGUMENTS.values() for each in arguments if each.point)
 _STATUS: Final = {"payments.status": "payment_status", "refunds.status": "refund_status"}
 _UNLIKE: Final = date(1999, 12, 31), date(2026, 1, 5)
-"""Two days that no directive of a date writes alike."""
+"""Two days that differ in each part of a date."""
 _SLIP: Final = 0.88
-"""As similar as a slip of the pen: `subjct` is meant for `subject`, and `subjectId` is not."""
+"""How similar a mistyped name is: `subjct` is meant for `subject`, and `subjectId` is not."""
 
 
-def check(profile: "Profile", reserved: frozenset[str]) -> None:
-    """Refuse what a profile cannot mean.
-
-    Args:
-        profile: Its parts have checked themselves.
-        reserved: Wire names that only payasync itself may set.
+def check_profile(profile: "Profile") -> None:
+    """Refuse a profile whose parts contradict each other.
 
     Raises:
-        ConfigurationError: It names the key, and what is allowed.
+        ConfigurationError: The error names the key, and what is allowed.
     """
-    _check_keys(profile)
-    if not _compiles(profile.identifier):
-        raise ConfigurationError(f"identifier is no regular expression: {profile.identifier!r}", field="identifier")
+    _check_names(profile)
+    if not _is_pattern(profile.identifier):
+        raise _invalid("identifier", f"identifier must be a regular expression, not {profile.identifier!r}")
     _check_formats(profile.formats)
     _check_scheme(profile.signature)
-    for key, name in _given_names(profile):
-        if name in reserved:
-            raise ConfigurationError(f"{key} must not set {name}: payasync does", field=key)
+    _check_reserved(profile)
     _check_constants(profile.constants)
     for operation in ARGUMENTS:
         _check_wire_names(profile, operation)
@@ -58,40 +57,17 @@ def check(profile: "Profile", reserved: frozenset[str]) -> None:
         _check_parameter(key, getattr(profile, key), profile.headers)
     for operation, names in profile.accept.required.items():
         for name in names:
-            _check_required(profile, operation, name, reserved)
-    _check_codes(
-        {"answer.ok": profile.answer.ok, **{f"codes.{name}": codes for name, codes in asdict(profile.codes).items()}}
-    )
+            _check_required(profile, operation, name)
+    _check_codes(profile)
     _check_statuses(profile.http)
     _check_refusal(profile.notification)
 
 
-def _check_keys(profile: "Profile") -> None:
-    for key in ("bearer", "signed", "merchant"):
-        for name in _unknown(getattr(profile, key), ARGUMENTS):
-            raise _refused(key, name, ARGUMENTS, field=key)
-    for key, given, allowed in (
-        ("fields", profile.fields, _FIELDS),
-        ("formats", profile.formats, ["start_date"]),
-        ("constants", profile.constants, [*ARGUMENTS, "*"]),
-        ("accept.required", profile.accept.required, ARGUMENTS),
-        ("accept.length", profile.accept.length, TEXTS),
-        ("notification.kinds", profile.notification.kinds, KINDS),
-        ("notification.id", profile.notification.id, KINDS),
-    ):
-        for name in _unknown(given, allowed):
-            raise _refused(key, name, allowed, field=f"{key}.{name}")
+def _invalid(field: str, message: str) -> ConfigurationError:
+    return ConfigurationError(message, field=field)
 
 
-def _unknown(given: Iterable[str], allowed: Iterable[str]) -> list[str]:
-    return [name for name in given if name not in allowed]
-
-
-def _refused(key: str, name: str, allowed: Iterable[str], *, field: str) -> ConfigurationError:
-    return ConfigurationError(f"{key} knows no {name!r}; allowed are {', '.join(sorted(allowed))}", field=field)
-
-
-def _compiles(pattern: str) -> bool:
+def _is_pattern(pattern: str) -> bool:
     try:
         re.compile(pattern)
     except (re.error, TypeError, OverflowError, RecursionError):
@@ -99,53 +75,69 @@ def _compiles(pattern: str) -> bool:
     return True
 
 
+def _check_names(profile: "Profile") -> None:
+    """Refuse the name of an operation, a field or a kind that does not exist."""
+    named: tuple[tuple[str, Any, Any], ...] = (
+        ("bearer", profile.bearer, ARGUMENTS),
+        ("signed", profile.signed, ARGUMENTS),
+        ("merchant", profile.merchant, ARGUMENTS),
+        ("fields", profile.fields, _FIELDS),
+        ("formats", profile.formats, ["start_date"]),
+        ("constants", profile.constants, [*ARGUMENTS, "*"]),
+        ("accept.required", profile.accept.required, ARGUMENTS),
+        ("accept.length", profile.accept.length, TEXTS),
+        ("notification.kinds", profile.notification.kinds, KINDS),
+        ("notification.id", profile.notification.id, KINDS),
+    )
+    for key, given, allowed in named:
+        for name in given:
+            if name not in allowed:
+                field = f"{key}.{name}" if isinstance(given, Mapping) else key
+                raise _invalid(field, f"{key} must not hold {name!r}; allowed are {', '.join(sorted(allowed))}")
+
+
 def _check_formats(formats: Mapping[str, str]) -> None:
     for name, form in formats.items():
-        if form and not _tells_dates_apart(form):
+        try:
+            one, other = (day.strftime(form) for day in _UNLIKE)
+        except ValueError:  # a lone surrogate
+            one = other = ""
+        if form and one == other:
             key = f"formats.{name}"
-            raise ConfigurationError(
-                f"{key} must write each date in its own way, as %Y-%m-%d does, not {shown(form)}", field=key
+            raise _invalid(
+                key, f"{key} must write any two dates differently, as %Y-%m-%d does, not {describe_value(form)}"
             )
 
 
-def _tells_dates_apart(form: str) -> bool:
-    try:
-        one, other = (day.strftime(form) for day in _UNLIKE)
-    except ValueError:  # it cannot be written at all
-        return False
-    return one != other
-
-
-def _check_scheme(scheme: "SignatureScheme | None") -> None:
+def _check_scheme(scheme: SignatureScheme | None) -> None:
     if scheme is not None and any(map(iscoroutinefunction, (scheme.verify, type(scheme.verify).__call__))):
-        raise ConfigurationError(
-            "signature.verify must be a plain function, not a coroutine function: nothing would ever verify. "
+        raise _invalid(
+            "signature",
+            "signature.verify must be a plain function, not a coroutine function, because nothing awaits it. "
             "Only signature.sign may be one",
-            field="signature",
         )
 
 
-def _given_names(profile: "Profile") -> Iterator[tuple[str, str]]:
-    """Yield the wire names that a profile gives, each with its key."""
-    for operation, constants in profile.constants.items():
-        yield from ((f"constants.{operation}.{name}", name) for name in constants)
-    yield from ((f"fields.{point}", name) for point, name in profile.fields.items())
-    for key in _STATUS.values():
-        parameter: Parameter | None = getattr(profile, key)
-        if parameter is not None:
-            yield f"{key}.name", parameter.name
+def _check_reserved(profile: "Profile") -> None:
+    """Refuse a field under a wire name that only payasync itself may set."""
+    given = {f"constants.{operation}.{name}": name for operation, table in profile.constants.items() for name in table}
+    given |= {f"fields.{point}": name for point, name in profile.fields.items()}
+    given |= {f"{key}.name": parameter.name for key in _STATUS.values() if (parameter := getattr(profile, key))}
+    for key, name in given.items():
+        if name in RESERVED:
+            raise _invalid(key, f"{key} must not set {name}, because payasync sets it")
 
 
 def _check_constants(constants: Mapping[str, Mapping[str, object]]) -> None:
     for operation, table in constants.items():
         for name, value in table.items():
-            if found := flaw({name: value}):
+            if found := find_flaw({name: value}):
                 key = f"constants.{operation}.{name}"
-                raise ConfigurationError(f"{key} must be JSON, without {found}", field=key)
+                raise _invalid(key, f"{key} must be JSON, without {found}")
 
 
-def _wire_names(profile: "Profile", operation: str) -> dict[str, str]:
-    """Return the wire names of an operation's arguments; of those that are open, none."""
+def _list_wire_names(profile: "Profile", operation: str) -> dict[str, str]:
+    """Return the wire names of an operation's arguments, without those that are open."""
     if operation in _STATUS:
         parameter: Parameter | None = getattr(profile, _STATUS[operation])
         return {"identifier": parameter.name} if parameter else {}
@@ -154,22 +146,20 @@ def _wire_names(profile: "Profile", operation: str) -> dict[str, str]:
 
 
 def _check_wire_names(profile: "Profile", operation: str) -> None:
-    """Refuse two fields of one request under one name: one would replace the other, and money move by what is left."""
-    names = _wire_names(profile, operation)
-    points = {each.name: each.point for each in ARGUMENTS[operation] if each.point and each.name in names}
-    for argument, point in points.items():
-        for other, name in names.items():
-            if other != argument and name == names[argument]:
-                raise ConfigurationError(
-                    f"fields.{point} is {name!r}, which is the wire name of {other}, too: one would replace the other",
-                    field=f"fields.{point}",
-                )
+    """Refuse two fields of one request under one name: one would replace the other, such as an amount."""
+    names = _list_wire_names(profile, operation)
     for each in ARGUMENTS[operation]:
-        if each.required and names.get(each.name) in profile.constants.get(operation, {}):
-            key = f"constants.{operation}.{names[each.name]}"
-            raise ConfigurationError(
-                f"{key} is the argument {each.name}, which every call gives: the constant would never be sent",
-                field=key,
+        name = names.get(each.name)
+        others = [other for other, its in names.items() if its == name and other != each.name]
+        if each.point and others:
+            key = f"fields.{each.point}"
+            raise _invalid(
+                key, f"{key} is {name!r}, which is also the wire name of {others[0]}: one would replace the other"
+            )
+        if each.required and name in profile.constants.get(operation, {}):
+            key = f"constants.{operation}.{name}"
+            raise _invalid(
+                key, f"{key} is the argument {each.name}, which every call gives: the constant would never be sent"
             )
 
 
@@ -178,86 +168,130 @@ def _check_headers(headers: Mapping[str, str]) -> None:
     for name, value in headers.items():
         key = f"headers.{name}"
         if not is_header(name, value):
-            raise ConfigurationError(f"headers: {name!r} must be of visible ASCII characters", field=key)
-        if is_own(name):
-            raise ConfigurationError(f"headers must not set {name}: payasync does", field=key)
+            raise _invalid(key, f"headers: {name!r} must be of visible ASCII characters")
+        if is_reserved_header(name):
+            raise _invalid(key, f"headers must not set {name}, because payasync sets it")
         if other := seen.get(name.lower()):
-            raise ConfigurationError(f"headers: {other} and {name} are one header to a service: keep one", field=key)
+            raise _invalid(key, f"headers: {other} and {name} are the same header: keep one")
         seen[name.lower()] = name
 
 
 def _check_parameter(key: str, parameter: Parameter | None, headers: Mapping[str, str]) -> None:
     if parameter is None or parameter.place != "header":
         return
-    name = parameter.name
-    if not is_header(name, "-") or is_own(name):
-        raise ConfigurationError(
-            f"{key}.name: {name!r} is no header that an identifier can travel in", field=f"{key}.name"
-        )
+    key, name = f"{key}.name", parameter.name
+    if not is_header(name, "-") or is_reserved_header(name):
+        raise _invalid(key, f"{key}: {name!r} must not carry an identifier: use a header of its own")
     if name.lower() in map(str.lower, headers):
-        raise ConfigurationError(
-            f"{key}.name: {name!r} stands in headers, too: one would replace the other", field=f"{key}.name"
-        )
+        raise _invalid(key, f"{key}: {name!r} is also in headers: one would replace the other")
 
 
-def _check_required(profile: "Profile", operation: str, name: str, reserved: frozenset[str]) -> None:
-    """Refuse what no call could give: neither an argument, nor a field that goes through `extra`."""
+def _check_required(profile: "Profile", operation: str, name: str) -> None:
+    """Refuse a required name that no call could give: no argument, and no field that `extra` may hold."""
     arguments = [each.name for each in ARGUMENTS[operation]]
     if name in arguments:
         return
     key = f"accept.required.{operation}"
-    if name in reserved or any(name in profile.constants.get(where, {}) for where in ("*", operation)):
-        raise ConfigurationError(f"{key} must not hold {name!r}: payasync sets it, or a constant does", field=key)
-    if meant := _meant(name, arguments, _wire_names(profile, operation)):
-        raise ConfigurationError(
-            f"{key} knows no {name!r}: did you mean {meant}? Arguments are {', '.join(arguments)}; "
-            "another name is that of a field in extra",
-            field=key,
+    if name in RESERVED or any(name in profile.constants.get(where, {}) for where in ("*", operation)):
+        raise _invalid(key, f"{key} must not hold {name!r}: payasync sets it, or a constant does")
+    # `extra` may not hold the wire name of an argument.
+    known = {_normalize_name(argument): argument for argument in arguments}
+    known |= {_normalize_name(wire): argument for argument, wire in _list_wire_names(profile, operation).items()}
+    if close := get_close_matches(_normalize_name(name), known, n=1, cutoff=_SLIP):
+        raise _invalid(
+            key,
+            f"{key} must not hold {name!r}: did you mean {known[close[0]]}? Arguments are {', '.join(arguments)}; "
+            "any other name is that of a field in extra",
         )
 
 
-def _meant(name: str, arguments: list[str], wire_names: Mapping[str, str]) -> str | None:
-    """Return the argument that a name is a slip of, or the wire name of, which `extra` may not hold."""
-    known = {_plain(argument): argument for argument in arguments}
-    known |= {_plain(wire): argument for argument, wire in wire_names.items()}
-    close = get_close_matches(_plain(name), known, n=1, cutoff=_SLIP)
-    return known[close[0]] if close else None
-
-
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-def _check_codes(lists: Mapping[str, tuple[Code, ...]]) -> None:
-    """Refuse a code that stands in two lists: which of the two it means decides whether money moved."""
+def _check_codes(profile: "Profile") -> None:
+    """Refuse a code in two lists: its meaning decides whether money moved."""
+    lists = {"answer.ok": profile.answer.ok}
+    lists |= {f"codes.{name}": codes for name, codes in asdict(profile.codes).items()}
     for (one, codes), (other, others) in combinations(lists.items(), 2):
         for code in codes:
-            if among(code, others):
-                raise ConfigurationError(f"{one} and {other} both hold {code!r}: it means one of them", field=other)
+            if is_one_of(code, others):
+                raise _invalid(other, f"{one} and {other} both hold {code!r}: keep it in the one that it means")
 
 
 def _check_statuses(http: HttpCodes) -> None:
-    """Refuse a status for "used before" that would be read as "nothing was done": the number may have been used."""
+    """Refuse a status that means both "used before" and "nothing was done": the number may have been used."""
     both = [status for status in http.duplicate if status in http.not_executed]
     if both and http.duplicate != HttpCodes().duplicate:
-        raise ConfigurationError(
-            f"http.duplicate and http.not_executed both hold {both[0]}: it means one of them. Give "
+        raise _invalid(
+            "http.duplicate",
+            f"http.duplicate and http.not_executed both hold {both[0]}, which has one meaning. Give "
             "http.not_executed without it, or take it out of http.duplicate",
-            field="http.duplicate",
         )
 
 
 def _check_refusal(shape: NotificationShape) -> None:
-    """Refuse a refusal that no service could tell from an acknowledgement: what is refused would count as kept."""
+    """Refuse a refusal that the service could not tell from an acknowledgement: it would count as delivered."""
     yes, no = shape.ack_status, REFUSED if shape.nack_status is None else shape.nack_status
-    alike = yes == no or (yes is not None and _succeeds(yes) and _succeeds(no))
+    alike = yes == no or (yes is not None and yes // 100 == no // 100 == 2)  # noqa: PLR2004 - as HTTP has it
     if alike and shape.ack_body == shape.nack_body:
-        raise ConfigurationError(
-            f"notification.nack_status is {no}, and the body is that which acknowledges: a service could not tell a "
+        raise _invalid(
+            "notification.nack_status",
+            f"notification.nack_status is {no}, and nack_body equals ack_body: the service could not tell a "
             f"refusal from ack_status {yes}. Change one of the two, or nack_body",
-            field="notification.nack_status",
         )
 
 
-def _succeeds(status: int) -> bool:
-    return status // 100 == 2  # noqa: PLR2004 - as HTTP has it
+def check_keys(profile: "Profile", credentials: Credentials) -> None:
+    """Refuse keys that cannot sign or verify.
+
+    Each given key that the profile's scheme uses is tried. A missing key is not refused here, but by the call that
+    needs it: a session without keys may queue requests, or be the base of sessions for other merchants. The keys of a
+    scheme of your own are not tried.
+
+    Raises:
+        ConfigurationError: The error names the key, and its number among several.
+    """
+    for error in refused_keys(profile, credentials):
+        raise error
+
+
+def refused_keys(profile: "Profile", credentials: Credentials) -> Iterator[ConfigurationError]:
+    """Yield an error for each key that cannot sign or verify, as `check_keys`."""
+    scheme = profile.signature
+    if type(scheme) is not SortedPairs or not scheme.algorithm:
+        return
+    for field, number, key in _list_used_keys(profile, scheme, credentials):
+        try:
+            ALGORITHMS[scheme.algorithm].check(key, signs=field == SIGNING_KEY)
+        except ConfigurationError as error:
+            refused = error
+        else:
+            continue
+        if number:
+            refused.args = (str(refused).replace(field, f"{field}: key {number}", 1),)
+        yield refused
+
+
+def short_keys(profile: "Profile", credentials: Credentials) -> Iterator[str]:
+    """Yield a warning for each shared secret in use that is so short that it could be guessed."""
+    scheme = profile.signature
+    if type(scheme) is not SortedPairs or not scheme.algorithm or not scheme.symmetric:
+        return
+    for field, number, key in _list_used_keys(profile, scheme, credentials):
+        if len(key.reveal()) < LONG_ENOUGH:
+            name = f"{field}: key {number}" if number else field
+            yield f"{name} has fewer than {LONG_ENOUGH} characters, and could be guessed: ask for a longer one"
+
+
+def _list_used_keys(
+    profile: "Profile", scheme: SortedPairs, credentials: Credentials
+) -> Iterator[tuple[str, int, Secret]]:
+    """Yield each key that the scheme uses, with its field, and its number among several, else 0."""
+    verifies = bool(profile.answer.signature) or profile.notification.verification == "body"
+    if credentials.signing_key is not None and (profile.signed or (verifies and scheme.symmetric)):
+        yield SIGNING_KEY, 0, credentials.signing_key
+    if verifies:
+        several = len(credentials.service_keys) > 1
+        for number, key in enumerate(credentials.service_keys, start=1):
+            yield SERVICE_KEYS, number if several else 0, key

@@ -1,21 +1,23 @@
-"""What the service does: one field for each point that its document leaves open.
+"""`Profile`: one field for each point that the service's document leaves open.
 
-A live session has no answer of its own for an open point. A call that needs one raises
-`NotConfiguredError` before any I/O, naming the field and what to put there.
+A session has no default for an open point. A call that needs the point raises `NotConfiguredError` before any I/O,
+with the name of the field and the value to put there.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import Any, Literal, cast
 
 from attrs import Factory, field, frozen
 
-from payasync.documents import flaw, plain
-from payasync.endpoints import Auth, names
+from payasync.documents import copy_plain, find_flaw
+from payasync.endpoints import Auth, names_with
 from payasync.errors import NotConfiguredError
-from payasync.profile.consistency import check
+from payasync.profile.audit import Point, audit_points
+from payasync.profile.consistency import check_profile
 from payasync.profile.schema import (
     ANYTHING,
+    OPEN_FIELDS,
     Accept,
     AnswerShape,
     HttpCodes,
@@ -25,81 +27,62 @@ from payasync.profile.schema import (
     ResultCodes,
     States,
 )
+from payasync.profile.toml import read_file, read_text, write_toml
+from payasync.settings import check_types, to_dict, to_tuple
 from payasync.signing.schemes import SignatureScheme
-from payasync.validators import listed, named, typed
-
-if TYPE_CHECKING:
-    from payasync.profile.audit import Point
-
-NONCE: Final = "nonceStr"
-SIGN: Final = "sign"
-MERCHANT: Final = "merchantId"
-SIGNING: Final = (NONCE, SIGN)
-RESERVED: Final = frozenset({MERCHANT, *SIGNING})
-"""Wire names that only payasync itself may set."""
-
-OPEN_FIELDS: Final = {
-    "return_url": "the wire name of the return URL",
-    "frequency": "the wire name of a subscription's billing frequency",
-    "start_date": "the wire name of a subscription's start date",
-    "subscription_amount": "the wire name of a subscription's amount",
-    "customer": "the wire name of a subscription's customer details",
-    "subscription_id": "the wire name of a subscription's number",
-}
-"""Arguments whose wire names the document does not show (spec: Endpoints, gaps)."""
 
 
-def _tables(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return constants as tables of their own; what is none, or no JSON, stays for the checks to refuse."""
-    copied: Any = given if flaw(given) else plain(given)
+def _copy_tables(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return a copy of constants that are JSON; any other value unchanged, for the checks to refuse."""
+    copied: Any = given if find_flaw(given) else copy_plain(given)
     return cast("dict[str, dict[str, Any]]", copied)
 
 
-@frozen(kw_only=True, field_transformer=typed(""))
+@frozen(kw_only=True, field_transformer=check_types(""))
 class Profile:
-    """What this service does, as a value; equal in Python and in TOML.
+    """What a service does, in Python or in TOML.
 
-    What the document states is the default, so `Profile()` can already do `payments.create`.
+    The defaults are what the document states, so `Profile()` is enough for `payments.create`.
 
     Args:
-        name: For people.
+        name: A name for people.
         bearer: Operations that carry `Authorization: Bearer` (spec: Authentication, 2 and 5).
         signed: Operations that carry `nonceStr` and `sign` (spec: Authentication, 3 and 5).
         merchant: Operations that carry `merchantId`.
         identifier: The pattern that order, refund and subscription numbers must match as a whole.
-        amount_unit: `minor` or `major`: said in docs and audit; amounts are never converted.
-        signature: The scheme: a `SortedPairs`, or any object of the shape of `SignatureScheme`.
+        amount_unit: `minor` or `major`, shown by the audit. Amounts are never converted.
+        signature: The scheme: a `SortedPairs`, or any object with the methods of `SignatureScheme`.
         fields: Wire names of the arguments that the document does not show: `return_url`, `frequency`,
             `start_date`, `subscription_amount`, `customer` and `subscription_id`.
-        formats: `start_date`: how the date is written, as for `strftime`.
-        constants: Fields sent with every operation (`"*"`), or with one by its name; none is an argument of it, and
-            where it is signed none is what `signature` refuses.
+        formats: The format of `start_date`, as for `strftime`.
+        constants: Fields sent with every operation (`"*"`), or with one operation by its name. None may be a required
+            argument of the operation, or a value that `signature` cannot sign.
         headers: Headers sent with every operation.
-        accept: What the service takes.
+        accept: The values that the service accepts.
         payment_status: How endpoint 6 takes its identifier (TOML: `[status.payment]`).
         refund_status: How endpoint 7 takes its identifier (TOML: `[status.refund]`).
-        answer: Where things stand in answers.
-        states: What the service's states mean.
-        codes: What result codes mean.
-        http: What HTTP statuses mean.
-        recovery: When a write may be sent a second time.
-        notification: What notifications look like.
+        answer: The places of values in responses.
+        states: The meanings of the service's states.
+        codes: The meanings of result codes.
+        http: The meanings of HTTP statuses.
+        recovery: The condition under which a write may be sent a second time.
+        notification: The form of notifications.
 
     Raises:
-        ConfigurationError: An operation or a field that does not exist, or parts that contradict each other.
+        ConfigurationError: An operation or a field does not exist, or parts contradict each other.
     """
 
     name: str = ""
-    bearer: tuple[str, ...] = field(default=names(Auth.BEARER), converter=listed)
-    signed: tuple[str, ...] = field(default=names(Auth.SIGNED), converter=listed)
-    merchant: tuple[str, ...] = field(default=names(Auth.SIGNED), converter=listed)
+    bearer: tuple[str, ...] = field(default=names_with(Auth.BEARER), converter=to_tuple)
+    signed: tuple[str, ...] = field(default=names_with(Auth.SIGNED), converter=to_tuple)
+    merchant: tuple[str, ...] = field(default=names_with(Auth.SIGNED), converter=to_tuple)
     identifier: str = "[A-Za-z0-9_-]{1,64}"
     amount_unit: Literal["", "minor", "major"] = ""
     signature: SignatureScheme | None = None
-    fields: Mapping[str, str] = field(default=Factory(dict), converter=named)
-    formats: Mapping[str, str] = field(default=Factory(dict), converter=named)
-    constants: Mapping[str, Mapping[str, Any]] = field(default=Factory(dict), converter=_tables)
-    headers: Mapping[str, str] = field(default=Factory(dict), converter=named)
+    fields: Mapping[str, str] = field(default=Factory(dict), converter=to_dict)
+    formats: Mapping[str, str] = field(default=Factory(dict), converter=to_dict)
+    constants: Mapping[str, Mapping[str, Any]] = field(default=Factory(dict), converter=_copy_tables)
+    headers: Mapping[str, str] = field(default=Factory(dict), converter=to_dict)
     accept: Accept = ANYTHING
     payment_status: Parameter | None = None
     refund_status: Parameter | None = None
@@ -111,7 +94,7 @@ class Profile:
     notification: NotificationShape = NotificationShape()
 
     def __attrs_post_init__(self) -> None:
-        check(self, RESERVED)
+        check_profile(self)
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Profile":
@@ -120,9 +103,7 @@ class Profile:
         Raises:
             ConfigurationError: The file cannot be read, is not TOML, or has a key that is unknown or wrong.
         """
-        from payasync.profile.toml import read_file  # noqa: PLC0415 - it builds on this module, and few need it
-
-        return read_file(path)
+        return read_file(cls, path)
 
     @classmethod
     def from_toml(cls, text: str) -> "Profile":
@@ -131,31 +112,25 @@ class Profile:
         Raises:
             ConfigurationError: It is not TOML, or has a key that is unknown or wrong.
         """
-        from payasync.profile.toml import read_text  # noqa: PLC0415 - as above
-
-        return read_text(text)
+        return read_text(cls, text)
 
     def to_toml(self) -> str:
         """Return the profile's TOML form, from which `from_toml` makes an equal one.
 
         Raises:
-            ConfigurationError: It holds what TOML cannot, such as a scheme of your own.
+            ConfigurationError: The profile holds a value that TOML cannot, such as a scheme of your own.
         """
-        from payasync.profile.toml import write_toml  # noqa: PLC0415 - as above
-
         return write_toml(self)
 
-    def audit(self) -> "tuple[Point, ...]":
-        """Return every point that the document leaves open: answered, assumed or open, and which methods need it."""
-        from payasync.profile.audit import audit  # noqa: PLC0415 - it builds on this module, and few need it
-
-        return audit(self)
+    def audit(self) -> tuple[Point, ...]:
+        """Return each point that the document leaves open: its status, and which methods need it."""
+        return audit_points(self)
 
     def wire_name(self, argument: str) -> str:
-        """Return the wire name of an argument that the document does not show.
+        """Return the wire name of an argument whose name the document does not show.
 
         Raises:
-            NotConfiguredError: The profile does not answer it.
+            NotConfiguredError: The profile does not give the name.
         """
         name = self.fields.get(argument)
         if not name:
@@ -164,7 +139,7 @@ class Profile:
 
 
 def not_configured(point: str, put: str) -> NotConfiguredError:
-    """Return the error for an open point, which says what to put there."""
+    """Return the error for an open point, with the value to put there."""
     return NotConfiguredError(
         f"{point} is open: the service's document does not show it. Put {put} into the profile, as {point!r}",
         field=point,

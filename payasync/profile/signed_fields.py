@@ -1,11 +1,11 @@
-"""What a signature covers that stands beside what it signs: nothing else is to be believed.
+"""Which fields a signature covers. Only these may be believed.
 
-Who got hold of a genuine answer or notification can write what he likes beside what is signed, and it verifies all the
-same.
+An attacker who holds a genuine response or notification can change the fields that its signature does not cover, and
+the signature still verifies.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
@@ -13,37 +13,36 @@ from attrs import frozen
 from payasync.documents import ExactNumber, at
 from payasync.endpoints import ARGUMENTS
 from payasync.errors import ConfigurationError
-from payasync.profile.profile import RESERVED
+from payasync.profile.schema import RESERVED
 from payasync.signing.schemes import SortedPairs
 
 if TYPE_CHECKING:
     from payasync.credentials import Credentials
     from payasync.profile.profile import Profile
-    from payasync.profile.schema import AnswerShape
     from payasync.signing.schemes import SignatureScheme
 
 _STATES: Final = ("payment_status", "order_status", "refund_status", "subscription_status")
-"""What of a response decides whether money has moved."""
+"""The paths in a response that decide whether money has moved."""
 
 _OWN: Final = ("redirect_url", "payment_id", "subscription_id")
-"""What a response says of the service's own."""
+"""The paths in a response of values that the service itself makes."""
 
 COMPARED: Final = ("out_trade_no", "out_refund_no", "total_amt", "refund_amt", "currency", "merchant_id")
-"""Where a response says what it is about: compared with the request."""
+"""The paths in a response of values that are compared with the request."""
 
 
 @frozen
-class Coverage:
-    """The fields that a signature is made over: those of the object that it stands in.
+class SignedFields:
+    """The fields that a signature covers: those of the object that it stands in.
 
     Attributes:
         place: The path of that object.
-        name: Of the signature in it.
-        left_out: Other names in it that are not signed.
-        nested: Objects and lists in it are signed, too.
-        as_texts: A number, true, false and null are signed as texts: nobody can tell the two apart.
-        skip_empty: An empty text leaves no trace in what is signed.
-        skip_null: Null leaves no trace in what is signed.
+        name: The name of the signature in the object.
+        left_out: Other names in the object that are not signed.
+        nested: Whether objects and lists in the object are signed too.
+        as_texts: Whether numbers, booleans and null are signed as texts, so that `1` and `"1"` have one signature.
+        skip_empty: Whether empty texts are left out of the signed text.
+        skip_null: Whether null is left out of the signed text.
     """
 
     place: str
@@ -54,8 +53,24 @@ class Coverage:
     skip_empty: bool = False
     skip_null: bool = False
 
+    @classmethod
+    def under(cls, path: str, scheme: "SignatureScheme | None") -> "SignedFields":
+        """Return the fields that the signature at a path covers, by a scheme."""
+        place, _, name = path.rpartition(".")
+        if not isinstance(scheme, SortedPairs):
+            return cls(place, name)
+        return cls(
+            place,
+            name,
+            left_out=frozenset(scheme.exclude) - {name},
+            nested=scheme.nested != "omit",
+            as_texts=True,
+            skip_empty=scheme.skip_empty,
+            skip_null=scheme.skip_null,
+        )
+
     def covers(self, path: str) -> bool:
-        """Return whether a value at a path of the document can be signed."""
+        """Return whether the signature covers the value at a path of the document."""
         above, steps = _steps(self.place), _steps(path)
         if steps[: len(above)] != above:
             return False
@@ -64,118 +79,97 @@ class Coverage:
         return signed and (self.nested or len(inner) <= 1)
 
     def first_step(self, path: str) -> str:
-        """Return the name, in the object that is signed, of the field in which a path ends or begins."""
+        """Return the name of the field of the signed object that a path leads to or through."""
         inner = _steps(path)[len(_steps(self.place)) :]
         return inner[0] if inner else ""
 
     def read(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Return as much of a document as is covered, in its place, and the signature itself."""
-        signed = self._signed(document)
-        return self._placed({name: value for name, value in signed.items() if self._holds(name, value)})
+        """Return the covered part of a document in its place, with the signature."""
+        signed = {
+            name: value
+            for name, value in self._object(document).items()
+            if name not in self.left_out and (self.nested or not isinstance(value, dict | list))
+        }
+        return self._in_place(signed)
 
-    def said(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is covered so that it is the same wherever the signature is."""
-        signed = self._signed(self.read(document))
+    def normalize(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the covered part in a form that is equal for all documents with the same signature."""
+        signed = self._object(self.read(document))
         texts = {name: self._text(value) for name, value in signed.items() if value is not None or not self.skip_null}
-        return self._placed({name: text for name, text in texts.items() if text != "" or not self.skip_empty})
+        return self._in_place({name: text for name, text in texts.items() if text != "" or not self.skip_empty})
 
-    def _signed(self, document: Mapping[str, Any]) -> dict[str, Any]:
+    def _object(self, document: Mapping[str, Any]) -> dict[str, Any]:
         found = at(document, self.place)
         return found if isinstance(found, dict) else {}
 
-    def _holds(self, name: str, value: object) -> bool:
-        return name not in self.left_out and (self.nested or not isinstance(value, dict | list))
-
-    def _text(self, value: Any) -> Any:
-        if not self.as_texts:
-            return value
-        if value is None or type(value) is bool:
-            return json.dumps(value)
-        if type(value) is int:
-            return str(value)
-        return value.text if type(value) is ExactNumber else value
-
-    def _placed(self, signed: dict[str, Any]) -> dict[str, Any]:
+    def _in_place(self, signed: dict[str, Any]) -> dict[str, Any]:
         for step in reversed(_steps(self.place)):
             signed = {step: signed}
         return signed
 
-
-def coverage(path: str, scheme: "SignatureScheme | None") -> Coverage:
-    """Return what the signature at a path covers: the object that it stands in, as far as the scheme signs it."""
-    place, _, name = path.rpartition(".")
-    if not isinstance(scheme, SortedPairs):
-        return Coverage(place, name)
-    return Coverage(
-        place,
-        name,
-        left_out=frozenset(scheme.exclude) - {name},
-        nested=scheme.nested != "omit",
-        as_texts=True,
-        skip_empty=scheme.skip_empty,
-        skip_null=scheme.skip_null,
-    )
+    def _text(self, value: Any) -> Any:
+        if self.as_texts and (value is None or type(value) in {bool, int}):
+            return json.dumps(value)
+        return value.text if self.as_texts and type(value) is ExactNumber else value
 
 
 def check_answers_covered(profile: "Profile") -> None:
-    """Refuse a profile that would have a payload or a state believed that the signature of its answer does not cover.
+    """Refuse a profile whose signature of responses does not cover the payload, a state or a compared value.
 
-    A code stands beside it at many services, and some leave the redirect address out.
+    The result code and the redirect address need not be covered, because some services leave them out.
 
     Raises:
-        ConfigurationError: It names the point.
+        ConfigurationError: A path is not covered; the error names it.
     """
-    if profile.answer.signature:
-        check_covered(
-            coverage(profile.answer.signature, profile.signature), profile.answer.signature, _told(profile.answer)
-        )
+    shape = profile.answer
+    if not shape.signature:
+        return
+    believed = [("answer.data", shape.data, join_path(shape.data, "any field of it"))] if shape.data else []
+    given = {name: path for name in (*_STATES, *COMPARED) if (path := getattr(shape, name))}
+    believed += [(f"answer.{name}", path, join_path(shape.data, path)) for name, path in given.items()]
+    check_covered(SignedFields.under(shape.signature, profile.signature), shape.signature, believed)
 
 
-def check_covered(signed: Coverage, signature: str, believed: Iterator[tuple[str, str, str]]) -> None:
-    """Refuse what is to be believed, and is not covered.
+def check_covered(signed: SignedFields, signature: str, believed: Iterable[tuple[str, str, str]]) -> None:
+    """Refuse a path to a value that is believed, if the signature does not cover it.
 
     Args:
-        signed: What is.
-        signature: Where it stands.
-        believed: Points of the profile, with their paths, and where in the document that is.
+        signed: The fields that the signature covers.
+        signature: The path of the signature.
+        believed: Points of the profile, each with its path and the same path from the root of the document.
 
     Raises:
-        ConfigurationError: It names the point.
+        ConfigurationError: A path is not covered; the error names the point.
     """
     for point, path, place in believed:
         if not signed.covers(place):
             raise ConfigurationError(
-                f"{point} is {path!r}, which the signature at {signature!r} does not cover: it is made over the "
-                "object that it stands in, and anybody could write his own beside a genuine one. Correct one of the "
-                f"two, or signature.nested and signature.exclude, or leave {point} out",
+                f"{point} is {path!r}, which the signature at {signature!r} does not cover: it covers the "
+                "object that it stands in, and anybody could change the rest. Correct one of the two paths, or "
+                f"signature.nested and signature.exclude, or leave {point} out",
                 field=point,
             )
 
 
-def _told(shape: "AnswerShape") -> Iterator[tuple[str, str, str]]:
-    if shape.data:
-        yield "answer.data", shape.data, joined(shape.data, "any field of it")
-    for name in (*_STATES, *COMPARED):
-        if path := getattr(shape, name):
-            yield f"answer.{name}", path, joined(shape.data, path)
+def proof_paths(profile: "Profile", credentials: "Credentials") -> tuple[str, ...]:
+    """Return the paths of which a success must have one, so that it cannot be a request that was sent back.
 
-
-def proofs(profile: "Profile", credentials: "Credentials") -> tuple[str, ...]:
-    """Return the paths of what a success must hold one of, so that it is no request that was sent back.
-
-    Where the same key signs requests and verifies responses, a request is as well signed as a response. Inside the
-    signature a response must hold something that the profile locates and that no request says.
+    If one key signs requests and verifies responses, a request has a valid signature of a response. So a response
+    must have a signed field that the profile locates and that no request has.
 
     Returns:
-        No path where the service has a key of its own, or does not sign its responses.
+        The paths; none if the service has a key of its own, or does not sign its responses.
 
     Raises:
-        ConfigurationError: The profile locates nothing of that kind inside the signature.
+        ConfigurationError: The profile locates no such field.
     """
     shape = profile.answer
-    if not shape.signature or not same_key(profile, credentials):
+    if not shape.signature or not shares_key(profile, credentials):
         return ()
-    found = only_from_the_service(profile, coverage(shape.signature, profile.signature), _located(shape))
+    # What is compared with the request is left out: a request says it.
+    located = [shape.code, shape.message, "" if ":" in shape.request_id else shape.request_id]
+    located += [join_path(shape.data, path) for name in (*_STATES, *_OWN) if (path := getattr(shape, name))]
+    found = only_from_the_service(profile, SignedFields.under(shape.signature, profile.signature), located)
     if not found:
         raise ConfigurationError(
             f"the signature at {shape.signature!r} covers nothing that only a response says, and the key that signs "
@@ -188,13 +182,13 @@ def proofs(profile: "Profile", credentials: "Credentials") -> tuple[str, ...]:
 
 
 def proof_names(profile: "Profile", paths: tuple[str, ...]) -> frozenset[str]:
-    """Return the names, in the signed object, of the fields that hold what `proofs` found: no request may say them."""
-    signed = coverage(profile.answer.signature, profile.signature)
+    """Return the fields of the signed object that hold the paths of `proof_paths`; no request may have such a field."""
+    signed = SignedFields.under(profile.answer.signature, profile.signature)
     return frozenset(map(signed.first_step, paths))
 
 
-def same_key(profile: "Profile", credentials: "Credentials") -> bool:
-    """Return whether a key that signs requests also verifies what the service signs."""
+def shares_key(profile: "Profile", credentials: "Credentials") -> bool:
+    """Return whether a key that signs requests also verifies the signatures of the service."""
     scheme, own = profile.signature, credentials.signing_key
     if scheme is None or own is None or (isinstance(scheme, SortedPairs) and not scheme.algorithm):
         return False
@@ -204,7 +198,7 @@ def same_key(profile: "Profile", credentials: "Credentials") -> bool:
 
 
 def names_in_requests(profile: "Profile") -> frozenset[str]:
-    """Return the wire names that a request by this profile may have; of `extra` those that the profile demands."""
+    """Return the wire names that a request may have, with those fields of `extra` that the profile requires."""
     arguments = [each for several in ARGUMENTS.values() for each in several]
     shown = (each.wire or profile.fields.get(each.point, "") for each in arguments)
     ours = {each.name for each in arguments}
@@ -214,27 +208,20 @@ def names_in_requests(profile: "Profile") -> frozenset[str]:
     return frozenset({*shown, *demanded, *parameters, *constants, *RESERVED})
 
 
-def only_from_the_service(profile: "Profile", signed: Coverage, paths: Iterable[str]) -> tuple[str, ...]:
-    """Return those paths of a document that a signature covers, and that no request can have.
+def only_from_the_service(profile: "Profile", signed: SignedFields, paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the paths that a signature covers and that no request has.
 
     Args:
-        profile: Says what requests have.
-        signed: What the signature covers.
-        paths: Of the whole document; empty ones do not count.
+        profile: Gives the fields of requests.
+        signed: The fields that the signature covers.
+        paths: Paths from the root of the document; empty ones are left out.
     """
-    said = {"", *names_in_requests(profile)}  # the signed object itself stands in a request that is sent back, too
+    said = {"", *names_in_requests(profile)}  # a request that is sent back has the signed object itself, too
     return tuple(path for path in paths if path and signed.covers(path) and signed.first_step(path) not in said)
 
 
-def _located(shape: "AnswerShape") -> Iterator[str]:
-    """Yield the paths of what the profile locates in a response, but for what is compared with the request."""
-    header = shape.request_id.partition(":")[1]
-    yield from (shape.code, shape.message, "" if header else shape.request_id)
-    yield from (joined(shape.data, path) for name in (*_STATES, *_OWN) if (path := getattr(shape, name)))
-
-
-def joined(place: str, path: str) -> str:
-    """Return the path of what stands at a path below a place."""
+def join_path(place: str, path: str) -> str:
+    """Return the path of a value from the root, given its path below a place."""
     return f"{place}.{path}" if place and path else place or path
 
 

@@ -10,7 +10,6 @@ from payasync.documents import ABSENT, Absent
 from payasync.endpoints import CLOSE_ORDER, PLACE_ORDER, QUERY_ORDER
 from payasync.errors import frameless_async
 from payasync.resources.polling import Namespace, wait
-from payasync.wire.names import OPEN
 from payasync.wire.request import NOTHING, Request, a_text, a_url, a_word, an_amount
 from payasync.wire.response import OrderResponse
 
@@ -26,8 +25,8 @@ class PlaceOrder(Request[OrderResponse]):
         body: Longer description.
         notify_url: Receives the payment notification.
         scene_type: Payment scene; the document's sample is `"JSAPI"`.
-        return_url: Where the customer comes back to; the profile gives its wire name.
-        out_trade_no: The merchant's own number, sent only when given; with it the order can be asked about.
+        return_url: Where the customer returns to; the profile gives its wire name.
+        out_trade_no: The merchant's own number, sent only if given; with it payasync can ask about the order.
         extra: Fields that the document does not show, by their wire names.
 
     Raises:
@@ -43,7 +42,7 @@ class PlaceOrder(Request[OrderResponse]):
     body: str | Absent = field(default=ABSENT, validator=a_text)
     notify_url: str | Absent = field(default=ABSENT, validator=a_url)
     scene_type: str | Absent = field(default=ABSENT, validator=a_word)
-    return_url: str | Absent = field(default=ABSENT, validator=a_url, metadata={OPEN: "return_url"})
+    return_url: str | Absent = field(default=ABSENT, validator=a_url)
     out_trade_no: str | Absent = field(default=ABSENT, validator=a_word)
 
 
@@ -102,7 +101,7 @@ class Orders(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> OrderResponse:
-        """Place an order (spec: Endpoints, rules 1 and 2); the customer goes to `redirect_url` of the answer.
+        """Place an order (spec: Endpoints, rules 1 and 2); the customer goes to `redirect_url` of the response.
 
         Args:
             total_amt: An int, in the unit that the service counts in.
@@ -111,12 +110,12 @@ class Orders(Namespace):
             body: Longer description.
             notify_url: Receives the payment notification.
             scene_type: Payment scene; the document's sample is `"JSAPI"`.
-            return_url: Where the customer comes back to.
-            out_trade_no: The merchant's own number. Give it: without it a lost answer cannot be asked about.
+            return_url: Where the customer returns to.
+            out_trade_no: The merchant's own number. Give it: without it payasync cannot ask about a lost response.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for: its key in the session's journal, and not on the wire.
-            shield: Let the call go on to its end where its caller is cancelled.
+            intent: Your own name of what it is for: its key in the session's journal. It is not sent.
+            shield: Let the call finish even if its caller is cancelled.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
@@ -153,8 +152,8 @@ class Orders(Namespace):
             InvalidArgumentError: A bad value; nothing was sent.
             NotConfiguredError: The profile does not say how to sign.
             NotSentError: Provably nothing left this machine.
-            NoAnswerError: No usable answer came.
-            ServiceError: The service refused it, or knows no such order.
+            NoAnswerError: No usable response came.
+            ServiceError: The service refused the query, or knows no such order.
         """
         return await self._send(QueryOrder(out_trade_no=out_trade_no, extra=extra), timeout=timeout)
 
@@ -173,8 +172,8 @@ class Orders(Namespace):
             out_trade_no: The merchant's own number of the order.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for: its key in the session's journal, and not on the wire.
-            shield: Let the call go on to its end where its caller is cancelled.
+            intent: Your own name of what it is for: its key in the session's journal. It is not sent.
+            shield: Let the call finish even if its caller is cancelled.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
@@ -196,18 +195,18 @@ class Orders(Namespace):
         timeout: float,
         extra: Mapping[str, Any] = NOTHING,
     ) -> OrderResponse:
-        """Ask for the state of an order until it is the one that is waited for.
+        """Wait until an order has a state: ask for it until then.
 
         Args:
             out_trade_no: The merchant's own number of the order.
-            until: Our name of a state, such as `"paid"`, or a function of the answer.
-            timeout: Seconds, all in all.
+            until: A state by its name in payasync, such as `"paid"`, or a function of the response.
+            timeout: Seconds in all.
             extra: Fields of each query that the document does not show, by their wire names.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
-            NotConfiguredError: The profile does not map that state.
-            WaitTimeoutError: It did not come in time; `response` is the last answer.
+            NotConfiguredError: The profile does not map the state.
+            WaitTimeoutError: The state did not come in time; `response` is the last response.
             ServiceError: The service refused the query, or knows no such order.
         """
         query = partial(self.query, out_trade_no, extra=extra)

@@ -76,8 +76,8 @@ class Payments(Namespace):
             description: Free text.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for: its key in the session's journal, and not on the wire.
-            shield: Let the call go on to its end where its caller is cancelled.
+            intent: Your own name of what it is for: its key in the session's journal. It is not sent.
+            shield: Let the call finish even if its caller is cancelled.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
@@ -91,7 +91,7 @@ class Payments(Namespace):
     async def status(
         self, identifier: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
     ) -> PaymentResponse:
-        """Ask for the state of a payment, as after the customer came back (spec: Endpoints, rule 6).
+        """Ask for the state of a payment, for example after the customer came back (spec: Endpoints, rule 6).
 
         Args:
             identifier: The order identifier that the service expects there.
@@ -102,8 +102,8 @@ class Payments(Namespace):
             InvalidArgumentError: A bad value; nothing was sent.
             NotConfiguredError: The profile's `payment_status` does not say how the identifier is given.
             NotSentError: Provably nothing left this machine.
-            NoAnswerError: No usable answer came.
-            ServiceError: The service refused it, or knows no such payment.
+            NoAnswerError: No usable response came.
+            ServiceError: The service refused the query, or knows no such payment.
         """
         return await self._send(QueryPayment(identifier=identifier, extra=extra), timeout=timeout)
 
@@ -116,18 +116,18 @@ class Payments(Namespace):
         timeout: float,
         extra: Mapping[str, Any] = NOTHING,
     ) -> PaymentResponse:
-        """Ask for the state of a payment until it is the one that is waited for.
+        """Wait until a payment has a state: ask for it until then.
 
         Args:
             identifier: The order identifier that the service expects there.
-            until: Our name of a state, such as `"paid"`, or a function of the answer.
-            timeout: Seconds, all in all.
+            until: A state by its name in payasync, such as `"paid"`, or a function of the response.
+            timeout: Seconds in all.
             extra: Fields of each query that the document does not show, by their wire names.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
-            NotConfiguredError: The profile does not map that state.
-            WaitTimeoutError: It did not come in time; `response` is the last answer.
+            NotConfiguredError: The profile does not map the state.
+            WaitTimeoutError: The state did not come in time; `response` is the last response.
             ServiceError: The service refused the query, or knows no such payment.
         """
         query = partial(self.status, identifier, extra=extra)

@@ -1,18 +1,17 @@
 """What a namespace needs of a session, and waiting for a state: a query, repeated with growing pauses."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from inspect import isawaitable, iscoroutine, iscoroutinefunction
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import backoff
-from attrs import frozen
 
 from payasync.endpoints import QUERY_ORDER, QUERY_PAYMENT, QUERY_REFUND
 from payasync.errors import NoAnswerError, NotSentError, RateLimitedError, WaitTimeoutError
 from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import ORDER_STATES, REFUND_STATES
+from payasync.settings import Pace, is_number
 from payasync.wire.request import Request, invalid
 from payasync.wire.response import Response
 
@@ -25,7 +24,7 @@ class SendRequest(Protocol):
     async def __call__(
         self, request: Request[R], *, timeout: float | None = None, intent: str | None = None, shield: bool = False
     ) -> R:
-        """Send a request, and return its answer."""
+        """Send a request, and return its response."""
         ...
 
 
@@ -54,19 +53,6 @@ class Query(Protocol[R_co]):
         ...
 
 
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()
-
-
-@frozen(kw_only=True)
-class Patience:
-    """Time and chance, so that tests can bring their own."""
-
-    clock: Callable[[], float] = _loop_time
-    sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep
-    jitter: Callable[[float], float] = backoff.full_jitter
-
-
 async def wait(
     query: Query[R],
     *,
@@ -75,25 +61,26 @@ async def wait(
     until: str | Callable[[R], bool],
     timeout: float,
     profile: Profile,
-    patience: Patience = Patience(),
+    pace: Pace = Pace(),
 ) -> R:
-    """Ask until what is waited for is there, and return the answer that says so.
+    """Ask until what is waited for is there, and return the response that says so.
 
-    What a query that got no answer leaves is nothing: it is asked again. An answer of the service that refuses
+    What a query that got no response leaves is nothing: it is asked again. A response of the service that refuses
     ends the waiting.
 
     Raises:
         InvalidArgumentError: `until` is no state of ours and no function, or the time is no number above 0.
-        NotConfiguredError: The profile does not map that state.
-        WaitTimeoutError: It did not come in time; `response` is the last answer.
+        NotConfiguredError: The profile does not map the state.
+        WaitTimeoutError: The state did not come in time; `response` is the last response.
         ServiceError: The service refused the query, or knows no such number.
     """
     reached = _reached(thing, until, profile)
-    end = patience.clock() + _seconds(timeout)
-    message = f"{_wanted(until)} did not come within {timeout} s"
+    end = pace.clock() + _seconds(timeout)
+    wanted = repr(until) if isinstance(until, str) else "what was waited for"
+    message = f"{wanted} did not come within {timeout} s"
     missed = WaitTimeoutError(message, operation=_QUERIES[thing], reference=reference, reason="out of time")
-    pauses = _pauses(patience)
-    while (left := end - patience.clock()) > 0:
+    pauses = _pauses(pace)
+    while (left := end - pace.clock()) > 0:
         try:
             answer = await query(timeout=left)
         except (NoAnswerError, NotSentError, RateLimitedError) as error:
@@ -104,18 +91,18 @@ async def wait(
             if reached(answer):
                 return answer
             missed.add(attempts=missed.attempts + answer.attempts, response=answer, retry_after=None)
-        left = end - patience.clock()
+        left = end - pace.clock()
         if (missed.retry_after or 0.0) > left:
             break  # the service does not want to be asked again within the time
-        await patience.sleep(max(0.0, min(max(next(pauses), missed.retry_after or 0.0), left)))
+        await pace.sleep(max(0.0, min(max(next(pauses), missed.retry_after or 0.0), left)))
     raise missed
 
 
-def _pauses(patience: Patience) -> Iterator[float]:
+def _pauses(pace: Pace) -> Iterator[float]:
     """Yield the pauses: each of a random length, at least half of a bound that doubles."""
     bounds = backoff.expo(base=2, factor=FIRST_PAUSE, max_value=LONGEST_PAUSE)
     next(bounds)  # backoff's generators begin with an empty step
-    yield from (bound / 2 + patience.jitter(bound / 2) for bound in bounds)
+    yield from (bound / 2 + pace.jitter(bound / 2) for bound in bounds)
 
 
 def _reached(thing: str, until: str | Callable[[R], bool], profile: Profile) -> Callable[[R], bool]:
@@ -142,11 +129,6 @@ def _said_by(until: Callable[[R], bool], answer: R) -> bool:
 
 
 def _seconds(timeout: object) -> float:
-    number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if not number or not 0 < timeout < float("inf"):  # type: ignore[operator] # a number by now
+    if not is_number(timeout) or not 0 < timeout < float("inf"):
         raise invalid("timeout", "a number of seconds above 0", timeout)
-    return float(timeout)  # type: ignore[arg-type] # a number by now
-
-
-def _wanted(until: object) -> str:
-    return repr(until) if isinstance(until, str) else "what was waited for"
+    return float(timeout)

@@ -89,8 +89,8 @@ class Refunds(Namespace):
             notify_url: Receives the refund notification.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for: its key in the session's journal, and not on the wire.
-            shield: Let the call go on to its end where its caller is cancelled.
+            intent: Your own name of what it is for: its key in the session's journal. It is not sent.
+            shield: Let the call finish even if its caller is cancelled.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
@@ -125,8 +125,8 @@ class Refunds(Namespace):
             InvalidArgumentError: A bad value; nothing was sent.
             NotConfiguredError: The profile's `refund_status` does not say how the identifier is given.
             NotSentError: Provably nothing left this machine.
-            NoAnswerError: No usable answer came.
-            ServiceError: The service refused it, or knows no such refund.
+            NoAnswerError: No usable response came.
+            ServiceError: The service refused the query, or knows no such refund.
         """
         return await self._send(QueryRefund(identifier=identifier, extra=extra), timeout=timeout)
 
@@ -139,18 +139,18 @@ class Refunds(Namespace):
         timeout: float,
         extra: Mapping[str, Any] = NOTHING,
     ) -> RefundResponse:
-        """Ask for the state of a refund until it is the one that is waited for.
+        """Wait until a refund has a state: ask for it until then.
 
         Args:
             identifier: The refund identifier that the service expects there.
-            until: Our name of a state, such as `"succeeded"`, or a function of the answer.
-            timeout: Seconds, all in all.
+            until: A state by its name in payasync, such as `"succeeded"`, or a function of the response.
+            timeout: Seconds in all.
             extra: Fields of each query that the document does not show, by their wire names.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
-            NotConfiguredError: The profile does not map that state.
-            WaitTimeoutError: It did not come in time; `response` is the last answer.
+            NotConfiguredError: The profile does not map the state.
+            WaitTimeoutError: The state did not come in time; `response` is the last response.
             ServiceError: The service refused the query, or knows no such refund.
         """
         query = partial(self.status, identifier, extra=extra)

@@ -10,17 +10,10 @@ from payasync.documents import ABSENT, Absent
 from payasync.endpoints import CANCEL_SUBSCRIPTION, CREATE_SUBSCRIPTION, UPDATE_SUBSCRIPTION
 from payasync.errors import frameless, frameless_async
 from payasync.resources.polling import Namespace
-from payasync.wire.names import OPEN
-from payasync.wire.request import NOTHING, Request, a_date, a_word, an_amount, an_object, taken
+from payasync.wire.request import NOTHING, Request, a_date, a_word, an_amount, an_object, copy_object
 from payasync.wire.response import SubscriptionResponse
 
 T = TypeVar("T")
-
-_FREQUENCY = {OPEN: "frequency"}
-_AMOUNT = {OPEN: "subscription_amount"}
-_START_DATE = {OPEN: "start_date"}
-_CUSTOMER = {OPEN: "customer"}
-_SUBSCRIPTION_ID = {OPEN: "subscription_id"}
 
 
 def _frameless_init(kind: type[T]) -> type[T]:
@@ -48,16 +41,16 @@ class CreateSubscription(Request[SubscriptionResponse]):
     operation = CREATE_SUBSCRIPTION
     answer: ClassVar[type[SubscriptionResponse]] = SubscriptionResponse
 
-    frequency: str = field(validator=a_word, metadata=_FREQUENCY)
-    amount: int = field(validator=an_amount, metadata=_AMOUNT)
-    start_date: date = field(validator=a_date, metadata=_START_DATE)
-    customer: Mapping[str, Any] = field(converter=taken, validator=an_object, metadata=_CUSTOMER, repr=False)
+    frequency: str = field(validator=a_word)
+    amount: int = field(validator=an_amount)
+    start_date: date = field(validator=a_date)
+    customer: Mapping[str, Any] = field(converter=copy_object, validator=an_object, repr=False)
 
 
 @_frameless_init
 @frozen(kw_only=True)
 class UpdateSubscription(Request[SubscriptionResponse]):
-    """Endpoint 9: change a subscription; what is left out stays as it is.
+    """Endpoint 9: change a subscription; omitted arguments stay as they are.
 
     Args:
         subscription_id: The service's number of the subscription.
@@ -74,13 +67,11 @@ class UpdateSubscription(Request[SubscriptionResponse]):
     operation = UPDATE_SUBSCRIPTION
     answer: ClassVar[type[SubscriptionResponse]] = SubscriptionResponse
 
-    subscription_id: str = field(validator=a_word, metadata=_SUBSCRIPTION_ID)
-    frequency: str | Absent = field(default=ABSENT, validator=a_word, metadata=_FREQUENCY)
-    amount: int | Absent = field(default=ABSENT, validator=an_amount, metadata=_AMOUNT)
-    start_date: date | Absent = field(default=ABSENT, validator=a_date, metadata=_START_DATE)
-    customer: Mapping[str, Any] | Absent = field(
-        default=ABSENT, converter=taken, validator=an_object, metadata=_CUSTOMER, repr=False
-    )
+    subscription_id: str = field(validator=a_word)
+    frequency: str | Absent = field(default=ABSENT, validator=a_word)
+    amount: int | Absent = field(default=ABSENT, validator=an_amount)
+    start_date: date | Absent = field(default=ABSENT, validator=a_date)
+    customer: Mapping[str, Any] | Absent = field(default=ABSENT, converter=copy_object, validator=an_object, repr=False)
 
 
 @frozen(kw_only=True)
@@ -98,7 +89,7 @@ class CancelSubscription(Request[SubscriptionResponse]):
     operation = CANCEL_SUBSCRIPTION
     answer: ClassVar[type[SubscriptionResponse]] = SubscriptionResponse
 
-    subscription_id: str = field(validator=a_word, metadata=_SUBSCRIPTION_ID)
+    subscription_id: str = field(validator=a_word)
 
 
 class Subscriptions(Namespace):
@@ -126,8 +117,8 @@ class Subscriptions(Namespace):
             customer: The customer's details, as a mapping of JSON values.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for: its key in the session's journal, and not on the wire.
-            shield: Let the call go on to its end where its caller is cancelled.
+            intent: Your own name of what it is for: its key in the session's journal. It is not sent.
+            shield: Let the call finish even if its caller is cancelled.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
@@ -155,7 +146,7 @@ class Subscriptions(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> SubscriptionResponse:
-        """Change a subscription (spec: Endpoints, 9); what is left out stays as it is.
+        """Change a subscription (spec: Endpoints, 9); omitted arguments stay as they are.
 
         Args:
             subscription_id: The service's number of the subscription.
@@ -165,8 +156,8 @@ class Subscriptions(Namespace):
             customer: The customer's details, as a mapping of JSON values.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for: its key in the session's journal, and not on the wire.
-            shield: Let the call go on to its end where its caller is cancelled.
+            intent: Your own name of what it is for: its key in the session's journal. It is not sent.
+            shield: Let the call finish even if its caller is cancelled.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
@@ -200,8 +191,8 @@ class Subscriptions(Namespace):
             subscription_id: The service's number of the subscription.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for: its key in the session's journal, and not on the wire.
-            shield: Let the call go on to its end where its caller is cancelled.
+            intent: Your own name of what it is for: its key in the session's journal. It is not sent.
+            shield: Let the call finish even if its caller is cancelled.
 
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.

@@ -4,7 +4,7 @@ What the service's document leaves open is the sandbox's own choice, unless a pr
 """
 
 from payasync.profile.sandbox_profile import PROFILE
-from payasync.sandbox.faults.trigger import FaultNeverFiredError
+from payasync.sandbox.faults.armed_faults import FaultNeverFiredError
 from payasync.sandbox.sandbox import Sandbox
 from payasync.sandbox.threaded import ThreadedSandbox
 

@@ -2,33 +2,21 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import date, datetime
 from functools import partial
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from attrs import frozen
 from yarl import URL
 
-from payasync.endpoints import (
-    CANCEL_SUBSCRIPTION,
-    CLOSE_ORDER,
-    CREATE_PAYMENT,
-    CREATE_REFUND,
-    CREATE_SUBSCRIPTION,
-    PLACE_ORDER,
-    QUERY_ORDER,
-    QUERY_PAYMENT,
-    QUERY_REFUND,
-    UPDATE_SUBSCRIPTION,
-    Operation,
-)
-from payasync.profile.profile import Profile
+from payasync import endpoints
+from payasync.documents import encodable
+from payasync.endpoints import Argument
 from payasync.profile.schema import Accept
 from payasync.sandbox.model import RefusedError
 from payasync.sandbox.rules import STEPS
-from payasync.sandbox.store import encodable
 
 Check = Callable[[object], Any]
 Sort = Literal[
@@ -47,7 +35,7 @@ _FLAGS: Final = {"true": True, "false": False}
 _BREAKS: Final = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]")
 
 
-def checks(identifier: str, date_format: str) -> Mapping[Sort, Check]:
+def make_checks(identifier: str, date_format: str) -> Mapping[Sort, Check]:
     """Return the checks by what they check.
 
     Each returns the value to go on with, or raises `ValueError` with what the value must be.
@@ -61,7 +49,7 @@ def checks(identifier: str, date_format: str) -> Mapping[Sort, Check]:
         "text": check_text,
         "currency": check_currency,
         "word": check_word,
-        "sign": check_sign,
+        "sign": partial(check_word, most=MAX_SIGN),
         "identifier": partial(check_pattern, re.compile(identifier)),
         "url": check_url,
         "date": partial(check_date, date_format),
@@ -85,17 +73,10 @@ def check_text(value: object) -> str:
     return value
 
 
-def check_word(value: object) -> str:
+def check_word(value: object, most: int = MAX_WORD) -> str:
     """Return a text that is not empty."""
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_WORD or not encodable(value):
-        raise ValueError(f"a text of 1 to {MAX_WORD} characters")
-    return value
-
-
-def check_sign(value: object) -> str:
-    """Return a signature: one of RSA is long."""
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_SIGN or not encodable(value):
-        raise ValueError(f"a text of 1 to {MAX_SIGN} characters")
+    if not isinstance(value, str) or not 0 < len(value) <= most or not encodable(value):
+        raise ValueError(f"a text of 1 to {most} characters")
     return value
 
 
@@ -115,28 +96,19 @@ def check_pattern(pattern: re.Pattern[str], value: object) -> str:
 
 def check_url(value: object) -> str:
     """Return an absolute http or https URL."""
-    if not isinstance(value, str) or len(value) > MAX_URL or _BREAKS.search(value) or not _absolute(value):
-        raise ValueError(f"an absolute http or https URL of {MAX_URL} characters at most")
-    return value
-
-
-def _absolute(address: str) -> bool:
-    try:
-        parts = urlsplit(address)
-        port, known = parts.port, URL(address).host
-    except ValueError:
-        return False
-    return parts.scheme in {"http", "https"} and bool(known) and port != 0
+    if isinstance(value, str) and len(value) <= MAX_URL and not _BREAKS.search(value):
+        with suppress(ValueError):
+            parts, host = urlsplit(value), URL(value).host
+            if parts.scheme in {"http", "https"} and host and parts.port != 0:
+                return value
+    raise ValueError(f"an absolute http or https URL of {MAX_URL} characters at most")
 
 
 def check_date(written: str, value: object) -> date:
     """Return the day that a text means; only a text that the format itself would write."""
     if isinstance(value, str):
-        try:
+        with suppress(ValueError):
             read = datetime.strptime(value, written)  # noqa: DTZ007 - a day has no time zone
-        except ValueError:
-            pass
-        else:
             if read.year >= FIRST_YEAR and read.strftime(written) == value:
                 return read.date()
     raise ValueError(f"a date written as {written}, from the year {FIRST_YEAR} on")
@@ -165,108 +137,65 @@ def check_flag(value: object) -> bool:
     return _FLAGS[value]
 
 
-@frozen
-class Argument:
-    """One argument of an endpoint.
-
-    Attributes:
-        name: Ours.
-        sort: What it must be.
-        required: The document demands it, or the call has no meaning without it.
-        point: Its key in the profile's `fields`, where the document does not show its wire name.
-    """
-
-    name: str
-    sort: Sort
-    required: bool = False
-    point: str = ""
-
-
-_NUMBER: Final = Argument("out_trade_no", "identifier", required=True)
-_RETURN_URL: Final = Argument("return_url", "url", point="return_url")
-_NOTIFY_URL: Final = Argument("notify_url", "url")
-_CURRENCY: Final = Argument("currency", "currency", required=True)
-_IDENTIFIER: Final = Argument("identifier", "identifier", required=True)
-_SUBSCRIPTION_ID: Final = Argument("subscription_id", "identifier", required=True, point="subscription_id")
-
-
-def _terms(*, required: bool) -> tuple[Argument, ...]:
-    return (
-        Argument("frequency", "frequency", required, "frequency"),
-        Argument("amount", "amount", required, "subscription_amount"),
-        Argument("start_date", "date", required, "start_date"),
-        Argument("customer", "customer", required, "customer"),
-    )
-
-
-ARGUMENTS: Final[dict[Operation, tuple[Argument, ...]]] = {
-    CREATE_PAYMENT: (
-        Argument("amount", "amount", required=True),
-        _CURRENCY,
-        Argument("description", "text"),
-        _RETURN_URL,
-    ),
-    PLACE_ORDER: (
-        Argument("out_trade_no", "identifier"),
-        Argument("subject", "text"),
-        Argument("body", "text"),
-        Argument("total_amt", "amount", required=True),
-        _CURRENCY,
-        _NOTIFY_URL,
-        Argument("scene_type", "word"),
-        _RETURN_URL,
-    ),
-    QUERY_ORDER: (_NUMBER,),
-    CLOSE_ORDER: (_NUMBER,),
-    CREATE_REFUND: (
-        _NUMBER,
-        Argument("out_refund_no", "identifier", required=True),
-        Argument("total_amt", "amount", required=True),
-        Argument("refund_amt", "amount", required=True),
-        Argument("refund_desc", "text"),
-        _NOTIFY_URL,
-    ),
-    QUERY_PAYMENT: (_IDENTIFIER,),
-    QUERY_REFUND: (_IDENTIFIER,),
-    CREATE_SUBSCRIPTION: _terms(required=True),
-    UPDATE_SUBSCRIPTION: (_SUBSCRIPTION_ID, *_terms(required=False)),
-    # The sandbox's own addition: the document shows nothing of when a cancellation counts.
-    CANCEL_SUBSCRIPTION: (_SUBSCRIPTION_ID, Argument("at_period_end", "flag")),
+SORTS: Final[Mapping[str, Sort]] = {
+    "amount": "amount",
+    "total_amt": "amount",
+    "refund_amt": "amount",
+    "currency": "currency",
+    "subject": "text",
+    "body": "text",
+    "description": "text",
+    "refund_desc": "text",
+    "scene_type": "word",
+    "out_trade_no": "identifier",
+    "out_refund_no": "identifier",
+    "identifier": "identifier",
+    "subscription_id": "identifier",
+    "notify_url": "url",
+    "return_url": "url",
+    "frequency": "frequency",
+    "start_date": "date",
+    "customer": "customer",
+    "at_period_end": "flag",
 }
+"""What each argument must be."""
+
+_ADDED: Final[Mapping[str, tuple[Argument, ...]]] = {
+    "payments.create": (Argument("return_url", point="return_url"),),
+    "subscriptions.cancel": (Argument("at_period_end"),),
+}
+"""The sandbox's own additions: the document does not show when a cancellation counts, nor where a payment returns."""
+
+ARGUMENTS: Final[Mapping[str, tuple[Argument, ...]]] = {
+    name: (*arguments, *_ADDED.get(name, ())) for name, arguments in endpoints.ARGUMENTS.items()
+}
+"""By the name of the operation."""
 
 
-def check_value(accept: Accept, argument: Argument, name: str, value: object) -> None:
-    """Check a value that has passed the checks of its sort.
+def check_accepted(accept: Accept, argument: str, name: str, value: object) -> None:
+    """Check a value, valid by its sort, against the limits of a profile.
 
     Args:
         accept: The profile's.
-        argument: Which.
+        argument: Its argument.
         name: Its wire name.
         value: As it was received.
 
     Raises:
-        RefusedError: The profile says that the service does not take it.
+        RefusedError: The profile says that the service does not accept it.
     """
-    for rule in _broken(accept, argument, value):
-        raise RefusedError("invalid", f"{name} must be {rule}", field=name)
-
-
-def _broken(accept: Accept, argument: Argument, value: object) -> Iterator[str]:
-    allowed = {"currency": accept.currency, "scene_type": accept.scene_type}.get(argument.name, ())
+    allowed = {"currency": accept.currency, "scene_type": accept.scene_type}.get(argument, ())
+    least, most = accept.amount or (1, MAX_AMOUNT)
+    length = accept.length.get(argument)
+    rule = ""
     if allowed and value not in allowed:
-        yield f"one of {', '.join(allowed)}"
-    if argument.sort == "amount" and accept.amount:
-        least, most = accept.amount
-        if isinstance(value, int) and not least <= value <= most:
-            yield f"from {least} to {most}"
-    length = accept.length.get(argument.name)
-    if length is not None and isinstance(value, str) and len(value) > length:
-        yield f"a text of {length} characters at most"
-
-
-def wire_constants(profile: Profile, operation: Operation) -> dict[str, Any]:
-    """Return the fields that a profile has every request of an operation carry."""
-    return {**profile.constants.get("*", {}), **profile.constants.get(operation.name, {})}
+        rule = f"one of {', '.join(allowed)}"
+    elif SORTS[argument] == "amount" and isinstance(value, int) and not least <= value <= most:
+        rule = f"from {least} to {most}"
+    elif length is not None and isinstance(value, str) and len(value) > length:
+        rule = f"a text of {length} characters at most"
+    if rule:
+        raise RefusedError("invalid", f"{name} must be {rule}", field=name)
 
 
 def check_constant(name: str, expected: object, fields: Mapping[str, Any], *, as_text: bool) -> None:
@@ -276,33 +205,17 @@ def check_constant(name: str, expected: object, fields: Mapping[str, Any], *, as
         name: Its wire name.
         expected: Its value.
         fields: The request's.
-        as_text: It travels in a query, where a number is its digits.
+        as_text: It is sent in a query, where a number is its digits.
 
     Raises:
         RefusedError: It is missing, or it has another value.
     """
     if name not in fields:
         raise RefusedError("invalid", f"{name} is missing", field=name)
-    wanted = str(expected) if as_text else expected
-    if _canonical(fields[name]) != _canonical(wanted):
-        raise RefusedError("invalid", f"{name} must be {_canonical(wanted)}", field=name)
-
-
-def check_headers(expected: Mapping[str, str], headers: Mapping[str, str]) -> None:
-    """Check that a request carries the headers of the profile.
-
-    Args:
-        expected: The profile's.
-        headers: The request's, found by names in any case.
-
-    Raises:
-        RefusedError: One is missing, or it has another value.
-    """
-    for name, value in expected.items():
-        if headers.get(name) != value:
-            raise RefusedError("invalid", f"the header {name} must be {value}", field=name)
-
-
-def _canonical(value: object) -> str:
-    # By the text: to Python, 1 equals 1.0 and true.
-    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+    # Compared as JSON: to Python, 1 equals 1.0 and true.
+    wanted, given = (
+        json.dumps(value, sort_keys=True, ensure_ascii=False)
+        for value in (str(expected) if as_text else expected, fields[name])
+    )
+    if given != wanted:
+        raise RefusedError("invalid", f"{name} must be {wanted}", field=name)

@@ -1,214 +1,83 @@
-"""The sandbox's time: how fast it goes, and the durable timers of what falls due."""
+"""The sandbox's time: how fast it goes, and what falls due as it goes on: timers first, then deliveries."""
 
 import asyncio
 import math
 import re
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
-from attrs import asdict, field, frozen
+from attrs import frozen
 
-from payasync.errors import ConfigurationError
-from payasync.sandbox import statements
-from payasync.sandbox.database import Database
-from payasync.sandbox.model import BEGINNING, RefusedError, format_instant, instant
+from payasync.errors import ConfigurationError, InvalidArgumentError
+from payasync.sandbox.model import BEGINNING, TimerKind, format_instant, to_instant
+from payasync.sandbox.store import Store
+from payasync.settings import is_number
+
+if TYPE_CHECKING:
+    from payasync.sandbox.webhooks import Deliveries
 
 ClockSetting: TypeAlias = str | float | datetime
-"""`real`, `frozen`, a moment at which it stands, or how many sandbox seconds a real one has: `60`, `"60x"`."""
+"""`real`, `frozen`, the time at which it stands, or how many sandbox seconds a real one has: `60`, `"60x"`."""
+DueAction: TypeAlias = Callable[[str], str]
+"""Does what falls due for a number, and returns what it did; empty if nothing was left to do."""
 
 FASTEST: Final = 100_000
 """Sandbox seconds in a real one: a day in about a second."""
 LATEST: Final = datetime(9999, 1, 1, tzinfo=UTC)
 _FACTOR: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)x?")
-_RULE: Final = f'"real", "frozen", an aware datetime, or a factor up to {FASTEST:_} such as 60 or "60x"'
 
 
 @frozen
 class Pace:
-    """How the sandbox's time goes.
+    """How fast the sandbox's time goes.
 
     Attributes:
-        rate: Sandbox seconds in a real one; 0: it stands, and moves by `advance` only.
-        start: Where it begins in a new database; `None`: at the time of this machine.
+        rate: Sandbox seconds in a real one; 0: the clock stands, and only `advance` moves it.
+        start: The first time in a new database; `None`: the machine's.
     """
 
     rate: float = 1.0
     start: datetime | None = None
 
-    def resumed(self, latest: datetime, away: timedelta) -> datetime:
-        """Return where the time of a database goes on.
-
-        A real clock counts the time that the sandbox was not running; the others stand still meanwhile.
+    def resume(self, latest: datetime, away: timedelta) -> datetime:
+        """Return the time at which a stored sandbox goes on; only a real clock counts the time in between.
 
         Args:
-            latest: The last moment that the database knows.
-            away: What has passed since, by the clock of this machine, which may have been set back.
+            latest: The last time that the database has.
+            away: How long the sandbox was closed by the machine's clock, which may have been set back.
         """
         return latest + min(max(away, timedelta()), LATEST - latest) if self.rate == 1 else latest
 
 
-def pace(setting: ClockSetting) -> Pace:
+def read_pace(setting: ClockSetting) -> Pace:
     """Return the pace that a setting means.
 
     Raises:
-        ConfigurationError: It means none.
+        ConfigurationError: The setting is invalid.
     """
-    if isinstance(setting, datetime):
-        return Pace(0.0, _aware(setting).astimezone(UTC))
-    named = {"real": Pace(), "frozen": Pace(0.0)}.get(setting) if isinstance(setting, str) else None
-    return named or Pace(_rate(setting))
-
-
-def _rate(setting: object) -> float:
-    if isinstance(setting, str) and (written := _FACTOR.fullmatch(setting)):
-        setting = float(written[1])
-    if isinstance(setting, bool) or not isinstance(setting, int | float):
-        raise _no_clock(setting)
-    if not (math.isfinite(setting) and 0 < setting <= FASTEST):
-        raise _no_clock(setting)
-    return float(setting)
-
-
-def _aware(moment: datetime) -> datetime:
-    if moment.utcoffset() is None or not BEGINNING <= moment < LATEST:
-        raise _no_clock(moment)
-    return moment
-
-
-def _no_clock(setting: object) -> ConfigurationError:
-    return ConfigurationError(f"clock must be {_RULE}, not {setting!r}", field="clock")
-
-
-class Timepiece:
-    """Shows the time; it never goes backwards.
-
-    Args:
-        pace: How fast it goes.
-        at: What it shows first.
-        ticks: Real seconds; they only grow.
-    """
-
-    def __init__(self, pace: Pace, at: datetime, *, ticks: Callable[[], float] = time.monotonic) -> None:
-        self._rate = pace.rate
-        self._ticks = ticks
-        self._at = at
-        self._since = ticks()
-        self._held: datetime | None = None
-
-    def now(self) -> datetime:
-        """Return the time, in UTC."""
-        return self._held or self.reading()
-
-    def reading(self) -> datetime:
-        """Return the time, whatever moment is held."""
-        passed = (self._ticks() - self._since) * self._rate
-        return self._at + timedelta(seconds=min(passed, (LATEST - self._at).total_seconds()))
-
-    def move_to(self, moment: datetime) -> None:
-        """Go on from a later moment; an earlier one changes nothing."""
-        self._at, self._since = max(moment, self.reading()), self._ticks()
-
-    def seconds_until(self, moment: datetime) -> float | None:
-        """Return the real seconds until a moment; 0 where it has come, and `None` where time stands before it."""
-        left = (moment - self.now()).total_seconds()
-        if left <= 0:
-            return 0.0
-        return left / self._rate if self._rate else None
-
-    @contextmanager
-    def held(self, moment: datetime) -> Generator[None]:
-        """Show one moment for as long as something is done, without a pause, that fell due then."""
-        self._held = moment
-        try:
-            yield
-        finally:
-            self._held = None
-
-
-T = TypeVar("T")
-PAUSE: Final = 0.25
-"""Seconds between two tries, unless somebody asks for one before."""
-
-
-class Insistence:
-    """Tries writes until they succeed, and tells who asks whether one of them fails just now."""
-
-    def __init__(self) -> None:
-        self._why = ""
-        self._failing = asyncio.Event()
-        self._asked = asyncio.Event()
-
-    def ask(self) -> None:
-        """Have what failed tried again at once; until then it counts as not failing."""
-        self._failing.clear()
-        self._asked.set()
-        self._asked = asyncio.Event()
-
-    async def failing(self) -> None:
-        """Return when a write fails."""
-        await self._failing.wait()
-
-    def check(self) -> None:
-        """Do nothing, unless a write fails.
-
-        Raises:
-            ConfigurationError: The last try failed.
-        """
-        if self._failing.is_set():
-            raise ConfigurationError(f"db: {self._why}", field="db")
-
-    async def done(self, write: Callable[[], T]) -> T:
-        """Return what a write returns, once it has succeeded.
-
-        Args:
-            write: All or nothing; refused where the database cannot be written.
-        """
-        while True:
-            try:
-                written = write()
-            except RefusedError as refused:
-                self._why = refused.message
-                self._failing.set()
-                await self._pause()
-            else:
-                self._failing.clear()
-                return written
-
-    async def _pause(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(PAUSE):
-                await self._asked.wait()
-
-
-TimerKind = Literal["expire", "settle", "renew"]
-
-
-@frozen(kw_only=True)
-class Timer:
-    """Something that falls due: the expiry of an order, the end of a refund, a period of a subscription.
-
-    Attributes:
-        due: When.
-        kind: What is done then.
-        reference: The number of the order, refund or subscription.
-    """
-
-    due: datetime = field(converter=instant)
-    kind: TimerKind
-    reference: str
+    if isinstance(setting, datetime) and setting.utcoffset() is not None and BEGINNING <= setting < LATEST:
+        return Pace(0.0, setting.astimezone(UTC))
+    if isinstance(setting, str) and setting in {"real", "frozen"}:
+        return Pace(float(setting == "real"))
+    written = _FACTOR.fullmatch(setting) if isinstance(setting, str) else None
+    rate = float(written[1]) if written else setting
+    if is_number(rate) and math.isfinite(rate) and 0 < rate <= FASTEST:
+        return Pace(float(rate))
+    rule = f'"real", "frozen", an aware datetime, or a factor up to {FASTEST:_} such as 60 or "60x"'
+    raise ConfigurationError(f"clock must be {rule}, not {setting!r}", field="clock")
 
 
 @frozen
 class Happened:
-    """Something that fell due, and was done.
+    """Something that fell due and was done.
 
     Attributes:
         at: When, by the sandbox's time.
-        what: What it was, such as `subscription renewed`.
-        number: Of which order, refund, subscription or notification.
+        what: What was done, such as `subscription renewed`.
+        number: The number of the order, refund, subscription or notification.
     """
 
     at: datetime
@@ -219,73 +88,228 @@ class Happened:
         return f"{format_instant(self.at)}  {self.what}  {self.number}"
 
 
-class Timers:
-    """Sets and stops timers; a thing has one of each kind at most.
+@frozen
+class Report:
+    """What fell due while the clock was advanced, in order.
 
-    Args:
-        database: Keeps them.
+    Attributes:
+        since: The time before.
+        until: The time after.
+        happened: What was done, each with its time and its number.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    since: datetime
+    until: datetime
+    happened: tuple[Happened, ...]
 
-    def set(self, kind: TimerKind, reference: str, due: datetime | None) -> None:
-        """Set a timer to a moment, whatever it was set to before; to none stops it."""
-        if due is None:
-            self.stop(kind, reference)
-        else:
-            self._database.changed(statements.SET_TIMER, asdict(Timer(due=due, kind=kind, reference=reference)))
+    def __iter__(self) -> Iterator[Happened]:
+        return iter(self.happened)
 
-    def stop(self, kind: TimerKind, reference: str) -> None:
-        """Stop a timer, where it is set."""
-        self._database.changed(statements.STOP_TIMER, {"kind": kind, "reference": reference})
+    def __len__(self) -> int:
+        return len(self.happened)
 
-    def due(self, by: datetime) -> Timer | None:
-        """Return the timer that falls due first, by a moment."""
-        return self._database.first(Timer, statements.DUE_TIMER, now=by)
-
-    def next(self, after: datetime) -> Timer | None:
-        """Return the timer that falls due first, after a moment."""
-        return self._database.first(Timer, statements.NEXT_TIMER, after=after)
+    def __str__(self) -> str:
+        return "\n".join(
+            [f"{format_instant(self.since)} to {format_instant(self.until)}: {len(self)} fell due", *map(str, self)]
+        )
 
 
-Falling = Callable[[str], str]
-"""Does what falls due for a number, and returns what that was; empty where nothing was left to do."""
-
-
-class Alarm:
-    """Does what falls due, one timer after the other, each as if at its own moment and in its own transaction.
+class Clock:
+    """The sandbox's time. It never goes backwards, and each commit stores it.
 
     Args:
-        database: Holds the transactions.
-        timers: Say what is due.
-        timepiece: Shows the time.
-        falling: What each kind of timer does.
+        pace: How fast it goes.
+        store: Has the time of an earlier start, and the timers.
+        ticks: Real seconds, monotonic.
     """
 
-    def __init__(
-        self, database: Database, timers: Timers, timepiece: Timepiece, falling: Mapping[TimerKind, Falling]
-    ) -> None:
-        self._database = database
-        self._timers = timers
-        self._timepiece = timepiece
-        self._falling = falling
+    def __init__(self, pace: Pace, store: Store, *, ticks: Callable[[], float] = time.monotonic) -> None:
+        wall, stored = _wall(), store.time()
+        self._rate = pace.rate
+        self._ticks = ticks
+        self._at = pace.resume(stored[0], wall - stored[1]) if stored else pace.start or wall
+        self._since = ticks()
+        self._held: datetime | None = None
+        self._store = store
+        self._task: asyncio.Task[NoReturn] | None = None
+        self._woken = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._advancing = asyncio.Lock()
+        self._happened: list[Happened] | None = None
+        store.now = self.now
+        store.on_commit(before=lambda: store.set_time(self._reading(), _wall()))
+        self.store_time()
 
-    def next(self, after: datetime) -> datetime | None:
-        """Return when the next timer falls due after a moment."""
-        timer = self._timers.next(after)
-        return timer.due if timer else None
+    def now(self) -> datetime:
+        """Return the time, in UTC."""
+        return self._held or self._reading()
 
-    def run_next(self, by: datetime) -> list[Happened] | None:
-        """Do what is due first, by a moment; `None` where nothing is.
+    async def advance(self, span: timedelta | None = None, /, **units: float) -> Report:
+        """Advance the clock, do all that falls due until then, each at its own time, and return what that was.
+
+        When it returns, timers have run, and due deliveries have been attempted.
+
+        Args:
+            span: By how much; or
+            units: the same as the arguments of `timedelta`, such as `days=31`.
 
         Raises:
-            RefusedError: The database cannot be written.
+            InvalidArgumentError: The time would go backwards, or beyond the year 9998.
         """
-        timer = self._timers.due(by)
+        given: object = units if span is None else span
+        try:
+            by = timedelta(**units) if span is None else span
+        except (TypeError, ValueError, OverflowError):
+            by = None
+        if not isinstance(by, timedelta) or (span is not None and units):
+            raise _invalid_span("a timedelta, or its arguments such as days=31", given)
+        if not timedelta() <= by <= LATEST - self.now():
+            raise _invalid_span(f"a time from 0 to the year {LATEST.year - 1}", by)
+        async with self._advancing:
+            since, self._happened = self.now(), []
+            until = since + min(by, LATEST - since)
+            try:
+                await self.settle()
+                while (due := self._next_due(self.now())) and due <= until:
+                    self._move_to(due)
+                    await self.settle()
+                self._move_to(until)
+                self.store_time()
+                await self.settle()
+                return Report(since, self.now(), tuple(self._happened))
+            finally:
+                self._happened = None
+
+    def store_time(self) -> None:
+        """Store the time for the next start, if nothing else has changed."""
+        with self._store.transaction():
+            pass
+
+    def seconds_until(self, moment: datetime) -> float | None:
+        """Return the real seconds until a time: 0 if it has come, `None` if the clock stands before it."""
+        left = (moment - self.now()).total_seconds()
+        if left <= 0:
+            return 0.0
+        return left / self._rate if self._rate else None
+
+    def start(self, actions: Mapping[TimerKind, DueAction], deliveries: "Deliveries") -> None:
+        """Do what fell due while the sandbox was closed, and go on in the background.
+
+        Args:
+            actions: What each kind of timer does.
+            deliveries: Deliver notifications.
+        """
+        self._actions = actions
+        self._deliveries = deliveries
+        while self._run_next_timer(self.now()) is not None:
+            pass
+        self._task = asyncio.create_task(self._run(), name="payasync sandbox clock")
+        self._store.on_commit(after=self._wake)
+
+    async def settle(self) -> None:
+        """Return when all that was due is done, with all that it caused to be due.
+
+        Raises:
+            ConfigurationError: The sandbox was closed, or its database cannot be written.
+        """
+        self._wake()
+        idle = asyncio.create_task(self._idle.wait())
+        task = self._task
+        assert task is not None  # noqa: S101 - nobody has it before it was started
+        try:
+            await asyncio.wait({idle, task}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            idle.cancel()
+        if task.cancelled():
+            raise ConfigurationError("the sandbox was closed meanwhile")
+        if task.done():
+            task.result()
+
+    async def close(self) -> None:
+        """Stop; what is still due stays so, for the next start.
+
+        Raises:
+            ConfigurationError: Something that was due could not be written.
+        """
+        if self._task:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+            if not self._task.cancelled():
+                self._task.result()
+
+    def _wake(self) -> None:
+        self._idle.clear()
+        self._woken.set()
+
+    def _reading(self) -> datetime:
+        passed = (self._ticks() - self._since) * self._rate
+        return self._at + timedelta(seconds=min(passed, (LATEST - self._at).total_seconds()))
+
+    def _move_to(self, moment: datetime) -> None:
+        self._at, self._since = max(moment, self._reading()), self._ticks()
+
+    @contextmanager
+    def _held_at(self, moment: datetime) -> Generator[None]:
+        """Show the time at which something fell due while it is done."""
+        self._held = moment
+        try:
+            yield
+        finally:
+            self._held = None
+
+    def _next_due(self, after: datetime) -> datetime | None:
+        timer, delivery = self._store.next_timer(after), self._deliveries.next(after)
+        return min(delivery or timer.due, timer.due) if timer else delivery
+
+    async def _run(self) -> NoReturn:
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    await self._run_due(group)
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+
+    async def _run_due(self, group: asyncio.TaskGroup) -> None:
+        """Run the timers that are due, begin the deliveries that are due, and wait for more."""
+        self._woken.clear()
+        now = self.now()
+        while (done := self._run_next_timer(now)) is not None:
+            self._note(*done)
+            await asyncio.sleep(0)
+        self._deliveries.begin(group, now, self._delivery_ended)
+        if not self._deliveries.under_way and not self._woken.is_set():
+            self._idle.set()
+        due = self._next_due(now)
+        seconds = self.seconds_until(due) if due else None
+        waking = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self._woken.set)
+        try:
+            await self._woken.wait()
+        finally:
+            if waking:
+                waking.cancel()
+
+    def _run_next_timer(self, by: datetime) -> list[Happened] | None:
+        """Do what was due first, as if at its own time, in its own transaction; `None` if nothing is due."""
+        timer = self._store.due_timer(by)
         if timer is None:
             return None
-        with self._timepiece.held(timer.due), self._database.transaction():
-            self._timers.stop(timer.kind, timer.reference)
-            what = self._falling[timer.kind](timer.reference)
+        with self._held_at(timer.due), self._store.transaction():
+            self._store.set_timer(timer.kind, timer.reference, None)
+            what = self._actions[timer.kind](timer.reference)
         return [Happened(timer.due, what, timer.reference)] if what else []
+
+    def _delivery_ended(self, happened: Happened) -> None:
+        self._note(happened)
+        self._wake()
+
+    def _note(self, *happened: Happened) -> None:
+        if self._happened is not None:
+            self._happened += happened
+
+
+def _invalid_span(rule: str, value: object) -> InvalidArgumentError:
+    return InvalidArgumentError(f"advance must be given {rule}, not {value!r}", field="advance", rule=rule, value=value)
+
+
+def _wall() -> datetime:
+    return to_instant(time.time_ns() // 1000)

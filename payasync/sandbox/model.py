@@ -1,32 +1,29 @@
-"""What the sandbox keeps: orders, refunds, subscriptions, and what is told about them."""
+"""The values that the sandbox stores: orders, refunds, subscriptions, notifications, timers and its timeline."""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, Literal
 
 from attrs import field, frozen
+from attrs.converters import optional
 
+MERCHANT_ID: Final = "SANDBOX"
 BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def micros(moment: datetime) -> int:
-    """Return an aware moment as microseconds since 1970."""
+def to_micros(moment: datetime) -> int:
+    """Return an aware time as microseconds since 1970."""
     return (moment - BEGINNING) // _MICROSECOND
 
 
-def instant(given: datetime | int) -> datetime:
-    """Return a moment in UTC, from itself or from its microseconds."""
+def to_instant(given: datetime | int) -> datetime:
+    """Return a time in UTC, from a time or from its microseconds."""
     return BEGINNING + timedelta(microseconds=given) if isinstance(given, int) else given.astimezone(UTC)
 
 
-def instant_if_any(given: datetime | int | None) -> datetime | None:
-    """Return a moment as `instant` does, where there is one."""
-    return None if given is None else instant(given)
-
-
 def format_instant(moment: datetime) -> str:
-    """Return a moment as people read it: ISO 8601, in UTC, to the millisecond."""
+    """Return a time in ISO 8601, in UTC, with milliseconds."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -39,15 +36,15 @@ Why = Literal["invalid", "unauthenticated", "bad_signature", "nonce_used", "wron
 
 
 class RefusedError(Exception):
-    """A request is not done.
+    """A request is refused.
 
     Attributes:
         why: What the refusal means; the dialect has the service's code for it.
         message: For people.
         argument: The argument at fault, by our name.
-        field: The field at fault, by its wire name, where no argument stands for it.
-        status: The HTTP status, where it is not the usual one for `why`.
-        expected: The text that was to be signed: for the dashboard, and never answered.
+        field: The field at fault, by its wire name, if it is not an argument.
+        status: The HTTP status, if it is not the usual one for `why`.
+        expected: The text that should have been signed: for the dashboard, and never sent.
     """
 
     def __init__(
@@ -71,7 +68,7 @@ class RefusedError(Exception):
 
 @frozen(kw_only=True)
 class Order:
-    """One order, or one payment of endpoint 1, with the page where its customer decides.
+    """One order, or one payment of endpoint 1, with its gateway page.
 
     Attributes:
         out_trade_no: The merchant's own number, or one that the sandbox made.
@@ -84,10 +81,10 @@ class Order:
         body: What the customer reads below.
         notify_url: Where notifications go.
         return_url: Where the customer is sent back to.
-        state: Where it stands.
+        state: Its state.
         declines: How often the customer's payment was declined.
-        reserved: The sum of its refunds, those under way included.
-        created: When it was made, by the sandbox's time, as all that follows.
+        reserved: The sum of its refunds, with those in progress.
+        created: When it was made, by the sandbox's time.
     """
 
     out_trade_no: str
@@ -103,7 +100,12 @@ class Order:
     state: OrderState = "pending"
     declines: int = 0
     reserved: int = 0
-    created: datetime = field(default=BEGINNING, converter=instant)
+    created: datetime = field(default=BEGINNING, converter=to_instant)
+
+    @property
+    def number(self) -> str:
+        """The number that names it."""
+        return self.out_trade_no
 
 
 @frozen(kw_only=True)
@@ -114,11 +116,11 @@ class Refund:
         out_refund_no: The merchant's own number.
         out_trade_no: The order's number.
         total_amt: The order's amount.
-        refund_amt: What goes back.
+        refund_amt: The amount of the refund.
         notify_url: Where the notification goes.
         fingerprint: Equal for equal requests: nonce and signature do not count.
-        state: Where it stands.
-        created: When it was asked for.
+        state: Its state.
+        created: When it was requested.
     """
 
     out_refund_no: str
@@ -128,15 +130,16 @@ class Refund:
     notify_url: str | None = None
     fingerprint: str
     state: RefundState = "processing"
-    created: datetime = field(default=BEGINNING, converter=instant)
+    created: datetime = field(default=BEGINNING, converter=to_instant)
+
+    @property
+    def number(self) -> str:
+        """The number that names it."""
+        return self.out_refund_no
 
 
 def _date(given: date | str) -> date:
     return date.fromisoformat(given) if isinstance(given, str) else given
-
-
-def _date_if_any(given: date | str | None) -> date | None:
-    return None if given is None else _date(given)
 
 
 @frozen(kw_only=True)
@@ -149,10 +152,10 @@ class Subscription:
         amount: What each period costs.
         start_date: When the first period begins.
         customer: The customer's details, as JSON.
-        state: Where it stands.
-        period: The periods that have begun.
-        renews: When the next period begins; `None` before the first and where the calendar ends.
-        ends: It is cancelled then.
+        state: Its state.
+        period: How many periods have begun.
+        renews: When the next period begins; `None` before the first, and where the calendar ends.
+        ends: It is cancelled when its period ends.
         failing: How many of its next charges fail.
         failures: How many have failed in a row.
         created: When it was made.
@@ -165,11 +168,16 @@ class Subscription:
     customer: str
     state: SubscriptionState = "scheduled"
     period: int = 0
-    renews: date | None = field(default=None, converter=_date_if_any)
+    renews: date | None = field(default=None, converter=optional(_date))
     ends: bool = field(default=False, converter=bool)
     failing: int = 0
     failures: int = 0
-    created: datetime = field(default=BEGINNING, converter=instant)
+    created: datetime = field(default=BEGINNING, converter=to_instant)
+
+    @property
+    def number(self) -> str:
+        """The number that names it."""
+        return self.subscription_id
 
 
 @frozen(kw_only=True)
@@ -186,20 +194,20 @@ class Charge:
 
     subscription_id: str
     period: int
-    at: datetime = field(converter=instant)
+    at: datetime = field(converter=to_instant)
     amount: int
     paid: bool = field(converter=bool)
 
 
 @frozen(kw_only=True)
 class Event:
-    """Something that the merchant's server is told (spec: Events).
+    """Something that the merchant is notified of (spec: Events).
 
     Attributes:
         kind: What it is about.
         name: What happened, such as `paid`.
-        subject: The thing as it is now.
-        url: Where the notification goes; `None` where the merchant gave no address.
+        subject: The order, refund or subscription as it is now.
+        url: Where the notification goes; `None` if the merchant gave no address.
     """
 
     kind: Kind
@@ -210,7 +218,7 @@ class Event:
 
 @frozen(kw_only=True)
 class Answered:
-    """One call that the sandbox answered.
+    """One call that the sandbox has responded to.
 
     Attributes:
         operation: Its name, such as `refunds.create`.
@@ -221,6 +229,114 @@ class Answered:
     operation: str
     status: int
     code: str | int
+
+
+NotificationState = Literal["waiting", "delivered", "dead"]
+
+
+@frozen(kw_only=True)
+class Notification:
+    """A notification in the outbox.
+
+    Attributes:
+        notification_id: Names it to the receiver, in every attempt.
+        event: Its kind and name, such as `payment.paid`.
+        reference: The number of the order, refund or subscription.
+        url: Where it is sent.
+        body: The JSON that is sent, unless its signature or its time is renewed.
+        created: When the event happened.
+        state: `waiting` for an attempt, `delivered`, or `dead`: given up.
+        due: When the next attempt is due; `None` if there is none.
+        tries: The attempts since it was last put into the outbox.
+        resends: How often it was sent again on request. The outcome of earlier attempts does not count then.
+        seq: Its place in the outbox.
+    """
+
+    notification_id: str
+    event: str = ""
+    reference: str = ""
+    url: str
+    body: str
+    created: datetime = field(default=BEGINNING, converter=to_instant)
+    state: NotificationState = "waiting"
+    due: datetime | None = field(default=BEGINNING, converter=optional(to_instant))
+    tries: int = 0
+    resends: int = 0
+    seq: int = 0
+
+
+@frozen(kw_only=True)
+class Attempt:
+    """One attempt to deliver a notification.
+
+    Attributes:
+        notification_id: Which one.
+        url: Where it was sent.
+        at: When it ended, by the sandbox's time.
+        status: The HTTP status of the response; `None` if there was none.
+        error: Why there was no response, or why it does not acknowledge; empty if it does.
+        answer: The start of the response's body.
+        acknowledged: The receiver accepted it.
+    """
+
+    notification_id: str
+    url: str
+    at: datetime = field(default=BEGINNING, converter=to_instant)
+    status: int | None
+    error: str
+    answer: str = ""
+    acknowledged: bool = field(converter=bool)
+
+
+TimerKind = Literal["expire", "settle", "renew"]
+
+
+@frozen(kw_only=True)
+class Timer:
+    """Something that falls due: the expiry of an order, the end of a refund, a period of a subscription."""
+
+    due: datetime = field(converter=to_instant)
+    kind: TimerKind
+    reference: str
+
+
+EntryKind = Literal["request", "change", "delivery", "admin"]
+
+
+@frozen(kw_only=True)
+class Entry:
+    """One entry of the timeline.
+
+    Attributes:
+        seq: Its number; later entries have greater ones.
+        at: The sandbox's time, in ISO 8601.
+        kind: What it records.
+        name: The operation such as `orders.place`, the thing that changed, or the event.
+        reference: The number of the order, refund or subscription; empty if none is known.
+        status: The HTTP status of the response, or `None` if there was none.
+        outcome: The result code, the states before and after, or the result of a delivery.
+        reason: Why it was refused or failed; empty if it was not.
+        expected: The text that should have been signed, if the signature was wrong.
+        fault: The fault that was applied.
+        milliseconds: Wall time until the response was ready; `None` if nobody waited.
+    """
+
+    seq: int = 0
+    at: str = ""
+    kind: EntryKind
+    name: str
+    reference: str = ""
+    status: int | None = None
+    outcome: str = ""
+    reason: str = ""
+    expected: str = ""
+    fault: str = ""
+    milliseconds: float | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it was refused, or met a fault."""
+        return bool(self.reason or self.fault)
 
 
 Arguments = Mapping[str, Any]

@@ -17,10 +17,11 @@ from payasync.endpoints import (
     QUERY_PAYMENT,
     QUERY_REFUND,
     UPDATE_SUBSCRIPTION,
+    Argument,
     Operation,
+    camel,
 )
-from payasync.profile.profile import MERCHANT, NONCE, SIGN
-from payasync.profile.schema import Code
+from payasync.profile.schema import MERCHANT, NONCE, SIGN, Code
 from payasync.profile.signed_fields import COMPARED
 from payasync.sandbox.arguments import (
     ARGUMENTS,
@@ -30,14 +31,11 @@ from payasync.sandbox.arguments import (
     MAX_TEXT,
     MAX_URL,
     MAX_WORD,
-    Argument,
-    wire_constants,
+    SORTS,
 )
-from payasync.sandbox.dialect import INSIDE, STATUSES, Dialect, Vocabulary, camel, place
-from payasync.sandbox.model import Why
+from payasync.sandbox.dialect import INSIDE, STATUSES, Dialect, Vocabulary, join_path, locate_point, sibling_path
 from payasync.sandbox.rules import STEPS
 from payasync.sandbox.server import MAX_ADDRESS, MAX_BODY
-from payasync.sandbox.store import join_path, sibling_path
 from payasync.signing.schemes import SortedPairs
 
 Schema = dict[str, Any]
@@ -59,13 +57,13 @@ _THINGS: Final[Mapping[Operation, str]] = {
     UPDATE_SUBSCRIPTION: "subscription",
     CANCEL_SUBSCRIPTION: "subscription",
 }
-_ABOUT: Final[Mapping[str, frozenset[str]]] = {
+_NAMED: Final[Mapping[str, frozenset[str]]] = {
     "payment": frozenset({"out_trade_no", "total_amt", "currency"}),
     "order": frozenset({"out_trade_no", "total_amt", "currency"}),
     "refund": frozenset({"out_refund_no", "out_trade_no", "total_amt", "refund_amt"}),
     "subscription": frozenset(),
 }
-"""What a payload names of each thing."""
+"""What a payload always names of each thing."""
 _STATES: Final[Mapping[str, tuple[str, ...]]] = {
     "order": ("pending", "paid", "failed", "expired", "closed"),
     "payment": ("pending", "paid", "failed", "expired", "closed"),
@@ -74,8 +72,8 @@ _STATES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def carried(words: Vocabulary, operation: Operation) -> tuple[dict[str, Schema], list[str]]:
-    """Return the schemas of a request's fields by their wire names, and the names of those that it must have."""
+def describe_request(words: Vocabulary, operation: Operation) -> tuple[dict[str, Schema], list[str]]:
+    """Return the schemas of a request's fields by their wire names, and the names of the required ones."""
     profile, demanded = words.profile, words.profile.accept.required.get(operation.name, ())
     fields: dict[str, Schema] = {}
     if operation.name in profile.merchant:
@@ -83,25 +81,24 @@ def carried(words: Vocabulary, operation: Operation) -> tuple[dict[str, Schema],
     if operation.name in profile.signed:
         fields[NONCE] = {**_WORD, "description": "Random, and new for each request."}
         fields[SIGN] = {"type": "string", "minLength": 1, "maxLength": MAX_SIGN, "description": "The signature."}
-    for name, value in wire_constants(profile, operation).items():
+    for name, value in words.constants[operation.name].items():
         fields[name] = {"const": value if operation.has_body else str(value)}
-    required = list(fields)
-    arguments = {words.argument_name(operation, each): each for each in ARGUMENTS[operation]}
+    required, arguments = list(fields), words.arguments[operation.name]
     for name, argument in arguments.items():
-        fields[name] = _argument(words, argument)
-        if (argument.required or argument.name in demanded) and name not in required:
+        fields[name] = _describe_argument(words, argument)
+        if argument.required or argument.name in demanded:
             required.append(name)
     known = {each.name for each in arguments.values()}
-    extra = [name for name in demanded if name not in known]
-    return fields, [*required, *extra]
+    return fields, [*required, *(name for name in demanded if name not in known)]
 
 
-def _argument(words: Vocabulary, argument: Argument) -> Schema:
+def _describe_argument(words: Vocabulary, argument: Argument) -> Schema:
     accept = words.profile.accept
     allowed = {"currency": accept.currency, "scene_type": accept.scene_type}.get(argument.name, ())
     if allowed:
         return {"type": "string", "enum": list(allowed)}
     least, most = accept.amount or (1, MAX_AMOUNT)
+    frequencies = ("".join(f"[{letter}{letter.upper()}]" for letter in word) for word in STEPS)
     schemas: dict[str, Schema] = {
         "amount": {"type": "integer", "minimum": max(least, 1), "maximum": min(most, MAX_AMOUNT)},
         "text": {"type": "string", "maxLength": MAX_TEXT},
@@ -109,41 +106,49 @@ def _argument(words: Vocabulary, argument: Argument) -> Schema:
         "word": _WORD,
         "identifier": {"type": "string", "pattern": f"^(?:{words.profile.identifier})$"},
         "url": {"type": "string", "format": "uri", "pattern": "^https?://", "maxLength": MAX_URL},
-        "date": _date(words.date_format),
-        "frequency": {"type": "string", "pattern": f"^(?:{'|'.join(map(_any_case, STEPS))})$"},
+        "date": _describe_date(words.date_format),
+        "frequency": {"type": "string", "pattern": f"^(?:{'|'.join(frequencies)})$"},
         "flag": {"enum": [True, False, "true", "false"]},
         "customer": {"type": "object", "minProperties": 1},
     }
-    schema = schemas[argument.sort]
-    length = accept.length.get(argument.name)
+    schema, length = schemas[SORTS[argument.name]], accept.length.get(argument.name)
     return schema if length is None else {**schema, "maxLength": min(length, schema.get("maxLength", length))}
 
 
-def _any_case(word: str) -> str:
-    return "".join(f"[{letter}{letter.upper()}]" for letter in word)
-
-
-def _date(written: str) -> Schema:
+def _describe_date(written: str) -> Schema:
     if written == "%Y-%m-%d":
         return {"type": "string", "format": "date", "description": f"From the year {FIRST_YEAR} on."}
-    told = {"type": "string", "description": f"A date, written as strftime has it: {written}"}
+    schema = {"type": "string", "description": f"A date, written as strftime has it: {written}"}
     parts = re.split(r"(%.)", written)
     if {part for part in parts if part.startswith("%")} <= _DIGITS.keys():
-        told["pattern"] = f"^{''.join(_DIGITS.get(part) or re.escape(part) for part in parts)}$"
-    return told
+        schema["pattern"] = f"^{''.join(_DIGITS.get(part) or re.escape(part) for part in parts)}$"
+    return schema
 
 
-def done(words: Vocabulary, operation: Operation) -> Schema:
-    """Return the schema of the answer to a request that was done."""
-    told = {join_path(words.answer.data, path): schema for path, schema in _payload(words, operation).items()}
-    return _document({**told, **_frame(words, words.answer.ok[:1], signed=True)})
+def _describe_success(words: Vocabulary, operation: Operation) -> Schema:
+    thing, answer = _THINGS[operation], words.answer
+    # What a success always names, and what its request names, if the profile gives a path for it.
+    sent = {MERCHANT, *describe_request(words, operation)[1]}
+    named = (name for name in COMPARED if name in _NAMED[thing] or (camel(name) in sent and getattr(answer, name)))
+    payload = {words.path(name, thing): NUMBER if name.endswith("_amt") else TEXT for name in named}
+    if thing == "subscription":
+        names = {"frequency": TEXT, "subscription_amount": NUMBER, "start_date": TEXT}
+        payload |= {words.fields[name]: schema for name, schema in names.items()}
+        payload[answer.subscription_id or ""] = TEXT
+    elif thing != "refund":
+        payload[answer.payment_id] = TEXT
+        if operation in {CREATE_PAYMENT, PLACE_ORDER}:
+            payload[answer.redirect_url] = {"type": "string", "format": "uri"}
+    states = [words.state(thing, state) for state in _STATES[thing]]
+    payload[getattr(answer, f"{thing}_status")] = {"enum": states}
+    paths = {join_path(answer.data, path): schema for path, schema in payload.items()}
+    return _document({**paths, **_describe_frame(words, answer.ok[:1], signed=True)})
 
 
-def refused(words: Vocabulary, codes: Iterable[Code]) -> Schema:
-    """Return the schema of the answer to a request that was not done, for one of these reasons."""
-    frame = _frame(words, codes, signed=words.answer.refusals_signed is not False)
-    schema, field = _document(frame), sibling_path(words.answer.message, "field")
-    *above, name = field.split(".")
+def _describe_refusal(words: Vocabulary) -> Schema:
+    codes = [words.code(why) for why in STATUSES]
+    schema = _document(_describe_frame(words, codes, signed=words.answer.refusals_signed is not False))
+    *above, name = sibling_path(words.answer.message, "field").split(".")
     holder = schema
     for step in above:
         holder = holder["properties"][step]
@@ -151,53 +156,27 @@ def refused(words: Vocabulary, codes: Iterable[Code]) -> Schema:
     return schema
 
 
-def _frame(words: Vocabulary, codes: Iterable[Code], *, signed: bool) -> dict[str, Schema]:
-    """Return the schemas of what stands in every answer, by their paths."""
+def _describe_frame(words: Vocabulary, codes: Iterable[Code], *, signed: bool) -> dict[str, Schema]:
+    """Return the schemas of what every response has, by their paths."""
     answer = words.answer
-    frame = {place(answer, "code"): {"enum": list(dict.fromkeys(codes))}, place(answer, "message"): TEXT}
-    frame |= {place(answer, "request_id"): TEXT}
+    frame = {locate_point(answer, "code"): {"enum": list(dict.fromkeys(codes))}, locate_point(answer, "message"): TEXT}
+    frame |= {locate_point(answer, "request_id"): TEXT}
     if answer.signature and signed:
         above = answer.signature.rpartition(".")[0]
         frame |= {answer.signature: TEXT, join_path(above, NONCE): TEXT}
     return frame
 
 
-def _payload(words: Vocabulary, operation: Operation) -> dict[str, Schema]:
-    thing, answer = _THINGS[operation], words.answer
-    if thing == "subscription":
-        own = _subscription(words)
-    elif thing == "refund":
-        own = {}
-    else:
-        own = {answer.payment_id: TEXT}
-        if operation in {CREATE_PAYMENT, PLACE_ORDER}:
-            own[answer.redirect_url] = {"type": "string", "format": "uri"}
-    states = [words.state(thing, state) for state in _STATES[thing]]
-    return {**_about(words, operation), **own, getattr(answer, f"{thing}_status"): {"enum": states}}
-
-
-def _about(words: Vocabulary, operation: Operation) -> dict[str, Schema]:
-    """Return what a success always names, and what its request names, where the profile gives a path for it."""
-    thing, sent = _THINGS[operation], {MERCHANT, *carried(words, operation)[1]}
-    told = [name for name in COMPARED if name in _ABOUT[thing] or (camel(name) in sent and getattr(words.answer, name))]
-    return {words.about(name, thing): NUMBER if name.endswith("_amt") else TEXT for name in told}
-
-
-def _subscription(words: Vocabulary) -> dict[str, Schema]:
-    names = {"frequency": TEXT, "subscription_amount": NUMBER, "start_date": TEXT}
-    return {**{words.fields[name]: schema for name, schema in names.items()}, words.answer.subscription_id or "": TEXT}
-
-
 def _document(paths: Mapping[str, Schema]) -> Schema:
-    """Return the schema of a document in which all these paths are."""
+    """Return the schema of a document that has all these paths."""
     document: Schema = {"type": "object", "properties": {}, "required": []}
     for path, schema in paths.items():
         if path:
-            _put(document, path.split("."), schema)
+            _add_path(document, path.split("."), schema)
     return document
 
 
-def _put(document: Schema, steps: list[str], schema: Schema) -> None:
+def _add_path(document: Schema, steps: list[str], schema: Schema) -> None:
     name, *rest = steps
     properties: dict[str, Schema] = document["properties"]
     if name not in document["required"]:
@@ -207,7 +186,7 @@ def _put(document: Schema, steps: list[str], schema: Schema) -> None:
         return
     if "properties" not in properties.get(name, {}):
         properties[name] = {"type": "object", "properties": {}, "required": []}
-    _put(properties[name], rest, schema)
+    _add_path(properties[name], rest, schema)
 
 
 PATH: Final = "/openapi.json"
@@ -234,12 +213,6 @@ _REASONS: Final[Mapping[int, str]] = {
 _MARKED: Final[Mapping[str, Any]] = {MARK: {"required": True, "schema": {"const": "1"}}}
 _PLAIN: Final[Mapping[str, Any]] = {"text/plain": {"schema": TEXT}}
 _USED: Final = "The number was used before."
-_OTHER_CODES: Final[Mapping[int, tuple[Why, ...]]] = {
-    **dict.fromkeys((400, 413, 414, 415), ("invalid",)),
-    **dict.fromkeys((429, 500), ("busy",)),
-    403: ("unauthenticated",),
-}
-"""What is told by these statuses beside what has them by itself."""
 
 
 def document(dialect: Dialect) -> dict[str, Any]:
@@ -247,7 +220,9 @@ def document(dialect: Dialect) -> dict[str, Any]:
     words = dialect.words
     paths: dict[str, Any] = {}
     for operation in OPERATIONS:
-        paths[_path(words, operation)] = {operation.method.lower(): _operation(dialect, operation)}
+        parameter = words.parameters.get(operation.name)
+        rest = f"/{{{parameter.name}}}" if parameter and parameter.place == "path" else ""
+        paths[operation.path + rest] = {operation.method.lower(): _operation(dialect, operation)}
     return {
         "openapi": "3.1.0",
         "info": {"title": "payasync sandbox", "version": __version__, "description": _DESCRIPTION},
@@ -259,28 +234,21 @@ def document(dialect: Dialect) -> dict[str, Any]:
     }
 
 
-def _path(words: Vocabulary, operation: Operation) -> str:
-    parameter = words.parameter(operation)
-    if parameter and parameter.place == "path":
-        return f"{operation.path}/{{{parameter.name}}}"
-    return operation.path
-
-
 def _operation(dialect: Dialect, operation: Operation) -> dict[str, Any]:
     words, profile = dialect.words, dialect.words.profile
-    told: dict[str, Any] = {
+    described: dict[str, Any] = {
         "operationId": operation.name,
         "parameters": list(_parameters(words, operation)),
         "responses": _responses(dialect, operation),
         "security": [{"bearer": list[str]()}] if operation.name in profile.bearer else [],
     }
     if operation.name in profile.signed:
-        told["description"] = _signing(words)
+        described["description"] = _signing(words)
     if operation.has_body:
-        properties, required = carried(words, operation)
+        properties, required = describe_request(words, operation)
         schema = {"type": "object", "properties": properties, "required": required}
-        told["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
-    return told
+        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    return described
 
 
 def _parameters(words: Vocabulary, operation: Operation) -> Iterator[dict[str, Any]]:
@@ -288,8 +256,8 @@ def _parameters(words: Vocabulary, operation: Operation) -> Iterator[dict[str, A
         yield {"name": name, "in": "header", "required": True, "schema": {"const": value}}
     if operation.has_body:
         return
-    properties, required = carried(words, operation)
-    parameter = words.parameter(operation)
+    properties, required = describe_request(words, operation)
+    parameter = words.parameters.get(operation.name)
     for name, schema in properties.items():
         where = parameter.place if parameter and name == parameter.name else "query"
         yield {"name": name, "in": where, "required": name in required, "schema": schema}
@@ -299,7 +267,7 @@ def _signing(words: Vocabulary) -> str:
     options = words.signature
     if not isinstance(options, SortedPairs):
         return "sign is made, and checked, by a scheme of the merchant's own."
-    put = {
+    rules = {
         "except": ", ".join(options.exclude),
         "joined by": options.separator,
         "empty texts": "left out" if options.skip_empty else "included",
@@ -307,7 +275,8 @@ def _signing(words: Vocabulary) -> str:
         "true and false": "as in JSON" if options.booleans == "json" else "refused",
         "nested values": {"refuse": "refused", "json": "as compact JSON", "omit": "left out"}[options.nested],
     }
-    text = f"name=value of all fields, in the ASCII order of their names ({_listed(put)})"
+    listed = "; ".join(f"{name}: {value}" for name, value in rules.items())
+    text = f"name=value of all fields, in the ASCII order of their names ({listed})"
     if options.key_param:
         text += f", then {options.separator}{options.key_param}=<signing key>"
     if options.append_path:
@@ -319,33 +288,23 @@ def _signing(words: Vocabulary) -> str:
     return f"sign is {options.algorithm} in {options.encoding} of: {text}."
 
 
-def _listed(facts: Mapping[str, str]) -> str:
-    return "; ".join(f"{name}: {value}" for name, value in facts.items())
-
-
 def _responses(dialect: Dialect, operation: Operation) -> dict[str, Any]:
     words = dialect.words
-    success, refusals = done(words, operation), dict[str, Any]()
-    inside = list[Code]()
-    for status in _statuses(dialect, operation):
-        codes = [words.code(why) for why in _whys(dialect, status)]
-        if dialect.failures_inside and status in INSIDE:
-            inside += codes
-        else:
-            refusals[str(status)] = _response(words, _REASONS.get(status, _USED), refused(words, codes), status)
+    success, refusal = _describe_success(words, operation), _describe_refusal(words)
+    statuses = list(_statuses(dialect, operation))
+    inside = [status for status in statuses if dialect.failures_inside and status in INSIDE]
+    refusals = {
+        str(status): _response(words, _REASONS.get(status, _USED), refusal, status)
+        for status in statuses
+        if status not in inside
+    }
     refusals["421"] = {
         "description": "The Host header names another host than the sandbox's.",
         "headers": _MARKED,
         "content": _PLAIN,
     }
-    schema: Schema = {"oneOf": [success, refused(words, inside)]} if inside else success
+    schema: Schema = {"oneOf": [success, refusal]} if inside else success
     return {"200": _response(words, "Done, or refused." if inside else "Done.", schema, 200), **refusals}
-
-
-def _whys(dialect: Dialect, status: int) -> tuple[Why, ...]:
-    """Return what a status says; inside HTTP 200 a refusal keeps the place of its usual one."""
-    placed = STATUSES.__getitem__ if dialect.failures_inside else dialect.words.status
-    return (*_OTHER_CODES.get(status, ()), *(why for why in STATUSES if placed(why) == status))
 
 
 def _statuses(dialect: Dialect, operation: Operation) -> Iterator[int]:
@@ -353,7 +312,7 @@ def _statuses(dialect: Dialect, operation: Operation) -> Iterator[int]:
     bearer, signed = operation.name in profile.bearer, operation.name in profile.signed
     there = {401: bearer or signed, 403: signed or operation.name in profile.merchant}
     there |= dict.fromkeys((413, 415), operation.has_body)
-    numbers = [each.required for each in ARGUMENTS[operation] if each.sort == "identifier"]
+    numbers = [each.required for each in ARGUMENTS[operation.name] if SORTS[each.name] == "identifier"]
     there |= {404: any(numbers), 409: operation.has_body and bool(numbers)}
     yield from (status for status in _REASONS if there.get(status, True))
     used = words.status("duplicate")

@@ -1,4 +1,4 @@
-"""A merchant's server for notifications, on this machine: it verifies, keeps and answers what it gets."""
+"""A merchant's server for notifications, for tests: it verifies, records and answers what it receives."""
 
 import asyncio
 import json
@@ -11,13 +11,10 @@ from aiohttp import web
 from attrs import field, frozen
 
 from payasync.errors import WaitTimeoutError
-from payasync.profile.profile import Profile
-from payasync.sandbox import signatures
-from payasync.sandbox.dialect import Vocabulary
+from payasync.sandbox.dialect import Vocabulary, table_at
 from payasync.sandbox.server import listen, url_of
-from payasync.sandbox.signatures import Keys
-from payasync.sandbox.store import table_at
-from payasync.sandbox.webhooks import Notification, signed_headers
+from payasync.sandbox.signatures import Keys, UnsignableError, verify
+from payasync.sandbox.webhooks import signed_headers
 
 PATH: Final = "/notify"
 CLOSING_SECONDS: Final = 0.1
@@ -30,7 +27,7 @@ class Received:
     Attributes:
         headers: Its headers.
         body: Its body.
-        wrong: Why it was not believed; empty where it was verified.
+        wrong: Why it was not believed; empty if it was verified.
     """
 
     headers: Mapping[str, str] = field(repr=False)
@@ -39,103 +36,87 @@ class Received:
 
     @property
     def document(self) -> Any:
-        """The body, read."""
+        """The body as JSON."""
         return json.loads(self.body)
 
 
-@frozen
-class Answer:
-    """What a notification is answered with."""
-
-    status: int
-    body: str
-
-
-class Verifier:
-    """Tells what the service sent from what somebody else did, by the sandbox's own code.
+def explain_forgery(words: Vocabulary, keys: Keys, headers: Mapping[str, str], body: str) -> str:
+    """Return why a notification is not believed, by the sandbox's own code; empty if it is.
 
     Args:
-        profile: The service's.
+        words: The profile's.
         keys: The sandbox's.
+        headers: The notification's.
+        body: The notification's.
     """
-
-    def __init__(self, profile: Profile, keys: Keys) -> None:
-        self._scheme: Final = profile.signature
-        self._keys: Final = keys
-        self.shape: Final = Vocabulary(profile).notification
-
-    def wrong(self, headers: Mapping[str, str], body: str) -> str:
-        """Return why a notification is not believed; nothing where it is."""
-        if self.shape.verification == "standard-webhooks":
-            return self._wrong_headers(headers, body)
-        if self.shape.verification == "body":
-            return self._wrong_body(body)
-        return ""
-
-    def _wrong_headers(self, headers: Mapping[str, str], body: str) -> str:
-        number, sent = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
+    shape = words.notification
+    if shape.verification == "standard-webhooks":
+        sent = headers.get("webhook-timestamp", "")
         if not (sent.isascii() and sent.isdigit()):
             return "webhook-timestamp is no number of seconds"
-        if abs(time.time() - int(sent)) > self.shape.tolerance:
-            return f"webhook-timestamp is more than {self.shape.tolerance} seconds away"
-        notification = Notification(notification_id=number, url="", body=body)
-        signed = signed_headers(notification, self._keys.merchant.notification_keys[0], int(sent))
+        if abs(time.time() - int(sent)) > shape.tolerance:
+            return f"webhook-timestamp is more than {shape.tolerance} seconds away"
+        signed = signed_headers(headers.get("webhook-id", ""), body, keys.merchant.notification_keys[0], int(sent))
         genuine = signed["webhook-signature"] in headers.get("webhook-signature", "").split()
         return "" if genuine else "webhook-signature is not that of its body"
-
-    def _wrong_body(self, body: str) -> str:
-        above, _, name = self.shape.signature.rpartition(".")
-        try:
-            signed = table_at(json.loads(body), above)
-            given = str(signed.pop(name))
-            genuine = signatures.verify(self._scheme, signed, given, path="", key=self._keys.service)
-        except (ValueError, LookupError, TypeError, AttributeError, signatures.UnsignableError):
-            return "it is no document with a signature"
-        return "" if genuine else f"{self.shape.signature} is not that of its body"
+    if shape.verification != "body":
+        return ""
+    above, _, name = shape.signature.rpartition(".")
+    try:
+        fields = table_at(json.loads(body), above)
+        given = str(fields.pop(name))
+        genuine = verify(words.signature, fields, given, path="", key=keys.service)
+    except (ValueError, LookupError, TypeError, AttributeError, UnsignableError):
+        return "it is no document with a signature"
+    return "" if genuine else f"{shape.signature} is not that of its body"
 
 
 class RecordingReceiver:
-    """A server that takes a sandbox's notifications at `url`, on a free port of this machine.
+    """A server that receives a sandbox's notifications at `url`, on a free port of this machine.
 
-    What is genuine it acknowledges as the profile says, and hands out with `next`; what is not, it refuses.
+    It acknowledges genuine ones as the profile says, and returns them from `next`. It refuses all others.
 
     Args:
-        verifier: Tells them apart.
+        words: The profile's.
+        keys: The sandbox's.
     """
 
-    def __init__(self, verifier: Verifier) -> None:
-        shape = verifier.shape
-        self._verifier: Final = verifier
-        self._yes: Final = Answer(shape.ack_status or 200, shape.ack_body)
-        self._no: Final = Answer(shape.nack_status or 400, shape.nack_body)
-        self._bad: list[Answer] = []
+    def __init__(self, words: Vocabulary, keys: Keys) -> None:
+        shape = words.notification
+        self._words: Final = words
+        self._keys: Final = keys
+        self._acknowledge: Final = (shape.ack_status or 200, shape.ack_body)
+        self._refuse: Final = (shape.nack_status or 400, shape.nack_body)
+        self._bad: list[tuple[int, str]] = []
         self._received: list[Received] = []
-        self._coming: asyncio.Queue[Received] = asyncio.Queue()
+        self._genuine: asyncio.Queue[Received] = asyncio.Queue()
         self._url = ""
-        self._runner = _runner(self._take)
+        application = web.Application()
+        application.router.add_post(PATH, self._receive)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=CLOSING_SECONDS)
 
     @property
     def url(self) -> str:
-        """Where it takes notifications: an order's `notify_url`."""
+        """Where it receives notifications: an order's `notify_url`."""
         return self._url
 
     @property
     def received(self) -> tuple[Received, ...]:
-        """All that came, oldest first, redeliveries and what was not believed included."""
+        """All that arrived, oldest first, with redeliveries and what was not believed."""
         return tuple(self._received)
 
     async def next(self, *, timeout: float = 5.0) -> Received:
-        """Return the oldest genuine notification that was not handed out yet; wait for it where there is none.
+        """Return the oldest genuine notification that was not returned yet, or wait for one.
 
         Args:
             timeout: Seconds to wait.
 
         Raises:
-            WaitTimeoutError: None came.
+            WaitTimeoutError: None arrived.
         """
         try:
             async with asyncio.timeout(timeout):
-                return await self._coming.get()
+                return await self._genuine.get()
         except TimeoutError:
             pass
         refused = [each.wrong for each in self._received if each.wrong]
@@ -143,14 +124,14 @@ class RecordingReceiver:
         raise WaitTimeoutError(f"no notification came to {self._url} within {timeout} seconds{seen}")
 
     def answer_badly(self, status: int = 500, body: str = "", *, times: int = 1) -> None:
-        """Answer the next notifications so, genuine or not; they are kept and handed out all the same.
+        """Answer the next notifications so, genuine or not; `next` returns them all the same.
 
         Args:
             status: The HTTP status.
             body: The body.
-            times: So many of them.
+            times: How many.
         """
-        self._bad.extend([Answer(status, body)] * times)
+        self._bad.extend([(status, body)] * times)
 
     async def start(self) -> Self:
         """Listen."""
@@ -172,17 +153,12 @@ class RecordingReceiver:
     ) -> None:
         await self.close()
 
-    async def _take(self, request: web.Request) -> web.Response:
+    async def _receive(self, request: web.Request) -> web.Response:
         body = (await request.read()).decode(errors="replace")
-        received = Received(request.headers.copy(), body, self._verifier.wrong(request.headers, body))
+        wrong = explain_forgery(self._words, self._keys, request.headers, body)
+        received = Received(request.headers.copy(), body, wrong)
         self._received.append(received)
-        if not received.wrong:
-            self._coming.put_nowait(received)
-        answer = self._bad.pop(0) if self._bad else self._no if received.wrong else self._yes
-        return web.Response(status=answer.status, text=answer.body, content_type="application/json")
-
-
-def _runner(take: Any) -> web.AppRunner:
-    application = web.Application()
-    application.router.add_post(PATH, take)
-    return web.AppRunner(application, access_log=None, shutdown_timeout=CLOSING_SECONDS)
+        if not wrong:
+            self._genuine.put_nowait(received)
+        status, text = self._bad.pop(0) if self._bad else self._refuse if wrong else self._acknowledge
+        return web.Response(status=status, text=text, content_type="application/json")

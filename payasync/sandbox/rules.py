@@ -41,16 +41,16 @@ def period_step(frequency: str) -> Step:
     """Return how long a period of a frequency is.
 
     Raises:
-        KeyError: It is none of `STEPS`.
+        KeyError: It is not one of `STEPS`.
     """
     return STEPS[frequency.lower()]
 
 
 def next_period(begun: date, frequency: str, start: date) -> date | None:
-    """Return when the next period begins; `None` where the calendar ends before.
+    """Return when the next period begins; `None` if the calendar ends before.
 
-    Months are anchored to the day of the start: what began on 31 January goes on on 28 February and on 31
-    March. Where the period began on another day, since the frequency has changed meanwhile, that day counts.
+    Months are anchored to the day of the start: after 31 January come 28 February and 31 March. If the frequency has
+    changed since the start, the day on which this period began is the anchor.
 
     Args:
         begun: When this period began.
@@ -95,28 +95,28 @@ def _month(day: date) -> int:
 
 
 def _in_month(month: int, day: int) -> date:
-    """Return a day of a month, or its last day where it is shorter."""
+    """Return a day of a month, or its last day if the month is shorter."""
     year, index = divmod(month, 12)
     return date(year, index + 1, min(day, monthrange(year, index + 1)[1]))
 
 
 RefundSetting: TypeAlias = Literal["succeed", "fail", "by hand"] | timedelta
-"""How a refund ends: at once, one way or the other; when the test says so; or with success after a time."""
+"""How a refund ends: immediately, in one of two ways; when the test says so; or with success after a time."""
 RepeatedSetting: TypeAlias = Literal["same", "refused"]
-"""What the number of a refund means when the same request comes again: that refund, or a refusal."""
+"""What the same request for a refund returns when it is sent again: the first refund, or a refusal."""
 
 _ENDS: Final[dict[object, Literal["succeeded", "failed"]]] = {"succeed": "succeeded", "fail": "failed"}
-_BY_HAND: Final = "by hand"
+_MANUAL: Final = "by hand"
 
 
 @frozen(kw_only=True)
 class RefundTerms:
-    """How refunds end, and what their numbers mean.
+    """How refunds end, and whether their numbers may be repeated.
 
     Attributes:
-        outcome: How a refund ends at once; `None`: not at once.
-        after: When it succeeds, counted from the request; `None`: not by itself.
-        once: A number is taken once only, the same request included.
+        outcome: How a refund ends immediately; `None`: it does not.
+        after: The time from the request to its success; `None`: it does not end by itself.
+        once: A number is accepted once only, even from the same request.
     """
 
     outcome: Literal["succeeded", "failed"] | None = "succeeded"
@@ -131,15 +131,15 @@ def refund_terms(refunds: RefundSetting = "succeed", repeated: RepeatedSetting =
     """Return the terms that two settings mean.
 
     Raises:
-        ConfigurationError: One of them means none.
+        ConfigurationError: A setting is invalid.
     """
     if repeated not in get_args(RepeatedSetting):
         raise ConfigurationError(
             f'repeated_refunds must be "same" or "refused", not {repeated!r}', field="repeated_refunds"
         )
     after = refunds if isinstance(refunds, timedelta) else None
-    if (after is not None and after <= timedelta()) or (after is None and refunds not in (*_ENDS, _BY_HAND)):
-        rule = f'"succeed", "fail", "{_BY_HAND}", or a timedelta above 0'
+    if (after is not None and after <= timedelta()) or (after is None and refunds not in (*_ENDS, _MANUAL)):
+        rule = f'"succeed", "fail", "{_MANUAL}", or a timedelta above 0'
         raise ConfigurationError(f"refunds must be {rule}, not {refunds!r}", field="refunds")
     return RefundTerms(outcome=None if after else _ENDS.get(refunds), after=after, once=repeated == "refused")
 
@@ -156,8 +156,7 @@ SETTLED: Final[frozenset[RefundState]] = frozenset({"succeeded", "failed"})
 def decide(order: Order, decision: Decision) -> Order:
     """Return an order after its customer's decision at the gateway (spec: Endpoints, rule 2).
 
-    Cancelling changes nothing: the merchant closes the order. Authorising what is paid is no second
-    payment.
+    Cancelling changes nothing: the merchant closes the order. Authorising a paid order is not a second payment.
 
     Raises:
         RefusedError: The order is no longer pending.
@@ -177,7 +176,7 @@ def _declined(order: Order) -> Order:
 
 
 def close(order: Order) -> Order:
-    """Return an order that its merchant closes; closed again, it stays as it is (spec: Endpoints, rule 4).
+    """Return an order after its merchant closed it; closing it again changes nothing (spec: Endpoints, rule 4).
 
     Raises:
         RefusedError: It is paid.
@@ -188,15 +187,15 @@ def close(order: Order) -> Order:
 
 
 def expire(order: Order) -> Order:
-    """Return an order whose time is over (spec: endpoint 4): only one that is pending expires."""
+    """Return an order after its time is over (spec: endpoint 4): only a pending one expires."""
     return evolve(order, state="expired") if order.state == "pending" else order
 
 
 def check_refund(order: Order, refund: Refund) -> None:
-    """Check that an order can give back so much (spec: Endpoints, rule 5).
+    """Check that an order has enough left to refund (spec: Endpoints, rule 5).
 
     Raises:
-        RefusedError: The order is not paid, it has another amount, or less than this is left of it.
+        RefusedError: The order is not paid, it has another amount, or less is left to refund.
     """
     if order.state != "paid":
         raise RefusedError("wrong_state", f"the order is {order.state}: only a paid one can be refunded")
@@ -207,16 +206,16 @@ def check_refund(order: Order, refund: Refund) -> None:
         raise RefusedError("wrong_state", f"{left} is left to refund", argument="refund_amt")
 
 
-def repeated(first: Refund, again: Refund, *, refused: bool = False) -> Refund:
-    """Return the refund that a number already names, where the request is the same (spec: Refund request).
+def repeat_refund(first: Refund, again: Refund, *, refused: bool = False) -> Refund:
+    """Return the refund that a number already names, if the request is the same (spec: Refund request).
 
     Args:
         first: The refund.
-        again: What is asked for now.
-        refused: A number is taken once only, the same request included.
+        again: The refund of the new request.
+        refused: A number is accepted once only, even from the same request.
 
     Raises:
-        RefusedError: It is another request, or none is taken again.
+        RefusedError: It is another request, or numbers are accepted once only.
     """
     if first.fingerprint != again.fingerprint:
         raise RefusedError("duplicate", "the number names another refund", argument="out_refund_no")
@@ -226,10 +225,10 @@ def repeated(first: Refund, again: Refund, *, refused: bool = False) -> Refund:
 
 
 def settle(refund: Refund, state: RefundState) -> Refund:
-    """Return a refund that has ended as `state`.
+    """Return a refund after it has ended as `state`.
 
     Raises:
-        RefusedError: It has ended before, or `state` is no end.
+        RefusedError: It has ended before, or `state` is not an end.
     """
     if refund.state in SETTLED or state not in SETTLED:
         raise RefusedError("wrong_state", f"a refund does not go from {refund.state} to {state}")
@@ -237,7 +236,7 @@ def settle(refund: Refund, state: RefundState) -> Refund:
 
 
 def begin(subscription: Subscription, today: date) -> Subscription:
-    """Return a subscription as it is on a day: from its start date on it is billed, first for the day's period."""
+    """Return a subscription as it is on a day: from its start date on it is billed, first for that day's period."""
     start = subscription.start_date
     if subscription.state != "scheduled" or start > today:
         return subscription
@@ -245,7 +244,7 @@ def begin(subscription: Subscription, today: date) -> Subscription:
 
 
 def renew(subscription: Subscription) -> Subscription:
-    """Return a subscription at the moment when its next period begins: billed for it, or at its end."""
+    """Return a subscription after its next period begins: billed for it, or cancelled at its end."""
     if subscription.state not in {"active", "past_due"} or subscription.renews is None:
         return subscription
     if subscription.ends:
@@ -271,7 +270,7 @@ def _cancelled(subscription: Subscription) -> Subscription:
 
 
 def fail(subscription: Subscription, times: int) -> Subscription:
-    """Return a subscription whose next charges fail.
+    """Return a subscription with its next charges set to fail.
 
     Raises:
         RefusedError: It is cancelled.
@@ -282,7 +281,7 @@ def fail(subscription: Subscription, times: int) -> Subscription:
 
 
 def update(subscription: Subscription, changes: dict[str, Any], today: date) -> Subscription:
-    """Return a subscription with changes applied, which count from its next period on (spec: endpoint 9).
+    """Return a subscription with changes that count from its next period on (spec: endpoint 9).
 
     Raises:
         RefusedError: It is cancelled, or it has begun and its start date would change.
@@ -296,11 +295,11 @@ def update(subscription: Subscription, changes: dict[str, Any], today: date) -> 
 
 
 def cancel(subscription: Subscription, *, at_period_end: bool = False) -> Subscription:
-    """Return a subscription that is cancelled at once, or when its period ends (spec: endpoint 10).
+    """Return a subscription after it is cancelled: immediately, or when its period ends (spec: endpoint 10).
 
     Args:
-        subscription: One that has not begun is cancelled at once.
-        at_period_end: It stays as it is until then.
+        subscription: If it has not begun, it is cancelled immediately.
+        at_period_end: It is cancelled when its period ends.
 
     Raises:
         RefusedError: It was cancelled before.
@@ -313,19 +312,19 @@ def cancel(subscription: Subscription, *, at_period_end: bool = False) -> Subscr
 
 
 def order_event(before: Order, after: Order) -> Event | None:
-    """Return what the merchant is told about an order (spec: Events, 1): the end of its being pending."""
+    """Return the event of an order that is no longer pending (spec: Events, 1)."""
     if after.state in {before.state, "pending"}:
         return None
     return Event(kind="payment", name=after.state, subject=after, url=after.notify_url)
 
 
 def refund_event(after: Refund) -> Event:
-    """Return what the merchant is told about a refund that has ended (spec: Events, 2)."""
+    """Return the event of a refund that has ended (spec: Events, 2)."""
     return Event(kind="refund", name=after.state, subject=after, url=after.notify_url)
 
 
 def subscription_event(before: Subscription, after: Subscription) -> Event | None:
-    """Return what the merchant is told about a subscription (spec: Events, 3)."""
+    """Return the event of a subscription (spec: Events, 3)."""
     name = "cancelled" if after.state == "cancelled" != before.state else _billing(before, after)
     return Event(kind="subscription", name=name, subject=after, url=None) if name else None
 

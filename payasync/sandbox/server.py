@@ -1,4 +1,4 @@
-"""Where the sandbox listens, on this machine alone, and how it takes a request off the wire."""
+"""The server that listens on this machine alone, and the strict reading of requests."""
 
 import asyncio
 import errno
@@ -7,14 +7,16 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable
 from collections.abc import Set as AbstractSet
-from typing import Final
+from contextlib import suppress
+from ipaddress import IPv4Address
+from typing import Any, Final
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from payasync.documents import MAX_DEPTH, encodable, loads_exact
 from payasync.errors import ConfigurationError
 from payasync.sandbox.model import RefusedError
-from payasync.sandbox.store import encodable
 
 _MOST: Final = 0xFFFF
 _KEYS: Final = "the sandbox's keys are for everybody who can reach it"
@@ -24,12 +26,12 @@ def listen(host: str, port: int, *, because: str = _KEYS) -> socket.socket:
     """Return a socket that listens.
 
     Args:
-        host: A loopback address: `localhost` (which is 127.0.0.1), one in 127.0.0.0/8, or `::1`.
-        port: 0: a free one.
-        because: Why nobody else may reach it.
+        host: A loopback address: `localhost` (127.0.0.1), one in 127.0.0.0/8, or `::1`.
+        port: The port; 0: a free one.
+        because: Why only this machine may reach it, for the error.
 
     Raises:
-        ConfigurationError: The host is not this machine alone, or the port cannot be had.
+        ConfigurationError: The host is not this machine alone, or the port is not free.
     """
     address = loopback(host, because)
     if type(port) is not int or not 0 <= port <= _MOST:
@@ -38,18 +40,19 @@ def listen(host: str, port: int, *, because: str = _KEYS) -> socket.socket:
     try:
         return socket.create_server((address, port), family=family)
     except OSError as error:
-        why = _reason(error)
+        in_use = "it is in use: stop what listens there, or choose another port"
+        why = in_use if error.errno == errno.EADDRINUSE else error.strerror or str(error)
     raise ConfigurationError(f"port: cannot listen on {_netloc(address, port)}: {why}", field="port")
 
 
 def url_of(listening: socket.socket) -> str:
-    """Return the URL of what listens; an IPv6 address stands in brackets."""
+    """Return the URL of a listening socket; an IPv6 address is in brackets."""
     host, port, *_ = listening.getsockname()
     return f"http://{_netloc(host, port)}"
 
 
-async def turns() -> None:
-    """Let the loop finish what it has begun: a connection that it has just accepted, or is closing."""
+async def let_loop_turn() -> None:
+    """Let the loop finish what it has begun: connections that it has just accepted, or is closing."""
     for _ in range(3):
         await asyncio.sleep(0)
 
@@ -58,48 +61,33 @@ def loopback(host: str, because: str = _KEYS) -> str:
     """Return the address of a host that is this machine alone.
 
     Raises:
-        ConfigurationError: It is another, or a name whose address somebody else decides.
+        ConfigurationError: It is another host, or a name whose address somebody else decides.
     """
     if host == "localhost":
         return "127.0.0.1"
-    try:
+    with suppress(ValueError):
         address = ipaddress.ip_address(host)
-    except ValueError:
-        address = None
-    if address is None or str(address) != host or not (address.is_loopback and _plain(address)):
-        raise ConfigurationError(
-            f"host must be this machine alone: 127.0.0.1, another of 127.0.0.0/8, ::1 or localhost, not {host!r}; "
-            f"{because}",
-            field="host",
-        )
-    return host
-
-
-def _plain(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    return address.version == 4 or address == ipaddress.IPv6Address("::1")  # noqa: PLR2004 - the IP version
+        if host == "::1" or (str(address) == host and isinstance(address, IPv4Address) and address.is_loopback):
+            return host
+    rule = "this machine alone: 127.0.0.1, another of 127.0.0.0/8, ::1 or localhost"
+    raise ConfigurationError(f"host must be {rule}, not {host!r}; {because}", field="host")
 
 
 def _netloc(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _reason(error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return "it is in use: stop what listens there, or choose another port"
-    return error.strerror or str(error)
-
-
 _TURNS: Final = 3
-"""Of the loop, after which a connection that it accepted is known to the server."""
+"""Turns of the loop after which the server knows a connection that the loop accepted."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Door:
-    """Takes connections for a server.
+class Server:
+    """Accepts connections, and can refuse them for a while.
 
     Args:
-        listening: A socket that listens; the door owns it.
+        listening: A socket that listens; the server owns it.
     """
 
     def __init__(self, listening: socket.socket) -> None:
@@ -112,7 +100,7 @@ class Door:
         self._next: asyncio.Task[None] | None = None
 
     async def open(self, server: web.Server) -> None:
-        """Take connections.
+        """Accept connections.
 
         Args:
             server: Serves them.
@@ -123,11 +111,11 @@ class Door:
         await self._loop.create_server(server, sock=self._socket)
 
     def shut(self, seconds: float | None = None, *, by: object = None) -> None:
-        """Refuse new connections, close the idle ones, and let each other one end with its answer.
+        """Refuse new connections, close the idle ones, and let the others end with their response.
 
         Args:
-            seconds: Until it opens again, in real time; `None`: until `reopen`.
-            by: Who shuts it: it is open again when all who did have let go of it.
+            seconds: Real seconds until it opens again; `None`: until `reopen`.
+            by: Who shuts it. It opens again when all who shut it have reopened it.
         """
         self._release(by)
         loop = asyncio.get_running_loop()
@@ -140,11 +128,11 @@ class Door:
         self._socket = _bound(self._socket.family, self._address)
         known = frozenset(self._connections())
         self._hang_up(known)
-        self._next = loop.create_task(self._turn_away(known), name="payasync sandbox door")
+        self._next = loop.create_task(self._turn_away(known), name="payasync sandbox server")
 
     @web.middleware
     async def note(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Have a request answered, and know meanwhile that its connection is not idle."""
+        """Have a request answered, with its connection marked as busy."""
         self._busy.add(request.protocol)
         try:
             return await handler(request)
@@ -152,12 +140,10 @@ class Door:
             self._busy.discard(request.protocol)
 
     def reopen(self, by: object = None) -> None:
-        """Take connections again, unless somebody else holds it shut; an open door stays so.
-
-        It may be called in any thread.
+        """Accept connections again, unless somebody else still holds it shut. It may be called in any thread.
 
         Args:
-            by: Who lets go of it.
+            by: Who reopens it.
         """
         if self._server is None:
             return
@@ -168,11 +154,11 @@ class Door:
         if self._shut and not self._held:
             self._cancel()
             self._socket.listen()
-            self._next = self._loop.create_task(self.open(self._server), name="payasync sandbox door")
+            self._next = self._loop.create_task(self.open(self._server), name="payasync sandbox server")
             self._shut = False
 
     def rest(self) -> None:
-        """Accept no further connection, and leave all else as it is: the way to close it without a race."""
+        """Accept no further connection, and change nothing else: so it can be closed without a race."""
         if self._socket.fileno() >= 0:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
 
@@ -189,7 +175,7 @@ class Door:
         self._socket.close()
 
     async def _turn_away(self, known: AbstractSet[web.RequestHandler]) -> None:
-        """Hang up on those that the loop had accepted already, and the server had not seen."""
+        """Hang up on connections that the loop had accepted, and the server had not seen yet."""
         for _ in range(_TURNS):
             await asyncio.sleep(0)
             self._hang_up(each for each in self._connections() if each not in known)
@@ -234,7 +220,7 @@ MAX_BODY: Final = 64 * 1024
 MAX_ADDRESS: Final = 8190
 """Characters of a request's path and query; the sandbox's own limit."""
 MOST_READ: Final = 1 << 20
-"""Bytes of a request's first line that are read at all: what is longer gets no answer in our shape."""
+"""Bytes of a request's first line that are read; a longer one gets no response in our shape."""
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
@@ -243,7 +229,7 @@ def _is_ours(record: logging.LogRecord) -> bool:
 
 
 access_logger: Final = logging.getLogger("payasync.sandbox.http")
-"""aiohttp's, without the tracebacks of what is no HTTP: the client alone is at fault there, and is told."""
+"""aiohttp's logger, without the tracebacks of invalid HTTP, which is the client's fault and is answered."""
 access_logger.addFilter(_is_ours)
 
 
@@ -251,7 +237,7 @@ def check_address(request: web.Request) -> None:
     """Check that a request's address is not too long.
 
     Raises:
-        RefusedError: It is.
+        RefusedError: It is too long.
     """
     if len(request.raw_path) > MAX_ADDRESS:
         raise RefusedError("invalid", f"the address has more than {MAX_ADDRESS} characters", status=414)
@@ -270,13 +256,9 @@ async def read_body(request: web.Request, content_type: str) -> bytes:
     received = await _bounded(request)
     if "Content-Encoding" in request.headers:
         raise RefusedError("invalid", "the body must not be compressed", status=415)
-    if request.content_type != content_type or _charset(request) not in {"", "utf-8"}:
+    if request.content_type != content_type or (request.charset or "").lower() not in {"", "utf-8"}:
         raise RefusedError("invalid", f"Content-Type must be {content_type}", status=415)
     return received
-
-
-def _charset(request: web.Request) -> str:
-    return (request.charset or "").lower()
 
 
 async def _bounded(request: web.Request) -> bytes:
@@ -295,7 +277,7 @@ def read_query(request: web.Request) -> dict[str, str]:
     """Return the fields in a request's query.
 
     Raises:
-        RefusedError: A name stands there twice, or a text is no Unicode.
+        RefusedError: A name is there twice, or a text is not Unicode.
     """
     fields = dict(request.query)
     if len(fields) != len(request.query):
@@ -303,3 +285,16 @@ def read_query(request: web.Request) -> dict[str, str]:
     if not all(encodable(name + value) for name, value in fields.items()):
         raise RefusedError("invalid", "the query is not UTF-8", status=400)
     return fields
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """Return the JSON object that a request's body holds.
+
+    Raises:
+        RefusedError: It is not a JSON object that all readers read alike.
+    """
+    document = loads_exact(body)
+    if not isinstance(document, dict):
+        rule = f"a JSON object in UTF-8, with each name once and {MAX_DEPTH} levels at most"
+        raise RefusedError("invalid", f"the body must be {rule}", status=400)
+    return document

@@ -1,33 +1,56 @@
-"""Signatures as the service would make them, and the keys that it draws (spec: Authentication, 3 and 4)."""
+"""The sandbox's own signing code: its keys, the check of requests, and the signatures of what it sends.
+
+The client's signing code is not used, so that each checks the other (spec: Authentication, 3 and 4; Events, gaps).
+"""
 
 import base64
-import binascii
+import functools
 import hashlib
 import hmac
+import importlib
+import inspect
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Any, Final, TypeAlias, cast
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, fields_dict, frozen
 
 from payasync.credentials import Credentials, Secret
+from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
-from payasync.profile.sandbox_profile import PROFILE
-from payasync.sandbox import asymmetric
+from payasync.profile.schema import NONCE, AnswerShape
+from payasync.sandbox.dialect import (
+    NO_PATHS,
+    POINTS_OF,
+    Outgoing,
+    Vocabulary,
+    format_time,
+    join_path,
+    locate_point,
+    set_at,
+    table_at,
+)
+from payasync.sandbox.model import MERCHANT_ID
 from payasync.signing.schemes import SignatureScheme, SortedPairs
 
-MERCHANT_ID: Final = "SANDBOX"
+ASYMMETRIC: Final = frozenset({"rsa-sha256", "rsa-sha512", "ed25519"})
+_DIGESTS: Final = {"hmac-md5": "md5", "hmac-sha256": "sha256", "hmac-sha512": "sha512"}
+
+StoredKey: TypeAlias = Callable[[str, Callable[[], str]], str]
+"""Returns the key that is stored under a name, or stores the one that is drawn."""
 
 
 @frozen
 class Keys:
-    """What a sandbox keeps secret.
+    """The sandbox's secrets.
 
     Attributes:
         merchant: The merchant's credentials; their `service_keys` verify what the service signs.
-        service: What the service signs its answers and its notifications with: the merchant's signing key
-            where the profile's algorithm is symmetric, else a private key of its own.
+        service: What the service signs with: the merchant's signing key if the profile's algorithm is symmetric, else a
+            private key of its own.
         admin: The token that opens the dashboard.
     """
 
@@ -36,60 +59,81 @@ class Keys:
     admin: Secret
 
 
-Kept: TypeAlias = Callable[[str, Callable[[], str]], str]
-"""Gives the key that is kept by a name, or keeps the one that is drawn."""
-
-
-def _fresh(_name: str, draw: Callable[[], str]) -> str:
-    return draw()
-
-
-def keys_of(profile: Profile, kept: Kept = _fresh) -> Keys:
+def make_keys(profile: Profile, stored: StoredKey = lambda _name, draw: draw()) -> Keys:
     """Return the keys of a sandbox, of the kind that a profile's algorithm needs.
 
     Args:
         profile: What the service does.
-        kept: Where the keys of an earlier start are.
+        stored: Returns the keys of an earlier start; left out: all are new.
 
     Raises:
         ConfigurationError: The algorithm needs a package that is not installed.
     """
-    scheme = profile.signature
-    paired = isinstance(scheme, SortedPairs) and scheme.algorithm in asymmetric.ALGORITHMS
-    signing_key, service, verifying = (
-        _pairs_of(str(getattr(scheme, "algorithm", "")), kept) if paired else _shared(kept)
-    )
+    algorithm = getattr(profile.signature, "algorithm", "") if isinstance(profile.signature, SortedPairs) else ""
+    if algorithm in ASYMMETRIC:
+        signing_key, service = (
+            stored(f"{whose}_key {algorithm}", lambda: new_private_key(algorithm)) for whose in ("signing", "service")
+        )
+        verifying = public_key(service)
+    else:
+        signing_key = service = verifying = stored("signing_key", lambda: secrets.token_urlsafe(32))
     merchant = Credentials(
         MERCHANT_ID,
-        secret_key=kept("secret_key", lambda: f"sk_sandbox_{secrets.token_urlsafe(24)}"),
-        public_key=kept("public_key", lambda: f"pk_sandbox_{secrets.token_urlsafe(24)}"),
+        secret_key=stored("secret_key", lambda: f"sk_sandbox_{secrets.token_urlsafe(24)}"),
+        public_key=stored("public_key", lambda: f"pk_sandbox_{secrets.token_urlsafe(24)}"),
         signing_key=signing_key,
         service_keys=(verifying,),
-        notification_keys=(kept("notification_key", _notification_key),),
+        notification_keys=(
+            stored("notification_key", lambda: f"whsec_{base64.b64encode(secrets.token_bytes(24)).decode()}"),
+        ),
     )
-    return Keys(merchant, Secret(service), Secret(kept("admin_token", lambda: secrets.token_urlsafe(24))))
+    return Keys(merchant, Secret(service), Secret(stored("admin_token", lambda: secrets.token_urlsafe(24))))
 
 
-def _shared(kept: Kept) -> tuple[str, str, str]:
-    """Return one key thrice: it signs on both sides, and verifies."""
-    key = kept("signing_key", lambda: secrets.token_urlsafe(32))
-    return key, key, key
+def new_private_key(algorithm: str) -> str:
+    """Return a new private key for RSA (PKCS #1 v1.5) or Ed25519, as PEM.
+
+    Raises:
+        ConfigurationError: The `cryptography` package is not installed.
+    """
+    if algorithm == "ed25519":
+        key = _cryptography("asymmetric.ed25519").Ed25519PrivateKey.generate()
+    else:
+        key = _cryptography("asymmetric.rsa").generate_private_key(public_exponent=65537, key_size=2048)
+    serial = _cryptography("serialization")
+    pem: bytes = key.private_bytes(serial.Encoding.PEM, serial.PrivateFormat.PKCS8, serial.NoEncryption())
+    return pem.decode()
 
 
-def _pairs_of(algorithm: str, kept: Kept) -> tuple[str, str, str]:
-    """Return the merchant's private key, the service's, and the service's public one."""
-    merchant, service = (
-        kept(f"{whose}_key {algorithm}", lambda: asymmetric.new_key(algorithm)) for whose in ("signing", "service")
+def public_key(private_pem: str) -> str:
+    """Return the public key of a private one, as PEM."""
+    serial, public = _cryptography("serialization"), _private_key(private_pem).public_key()
+    pem: bytes = public.public_bytes(serial.Encoding.PEM, serial.PublicFormat.SubjectPublicKeyInfo)
+    return pem.decode()
+
+
+@functools.lru_cache(maxsize=16)
+def _private_key(pem: str) -> Any:
+    return _cryptography("serialization").load_pem_private_key(pem.encode(), password=None)
+
+
+def _padding(algorithm: str) -> tuple[Any, ...]:
+    if algorithm == "ed25519":
+        return ()
+    digest = _cryptography("hashes").SHA256() if algorithm == "rsa-sha256" else _cryptography("hashes").SHA512()
+    return _cryptography("asymmetric.padding").PKCS1v15(), digest
+
+
+def _cryptography(name: str) -> Any:
+    """Return a module of the `cryptography` package, which is an extra."""
+    try:
+        return importlib.import_module(f"cryptography.hazmat.primitives.{name}")
+    except ImportError:
+        pass
+    raise ConfigurationError(
+        'the profile\'s signature.algorithm needs the cryptography package: pip install "payasync[rsa]"',
+        field="signature.algorithm",
     )
-    return merchant, service, asymmetric.public_pem(service)
-
-
-def _notification_key() -> str:
-    return f"whsec_{base64.b64encode(secrets.token_bytes(24)).decode()}"
-
-
-_DIGESTS: Final = {"hmac-md5": "md5", "hmac-sha256": "sha256", "hmac-sha512": "sha512"}
-_OWN: Final = cast("SortedPairs", PROFILE.signature)
 
 
 class UnsignableError(Exception):
@@ -104,53 +148,71 @@ class UnsignableError(Exception):
         self.field = field
 
 
-def sign(scheme: SignatureScheme | None, fields: Mapping[str, Any], *, path: str, key: Secret) -> str | Awaitable[str]:
-    """Return the signature of what the service itself sends; a scheme that is not `SortedPairs` makes its own.
-
-    Args:
-        scheme: The profile's.
-        fields: By their wire names, without the signature.
-        path: The endpoint's path.
-        key: The service's: the shared secret, or its private key.
-
-    Raises:
-        UnsignableError: A field has no one form that could be signed.
-    """
-    options = scheme or _OWN
-    if not isinstance(options, SortedPairs):
-        return options.sign(fields, path=path, key=key)
-    algorithm, encoding = _answered(options)
-    message = _message(options, fields, path, key.reveal())
-    if algorithm in asymmetric.ALGORITHMS:
-        return _encoded(asymmetric.sign(algorithm, message, key.reveal()), encoding)
-    return _encoded(_symmetric(algorithm, message, key.reveal().encode()), encoding)
-
-
-def text(scheme: SignatureScheme | None, fields: Mapping[str, Any], *, path: str) -> str:
-    """Return the text that a request's signature is made of, without the key; nothing where only its owner knows.
+def text_to_sign(scheme: SignatureScheme, fields: Mapping[str, Any], *, path: str, key: str = "<signing key>") -> str:
+    """Return the text that a signature is made of; empty if only the scheme's owner knows.
 
     Args:
         scheme: The profile's.
         fields: By their wire names.
         path: The endpoint's path.
+        key: The signing key, for a scheme whose text contains it.
 
     Raises:
         UnsignableError: A field has no one form that could be signed.
     """
-    options = scheme or _OWN
-    return _text_of(options, fields, path, "<signing key>") if isinstance(options, SortedPairs) else ""
+    if not isinstance(scheme, SortedPairs):
+        return ""
+    texts = {name: _text(scheme, name, value) for name, value in sorted(fields.items())}
+    text = scheme.separator.join(f"{name}={text}" for name, text in texts.items() if text is not None)
+    if scheme.key_param:
+        text += f"{scheme.separator}{scheme.key_param}={key}"
+    return text + path if scheme.append_path else text
 
 
-def verify(
-    scheme: SignatureScheme | None, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret
-) -> bool:
+def _text(scheme: SortedPairs, name: str, value: object) -> str | None:
+    """Return the text of a field's value; `None` if the scheme leaves the field out."""
+    nested = isinstance(value, dict | list)
+    if name in scheme.exclude or (nested and scheme.nested == "omit") or (value is None and scheme.skip_null):
+        return None
+    if isinstance(value, str):
+        return None if scheme.skip_empty and not value else value
+    if type(value) is int:
+        return str(value)
+    plain = (
+        value is None
+        or (scheme.booleans == "json" and isinstance(value, bool))
+        or (scheme.numbers == "text" and isinstance(value, float))
+        or (scheme.nested == "json" and nested)
+    )
+    if plain:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    raise UnsignableError(name)
+
+
+def _message(scheme: SortedPairs, fields: Mapping[str, Any], path: str, key: str) -> bytes:
+    message = text_to_sign(scheme, fields, path=path, key=key).encode()
+    if scheme.prehash == "sha256-hex":
+        return hashlib.sha256(message).hexdigest().encode()
+    return hashlib.sha256(message).digest() if scheme.prehash else message
+
+
+def _symmetric_signature(scheme: SortedPairs, message: bytes, key: str) -> str:
+    if scheme.algorithm == "md5":
+        return _encode(scheme, hashlib.md5(message, usedforsecurity=False).digest())
+    return _encode(scheme, hmac.digest(key.encode(), message, _DIGESTS[scheme.algorithm]))
+
+
+def _encode(scheme: SortedPairs, raw: bytes) -> str:
+    if scheme.encoding == "base64":
+        return base64.b64encode(raw).decode()
+    return raw.hex().upper() if scheme.encoding == "HEX" else raw.hex()
+
+
+def verify(scheme: SignatureScheme, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
     """Return whether a signature is that of a request's fields.
 
-    A scheme that is not `SortedPairs` is asked itself: only its owner knows how it signs. What the profile
-    leaves open is as the sandbox's own profile has it.
-
     Args:
-        scheme: The profile's.
+        scheme: The profile's, with no point open. One that is not `SortedPairs` verifies itself.
         fields: By their wire names.
         signature: As it was received.
         path: The endpoint's path, without the base URL's.
@@ -159,85 +221,137 @@ def verify(
     Raises:
         UnsignableError: A field has no one form that could be signed.
     """
-    options = scheme or _OWN
-    if not isinstance(options, SortedPairs):
-        return _asked(options, fields, signature, path, key)
-    algorithm, encoding = _answered(options)
-    message = _message(options, fields, path, key.reveal())
-    if algorithm in asymmetric.ALGORITHMS:
-        raw = _decoded(signature, encoding)
-        return raw is not None and asymmetric.verify(algorithm, message, raw, key.reveal())
-    expected = _encoded(_symmetric(algorithm, message, key.reveal().encode()), encoding)
-    return hmac.compare_digest(expected.encode(), signature.encode())
-
-
-def _asked(scheme: SignatureScheme, fields: Mapping[str, Any], signature: str, path: str, key: Secret) -> bool:
+    if not isinstance(scheme, SortedPairs):
+        try:
+            return scheme.verify(fields, signature, path=path, key=key)
+        except Exception:  # noqa: BLE001 - whatever a scheme of somebody else raises, it has not verified
+            return False
+    message = _message(scheme, fields, path, key.reveal())
+    if scheme.algorithm not in ASYMMETRIC:
+        expected = _symmetric_signature(scheme, message, key.reveal())
+        return hmac.compare_digest(expected.encode(), signature.encode())
     try:
-        return scheme.verify(fields, signature, path=path, key=key)
-    except Exception:  # noqa: BLE001 - whatever a scheme of somebody else raises, it has not verified
+        raw = base64.b64decode(signature, validate=True) if scheme.encoding == "base64" else bytes.fromhex(signature)
+        _private_key(key.reveal()).public_key().verify(raw, message, *_padding(scheme.algorithm))
+    except (ValueError, importlib.import_module("cryptography.exceptions").InvalidSignature):
         return False
+    return True
 
 
-def _answered(options: SortedPairs) -> tuple[str, str]:
-    return options.algorithm or _OWN.algorithm, options.encoding or _OWN.encoding
+class ServiceSigner:
+    """Signs responses and notifications as the service does, where the profile says so.
+
+    The object that holds the signature is signed.
+
+    Args:
+        words: The profile's.
+        key: The service's.
+        now: Wall time, which verifiers compare with theirs.
+
+    Raises:
+        ConfigurationError: What would be signed holds objects, which the profile's scheme refuses to sign.
+    """
+
+    def __init__(self, words: Vocabulary, key: Secret, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._now: Final = now
+        self._scheme: Final = words.signature
+        self._answer: Final = words.answer
+        self._notification: Final = words.notification
+        self._key: Final = key
+        if isinstance(self._scheme, SortedPairs) and self._scheme.nested == "refuse":
+            _check_flat("answer.signature", self._answer.signature, _answer_paths(words))
+            if self._notification.verification == "body":
+                _check_flat("notification.signature", self._notification.signature, _notification_paths(words))
+
+    async def sign_answer(self, outgoing: Outgoing, path: str) -> Outgoing:
+        """Return a response with its signature, if the profile says that responses have one.
+
+        A refusal has one, too, unless the profile says that refusals have none.
+
+        Args:
+            outgoing: The response.
+            path: The endpoint's path.
+        """
+        if not self._answer.signature or (outgoing.refused and self._answer.refusals_signed is False):
+            return outgoing
+        document = deepcopy(dict(outgoing.document))
+        above = self._answer.signature.rpartition(".")[0]
+        holder, _, message = self._answer.message.rpartition(".")
+        signed = table_at(document, above)
+        if holder == above and message in signed and isinstance(self._scheme, SortedPairs):
+            # A separator in the message would split the signed text: the client would not believe it.
+            signed[message] = str(signed[message]).replace("=", " ").replace(self._scheme.separator, " ")
+        await self._sign(document, self._answer.signature, path)
+        return evolve(outgoing, document=document)
+
+    @property
+    def in_headers(self) -> bool:
+        """Whether notifications carry their signature in headers, by Standard Webhooks."""
+        return self._notification.verification == "standard-webhooks"
+
+    @property
+    def timed(self) -> bool:
+        """Whether notifications carry a time, in headers or in their body."""
+        return self.in_headers or bool(self._notification.time)
+
+    async def sign_notification(self, body: str, age: int = 0) -> str:
+        """Return a notification's body as one attempt sends it: signed, with its volatile fields renewed.
+
+        Args:
+            body: JSON, as the outbox has it.
+            age: Seconds by which the time in the body lies back, if a fault wants that.
+        """
+        shape = self._notification
+        if self.in_headers or (shape.verification != "body" and not age):
+            return body
+        document = json.loads(body)
+        if shape.time and (age or {shape.time, shape.time.rpartition(".")[2]} & set(shape.volatile)):
+            set_at(document, shape.time, format_time(self._now() - timedelta(seconds=age)))
+        if shape.verification == "body":
+            # There is no endpoint: nothing stands for the path.
+            await self._sign(document, shape.signature, "")
+        return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+
+    async def _sign(self, document: dict[str, Any], at: str, path: str) -> None:
+        above, _, name = at.rpartition(".")
+        signed = table_at(document, above)
+        signed[NONCE] = secrets.token_hex(16)
+        signed.pop(name, None)
+        scheme, key = self._scheme, self._key.reveal()
+        if not isinstance(scheme, SortedPairs):
+            made = scheme.sign(signed, path=path, key=self._key)
+            signed[name] = await made if inspect.isawaitable(made) else made
+            return
+        message = _message(scheme, signed, path, key)
+        if scheme.algorithm in ASYMMETRIC:
+            signed[name] = _encode(scheme, _private_key(key).sign(message, *_padding(scheme.algorithm)))
+        else:
+            signed[name] = _symmetric_signature(scheme, message, key)
 
 
-def _message(options: SortedPairs, fields: Mapping[str, Any], path: str, key: str) -> bytes:
-    message = _text_of(options, fields, path, key).encode()
-    if options.prehash == "sha256-hex":
-        return hashlib.sha256(message).hexdigest().encode()
-    return hashlib.sha256(message).digest() if options.prehash else message
+def _check_flat(point: str, at: str, paths: Iterator[str]) -> None:
+    above = at.rpartition(".")[0]
+    prefix = f"{above}." if above else ""
+    for path in paths if at else ():
+        if path.startswith(prefix) and "." in path.removeprefix(prefix):
+            raise ConfigurationError(
+                f"{point}: the object that holds {at} holds {path}, too, and signature.nested refuses to sign an "
+                "object inside it. Set nested to json or omit, or move one of the two",
+                field="signature.nested",
+            )
 
 
-def _text_of(options: SortedPairs, fields: Mapping[str, Any], path: str, key: str) -> str:
-    pairs = options.separator.join(_pairs(options, fields))
-    keyed = f"{pairs}{options.separator}{options.key_param}={key}" if options.key_param else pairs
-    return keyed + path if options.append_path else keyed
+def _answer_paths(words: Vocabulary) -> Iterator[str]:
+    """Yield the paths of what stands in responses."""
+    answer = words.answer
+    yield from (locate_point(answer, point) for point in fields_dict(AnswerShape) if point not in {"data", *NO_PATHS})
+    yield join_path(answer.data, words.path("out_trade_no"))
 
 
-def _pairs(options: SortedPairs, fields: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in sorted(fields.items()):
-        if name in options.exclude or (options.nested == "omit" and isinstance(value, dict | list)):
-            continue
-        if value is None and options.skip_null:
-            continue
-        written = _written(options, name, value)
-        if written or not options.skip_empty:
-            yield f"{name}={written}"
-
-
-def _written(options: SortedPairs, name: str, value: object) -> str:
-    if isinstance(value, str):
-        return value
-    if type(value) is int:
-        return str(value)
-    plain = (
-        value is None
-        or (options.booleans == "json" and isinstance(value, bool))
-        or (options.numbers == "text" and isinstance(value, float))
-        or (options.nested == "json" and isinstance(value, dict | list))
-    )
-    if plain:
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    raise UnsignableError(name)
-
-
-def _symmetric(algorithm: str, message: bytes, key: bytes) -> bytes:
-    if algorithm == "md5":
-        return hashlib.md5(message, usedforsecurity=False).digest()
-    return hmac.digest(key, message, _DIGESTS[algorithm])
-
-
-def _encoded(raw: bytes, encoding: str) -> str:
-    if encoding == "base64":
-        return base64.b64encode(raw).decode()
-    return raw.hex().upper() if encoding == "HEX" else raw.hex()
-
-
-def _decoded(signature: str, encoding: str) -> bytes | None:
-    try:
-        if encoding == "base64":
-            return base64.b64decode(signature, validate=True)
-        return bytes.fromhex(signature)
-    except (ValueError, binascii.Error):
-        return None
+def _notification_paths(words: Vocabulary) -> Iterator[str]:
+    """Yield the paths of what stands in notifications."""
+    shape, answer = words.notification, words.answer
+    yield from (shape.kind, shape.time)
+    paths = [getattr(answer, point) for point in POINTS_OF if point != "redirect_url"]
+    for path in (*paths, shape.out_trade_no, shape.out_refund_no, shape.subscription_id, words.path("out_trade_no")):
+        yield join_path(shape.data, path)

@@ -1,376 +1,486 @@
-"""What the sandbox keeps: orders, refunds, subscriptions, and what it responded."""
+"""The sandbox's database: SQLite, one connection, one thread, one sandbox to a file.
+
+Write-ahead logging with `synchronous = NORMAL`: a committed change survives the end of this process, even by SIGKILL.
+Only if the machine itself stops may the last commits be missing; waiting for the disk is not worth it here.
+"""
 
 import json
-import math
-import re
-import secrets
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
-from typing import Any, Final, NoReturn, Protocol, TypeAlias, TypeVar
+import os
+import sqlite3
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, date, datetime
+from functools import partial
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
-from attrs import asdict
+from attrs import AttrsInstance, asdict, fields_dict
 
-from payasync.errors import InvalidArgumentError
-from payasync.profile.profile import Profile
-from payasync.sandbox import statements
-from payasync.sandbox.database import Database
-from payasync.sandbox.model import Answered, Charge, Order, Refund, RefundState, RefusedError, Subscription
-
-
-def value_at(document: object, path: str) -> object:
-    """Return what stands at a dotted path; `None` where nothing does."""
-    for part in path.split("."):
-        document = document.get(part) if isinstance(document, Mapping) else None
-    return document
-
-
-def set_at(document: dict[str, Any], path: str, value: object) -> None:
-    """Set a value at a dotted path, objects on the way included.
-
-    An empty path is the document itself: an object goes into it, and anything else has no place.
-    """
-    if not path:
-        document.update(value if isinstance(value, dict) else {})
-        return
-    above, _, name = path.rpartition(".")
-    table_at(document, above)[name] = value
-
-
-def table_at(document: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return the object at a dotted path, made where there is none; an empty path is the document itself."""
-    for part in path.split(".") if path else ():
-        inner = document.get(part)
-        if not isinstance(inner, dict):
-            inner = document[part] = {}
-        document = inner
-    return document
-
-
-def overlaps(one: str, other: str) -> bool:
-    """Return whether two paths are one, or one of them leads through the other."""
-    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
-
-
-def under(path: str, place: str) -> str | None:
-    """Return the rest of a path below a place, or `None` where it stands elsewhere."""
-    if not place:
-        return path
-    return path.removeprefix(f"{place}.") if path.startswith(f"{place}.") else None
-
-
-def join_path(*parts: str) -> str:
-    """Return the path that leads through all of these, of which some may be empty."""
-    return ".".join(filter(None, parts))
-
-
-def sibling_path(path: str, name: str) -> str:
-    """Return the path of a name in the object that holds a path."""
-    above, dot, _ = path.rpartition(".")
-    return f"{above}{dot}{name}"
-
-
-MAX_DEPTH: Final = 32
-
-
-def read_object(body: bytes) -> dict[str, Any]:
-    """Return the JSON object that a request's body holds.
-
-    Raises:
-        RefusedError: It is no JSON in UTF-8, no object, it has a name twice, more than 32 levels, a number
-            that is none, or a text with a lone surrogate.
-    """
-    try:
-        document = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_no_number, parse_float=_finite)
-    except RecursionError:
-        raise _malformed(f"the body has more than {MAX_DEPTH} levels") from None
-    except ValueError as error:
-        raise _malformed(f"the body is no JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise _malformed("the body must be a JSON object")
-    _check_values(document)
-    return document
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) != len(pairs):
-        raise ValueError("a name stands twice in one object")
-    return document
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError("a number is too great")
-    return number
-
-
-def _check_values(document: object) -> None:
-    level: list[object] = [document]
-    for _ in range(MAX_DEPTH):
-        for value in level:
-            if isinstance(value, str):
-                _check_text(value)
-        level = [inner for value in level for inner in _inside(value)]
-        if not level:
-            return
-    raise _malformed(f"the body has more than {MAX_DEPTH} levels")
-
-
-def _inside(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return _names_and_values(value)
-    return value if isinstance(value, list) else ()
-
-
-def _names_and_values(value: dict[str, Any]) -> Iterator[object]:
-    yield from value
-    yield from value.values()
-
-
-def _check_text(text: str) -> None:
-    if not encodable(text):
-        raise _malformed("the body holds a lone surrogate")
-
-
-def encodable(text: str) -> bool:
-    """Return whether a text is valid Unicode: no lone surrogate stands in it."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _malformed(message: str) -> RefusedError:
-    return RefusedError("invalid", message, status=400)
-
+from payasync.errors import ConfigurationError
+from payasync.sandbox.model import (
+    Answered,
+    Attempt,
+    Charge,
+    Entry,
+    Notification,
+    Order,
+    Refund,
+    RefundState,
+    RefusedError,
+    Subscription,
+    Timer,
+    TimerKind,
+    format_instant,
+    to_instant,
+    to_micros,
+)
+from payasync.settings import DATABASE, check_private, new_private
 
 T = TypeVar("T")
-_COMING_BACK: Final = ("out_trade_no", "identifier", "subscription_id")
-"""The arguments by which a merchant names what the sandbox has numbered."""
-_SIZES: Final = (*range(21, 1, -1), *range(22, 65))
-"""Characters of a number, the most welcome first: where it may be long, none is drawn twice by chance."""
-_TRIES: Final = 100
+MEMORY: Final = ":memory:"
+APPLICATION: Final = 0x50617973
+"""`Pays`: marks the file as a sandbox's, in its header."""
+VERSION: Final = 2
+"""Of the schema; a file of another version is refused."""
+LOCKED_SECONDS: Final = 0.25
+"""How long the start waits for a sandbox that is just closing the file."""
+_TABLES: Final[Mapping[type, str]] = {
+    Order: "orders",
+    Refund: "refunds",
+    Subscription: "subscriptions",
+    Charge: "charges",
+    Notification: "notifications",
+    Attempt: "attempts",
+    Answered: "calls",
+    Entry: "timeline",
+}
 
 
-class Telling(Protocol):
-    """An answer of the service, such as that of `orders.place`."""
-
-    @property
-    def document(self) -> Any: ...  # noqa: D102 - its JSON
-
-
-Named: TypeAlias = Telling | str
-"""What names an order, a refund or a subscription: its number, or an answer that tells it."""
+_NAMES: Final[Mapping[type, tuple[str, ...]]] = {
+    kind: tuple(fields_dict(kind))
+    for kind in (Order, Refund, Subscription, Charge, Notification, Attempt, Answered, Entry, Timer)
+}
 
 
-class Numbers:
-    """Finds the number that a test means, who may give the answer that tells it in its place.
+_INSERTIONS: Final = {
+    kind: f"INSERT INTO {table} ({', '.join(names)}) VALUES (:{', :'.join(names)})"  # noqa: S608 - our own names
+    for kind, table in _TABLES.items()
+    if (names := [name for name in _NAMES[kind] if name != "seq"])
+}
+
+
+class Store:
+    """Reads and writes what the sandbox stores; make all related changes in one `transaction`.
 
     Args:
-        places: Where an answer tells something: paths into its document, by our names such as `out_trade_no`.
-    """
+        path: The database's file, or `:memory:`.
 
-    def __init__(self, places: Mapping[str, str]) -> None:
-        self._places = places
-
-    def told(self, name: str, named: object) -> str | None:
-        """Return a text as it is, or what an answer tells; `None` where it is neither.
-
-        Args:
-            name: What an answer is asked for.
-            named: The text, or the answer.
-        """
-        place, document = self._places.get(name), getattr(named, "document", None)
-        text = named if isinstance(named, str) else value_at(document, place) if place else None
-        return text if isinstance(text, str) and text and encodable(text) else None
-
-    def of(self, name: str, named: object) -> str:
-        """Return a number.
-
-        Args:
-            name: Of what: `out_trade_no`, `out_refund_no` or `subscription_id`.
-            named: The number itself, or an answer.
-
-        Raises:
-            InvalidArgumentError: It is neither.
-        """
-        number = self.told(name, named)
-        if number is None:
-            rule = "a number as a text, or an answer of this sandbox that tells it"
-            raise InvalidArgumentError(f"{name} must be {rule}, not {named!r}", field=name, rule=rule, value=named)
-        return number
-
-
-def known(found: T | None, thing: str, argument: str) -> T:
-    """Return what was found.
+    Attributes:
+        now: The time that the timeline shows: the machine's, until a clock takes its place.
 
     Raises:
-        RefusedError: There is none.
-    """
-    if found is None:
-        raise RefusedError("absent", f"there is no such {thing}", argument=argument)
-    return found
-
-
-class Numbering:
-    """Gives numbers that a profile's merchants may send back: of its form, and not too long.
-
-    Args:
-        profile: The service's.
+        ConfigurationError: The file cannot be opened, another sandbox uses it, or it is not a sandbox's of this
+            version; then it is not changed.
     """
 
-    def __init__(self, profile: Profile) -> None:
-        lengths = profile.accept.length
-        self._pattern: Final = re.compile(profile.identifier)
-        self._most: Final = min((lengths[name] for name in _COMING_BACK if name in lengths), default=max(_SIZES))
+    def __init__(self, path: str) -> None:
+        self._before_commit: Callable[[], object] = bool
+        self._after_commit: Callable[[], object] = bool
+        self._db = _open(path)
+        self.now: Callable[[], datetime] = partial(datetime.now, UTC)
+        self._db.create_function("sandbox_now", 0, lambda: format_instant(self.now()))
 
-    def new(self, kind: str, taken: Callable[[str], object]) -> str:
-        """Return a number that names nothing yet; where none of the profile's is found, it is of our own form.
+    def on_commit(
+        self, *, before: Callable[[], object] | None = None, after: Callable[[], object] | None = None
+    ) -> None:
+        """Call a function at the end of each transaction, inside it, or after it was committed."""
+        self._before_commit = before or self._before_commit
+        self._after_commit = after or self._after_commit
 
-        Args:
-            kind: The capital that it begins with, where the profile allows that.
-            taken: Says whether a number names something.
+    def close(self) -> None:
+        """Close the database."""
+        self._db.close()
+
+    @contextmanager
+    def transaction(self) -> Generator[None]:
+        """Commit all that is done inside, or nothing if an exception is raised.
+
+        Raises:
+            ConfigurationError: The file cannot be written.
         """
-        drawn = (number for _ in range(_TRIES) for number in _drawn(kind))
-        return next((number for number in drawn if self._fits(number) and not taken(number)), _plain(kind))
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield
+            self._before_commit()
+            self._db.execute("COMMIT")
+        except BaseException as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.OperationalError):
+                why = f"db: the sandbox's database cannot be written: {error}"
+                raise ConfigurationError(why, field="db") from error
+            raise
+        self._after_commit()
 
-    def _fits(self, number: str) -> bool:
-        return len(number) <= self._most and self._pattern.fullmatch(number) is not None
+    @contextmanager
+    def savepoint(self) -> Generator[None]:
+        """Undo what is done inside if it is refused; the transaction around it goes on."""
+        self._db.execute("SAVEPOINT inner")
+        try:
+            yield
+        except RefusedError:
+            self._db.execute("ROLLBACK TO inner")
+            raise
 
-
-def _drawn(kind: str) -> Iterator[str]:
-    yield _plain(kind)
-    yield str(uuid.uuid4())
-    for size in _SIZES:
-        digits = _digits(size - 1)
-        yield from (kind + digits, kind.lower() + digits, _digits(size))
-
-
-def _plain(kind: str) -> str:
-    return kind + _digits(_SIZES[0] - 1)
-
-
-def _digits(size: int) -> str:
-    # None begins with 0: a profile may mean numbers that are counted.
-    least = 10 ** (size - 1)
-    return str(least + secrets.randbelow(9 * least))
-
-
-class Store(Database):
-    """Reads and writes what the sandbox keeps; whoever changes something does it in one `transaction`."""
+    def add(self, value: AttrsInstance) -> int:
+        """Insert a value into its table, and return the row's number."""
+        with self._run(_INSERTIONS[type(value)], **asdict(value)) as cursor:
+            return cursor.lastrowid or 0
 
     def add_order(self, order: Order) -> bool:
-        """Keep a new order; `False` where its number is taken."""
-        return self.changed(statements.ADD_ORDER, asdict(order))
+        """Insert an order; `False` if its number is taken."""
+        return self._change(_INSERTIONS[Order] + " ON CONFLICT (out_trade_no) DO NOTHING", **asdict(order))
 
     def order(self, out_trade_no: str) -> Order | None:
         """Return the order with this number."""
-        return self.first(Order, statements.ORDER, key=out_trade_no)
-
-    def order_by_payment(self, payment_id: str) -> Order | None:
-        """Return the order with this payment number."""
-        return self.first(Order, statements.ORDER_BY_PAYMENT, key=payment_id)
+        return self._first(Order, "SELECT * FROM orders WHERE out_trade_no = :key", key=out_trade_no)
 
     def order_named(self, number: str) -> Order | None:
-        """Return the order with this number, or else that with this payment number."""
-        return self.order(number) or self.order_by_payment(number)
+        """Return the order with this number, or else the one with this payment number."""
+        by_payment = "SELECT * FROM orders WHERE payment_id = :key"
+        return self.order(number) or self._first(Order, by_payment, key=number)
 
     def order_by_token(self, token: str) -> Order | None:
-        """Return the order whose gateway page this token names."""
-        return self.first(Order, statements.ORDER_AT_GATEWAY, key=token)
+        """Return the order whose gateway page has this token."""
+        return self._first(Order, "SELECT * FROM orders WHERE token = :key", key=token)
 
     def move_order(self, before: Order, after: Order) -> bool:
-        """Change an order's state; `False` where it is no longer as it was."""
-        values = {**asdict(after), "was": before.state, "declined": before.declines}
-        return self.changed(statements.MOVE_ORDER, values)
+        """Change an order's state; `False` if it has changed since it was read."""
+        return self._change(
+            """
+            UPDATE orders SET state = :state, declines = :declines
+            WHERE out_trade_no = :out_trade_no AND state = :was AND declines = :declined""",
+            **asdict(after),
+            was=before.state,
+            declined=before.declines,
+        )
 
     def reserve(self, out_trade_no: str, amount: int) -> bool:
-        """Set aside what a refund gives back; `False` where the order has less left, or is not paid."""
-        return self.changed(statements.RESERVE, {"out_trade_no": out_trade_no, "amount": amount})
+        """Reserve the amount of a refund; `False` if the order has less left, or is not paid."""
+        return self._change(
+            """
+            UPDATE orders SET reserved = reserved + :amount
+            WHERE out_trade_no = :out_trade_no AND state = 'paid' AND reserved + :amount <= total_amt""",
+            out_trade_no=out_trade_no,
+            amount=amount,
+        )
 
     def release(self, out_trade_no: str, amount: int) -> None:
-        """Give back what was set aside for a refund that failed."""
-        self.changed(statements.RELEASE, {"out_trade_no": out_trade_no, "amount": amount})
+        """Release what was reserved for a refund that failed."""
+        statement = "UPDATE orders SET reserved = reserved - :amount WHERE out_trade_no = :out_trade_no"
+        self._change(statement, out_trade_no=out_trade_no, amount=amount)
 
     def count_orders(self, origin: str) -> int:
-        """Count what one of the endpoints 1 (`payment`) and 2 (`order`) made."""
-        return self.number(statements.COUNT_ORDERS, origin=origin)
-
-    def add_refund(self, refund: Refund) -> None:
-        """Keep a new refund."""
-        self.changed(statements.ADD_REFUND, asdict(refund))
+        """Count what endpoint 1 (`payment`) or 2 (`order`) made."""
+        return self._number("SELECT count(*) FROM orders WHERE origin = :origin", origin=origin)
 
     def refund(self, out_refund_no: str) -> Refund | None:
         """Return the refund with this number."""
-        return self.first(Refund, statements.REFUND, key=out_refund_no)
+        return self._first(Refund, "SELECT * FROM refunds WHERE out_refund_no = :key", key=out_refund_no)
 
     def move_refund(self, out_refund_no: str, was: RefundState, state: RefundState) -> bool:
-        """Change a refund's state; `False` where it is no longer as it was."""
-        return self.changed(statements.MOVE_REFUND, {"out_refund_no": out_refund_no, "was": was, "state": state})
+        """Change a refund's state; `False` if it has changed since it was read."""
+        statement = "UPDATE refunds SET state = :state WHERE out_refund_no = :out_refund_no AND state = :was"
+        return self._change(statement, out_refund_no=out_refund_no, was=was, state=state)
 
     def refunded(self, out_trade_no: str) -> int:
-        """Sum up what of an order was given back."""
-        return self.number(statements.REFUNDED, out_trade_no=out_trade_no)
+        """Return the sum of an order's refunds that have succeeded."""
+        return self._number(
+            """
+            SELECT coalesce(sum(refund_amt), 0) FROM refunds
+            WHERE out_trade_no = :out_trade_no AND state = 'succeeded'""",
+            out_trade_no=out_trade_no,
+        )
 
     def refunds_of(self, out_trade_no: str) -> list[Refund]:
         """Return an order's refunds, in no order."""
-        return self.read(Refund, statements.REFUNDS_OF, out_trade_no=out_trade_no)
+        return self._read(Refund, "SELECT * FROM refunds WHERE out_trade_no = :key", key=out_trade_no)
 
     def count_refunds(self) -> int:
         """Count all refunds."""
-        return self.number(statements.ALL_REFUNDS)
-
-    def add_subscription(self, subscription: Subscription) -> None:
-        """Keep a new subscription."""
-        self.changed(statements.ADD_SUBSCRIPTION, asdict(subscription))
+        return self._number("SELECT count(*) FROM refunds")
 
     def subscription(self, subscription_id: str) -> Subscription | None:
         """Return the subscription with this number."""
-        return self.first(Subscription, statements.SUBSCRIPTION, key=subscription_id)
+        statement = "SELECT * FROM subscriptions WHERE subscription_id = :key"
+        return self._first(Subscription, statement, key=subscription_id)
 
     def move_subscription(self, before: Subscription, after: Subscription) -> bool:
-        """Change a subscription; `False` where it is no longer as it was."""
-        values = {**asdict(after), "was": before.state, "before": before.period}
-        return self.changed(statements.MOVE_SUBSCRIPTION, values)
-
-    def add_charge(self, charge: Charge) -> None:
-        """Keep what a period was billed; there is one charge to a period."""
-        self.changed(statements.ADD_CHARGE, asdict(charge))
+        """Change a subscription; `False` if it has changed since it was read."""
+        return self._change(
+            """
+            UPDATE subscriptions SET
+                frequency = :frequency, amount = :amount, start_date = :start_date, customer = :customer,
+                state = :state, period = :period, renews = :renews, ends = :ends, failing = :failing,
+                failures = :failures
+            WHERE subscription_id = :subscription_id AND state = :was AND period = :before""",
+            **asdict(after),
+            was=before.state,
+            before=before.period,
+        )
 
     def charges(self, subscription_id: str) -> list[Charge]:
-        """Return what a subscription was billed, period by period."""
-        return self.read(Charge, statements.CHARGES, subscription_id=subscription_id)
+        """Return the charges of a subscription, by period."""
+        statement = "SELECT * FROM charges WHERE subscription_id = :key ORDER BY period"
+        return self._read(Charge, statement, key=subscription_id)
 
-    def burn(self, merchant_id: str, nonce: str) -> bool:
-        """Use up a nonce; `False` where it was used before (spec: Authentication, 3)."""
-        return self.changed(statements.BURN, {"merchant_id": merchant_id, "nonce": nonce})
+    def set_timer(self, kind: TimerKind, reference: str, due: datetime | None) -> None:
+        """Set the one timer of this kind, in place of what it was set to; `None` stops it."""
+        if due is None:
+            statement = "DELETE FROM timers WHERE kind = :kind AND reference = :reference"
+            self._change(statement, kind=kind, reference=reference)
+            return
+        self._change(
+            """
+            INSERT INTO timers (due, kind, reference) VALUES (:due, :kind, :reference)
+            ON CONFLICT (kind, reference) DO UPDATE SET due = excluded.due""",
+            due=due,
+            kind=kind,
+            reference=reference,
+        )
 
-    def kept(self, name: str, draw: Callable[[], str]) -> str:
-        """Return the key that is kept by a name, or one that is drawn now and kept from now on."""
+    def due_timer(self, by: datetime) -> Timer | None:
+        """Return the timer that was due first, at this time or before."""
+        statement = "SELECT due, kind, reference FROM timers WHERE due <= :now ORDER BY due, seq LIMIT 1"
+        return self._first(Timer, statement, now=by)
+
+    def next_timer(self, after: datetime) -> Timer | None:
+        """Return the timer that falls due first after this time."""
+        statement = "SELECT due, kind, reference FROM timers WHERE due > :after ORDER BY due, seq LIMIT 1"
+        return self._first(Timer, statement, after=after)
+
+    def time(self) -> tuple[datetime, datetime] | None:
+        """Return the sandbox's time and the machine's at the last commit; `None` in a new database."""
+        with self._run("SELECT latest, wall FROM clock WHERE one = 1") as cursor:
+            found = cursor.fetchone()
+        return (to_instant(found["latest"]), to_instant(found["wall"])) if found else None
+
+    def set_time(self, latest: datetime, wall: datetime) -> None:
+        """Store the sandbox's time and the machine's."""
+        self._change(
+            """
+            INSERT INTO clock VALUES (1, :latest, :wall)
+            ON CONFLICT (one) DO UPDATE SET latest = excluded.latest, wall = excluded.wall""",
+            latest=latest,
+            wall=wall,
+        )
+
+    def stored_key(self, name: str, draw: Callable[[], str]) -> str:
+        """Return the key that is stored under a name; draw and store it if there is none."""
         with self.transaction():
-            if found := self.read(dict[str, str], statements.KEY, name=name):
-                return found[0]["text"]
+            with self._run("SELECT text FROM keys WHERE name = :name", name=name) as cursor:
+                if found := cursor.fetchone():
+                    return str(found["text"])
             drawn = draw()
-            self.changed(statements.ADD_KEY, {"name": name, "text": drawn})
+            self._change("INSERT INTO keys VALUES (:name, :text)", name=name, text=drawn)
             return drawn
 
-    def add_call(self, call: Answered) -> None:
-        """Keep the record of a call that is about to be answered.
+    def burn(self, merchant_id: str, nonce: str) -> bool:
+        """Use up a nonce; `False` if it was used before (spec: Authentication, 3)."""
+        statement = "INSERT INTO nonces VALUES (:merchant_id, :nonce) ON CONFLICT DO NOTHING"
+        return self._change(statement, merchant_id=merchant_id, nonce=nonce)
 
-        Where the database cannot be written it is lost: the call was done, or refused, all the same.
-        """
-        with suppress(RefusedError), self.transaction():
-            self.changed(statements.ADD_CALL, asdict(call))
+    def notification(self, notification_id: str) -> Notification | None:
+        """Return the notification with this number."""
+        statement = "SELECT * FROM notifications WHERE notification_id = :key"
+        return self._first(Notification, statement, key=notification_id)
+
+    def notifications(self) -> list[Notification]:
+        """Return all notifications, oldest first."""
+        return self._read(Notification, "SELECT * FROM notifications ORDER BY seq")
+
+    def next_notification(self, after: datetime) -> Notification | None:
+        """Return the notification whose attempt falls due first after this time."""
+        statement = "SELECT * FROM notifications WHERE due > :after ORDER BY due, seq LIMIT 1"
+        return self._first(Notification, statement, after=after)
+
+    def due_notification(self, now: datetime, busy: Collection[str]) -> Notification | None:
+        """Return the notification that has been due for longest, except for those to busy addresses."""
+        # From address to address, reading only the first due one of each: what waits behind it costs nothing.
+        return self._first(
+            Notification,
+            """
+            WITH RECURSIVE addresses (url) AS (
+                SELECT min(url) FROM notifications WHERE due IS NOT NULL
+                UNION ALL
+                SELECT (SELECT min(url) FROM notifications WHERE due IS NOT NULL AND url > addresses.url)
+                FROM addresses WHERE url IS NOT NULL
+            )
+            SELECT notifications.* FROM addresses JOIN notifications ON seq = (
+                SELECT seq FROM notifications WHERE url = addresses.url AND due <= :now ORDER BY due, seq LIMIT 1
+            )
+            WHERE addresses.url NOT IN (SELECT value FROM json_each(:busy)) ORDER BY due, seq LIMIT 1""",
+            now=now,
+            busy=json.dumps([*busy]),
+        )
+
+    def move_notification(self, before: Notification, after: Notification) -> bool:
+        """Change the delivery of a notification; `False` if it has changed since it was read."""
+        if self.notification(before.notification_id) != before:
+            return False
+        return self._change(
+            """
+            UPDATE notifications SET state = :state, due = :due, tries = :tries, resends = :resends
+            WHERE notification_id = :notification_id""",
+            **asdict(after),
+        )
+
+    def attempts(self) -> list[Attempt]:
+        """Return all attempts to deliver, oldest first."""
+        return self._read(Attempt, "SELECT * FROM attempts ORDER BY seq")
+
+    def attempts_of(self, notification_id: str) -> list[Attempt]:
+        """Return the attempts to deliver one notification, oldest first."""
+        statement = "SELECT * FROM attempts WHERE notification_id = :key ORDER BY seq"
+        return self._read(Attempt, statement, key=notification_id)
 
     def calls(self, operation: str | None) -> list[Answered]:
         """Return the calls of one operation, or all, oldest first."""
         if operation is None:
-            return self.read(Answered, statements.ALL_CALLS)
-        return self.read(Answered, statements.CALLS, operation=operation)
+            return self._read(Answered, "SELECT * FROM calls ORDER BY seq")
+        return self._read(Answered, "SELECT * FROM calls WHERE operation = :key ORDER BY seq", key=operation)
+
+    def entries(self) -> list[Entry]:
+        """Return the timeline, oldest first."""
+        return self._read(Entry, "SELECT * FROM timeline ORDER BY seq")
+
+    def entries_about(self, reference: str) -> list[Entry]:
+        """Return the entries that name one number, oldest first."""
+        return self._read(Entry, "SELECT * FROM timeline WHERE reference = :key ORDER BY seq", key=reference)
+
+    def newest_requests(self, limit: int) -> list[Entry]:
+        """Return the newest requests of the timeline, newest first."""
+        statement = "SELECT * FROM timeline WHERE kind = 'request' ORDER BY seq DESC LIMIT :limit"
+        return self._read(Entry, statement, limit=limit)
+
+    def admin_entry(self, seq: int) -> Entry | None:
+        """Return the entry with this number, if it records an action of the dashboard."""
+        return self._first(Entry, "SELECT * FROM timeline WHERE seq = :seq AND kind = 'admin'", seq=seq)
+
+    def newest(self, kind: type[T], limit: int) -> list[T]:
+        """Return the newest orders, refunds, subscriptions or notifications, newest first."""
+        return self._read(kind, f"SELECT * FROM {_TABLES[kind]} ORDER BY rowid DESC LIMIT {limit}")  # noqa: S608 - our own names
+
+    def _change(self, statement: str, **values: Any) -> bool:
+        """Run a statement that changes one row; `False` if it found none to change."""
+        with self._run(statement, **values) as cursor:
+            return cursor.rowcount == 1
+
+    def _first(self, kind: type[T], statement: str, **values: Any) -> T | None:
+        return next(iter(self._read(kind, statement, **values)), None)
+
+    def _read(self, kind: type[T], statement: str, **values: Any) -> list[T]:
+        with self._run(statement, **values) as cursor:
+            return [kind(**{name: found[name] for name in _NAMES[kind]}) for found in cursor]
+
+    def _number(self, statement: str, **values: Any) -> int:
+        with self._run(statement, **values) as cursor:
+            return int(cursor.fetchone()[0])
+
+    def _run(self, statement: str, **values: Any) -> closing[sqlite3.Cursor]:
+        return closing(self._db.execute(statement, {name: _written(value) for name, value in values.items()}))
+
+
+def _written(value: Any) -> Any:
+    """Return a value as the database has it: a time as microseconds, a day in ISO 8601."""
+    if isinstance(value, datetime):
+        return to_micros(value)
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def read_location(db: object) -> str:
+    """Return where a database is, as a text.
+
+    Raises:
+        ConfigurationError: It is neither a path nor `:memory:`.
+    """
+    path = os.fspath(db) if isinstance(db, os.PathLike) else db
+    if isinstance(path, str):
+        return path
+    raise ConfigurationError(f"db must be the path of a file, or {MEMORY!r}, not {db!r}", field="db")
+
+
+def _open(path: str) -> sqlite3.Connection:
+    try:
+        _check_header(path)
+        database = sqlite3.connect(path, timeout=LOCKED_SECONDS, isolation_level=None)
+        try:
+            _prepare(database)
+        except BaseException:
+            database.close()
+            raise
+    except (sqlite3.Error, OSError) as error:
+        why = (error.strerror if isinstance(error, OSError) else "") or str(error)
+        if isinstance(error, sqlite3.Error) and "locked" in why:
+            why = "another sandbox has it open: close that one first, or use another file"
+    else:
+        return database
+    raise ConfigurationError(f"db: cannot use {path!r} as the sandbox's database: {why}", field="db")
+
+
+def _check_header(path: str) -> None:
+    """Check the file before SQLite may change it.
+
+    SQLite itself reads it: opening and closing the file beside SQLite would release the locks that another sandbox of
+    this process holds. A killed sandbox may have copied only a part of its log into the file. If the header cannot be
+    read without the log, it is checked again when the file is open.
+    """
+    if path == MEMORY:
+        return
+    with suppress(FileExistsError):
+        os.close(new_private(Path(path)))
+    for suffix in DATABASE:
+        check_private(f"{path}{suffix}")
+    if Path(path).stat().st_size == 0:
+        return
+    uri = f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1"
+    with suppress(sqlite3.Error), closing(sqlite3.connect(uri, uri=True)) as database:
+        _check_marks(database)
+
+
+def _check_marks(database: sqlite3.Connection) -> None:
+    application, version = (
+        database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+    )
+    if application != APPLICATION:
+        raise OSError("it is the database of another program, or of an older payasync: name another file")
+    if version != VERSION:
+        raise OSError(f"its schema is of version {version}, and this payasync's of {VERSION}: name another file")
+
+
+def _prepare(database: sqlite3.Connection) -> None:
+    database.row_factory = sqlite3.Row
+    # Held until the end, so that there is one sandbox to a file.
+    database.execute("PRAGMA locking_mode = EXCLUSIVE")
+    if database.execute("PRAGMA page_count").fetchone()[0]:
+        _check_marks(database)
+    else:
+        _create(database)
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = NORMAL")
+    database.execute("PRAGMA foreign_keys = ON")
+    database.execute("BEGIN EXCLUSIVE")
+    database.execute("COMMIT")
+
+
+def _create(database: sqlite3.Connection) -> None:
+    """Create all tables or none, before there is a log: the header must say whose file it is."""
+    schema = resources.files("payasync.sandbox").joinpath("schema.sql").read_text(encoding="utf-8")
+    marks = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};"
+    try:
+        database.executescript(f"BEGIN EXCLUSIVE; {marks} {schema} COMMIT;")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise

@@ -15,8 +15,8 @@ from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE
+from payasync.sandbox.controls import Ledger
 from payasync.sandbox.faults import Fault, Faults, NotificationFaults
-from payasync.sandbox.ledger import Ledger
 from payasync.sandbox.sandbox import Sandbox
 from payasync.session import Session
 
@@ -34,28 +34,26 @@ class LoopThread:
 
     def __init__(self, held: AbstractAsyncContextManager[object], name: str) -> None:
         self._held = held
-        self._ready: Future[asyncio.AbstractEventLoop] = Future()
-        self._ended: Future[None] = Future()
+        self._ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._stop: asyncio.Event | None = None
 
     def start(self) -> None:
-        """Start the thread; what keeps it from starting is raised here."""
+        """Start the thread, or raise the error that keeps it from starting."""
         self._thread.start()
-        self._loop = self._ready.result()
+        self._loop, self._stop = self._ready.result()
 
     def close(self) -> None:
-        """End what is held, and then the thread; what goes wrong in it is raised here."""
-        if self._stop:
-            self._loop.call_soon_threadsafe(self._stop.set)
+        """End what is held, and then the thread; an error in it is raised here."""
+        self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
-        self._ended.result()
+        if self._failure:
+            raise self._failure
 
     def call(self, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-        """Call a function in the loop's thread, and return what it returns; its errors cross as they are.
+        """Call a function in the loop's thread, and return its result, or raise its error.
 
-        A coroutine function is waited for; called in a running loop, it gives an awaitable instead, and that
-        loop goes on meanwhile.
+        The call waits for a coroutine function. Called in a running loop, it returns an awaitable instead.
         """
         running = _running_loop()
         if running is self._loop:
@@ -72,17 +70,17 @@ class LoopThread:
     def _run(self) -> None:
         try:
             asyncio.run(self._hold())
-        except BaseException as error:  # noqa: BLE001 - it is raised again, by who waits
-            first = self._ended if self._ready.done() else self._ready
-            first.set_exception(error)
-        if not self._ended.done():
-            self._ended.set_result(None)
+        except BaseException as error:  # noqa: BLE001 - whoever waits raises it again
+            if self._ready.done():
+                self._failure = error
+            else:
+                self._ready.set_exception(error)
 
     async def _hold(self) -> None:
         async with self._held:
-            self._stop = asyncio.Event()
-            self._ready.set_result(asyncio.get_running_loop())
-            await self._stop.wait()
+            stop = asyncio.Event()
+            self._ready.set_result((asyncio.get_running_loop(), stop))
+            await stop.wait()
 
 
 async def _called(function: Callable[..., Any], args: Any, named: Any) -> Any:
@@ -99,14 +97,14 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 @frozen
 class Proxy:
-    """Something that lives in another thread: what is asked of it is done there.
+    """An object of another thread: its methods run there.
 
-    A method that is a coroutine function blocks until it is done; called in a running loop, it is awaited as
-    usual. Any other method blocks. Of the faults, what it gives lives there, too.
+    A method that is a coroutine function blocks until it is done; called in a running loop, it is awaited as usual. Any
+    other method blocks. Faults that a method returns are wrapped in the same way.
 
     Attributes:
         _call: Calls a function in that thread.
-        _target: What lives there.
+        _target: The object.
     """
 
     _call: Callable[..., Any]
@@ -138,10 +136,10 @@ class Proxy:
 class ThreadedSandbox:
     """A sandbox that runs in a thread of its own; it has all that `Sandbox` has.
 
-    Use it with `with`, at whose end a fault that was armed and never fired raises `FaultNeverFiredError`; or with
-    `start` and `close`. Each method that `Sandbox` and its parts (`customer`,
-    `given`, `clock`, …) have as a coroutine blocks until it is done: `sandbox.customer.authorize("T1")`. Called
-    in a running event loop, whichever it is, it is awaited as usual: `await sandbox.customer.authorize("T1")`.
+    Use it with `with`, or with `start` and `close`. At the end of `with`, a fault that was armed and never fired raises
+    `FaultNeverFiredError`. The coroutine methods of `Sandbox` and its parts (`customer`, `given`, `clock`, …) block
+    until they are done: `sandbox.customer.authorize("T1")`. Called in any running event loop, they are awaited:
+    `await sandbox.customer.authorize("T1")`.
 
     Args:
         profile: As for `Sandbox`.
@@ -154,7 +152,7 @@ class ThreadedSandbox:
     def __init__(self, profile: Profile = PROFILE, **settings: Any) -> None:
         self._sandbox: Final = Sandbox(profile, **settings)
         self._thread: LoopThread | None = None
-        self._told: list[str] | None = None
+        self._last_timeline: list[str] | None = None
         self._receivers: list[RecordingReceiver] = []
 
     @property
@@ -179,7 +177,7 @@ class ThreadedSandbox:
 
     @property
     def faults(self) -> Faults:
-        """Has the service fail; as for `Sandbox`, faults may be armed before the start, and read after the end."""
+        """Arms faults, as for `Sandbox`: also before the start. They can be read after the end."""
         return cast("Faults", Proxy(self._reach, self._sandbox.faults))
 
     @property
@@ -189,7 +187,7 @@ class ThreadedSandbox:
 
     @property
     def webhook_url(self) -> str | None:
-        """Where notifications go of what has no `notifyUrl`; it may be changed at any time."""
+        """Where notifications go if there is no `notifyUrl`; it may be changed at any time."""
         return self._sandbox.webhook_url
 
     @webhook_url.setter
@@ -227,13 +225,13 @@ class ThreadedSandbox:
         return self._sandbox.session(**overrides)
 
     def timeline(self) -> list[str]:
-        """As for `Sandbox`; after the end, what it saw until then.
+        """Return the timeline, as for `Sandbox`; after the end, as it was then.
 
         Raises:
             ConfigurationError: The sandbox has never run.
         """
-        if self._thread is None and self._told is not None:
-            return self._told
+        if self._thread is None and self._last_timeline is not None:
+            return self._last_timeline
         return cast("list[str]", self.call(self._sandbox.timeline))
 
     def start(self) -> Self:
@@ -258,8 +256,8 @@ class ThreadedSandbox:
     def call(self, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
         """Call any function in the sandbox's thread, and return what it returns.
 
-        A coroutine function is waited for; called in a running loop, it gives an awaitable instead. So a session
-        serves a test that is not asynchronous: `sandbox.call(pay.orders.query, "T1")`.
+        The call waits for a coroutine function. Called in a running loop, it returns an awaitable instead. So a
+        synchronous test can use a session: `sandbox.call(pay.orders.query, "T1")`.
 
         Args:
             function: The function.
@@ -296,7 +294,7 @@ class ThreadedSandbox:
             self._sandbox.faults.check()
 
     def _reach(self, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-        """Call a function of what outlives the thread: without it, nobody else calls one."""
+        """Call a function of an object that outlives the thread; without the thread, nobody else calls one."""
         return self.call(function, *args, **named) if self._thread else function(*args, **named)
 
     @asynccontextmanager
@@ -304,7 +302,7 @@ class ThreadedSandbox:
         await self._sandbox.start()
         try:
             yield
-            self._told = self._sandbox.timeline()
+            self._last_timeline = self._sandbox.timeline()
         finally:
             await self._sandbox.close()
             while self._receivers:

@@ -1,5 +1,6 @@
-"""Signature schemes: which text of a request is signed, and how (spec: Authentication, 3 and 4)."""
+"""Signature schemes (spec: Authentication, 3 and 4)."""
 
-from payasync.signing.schemes import SignatureScheme, SortedPairs
+from payasync.signing.algorithms import AlgorithmName
+from payasync.signing.schemes import Encoding, Nested, SignatureScheme, SortedPairs
 
-__all__ = ["SignatureScheme", "SortedPairs"]
+__all__ = ["AlgorithmName", "Encoding", "Nested", "SignatureScheme", "SortedPairs"]

@@ -1,11 +1,11 @@
-"""The algorithms that a signature scheme can name: bytes and a key in, a signature out."""
+"""The signature algorithms: a message and a key in, a signature out."""
 
 import hashlib
 import hmac
 import importlib
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, TypeAlias
 
 from attrs import frozen
 
@@ -15,33 +15,17 @@ from payasync.errors import ConfigurationError
 AlgorithmName = Literal["md5", "hmac-md5", "hmac-sha256", "hmac-sha512", "rsa-sha256", "rsa-sha512", "ed25519"]
 
 SHORTEST: Final = 8
-"""Characters of a shared secret; a shorter one is guessed in no time."""
+"""The fewest characters of a shared secret; a shorter one could be guessed."""
 SIGNING_KEY: Final = "credentials.signing_key"
 SERVICE_KEYS: Final = "credentials.service_keys"
 
 
-class Algorithm(Protocol):
-    """What a scheme needs of an algorithm.
+@frozen(kw_only=True)
+class _SharedSecret:
+    """HMAC, or the plain digest of a message that already holds the key (`key_param`)."""
 
-    Attributes:
-        symmetric: The key that signs also verifies.
-        blocking: Signing takes so long that it belongs off the event loop.
-    """
-
-    @property
-    def symmetric(self) -> bool: ...  # noqa: D102 - said above
-    @property
-    def blocking(self) -> bool: ...  # noqa: D102 - said above
-    def check(self, key: Secret, *, signs: bool) -> None: ...  # noqa: D102 - refuses a key that it cannot use
-    def sign(self, message: bytes, key: Secret) -> bytes: ...  # noqa: D102 - as it says
-    def signer(self, key: Secret) -> Callable[[bytes], bytes]: ...  # noqa: D102 - `sign` with one key, prepared
-    def verify(self, message: bytes, signature: bytes, key: Secret) -> bool: ...  # noqa: D102 - as it says
-
-
-@frozen
-class _Shared:
-    """What has one key for both sides."""
-
+    digest: str
+    keyed: bool = True
     symmetric: bool = True
     blocking: bool = False
 
@@ -60,21 +44,18 @@ class _Shared:
                 field=field,
             )
 
-
-@frozen(kw_only=True)
-class _Hmac(_Shared):
-    digest: str
-
     def sign(self, message: bytes, key: Secret) -> bytes:
         self.check(key, signs=True)
-        return hmac.digest(key.reveal().encode(), message, self.digest)
+        return self._digest(message, key)
 
     def signer(self, key: Secret) -> Callable[[bytes], bytes]:
         self.check(key, signs=True)
+        if not self.keyed:
+            return partial(self._digest, key=key)
         keyed = hmac.new(key.reveal().encode(), digestmod=self.digest)
 
         def sign(message: bytes) -> bytes:
-            made = keyed.copy()  # a digest that has taken the key in: half of what a short message costs
+            made = keyed.copy()  # the key is hashed once: half the cost of a short message
             made.update(message)
             return made.digest()
 
@@ -82,28 +63,17 @@ class _Hmac(_Shared):
 
     def verify(self, message: bytes, signature: bytes, key: Secret) -> bool:
         self.check(key, signs=False)
-        return hmac.compare_digest(hmac.digest(key.reveal().encode(), message, self.digest), signature)
+        return hmac.compare_digest(self._digest(message, key), signature)
 
-
-@frozen
-class _Md5(_Shared):
-    """A plain digest: the key is in the message, as `key_param` put it there."""
-
-    def sign(self, message: bytes, key: Secret) -> bytes:
-        self.check(key, signs=True)
-        return hashlib.md5(message, usedforsecurity=False).digest()
-
-    def signer(self, key: Secret) -> Callable[[bytes], bytes]:
-        return partial(self.sign, key=key)
-
-    def verify(self, message: bytes, signature: bytes, key: Secret) -> bool:
-        self.check(key, signs=False)
-        return hmac.compare_digest(hashlib.md5(message, usedforsecurity=False).digest(), signature)
+    def _digest(self, message: bytes, key: Secret) -> bytes:
+        if self.keyed:
+            return hmac.digest(key.reveal().encode(), message, self.digest)
+        return hashlib.new(self.digest, message, usedforsecurity=False).digest()
 
 
 @frozen
 class _Asymmetric:
-    """RSA and Ed25519, through the `cryptography` package, loaded when first used."""
+    """RSA and Ed25519; the `cryptography` package is imported on first use."""
 
     name: str
     blocking: bool
@@ -136,11 +106,14 @@ def _cryptography(name: str) -> Any:
     )
 
 
+Algorithm: TypeAlias = _SharedSecret | _Asymmetric
+"""`symmetric`: one key signs and verifies; `blocking`: signing takes so long that it belongs off the event loop."""
+
 ALGORITHMS: Final[dict[str, Algorithm]] = {
-    "md5": _Md5(),
-    "hmac-md5": _Hmac(digest="md5"),
-    "hmac-sha256": _Hmac(digest="sha256"),
-    "hmac-sha512": _Hmac(digest="sha512"),
+    "md5": _SharedSecret(digest="md5", keyed=False),
+    "hmac-md5": _SharedSecret(digest="md5"),
+    "hmac-sha256": _SharedSecret(digest="sha256"),
+    "hmac-sha512": _SharedSecret(digest="sha512"),
     "rsa-sha256": _Asymmetric("rsa-sha256", blocking=True),
     "rsa-sha512": _Asymmetric("rsa-sha512", blocking=True),
     "ed25519": _Asymmetric("ed25519", blocking=False),

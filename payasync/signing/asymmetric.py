@@ -58,11 +58,11 @@ def private_key(name: str, key: Secret) -> PrivateKey:
     """Read a private key: PEM, or base64 of PKCS #8.
 
     Raises:
-        ConfigurationError: It is none, or not for this algorithm, or an RSA key below 2048 bits.
+        ConfigurationError: The text is not such a key, or the key is for another algorithm, or too short.
     """
-    loaded = _loaded(key, serialization.load_pem_private_key, serialization.load_der_private_key, password=None)
+    loaded = _load(key, serialization.load_pem_private_key, serialization.load_der_private_key, password=None)
     if not isinstance(loaded, PrivateKey) or isinstance(loaded, Ed25519PrivateKey) is not (name == "ed25519"):
-        raise _refused(SIGNING_KEY, f"is not a private key for {name}: {_mistake(name, key, loaded, private=True)}")
+        raise _invalid(SIGNING_KEY, f"is not a private key for {name}: {_explain(name, key, loaded, private=True)}")
     _check_bits(SIGNING_KEY, loaded)
     return loaded
 
@@ -72,17 +72,17 @@ def public_key(name: str, key: Secret) -> PublicKey:
     """Read a public key: PEM, or base64 of SubjectPublicKeyInfo.
 
     Raises:
-        ConfigurationError: It is none, or not for this algorithm, or an RSA key below 2048 bits.
+        ConfigurationError: The text is not such a key, or the key is for another algorithm, or too short.
     """
-    loaded = _loaded(key, serialization.load_pem_public_key, serialization.load_der_public_key)
+    loaded = _load(key, serialization.load_pem_public_key, serialization.load_der_public_key)
     if not isinstance(loaded, PublicKey) or isinstance(loaded, Ed25519PublicKey) is not (name == "ed25519"):
-        raise _refused(SERVICE_KEYS, f"is not a public key for {name}: {_mistake(name, key, loaded, private=False)}")
+        raise _invalid(SERVICE_KEYS, f"is not a public key for {name}: {_explain(name, key, loaded, private=False)}")
     _check_bits(SERVICE_KEYS, loaded)
     return loaded
 
 
-def _loaded(key: Secret, pem: Callable[..., object], der: Callable[..., object], **options: None) -> object:
-    """Return the key that a text holds, or `None`: the loaders' own errors could quote it."""
+def _load(key: Secret, pem: Callable[..., object], der: Callable[..., object], **options: None) -> object:
+    """Return the key in a text, or `None`; the errors of the loaders are dropped, because they could quote the key."""
     try:
         if "-----BEGIN" in key.reveal():
             return pem(key.reveal().encode(), **options)
@@ -91,8 +91,8 @@ def _loaded(key: Secret, pem: Callable[..., object], der: Callable[..., object],
         return None
 
 
-def _mistake(name: str, key: Secret, loaded: object, *, private: bool) -> str:
-    """Return what a refused key is instead, and what to do; nothing of the key itself."""
+def _explain(name: str, key: Secret, loaded: object, *, private: bool) -> str:
+    """Return what a refused key is instead, and what to do, without quoting the key."""
     if loaded is not None:
         return f"it is a key of another algorithm. Give one for {name}, or correct signature.algorithm"
     label = found[1] if (found := _LABEL.search(key.reveal())) else ""
@@ -109,8 +109,8 @@ def _mistake(name: str, key: Secret, loaded: object, *, private: bool) -> str:
 
 def _check_bits(field: str, key: PrivateKey | PublicKey) -> None:
     if isinstance(key, RSAPrivateKey | RSAPublicKey) and key.key_size < MIN_RSA_BITS:
-        raise _refused(field, f"has {key.key_size} bits: an RSA key needs {MIN_RSA_BITS} or more. Use a longer one")
+        raise _invalid(field, f"has {key.key_size} bits: an RSA key needs {MIN_RSA_BITS} or more. Use a longer one")
 
 
-def _refused(field: str, why: str) -> ConfigurationError:
+def _invalid(field: str, why: str) -> ConfigurationError:
     return ConfigurationError(f"{field} {why}", field=field)

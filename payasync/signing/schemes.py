@@ -1,7 +1,7 @@
-"""Signature schemes: which text of a request is signed, and how (spec: Authentication, 3 and 4).
+"""Signature schemes: the text that is signed, and the signature (spec: Authentication, 3 and 4).
 
-The document does not show the algorithm. `SortedPairs` covers the families that services of this
-shape use; anything else is an object with the two methods of `SignatureScheme`.
+The document does not show the algorithm. `SortedPairs` covers what services of this kind use. For anything else, give
+an object with the two methods of `SignatureScheme`.
 """
 
 import base64
@@ -16,20 +16,20 @@ from attrs import field, frozen
 from payasync.credentials import Secret
 from payasync.documents import ExactNumber, encodable
 from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError
+from payasync.settings import check_types, to_tuple
 from payasync.signing.algorithms import ALGORITHMS, Algorithm, AlgorithmName
-from payasync.validators import listed, typed
 
 Encoding = Literal["hex", "HEX", "base64"]
 Nested = Literal["refuse", "json", "omit"]
 
 Signer: TypeAlias = Callable[[Mapping[str, Any], str], str]
-"""Returns the signature of wire fields that go to a path."""
+"""Returns the signature of wire fields for a path."""
 
 IDENTIFIERS: Final = frozenset({"merchantId", "outTradeNo", "outRefundNo", "nonceStr"})
-"""Wire names that `allow_delimiters` cannot hold: what they identify must not be shifted."""
+"""Wire names that `allow_delimiters` cannot hold: a delimiter in an identifier could pass for another field."""
 
 _INTEGER_BITS: Final = 64
-"""What JSON writers agree to write as an integer."""
+"""Bits of an integer that all JSON writers write alike."""
 
 _CHANGE: Final = "change the profile's signature"
 _ALLOW: Final = "name it in the profile's signature.allow_delimiters if it holds free text or a URL"
@@ -40,7 +40,7 @@ FREE_TEXT: Final = ("subject", "body", "description", "refundDesc", "notifyUrl",
 
 
 class SignatureScheme(Protocol):
-    """Any object of this shape can be a profile's `signature`; `sign` may be a coroutine function."""
+    """The methods of a profile's `signature`; `sign` may be a coroutine function."""
 
     def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str | Awaitable[str]:
         """Return the signature of the wire fields of one request."""
@@ -51,37 +51,36 @@ class SignatureScheme(Protocol):
         ...
 
 
-@frozen(kw_only=True, field_transformer=typed("signature"))
+@frozen(kw_only=True, field_transformer=check_types("signature"))
 class SortedPairs:
-    """`name=value` pairs, joined in the ASCII order of their names, and signed.
+    """Signs `name=value` pairs, joined in the ASCII order of their names.
 
     Args:
         algorithm: md5, hmac-md5, hmac-sha256, hmac-sha512, rsa-sha256, rsa-sha512 or ed25519.
-        encoding: How the signature is written: hex, HEX or base64.
-        separator: Stands between the pairs; not empty.
+        encoding: The form of the signature: hex, HEX or base64.
+        separator: The text between the pairs; not empty.
         exclude: Fields that are not signed.
         skip_empty: Leave out fields whose value is the empty text.
-        key_param: Append `<separator><key_param>=<signing key>` to the text. md5 demands it, since
-            without a key in the text anybody could sign.
-        append_path: Append the endpoint's path, without the base URL's (after `key_param`, where both are).
+        key_param: Append `<separator><key_param>=<signing key>` to the text. Required with md5: without a key in the
+            text anybody could sign.
+        append_path: Append the endpoint's path, without the path of the base URL; after `key_param`.
         prehash: `"sha256"` signs the 32 bytes of the text's SHA-256; `"sha256-hex"` its lower-case hexadecimal text.
-        skip_null: Leave out fields whose value is null; `False`: they stand in the text as `null`.
-        booleans: `refuse` the call, or let true and false stand in the text as in `json`.
+        skip_null: Leave out fields whose value is null. `False`: sign them as `null`.
+        booleans: `refuse` the call, or sign true and false as in `json`.
         numbers: `refuse` a number with a fraction, or verify a received one by its `text`, as it was written. In a
-            request it is refused: it can be written in several ways.
-        nested: What a nested value does to the text: `refuse` the call, stand in it as compact `json` in
-            the order in which it is sent, or be left out (`omit`).
-        allow_delimiters: Fields in whose values the separator and `=` may stand: free text and URLs,
-            never an identifier.
+            request it is always refused, because it can be written in several ways.
+        nested: `refuse` the call with a nested value, sign the value as compact `json` in the order in which it is
+            sent, or `omit` it.
+        allow_delimiters: Fields whose values may hold the separator and `=`: free text and URLs, never an identifier.
 
     Raises:
-        ConfigurationError: An option that does not exist, or options that contradict each other.
+        ConfigurationError: An option does not exist, or options contradict each other.
     """
 
     algorithm: AlgorithmName | Literal[""] = ""
     encoding: Encoding | Literal[""] = ""
     separator: str = "&"
-    exclude: tuple[str, ...] = field(default=("sign",), converter=listed)
+    exclude: tuple[str, ...] = field(default=("sign",), converter=to_tuple)
     skip_empty: bool = True
     key_param: str = ""
     append_path: bool = False
@@ -90,7 +89,7 @@ class SortedPairs:
     booleans: Literal["refuse", "json"] = "refuse"
     numbers: Literal["refuse", "text"] = "refuse"
     nested: Nested = "refuse"
-    allow_delimiters: tuple[str, ...] = field(default=FREE_TEXT, converter=listed)
+    allow_delimiters: tuple[str, ...] = field(default=FREE_TEXT, converter=to_tuple)
 
     def __attrs_post_init__(self) -> None:
         for option in ("separator", "key_param"):
@@ -127,64 +126,63 @@ class SortedPairs:
             key: A shared secret, or a private key (PEM, or base64 of PKCS #8).
 
         Raises:
-            InvalidArgumentError: A value that cannot be signed.
-            ConfigurationError: A key that the algorithm cannot use.
+            InvalidArgumentError: A value cannot be signed.
+            ConfigurationError: The algorithm cannot use the key.
             NotConfiguredError: The algorithm or the encoding is open.
         """
-        algorithm, written = self._algorithm(), self._encoding()
-        pairs = self._joined(fields, path)
-        return written.encode(algorithm.sign(self._message(pairs, path, key), key))
+        algorithm, (encode, _) = self._algorithm(), self._encoding()
+        return encode(algorithm.sign(self._make_message(self._join_pairs(fields, path), path, key), key))
 
     def signer(self, key: Secret) -> Signer:
-        """Return what signs as `sign` does, with one key: what that makes of the key is worked out once.
+        """Return a function that signs as `sign` does, with one key that is prepared once.
 
         Raises:
             NotConfiguredError: The algorithm or the encoding is open.
         """
-        sign, encode = self._algorithm().signer(key), self._encoding().encode
+        sign, (encode, _) = self._algorithm().signer(key), self._encoding()
         if not (self.key_param or self.append_path or self.prehash):
-            return lambda fields, path: encode(sign(self._joined(fields, path).encode()))
-        return lambda fields, path: encode(sign(self._message(self._joined(fields, path), path, key)))
+            return lambda fields, path: encode(sign(self._join_pairs(fields, path).encode()))
+        return lambda fields, path: encode(sign(self._make_message(self._join_pairs(fields, path), path, key)))
 
     def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
-        """Return whether the signature is that of the fields; a text that is no signature is not.
+        """Return whether a text is the signature of the fields.
 
         Args:
             fields: By their wire names; those in `exclude` do not count.
-            signature: As it was received.
+            signature: The signature as it was received.
             path: The endpoint's path.
             key: A shared secret, or a public key (PEM, or base64 of SubjectPublicKeyInfo).
 
         Raises:
-            ConfigurationError: A key that the algorithm cannot use.
+            ConfigurationError: The algorithm cannot use the key.
             NotConfiguredError: The algorithm or the encoding is open.
         """
-        algorithm, written = self._algorithm(), self._encoding()
+        algorithm, (_, decode) = self._algorithm(), self._encoding()
         try:
-            pairs, raw = self._joined(fields, path), written.decode(signature)
+            pairs, raw = self._join_pairs(fields, path), decode(signature)
         except (InvalidArgumentError, ValueError, TypeError):
             return False
-        return algorithm.verify(self._message(pairs, path, key), raw, key)
+        return algorithm.verify(self._make_message(pairs, path, key), raw, key)
 
     def text(self, fields: Mapping[str, Any], *, path: str) -> str:
-        """Return the text that is signed, with `<signing key>` where `key_param` puts the key.
+        """Return the text that is signed, with `<signing key>` in the place of the key.
 
         Raises:
-            InvalidArgumentError: A value that cannot be signed.
+            InvalidArgumentError: A value cannot be signed.
         """
-        return self._completed(self._joined(fields, path), path, "<signing key>")
+        return self._complete(self._join_pairs(fields, path), path, "<signing key>")
 
-    def _message(self, pairs: str, path: str, key: Secret) -> bytes:
-        message = self._completed(pairs, path, key.reveal() if self.key_param else "").encode()
+    def _make_message(self, pairs: str, path: str, key: Secret) -> bytes:
+        message = self._complete(pairs, path, key.reveal() if self.key_param else "").encode()
         if self.prehash == "sha256-hex":
             return hashlib.sha256(message).hexdigest().encode()
         return hashlib.sha256(message).digest() if self.prehash else message
 
-    def _completed(self, pairs: str, path: str, key: str) -> str:
+    def _complete(self, pairs: str, path: str, key: str) -> str:
         keyed = f"{pairs}{self.separator}{self.key_param}={key}" if self.key_param else pairs
         return keyed + path if self.append_path else keyed
 
-    def _joined(self, fields: Mapping[str, Any], path: str) -> str:
+    def _join_pairs(self, fields: Mapping[str, Any], path: str) -> str:
         texts: dict[str, str] = {}
         pairs: list[str] = []
         for name in sorted(fields):  # one loop: three comprehensions took twice as long
@@ -196,24 +194,24 @@ class SortedPairs:
             if text or (text is not None and not self.skip_empty):
                 pairs.append(f"{name}={text}")
         joined = self.separator.join(pairs)
-        # With every field in it, and as many delimiters as that needs, none is in a name or a text.
+        # If all fields are in it, and only as many delimiters as that needs, no name or text holds one.
         needed = joined.count("=") == len(pairs) and joined.count(self.separator) == len(pairs) - 1
         if not needed or len(pairs) < len(texts) or not encodable(joined):
-            self._check(texts, fields)
+            self._check_pairs(texts, fields)
         if self.append_path and not encodable(path):
             raise _unsignable("path", path, _UNICODE)
         return joined
 
     def _text_of(self, name: str, value: object) -> str | None:
-        """Return the one text that stands for a value; `None` where the value is left out."""
+        """Return the text of a value, or `None` if the value is left out."""
         if isinstance(value, str):
-            return str.__str__(value)  # an f-string would write a `str` Enum's name; its value is sent
+            return str.__str__(value)  # an f-string would write the name of a `str` Enum, but its value is sent
         if type(value) is int and value.bit_length() <= _INTEGER_BITS:
             return str(value)
         if value is None:
             return None if self.skip_null else "null"
         if isinstance(value, dict | list) and self.nested != "refuse":
-            return None if self.nested == "omit" else self._compact(name, value)
+            return None if self.nested == "omit" else self._write_nested(name, value)
         if type(value) is bool and self.booleans == "json":
             return "true" if value else "false"
         if type(value) is ExactNumber and self.numbers == "text":
@@ -221,24 +219,24 @@ class SortedPairs:
         rule = f"a text or an integer of {_INTEGER_BITS} bits: nothing else has one form that can be signed"
         raise _unsignable(name, value, rule)
 
-    def _compact(self, name: str, value: object) -> str:
-        """Return a nested value as it stands in the body that is sent, or was received."""
+    def _write_nested(self, name: str, value: object) -> str:
+        """Return the JSON of a nested value as it is sent, or was received."""
         try:
-            if self._plain(value):
-                return orjson.dumps(value, default=_as_written).decode()
+            if self._is_plain(value):
+                return orjson.dumps(value, default=lambda number: orjson.Fragment(number.text)).decode()
         except (TypeError, RecursionError):
             pass
         raise _unsignable(name, value, "JSON of texts, integers, booleans, nulls, lists and objects, without floats")
 
-    def _plain(self, value: object) -> bool:
+    def _is_plain(self, value: object) -> bool:
         if isinstance(value, dict):
-            return all(map(self._plain, value.values()))
+            return all(map(self._is_plain, value.values()))
         if isinstance(value, list):
-            return all(map(self._plain, value))
+            return all(map(self._is_plain, value))
         return value is None or isinstance(value, str | int) or (type(value) is ExactNumber and self.numbers == "text")
 
-    def _check(self, pairs: Mapping[str, str], fields: Mapping[str, Any]) -> None:
-        """Refuse a pair that cannot be encoded, or that could pass for two, or for a part of its neighbour."""
+    def _check_pairs(self, pairs: Mapping[str, str], fields: Mapping[str, Any]) -> None:
+        """Refuse a pair that cannot be encoded, or that could pass for two pairs, or for a part of the next one."""
         for name, text in pairs.items():
             if not encodable(name + text):
                 raise _unsignable(name, fields[name], _UNICODE)
@@ -255,35 +253,23 @@ class SortedPairs:
             raise _open("algorithm", get_args(AlgorithmName))
         return ALGORITHMS[self.algorithm]
 
-    def _encoding(self) -> "_Written":
+    def _encoding(self) -> tuple[Callable[[bytes], str], Callable[[str], bytes]]:
         if not self.encoding:
             raise _open("encoding", get_args(Encoding))
         return _ENCODINGS[self.encoding]
 
 
-@frozen
-class _Written:
-    """How a signature is written, and read back: `ValueError` for what is none."""
-
-    encode: Callable[[bytes], str]
-    decode: Callable[[str], bytes]
-
-
-_ENCODINGS: Final[dict[str, _Written]] = {
-    "hex": _Written(bytes.hex, binascii.unhexlify),
-    "HEX": _Written(lambda raw: raw.hex().upper(), binascii.unhexlify),
-    "base64": _Written(lambda raw: base64.b64encode(raw).decode(), lambda text: base64.b64decode(text, validate=True)),
+_ENCODINGS: Final[dict[str, tuple[Callable[[bytes], str], Callable[[str], bytes]]]] = {
+    "hex": (bytes.hex, binascii.unhexlify),
+    "HEX": (lambda raw: raw.hex().upper(), binascii.unhexlify),
+    "base64": (lambda raw: base64.b64encode(raw).decode(), lambda text: base64.b64decode(text, validate=True)),
 }
-
-
-def _as_written(number: ExactNumber) -> orjson.Fragment:
-    """Return a number as it was written: the one kind of a plain value that orjson asks about."""
-    return orjson.Fragment(number.text)
+"""How a signature is written and read; reading raises `ValueError` for any other text."""
 
 
 def _unsignable(name: str, value: object, rule: str, otherwise: str = _CHANGE) -> InvalidArgumentError:
     message = f"the field {name!r} cannot be signed: it must be {rule}. Leave it out, or {otherwise}"
-    shown = type(value) if isinstance(value, dict | list | tuple) else value  # it may hold a customer's details
+    shown = type(value) if isinstance(value, dict | list | tuple) else value  # the value may hold a customer's details
     return InvalidArgumentError(message, field=name, rule=rule, value=shown)
 
 

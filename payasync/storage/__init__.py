@@ -1,1 +1,55 @@
 """SQLite and PostgreSQL for journal and inbox: opening, migrations, durable transactions."""
+
+from datetime import datetime
+from importlib import resources
+from typing import Final
+
+from attrs import frozen
+
+from payasync.wire.request import invalid
+
+LARGEST_INTEGER: Final = 2**63 - 1
+
+
+@frozen(kw_only=True)
+class Schema:
+    """The tables of one kind of store.
+
+    Attributes:
+        name: What errors call the store, such as `inbox`.
+        migrations: SQL scripts, each leading from one version to the next. A new database takes them all.
+        application: The number in the header of an SQLite file that says whose file it is.
+    """
+
+    name: str
+    migrations: tuple[str, ...]
+    application: int = 0
+
+
+def read_migrations(package: str, database: str) -> tuple[str, ...]:
+    """Return the scripts `sql/<database>/*.sql` of a package, in the order of their numbers."""
+    folder = resources.files(package).joinpath("sql", database)
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
+    return tuple(file.read_text(encoding="utf-8") for file in files)
+
+
+def check_number(name: str, given: object) -> int:
+    """Return an integer of 0 or more that a database can hold.
+
+    Raises:
+        InvalidArgumentError: The argument is something else.
+    """
+    if type(given) is not int or not 0 <= given <= LARGEST_INTEGER:
+        raise invalid(name, "an integer of 0 or more, below 2**63", given)
+    return given
+
+
+def check_moment(name: str, given: object) -> datetime:
+    """Return a `datetime` that has a time zone.
+
+    Raises:
+        InvalidArgumentError: The argument is something else.
+    """
+    if not isinstance(given, datetime) or given.tzinfo is None:
+        raise invalid(name, "a moment with its offset from UTC", given)
+    return given

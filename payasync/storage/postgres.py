@@ -1,7 +1,7 @@
 """A PostgreSQL database that is written from asyncio, in durable transactions: extra `[postgres]`.
 
-Connections belong to the process and the event loop that they were made in. Those of a loop that `asyncio.run` ends
-are closed on its way out; a forked child leaves its parent's alone, and makes its own.
+Connections belong to one process and one event loop. When `asyncio.run` ends a loop, its connections are closed. A
+forked child leaves its parent's connections alone, and makes its own.
 """
 
 import asyncio
@@ -10,23 +10,32 @@ import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import psycopg
 from attrs import frozen
 from psycopg import errors
-from psycopg.rows import dict_row
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import DictRow, dict_row
 
-from payasync.credentials import Hidden
+from payasync.credentials import Hidden, Secret
 from payasync.errors import ConfigurationError, StorageError
-from payasync.storage.postgres_opening import Address, Connection, Schema, address, bring_up_to_date, connected
+from payasync.storage import Schema
 
+Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
 T = TypeVar("T")
 
 ANSWER_SECONDS: Final = 30.0
-"""How long a transaction may take: a server that is cut off says nothing at all."""
+"""How long a transaction may take, because a server that is cut off says nothing at all."""
+CONNECT_SECONDS: Final = 10
+"""How long a server may take to answer, unless the DSN says it (`connect_timeout`)."""
 TRIES: Final = 3
 CONNECTIONS: Final = 8
+ENCODINGS: Final = frozenset({"UTF8", "SQL_ASCII"})
+"""The encodings that hold whatever a notification may contain."""
+SHOWN_PARTS: Final = ("host", "hostaddr", "port", "dbname", "user", "service")
+MIGRATION_LOCK: Final = 0x70617961
+"""The advisory lock that one migration holds until its transaction ends."""
 
 BEGIN: Final = """
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
@@ -34,40 +43,108 @@ SELECT clock_timestamp() AS now,
     set_config('lock_timeout', '5s', true),
     set_config('idle_in_transaction_session_timeout', '30s', true),
     CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END"""
-"""Whatever the defaults are there: what is committed is on the disk, and who stops in the middle holds up nobody."""
+"""Whatever the server's defaults are, a commit is on the disk, and a client that stops half-way blocks nobody."""
+MIGRATIONS: Final = """
+CREATE TABLE IF NOT EXISTS payasync_migrations (
+    name text NOT NULL,
+    version integer NOT NULL,
+    at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (name, version)
+)"""
+SERVER: Final = """
+SELECT current_setting('server_encoding') AS encoding, to_regclass('payasync_migrations') IS NOT NULL AS migrated"""
+VERSION: Final = "SELECT coalesce(max(version), 0) AS version FROM payasync_migrations WHERE name = %s"
+
 _UNDONE: Final = (errors.UniqueViolation, errors.DeadlockDetected, errors.SerializationFailure)
-"""Two transactions were in each other's way, and this one was undone wholly: it is done again."""
+"""Another transaction was in the way, and this one was undone as a whole: it is done again."""
+
+
+@frozen(kw_only=True)
+class Address:
+    """Where a database is.
+
+    Attributes:
+        dsn: As it was given.
+        shown: The DSN without its secrets.
+        password: The password in the DSN, if there is one.
+        options: Options of a connection that the DSN leaves open.
+    """
+
+    dsn: Secret
+    shown: str
+    password: Secret | None
+    options: Mapping[str, Any]
+
+    def redact(self, text: str) -> str:
+        """Return a text in one line, without the password."""
+        line = " ".join(text.split())
+        return line.replace(self.password.reveal(), "***") if self.password else line
+
+
+def parse_dsn(dsn: Hidden) -> Address:
+    """Return where a database is.
+
+    Args:
+        dsn: Holds a text or a `Secret`.
+
+    Raises:
+        ConfigurationError: That is no connection string. The error shows nothing of it, because what looks like a host
+            may be part of a password.
+    """
+    with suppress(psycopg.Error, ConfigurationError):
+        secret = dsn.value if isinstance(dsn.value, Secret) else Secret(dsn.value)
+        if (parts := _parse_parts(secret)) is not None:
+            return Address(
+                dsn=secret,
+                shown=make_conninfo("", **{name: parts[name] for name in SHOWN_PARTS if name in parts}),
+                password=Secret(parts["password"]) if parts.get("password") else None,
+                options={} if "connect_timeout" in parts else {"connect_timeout": CONNECT_SECONDS},
+            )
+    raise ConfigurationError(
+        "dsn must be a connection string such as 'postgresql://user@host/database'; in a password, write "
+        "`@ : / ? # %` as %40 %3A %2F %3F %23 %25",
+        field="dsn",
+    )
+
+
+def _parse_parts(dsn: Secret) -> dict[str, str] | None:
+    """Return the parts of a connection string; its own function, because a traceback may show what is local."""
+    parts = {name: str(value) for name, value in conninfo_to_dict(dsn.reveal()).items()}
+    # If `@` or `/` stands unescaped in a password, libpq takes the rest for one of these.
+    split = any("@" in parts.get(name, "") for name in ("host", "dbname"))
+    ports = parts.get("port", "").replace(",", "")
+    return None if split or (ports and not ports.isdecimal()) else parts
 
 
 @frozen
 class Transaction:
-    """What is done together.
+    """Statements that are committed together.
 
     Attributes:
-        connection: Where.
-        now: An aware moment: when it began.
+        connection: Runs the statements.
+        now: The aware moment at which the transaction began.
     """
 
     connection: psycopg.AsyncConnection[Any]
     now: datetime
 
     async def rows(self, statement: str, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Return what a statement finds or gives back, by the names of its columns; it may speak of `now`."""
-        given = {"now": self.now, **(values or {})}
+        """Return the rows of a statement, by the names of their columns; the statement may use `now`."""
+        given = {name: _escape(value) for name, value in {"now": self.now, **(values or {})}.items()}
         async with self.connection.cursor(row_factory=dict_row) as cursor:
-            await cursor.execute(statement.encode(), {name: _kept(each) for name, each in given.items()}, prepare=False)
+            await cursor.execute(statement.encode(), given, prepare=False)
             return await cursor.fetchall() if cursor.description else []
 
 
-def _kept(value: Any) -> Any:
-    """Return a value that PostgreSQL takes: half a surrogate pair, or a zero, as its escape."""
+def _escape(value: Any) -> Any:
+    """Return a value that PostgreSQL takes: half a surrogate pair, or a zero, becomes its escape."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
     return value
 
 
-class _Connections:
-    """Connections of one event loop, so many at most."""
+class _Pool:
+    """The connections of one event loop."""
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]], most: int) -> None:
         self._connect = connect
@@ -76,14 +153,15 @@ class _Connections:
         self._open: set[Connection] = set()
         self._idle: list[Connection] = []
         self.closed = False
-        self._guard = self._closing()
-        _finish(anext(self._guard))
+        self._guard = self._close_with_loop()
+        with suppress(StopIteration):  # begun here, without a wait
+            anext(self._guard).__await__().send(None)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Transaction]:
-        """Commit what is done inside, or nothing of it where an exception leaves."""
+        """Commit what is done inside, or nothing of it if an exception leaves."""
         async with self._room:
-            connection, now = await self._begun()
+            connection, now = await self._begin()
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
                     yield Transaction(connection, now)
@@ -93,16 +171,16 @@ class _Connections:
                 raise
             self._idle.append(connection)
 
-    async def _begun(self) -> tuple[Connection, datetime]:
+    async def _begin(self) -> tuple[Connection, datetime]:
         while self._idle:
-            # One that idled may be dead; that shows before anything is done.
+            # An idle connection may be dead; that shows before anything is done.
             with suppress(psycopg.Error, TimeoutError):
-                return await self._begin(self._idle.pop())
+                return await self._begin_on(self._idle.pop())
         connection = await self._connect()
         self._open.add(connection)
-        return await self._begin(connection)
+        return await self._begin_on(connection)
 
-    async def _begin(self, connection: Connection) -> tuple[Connection, datetime]:
+    async def _begin_on(self, connection: Connection) -> tuple[Connection, datetime]:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 cursor = await connection.execute(BEGIN.encode())
@@ -117,7 +195,7 @@ class _Connections:
         self._open.discard(connection)
         connection.pgconn.finish()
 
-    async def _closing(self) -> AsyncGenerator[None]:
+    async def _close_with_loop(self) -> AsyncGenerator[None]:
         """Close with the loop: `asyncio.run` ends the async generators that were begun in its loop."""
         try:
             yield
@@ -125,17 +203,17 @@ class _Connections:
             self.dispose()
 
     async def aclose(self) -> None:
-        """Finish what was begun, and close all of them, from within their own loop."""
+        """Finish what was begun, and close all connections, from within their own loop."""
         for _ in range(self._most):
             await self._room.acquire()
         await self._guard.aclose()
 
     def close_soon(self) -> None:
-        """Close all of them, in a task of their own loop."""
-        self._closing_task = asyncio.ensure_future(self.aclose())
+        """Close all connections, in a task of their own loop."""
+        self._closing = asyncio.ensure_future(self.aclose())
 
     def dispose(self) -> None:
-        """Close all of them, whatever they are at."""
+        """Close all connections immediately."""
         self.closed = True
         for connection in tuple(self._open):
             self._drop(connection)
@@ -146,10 +224,10 @@ class Database:
     """Runs functions in transactions of a PostgreSQL database. Nothing is opened before the first use.
 
     Args:
-        dsn: Holds a connection string of libpq, or a `Secret` that is one.
-        schema: What stands in it.
-        connections: How many at most, for each process and event loop.
-        clock: Returns seconds since 1970; without it, time is the server's, and so the same for all its clients.
+        dsn: Holds a connection string of libpq, or a `Secret` with one.
+        schema: The tables.
+        connections: The most connections, for each process and event loop.
+        clock: Returns seconds since 1970. Without it, time is the server's, and so the same for all its clients.
 
     Raises:
         ConfigurationError: `dsn` is no connection string.
@@ -163,79 +241,136 @@ class Database:
         connections: int = CONNECTIONS,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        self.address: Final[Address] = address(dsn)
+        if type(connections) is not int or connections < 1:
+            raise ConfigurationError(
+                f"connections must be an integer of 1 or more, not {connections!r}", field="connections"
+            )
+        self.address: Final = parse_dsn(dsn)
         self._schema = schema
-        self._most = _count(connections)
+        self._most = connections
         self._clock = clock
         self._closed = False
-        self._pools: dict[asyncio.AbstractEventLoop, _Connections] = {}
+        self._pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
         _DATABASES.add(self)
 
     async def run(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        """Return what a function of a transaction does, after it was committed.
+        """Return what a function of a transaction returns, after it was committed.
 
         Args:
-            work: It runs again, where it was undone because another transaction was in its way. Where it raises,
-                nothing of it is kept.
+            work: Runs again if it was undone because another transaction was in its way. If it raises, nothing that it
+                wrote is kept.
 
         Raises:
-            ConfigurationError: The tables are another program's, or a newer payasync's, or may not be made.
-            StorageError: The database cannot be read or written now. Where the connection breaks at the commit, it
-                may have been done all the same.
+            ConfigurationError: The tables belong to another program or to a newer payasync, or may not be made.
+            StorageError: The database cannot be used now. If the connection breaks at the commit, the work may have
+                been done.
         """
         failure: Exception | None = None
         for _ in range(TRIES):
             if self._closed:
                 raise StorageError(f"the {self._schema.name} is closed", reason="closed")
             try:
-                async with self._current().transaction() as transaction:
-                    return await work(self._timed(transaction))
+                async with self._pool().transaction() as transaction:
+                    return await work(self._with_clock(transaction))
             except _UNDONE as error:
                 failure = error
             except (psycopg.Error, OSError) as error:
                 failure = error
                 break
-        raise self.unavailable(failure)
+        raise self._convert(failure)
 
     async def within(self, connection: psycopg.AsyncConnection[Any], work: Callable[[Transaction], Awaitable[T]]) -> T:
-        """Return what a function does in a transaction of the caller's own, who commits it.
+        """Return what a function does in the transaction of a caller, who commits it.
 
         Raises:
-            StorageError: It cannot be done now; the transaction has failed then.
+            StorageError: The work cannot be done now; the transaction has failed then.
         """
         try:
             (row,) = await Transaction(connection, datetime.now(UTC)).rows("SELECT clock_timestamp() AS now")
-            return await work(self._timed(Transaction(connection, row["now"])))
+            return await work(self._with_clock(Transaction(connection, row["now"])))
         except (psycopg.Error, OSError) as error:
             failure = error
-        raise self.unavailable(failure)
+        raise self._convert(failure)
 
-    def unavailable(self, error: Exception | None) -> StorageError:
-        """Return what an error of the database means here."""
-        why = "it gives no answer" if isinstance(error, TimeoutError) else self.address.hidden(str(error))
+    def _convert(self, error: Exception | None) -> StorageError:
+        why = "it gives no answer" if isinstance(error, TimeoutError) else self.address.redact(str(error))
         return StorageError(f"the {self._schema.name} {self.address.shown!r} is unavailable: {why}", reason=why)
 
-    def _timed(self, transaction: Transaction) -> Transaction:
+    def _with_clock(self, transaction: Transaction) -> Transaction:
         if self._clock is None:
             return transaction
         return Transaction(transaction.connection, datetime.fromtimestamp(self._clock(), UTC))
 
-    def _current(self) -> _Connections:
+    def _pool(self) -> _Pool:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None or pool.closed:
             self._sweep()
-            pool = self._pools[loop] = _Connections(self._connected, self._most)
+            pool = self._pools[loop] = _Pool(self._connect, self._most)
         return pool
 
-    async def _connected(self) -> Connection:
-        connection = await connected(self.address)
+    async def _connect(self) -> Connection:
+        """Return a connection to a database whose tables are up to date.
+
+        Outside of a transaction, each statement of the connection is committed by itself.
+        """
+        connection = await Connection.connect(
+            self.address.dsn.reveal(),
+            autocommit=True,
+            # A statement that the server has prepared fails once a newer payasync has changed its table.
+            prepare_threshold=None,
+            row_factory=dict_row,
+            client_encoding="UTF8",
+            fallback_application_name="payasync",
+            **self.address.options,
+        )
         try:
-            await bring_up_to_date(connection, self._schema, self.address)
+            await connection.execute("SET TIME ZONE 'UTC'")
+            await self._migrate(connection)
         except BaseException:
             connection.pgconn.finish()
             raise
         return connection
+
+    async def _migrate(self, connection: Connection) -> None:
+        """Make or migrate the tables; processes that begin together do it one after the other."""
+        if await self._version(connection) == len(self._schema.migrations):
+            return
+        try:
+            await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+            await connection.execute(MIGRATIONS)
+            version = await self._version(connection)
+            for number, script in enumerate(self._schema.migrations[version:], version + 1):
+                await connection.execute(script.encode())
+                await connection.execute(
+                    "INSERT INTO payasync_migrations (name, version) VALUES (%s, %s)", (self._schema.name, number)
+                )
+            await connection.execute("COMMIT")
+        except psycopg.ProgrammingError as error:
+            why = self.address.redact(str(error))
+        else:
+            return
+        raise self._refuse(why)
+
+    async def _version(self, connection: Connection) -> int:
+        (server,) = await (await connection.execute(SERVER)).fetchall()
+        if server["encoding"] not in ENCODINGS:
+            raise self._refuse(f"its encoding is {server['encoding']}: make a database with ENCODING 'UTF8'")
+        if not server["migrated"]:
+            return 0
+        (row,) = await (await connection.execute(VERSION, (self._schema.name,))).fetchall()
+        version, known = int(row["version"]), len(self._schema.migrations)
+        if version > known:
+            raise self._refuse(
+                f"a newer payasync made it (schema {version}, here {known}): upgrade, or name another one"
+            )
+        return version
+
+    def _refuse(self, why: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"dsn: cannot use {self.address.shown!r} for the {self._schema.name}: {why}", field="dsn", reason=why
+        )
 
     def _sweep(self) -> None:
         for loop, pool in tuple(self._pools.items()):
@@ -244,7 +379,7 @@ class Database:
                 pool.dispose()
 
     async def aclose(self) -> None:
-        """Finish what was begun in this loop, and close all connections; a second time does nothing."""
+        """Finish what was begun in this loop, and close all connections; a second call does nothing."""
         self._closed = True
         self._sweep()
         here = asyncio.get_running_loop()
@@ -253,34 +388,20 @@ class Database:
             if loop is here:
                 await pool.aclose()
             elif loop.is_running():
-                with suppress(RuntimeError):  # it was closed meanwhile, and its connections with it
+                with suppress(RuntimeError):  # the loop was closed since, and its connections with it
                     loop.call_soon_threadsafe(pool.close_soon)
             else:
                 pool.dispose()
 
     def disown(self) -> None:
-        """In a forked child: let go of the parent's connections, without a word to the server."""
+        """In a forked child: forget the parent's connections, and send nothing to the server."""
         _INHERITED.append(self._pools)
         self._pools = {}
 
 
-def _count(connections: int) -> int:
-    if type(connections) is not int or connections < 1:
-        raise ConfigurationError(
-            f"connections must be an integer of 1 or more, not {connections!r}", field="connections"
-        )
-    return connections
-
-
-def _finish(awaitable: Awaitable[object]) -> None:
-    """Run to its end what waits for nothing."""
-    with suppress(StopIteration):
-        awaitable.__await__().send(None)
-
-
 _DATABASES: Final[weakref.WeakSet[Database]] = weakref.WeakSet()
 _INHERITED: Final[list[object]] = []
-"""Kept until the child ends: who collects a connection would close it."""
+"""Kept until the child ends, because a connection is closed when it is collected."""
 
 
 def _disown_all() -> None:

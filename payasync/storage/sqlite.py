@@ -1,86 +1,123 @@
-"""What goes into an SQLite file and comes out of it: rows, texts and moments."""
+"""An SQLite file that is written from asyncio, in durable transactions."""
 
 import asyncio
 import os
 import sqlite3
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from copy import copy
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
+from secrets import token_hex
 from threading import Lock
 from typing import Any, Final, Generic, TypeVar
 
 from attrs import frozen
 
 from payasync.errors import ConfigurationError, StorageError
-from payasync.storage.sqlite_opening import Schema, VanishedError, checked_path, opened, place, transaction
-
-
-def rows(db: sqlite3.Connection, statement: str, values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-    """Return what a statement finds, by the names of its columns."""
-    with closing(db.execute(statement, values or {})) as cursor:
-        names = [column[0] for column in cursor.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in cursor]
-
-
-def text(given: str) -> str:
-    """Return a text that SQLite takes: half a surrogate pair, which JSON can hold, as its escape."""
-    return given.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def moment(seconds: float) -> datetime:
-    """Return the aware moment that is so many seconds after the beginning of 1970."""
-    return datetime.fromtimestamp(seconds, UTC)
-
+from payasync.settings import DATABASE, check_private, new_private
+from payasync.storage import Schema
 
 T = TypeVar("T")
 
-GONE: Final = (
+LOCKED_SECONDS: Final = 5.0
+"""How long a transaction waits for that of another process."""
+WAL_SINCE: Final = (3, 51, 3)
+"""Before this SQLite, a write-ahead log that was reset at the wrong moment could damage the file."""
+MARKS: Final = ("application_id", "user_version")
+EMPTY: Final = (
+    "it is empty, so it is damaged, and whatever stood in it is lost: restore it from a backup. Delete it only if "
+    "nothing was ever written to it, for example if your program connected to it before payasync had made it"
+)
+LOG_LEFT: Final = (
+    "it is missing, but {} is left beside it, which may hold part of what stood in it: put the file back. Delete "
+    "what is left only if you mean to begin anew"
+)
+VANISHED: Final = (
     "its file has vanished, and nothing else knows what stood in it: put it back before any process is started anew, "
     "which would make an empty one"
 )
-ANOTHER: Final = (
+REPLACED: Final = (
     "another file has taken its file's place, and does not know what stood in that: put that one back, or start this "
     "process anew where the other is right"
 )
 
 
+class VanishedError(OSError):
+    """The file that was in use is no longer at its path."""
+
+
+def fetch_rows(db: sqlite3.Connection, statement: str, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """Return the rows that a statement finds, by the names of their columns."""
+    with closing(db.execute(statement, values or {})) as cursor:
+        names = [column[0] for column in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+def escape_surrogates(text: str) -> str:
+    """Return a text that SQLite takes: half a surrogate pair, which JSON can hold, becomes its escape."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def utc_moment(seconds: float) -> datetime:
+    """Return the aware moment that is so many seconds after the beginning of 1970."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def journaling(version: tuple[int, ...]) -> tuple[str, str]:
+    """Return the `journal_mode` and `synchronous` with which this SQLite survives a loss of power."""
+    return ("wal", "FULL") if version >= WAL_SINCE else ("delete", "EXTRA")
+
+
+def file_identity(path: str) -> tuple[int, int] | None:
+    """Return what tells a file from one that replaces it; `None` if there is no file.
+
+    The file is not opened, because closing it again would release SQLite's locks.
+    """
+    try:
+        found = Path(path).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
 @frozen(eq=False)
 class _Job(Generic[T]):
-    """What a caller waits for."""
-
     work: Callable[[sqlite3.Connection], T]
     future: "asyncio.Future[T]"
 
 
 class SqliteFile:
-    """Runs functions in transactions of a file, in a thread, and lets those that wait share a commit.
+    """Runs functions in transactions of a file, in a thread; functions that wait together share a commit.
 
-    Nothing is opened before the first use. Usable from several event loops, and by several processes. A file is made
-    at the first use alone: one that vanishes later, or whose place another takes, is unavailable until it is back.
+    Nothing is opened before the first use. Several event loops and several processes can use one file. The file is made
+    at the first use only. If it is deleted or replaced later, calls fail with `StorageError` until it is back.
 
     Args:
-        path: The file's; it is made, for its owner alone, where there is none.
-        schema: What stands in it.
+        path: The file. If it is missing, it is made for its owner alone.
+        schema: The tables.
 
     Raises:
-        ConfigurationError: `path` is no path of a file.
+        ConfigurationError: `path` is not the path of a file.
     """
 
     def __init__(self, path: str | os.PathLike[str], schema: Schema) -> None:
-        self.path = checked_path(path, schema.name)
+        given: object = os.fspath(path) if isinstance(path, os.PathLike) else path
+        if not isinstance(given, str) or given in {"", ":memory:"} or "\0" in given:
+            raise ConfigurationError(f"path must be that of the {schema.name}'s file, not {path!r}", field="path")
+        self.path: Final = str(Path(given).absolute())
         self._schema = schema
         self._closed = False
-        self._place: tuple[int, int] | None = None
-        self.begin()
+        self._identity: tuple[int, int] | None = None
+        self.reset()
         _FILES.add(self)
 
-    def begin(self) -> None:
-        """Begin as if nothing had been opened: after a fork, who waits in the parent is told there."""
+    def reset(self) -> None:
+        """Forget the connection, the thread and the waiting jobs: after a fork they are the parent's."""
         self._waiting: list[_Job[Any]] = []
         self._draining = False
         self._lock = Lock()
@@ -89,15 +126,15 @@ class SqliteFile:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"payasync-{self._schema.name}")
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return what a function of the connection does, after it was committed.
+        """Return what a function of the connection returns, after it was committed.
 
         Args:
-            work: Runs in the file's thread, inside a transaction that it shares with others; it runs a second
-                time, where the first had to be undone because of another. Where it raises, nothing of it is kept.
+            work: Runs in the file's thread, in a transaction that it shares with others. It runs a second time if
+                another function of the transaction failed. If it raises, nothing that it wrote is kept.
 
         Raises:
-            ConfigurationError: The file is another program's, a newer payasync's, or none of SQLite.
-            StorageError: It cannot be read or written now: locked, full, failing, vanished, or closed here.
+            ConfigurationError: The file belongs to another program or to a newer payasync, or is not SQLite's.
+            StorageError: The file cannot be used now: it is locked, full, failing, missing, or closed here.
         """
         if self._closed:
             raise StorageError(f"the {self._schema.name} is closed", reason="closed")
@@ -109,35 +146,35 @@ class SqliteFile:
             self._submit(self._drain)
         return await future
 
-    def check(self) -> None:
-        """Refuse another file than the one that was used first.
+    def check_identity(self) -> None:
+        """Refuse a file other than the one that was used first.
 
         Raises:
-            StorageError: It has vanished, or another stands in its place.
+            StorageError: The file is missing, or was replaced.
         """
         try:
-            self._check_place()
+            self._check_identity()
         except OSError as error:
-            raise self._failure(error) from None
+            raise self._convert(error) from None
 
-    def remember(self) -> None:
-        """Take the file that is at the path for the one that was used first, where none was."""
-        self._place = self._place or place(self.path)
+    def remember_identity(self) -> None:
+        """Take the file at the path for the one in use, unless one is known."""
+        self._identity = self._identity or file_identity(self.path)
 
     async def aclose(self) -> None:
-        """Finish what waits, and close the file; a second time does nothing."""
+        """Finish the waiting jobs, and close the file; a second call does nothing."""
         if not self._closed:
             self._closed = True
             closed = asyncio.Event()
-            self._submit(partial(self._close, partial(_tell, asyncio.get_running_loop(), closed.set)))
+            self._submit(partial(self._close, asyncio.get_running_loop(), closed))
             self._thread.shutdown(wait=False)
             await closed.wait()
 
     def pause(self) -> None:
-        """Close the file, and let nobody open it until `resume`."""
+        """Close the file, and keep it closed until `resume`."""
         self._using.acquire()
         self._lock.acquire()
-        self._let_go()
+        self._disconnect()
 
     def resume(self) -> None:
         """End a pause."""
@@ -148,103 +185,228 @@ class SqliteFile:
         try:
             self._thread.submit(work)
         except RuntimeError:
-            # The interpreter is ending and starts no thread any more.
+            # The interpreter is ending, and starts no thread any more.
             work()
 
     def _drain(self) -> None:
-        while jobs := self._next():
+        while True:
+            with self._lock:
+                jobs = [job for job in self._waiting if not job.future.cancelled()]
+                self._waiting = []
+                self._draining = bool(jobs)
+            if not jobs:
+                return
             with self._using:
-                ends = self._ends(jobs)
-            _tell_all(jobs, ends)
+                results = self._run_jobs(jobs)
+            _deliver_results(jobs, results)
 
-    def _next(self) -> list[_Job[Any]]:
-        with self._lock:
-            jobs = [job for job in self._waiting if not job.future.cancelled()]
-            self._waiting = []
-            self._draining = bool(jobs)
-            return jobs
-
-    def _ends(self, jobs: Sequence[_Job[Any]]) -> list[Any]:
-        """Return what each job returned, or the error that it ends with."""
+    def _run_jobs(self, jobs: Sequence[_Job[Any]]) -> list[Any]:
+        """Return what each job returned, or the error that it ended with."""
         try:
-            db = self._opened()
+            db = self._connect()
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for ever
-            return self._failed(jobs, error)
+            return self._fail(jobs, error)
         try:
             with transaction(db):
                 return [job.work(db) for job in jobs]
         except Exception as error:  # noqa: BLE001 - as above
-            if len(jobs) > 1 and not _of_file(error):
-                return [self._ends([job])[0] for job in jobs]
-            return self._failed(jobs, error)
+            if len(jobs) > 1 and not _concerns_file(error):
+                return [self._run_jobs([job])[0] for job in jobs]
+            return self._fail(jobs, error)
 
-    def _opened(self) -> sqlite3.Connection:
-        self._check_place()
+    def _connect(self) -> sqlite3.Connection:
+        self._check_identity()
         if self._db is None:
-            self._db = opened(self.path, self._schema)
-            self.remember()
-            self._check_place()
+            self._db = open_database(self.path, self._schema)
+            self.remember_identity()
+            self._check_identity()
         return self._db
 
-    def _failed(self, jobs: Sequence[_Job[Any]], error: Exception) -> list[Exception]:
-        if _of_file(error) and not isinstance(error, VanishedError):
-            # It is opened anew the next time; one that has vanished is held, so that no other gets its number.
-            self._let_go()
-        return [self._failure(error) for _ in jobs]
+    def _fail(self, jobs: Sequence[_Job[Any]], error: Exception) -> list[Exception]:
+        if _concerns_file(error) and not isinstance(error, VanishedError):
+            # The next job opens the file anew. A file that has vanished stays open, so that no other gets its identity.
+            self._disconnect()
+        return [self._convert(error) for _ in jobs]
 
-    def _check_place(self) -> None:
-        if self._place is None:
-            return
-        found = place(self.path)
-        if found != self._place:
-            raise VanishedError(GONE if found is None else ANOTHER)
+    def _check_identity(self) -> None:
+        if self._identity is not None and (found := file_identity(self.path)) != self._identity:
+            raise VanishedError(VANISHED if found is None else REPLACED)
 
-    def _failure(self, error: Exception) -> Exception:
+    def _convert(self, error: Exception) -> Exception:
         if isinstance(error, sqlite3.Error | OSError):
             return StorageError(f"the {self._schema.name} {self.path!r} is unavailable: {error}", reason=str(error))
         return copy(error) if isinstance(error, ConfigurationError) else error
 
-    def _close(self, tell: Callable[[], None]) -> None:
+    def _close(self, loop: asyncio.AbstractEventLoop, closed: asyncio.Event) -> None:
         with self._using:
-            self._let_go()
-        tell()
+            self._disconnect()
+        _call_in_loop(loop, closed.set)
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         if self._db is not None:
             self._db.close()
             self._db = None
 
 
-def _of_file(error: Exception) -> bool:
-    """Return whether what failed is the file, and not what one caller wanted of it."""
+def _concerns_file(error: Exception) -> bool:
+    """Return whether the file has failed, and not one job."""
     return isinstance(error, sqlite3.OperationalError | OSError) or type(error) is sqlite3.DatabaseError
 
 
-def _tell_all(jobs: Sequence[_Job[Any]], ends: Sequence[Any]) -> None:
-    """Wake each loop once, for all that it waits for."""
-    told: defaultdict[asyncio.AbstractEventLoop, list[tuple[_Job[Any], Any]]] = defaultdict(list)
-    for job, end in zip(jobs, ends, strict=True):
-        told[job.future.get_loop()].append((job, end))
-    for loop, pairs in told.items():
-        _tell(loop, _resolve, pairs)
+def _deliver_results(jobs: Sequence[_Job[Any]], results: Sequence[Any]) -> None:
+    """Wake each loop once, with all results that it waits for."""
+    pairs: defaultdict[asyncio.AbstractEventLoop, list[tuple[_Job[Any], Any]]] = defaultdict(list)
+    for job, result in zip(jobs, results, strict=True):
+        pairs[job.future.get_loop()].append((job, result))
+    for loop, mine in pairs.items():
+        _call_in_loop(loop, _set_results, mine)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: Any) -> None:
-    try:
+def _call_in_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: Any) -> None:
+    with suppress(RuntimeError):  # the loop is closed, and nobody waits there any more
         loop.call_soon_threadsafe(callback, *args)
-    except RuntimeError:
-        # Closed: whoever waited there is gone.
-        return
 
 
-def _resolve(pairs: Sequence[tuple[_Job[Any], Any]]) -> None:
-    for job, end in pairs:
+def _set_results(pairs: Sequence[tuple[_Job[Any], Any]]) -> None:
+    for job, result in pairs:
         if job.future.done():
             continue
-        if isinstance(end, Exception):
-            job.future.set_exception(end)
+        if isinstance(result, Exception):
+            job.future.set_exception(result)
         else:
-            job.future.set_result(end)
+            job.future.set_result(result)
+
+
+def open_database(path: str, schema: Schema) -> sqlite3.Connection:
+    """Return a connection to the file, which is made or migrated if necessary.
+
+    Raises:
+        ConfigurationError: The file belongs to another program or to a newer payasync, is empty, or is not SQLite's; it
+            stays as it is. Or the file is missing, and its log is not.
+        sqlite3.OperationalError: The file cannot be opened now.
+    """
+    try:
+        # The logs are looked for first: a process that makes the file at this moment writes them after it.
+        log = next((log for end in ("-wal", "-journal") if file_identity(log := path + end)), None)
+        if file_identity(path) is None:
+            if log:
+                raise _refuse_file(path, schema, LOG_LEFT.format(log))
+            _make_file(path, schema)
+        for suffix in DATABASE:
+            check_private(path + suffix)
+        _check_header(path, schema)
+        return _prepare_connection(path, schema)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
+        why = error.strerror or str(error)
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError as error:
+        why = str(error)
+    raise _refuse_file(path, schema, why)
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection) -> Generator[None]:
+    """Commit what is done inside, or nothing of it if an exception leaves."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        # A full disk has undone all of it already.
+        if db.in_transaction:
+            with suppress(sqlite3.OperationalError):
+                db.execute("ROLLBACK")
+        raise
+
+
+def _refuse_file(path: str, schema: Schema, why: str) -> ConfigurationError:
+    return ConfigurationError(f"path: cannot use {path!r} as the {schema.name}: {why}", field="path", reason=why)
+
+
+def _make_file(path: str, schema: Schema) -> None:
+    """Make the file under another name, and rename it when its tables stand in it.
+
+    Nobody sees an empty file: a process that is killed on the way leaves no file at the path, or the whole one.
+    """
+    made = Path(f"{path}.{token_hex(8)}.new")
+    os.close(new_private(made))
+    try:
+        with closing(_open_connection(str(made))) as db, transaction(db):
+            _migrate(db, schema, 0)
+        try:
+            os.link(made, path)
+        except FileExistsError:
+            return  # another process was faster: its file is as good, and may be in use
+        except OSError:
+            # A file system without hard links: a process killed in between leaves an empty file, which is refused.
+            with suppress(FileExistsError):
+                os.close(new_private(path))
+                made.replace(path)
+    finally:
+        made.unlink(missing_ok=True)
+
+
+def _check_header(path: str, schema: Schema) -> None:
+    """Look at the file before SQLite may change it.
+
+    SQLite itself reads it: closing a file that was opened beside SQLite would release the locks of this process. A file
+    that cannot be read this way may be being written; it is opened with locks then.
+    """
+    if not Path(path).stat().st_size:
+        raise _refuse_file(path, schema, EMPTY)
+    uri = f"{Path(path).as_uri()}?mode=ro&immutable=1"
+    with suppress(sqlite3.Error), closing(sqlite3.connect(uri, uri=True)) as db:
+        _check_marks(db, path, schema)
+
+
+def _check_marks(db: sqlite3.Connection, path: str, schema: Schema) -> int:
+    """Return the version of the tables in the file."""
+    application, version = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in MARKS)
+    known = len(schema.migrations)
+    if application != schema.application:
+        raise _refuse_file(path, schema, "it is the file of another program: name another file")
+    if version > known:
+        why = f"a newer payasync made it (schema {version}, here {known}): upgrade, or name another file"
+        raise _refuse_file(path, schema, why)
+    return int(version)
+
+
+def _open_connection(path: str) -> sqlite3.Connection:
+    # A process that forks closes it, in whichever thread.
+    db = sqlite3.connect(path, timeout=LOCKED_SECONDS, isolation_level=None, check_same_thread=False)
+    _, synchronous = journaling(sqlite3.sqlite_version_info)
+    db.execute(f"PRAGMA synchronous = {synchronous}")
+    # For macOS, where a plain fsync does not reach the disk.
+    db.execute("PRAGMA fullfsync = ON")
+    return db
+
+
+def _prepare_connection(path: str, schema: Schema) -> sqlite3.Connection:
+    db = _open_connection(path)
+    try:
+        with transaction(db):
+            _migrate(db, schema, _check_marks(db, path, schema))
+        # After the first tables: the marks must stand in the file itself, not in a log beside it.
+        db.execute(f"PRAGMA journal_mode = {journaling(sqlite3.sqlite_version_info)[0]}")
+        db.execute("PRAGMA foreign_keys = ON")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _migrate(db: sqlite3.Connection, schema: Schema, version: int) -> None:
+    if version == len(schema.migrations):
+        return
+    statement = ""
+    for line in "".join(schema.migrations[version:]).splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            db.execute(statement)
+            statement = ""
+    db.execute(f"PRAGMA application_id = {schema.application}")
+    db.execute(f"PRAGMA user_version = {len(schema.migrations)}")
 
 
 _FILES: Final[weakref.WeakSet[SqliteFile]] = weakref.WeakSet()
@@ -259,17 +421,15 @@ def _before_fork() -> None:
         _PAUSED.append(file)
 
 
-def _after_fork_in_parent() -> None:
+def _after_fork(finish: Callable[[SqliteFile], None]) -> None:
     while _PAUSED:
-        _PAUSED.pop().resume()
-    _FORKING.release()
-
-
-def _after_fork_in_child() -> None:
-    while _PAUSED:
-        _PAUSED.pop().begin()
+        finish(_PAUSED.pop())
     _FORKING.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=partial(_after_fork, SqliteFile.resume),
+        after_in_child=partial(_after_fork, SqliteFile.reset),
+    )

@@ -1,6 +1,1 @@
-"""Bytes out, bytes in: the only place of the client that knows aiohttp."""
-
-from payasync.transport.pools import PoolSettings
-from payasync.transport.send import Transport
-
-__all__ = ["PoolSettings", "Transport"]
+"""Bytes out, bytes in: the only room of the client that imports aiohttp."""

@@ -4,11 +4,18 @@ import asyncio
 from types import TracebackType
 from typing import Any, Final, Self
 
-from payasync.transport.failures import LeaseOverError, NoFreeConnectionError
 from payasync.wire.call import Call
 
 GRAIN: Final = 0.05
 """Seconds between two looks at the deadlines: the most by which one is overshot."""
+
+
+class NoFreeConnectionError(TimeoutError):
+    """The time was over while the call waited for a connection of the pool."""
+
+
+class LeaseOverError(TimeoutError):
+    """The journal's lease on a write may be over, and another process may send it."""
 
 
 class Deadline:
@@ -19,7 +26,7 @@ class Deadline:
 
     Args:
         deadlines: Those of the loop.
-        call: It says when it must end, and how long its answer may take.
+        call: It says when it must end, and how long its response may take.
 
     Attributes:
         when: A time of the loop's clock.
@@ -49,7 +56,7 @@ class Deadline:
         self.when = min(self.when, self._deadlines.time() + self._call.timeouts.connect)
 
     def begin(self) -> None:
-        """Note that the write begins: from here to the whole answer it is `Timeouts.read`, within the call's time.
+        """Note that the write begins: from here to the whole response it is `Timeouts.read`, within the call's time.
 
         Raises:
             TimeoutError: The time is over, or the call has been given up: a process that was stopped, and wakes when

@@ -21,8 +21,7 @@ from yarl import URL
 
 from payasync.errors import ConfigurationError
 from payasync.transport.deadlines import Deadlines
-from payasync.transport.failures import finish
-from payasync.transport.request import LentRequest, OwnRequest
+from payasync.transport.request import LentRequest, OwnRequest, run_to_end
 
 WRITE_IDLE: Final = 2.0
 """Seconds after which a write takes a new connection: a server that closes an idle one makes a write ambiguous."""
@@ -96,7 +95,7 @@ class Pool:
         self.write, self.read = self._own[0].request, self._own[-1].request
         self.closed = False
         self._guard = self._closing()
-        finish(anext(self._guard))
+        run_to_end(anext(self._guard))
 
     def _connector(self, settings: PoolSettings, idle: float) -> aiohttp.TCPConnector:
         return aiohttp.TCPConnector(
@@ -130,7 +129,7 @@ class Pool:
                     await http.close()
             except asyncio.CancelledError:  # a loop that ends cancels who closes, too
                 for http in self._own:
-                    finish(http.close())
+                    run_to_end(http.close())
                 raise
 
     async def aclose(self) -> None:
@@ -146,7 +145,7 @@ class Pool:
         for each in tuple(self._sockets):
             each.close()
         for http in self._own:
-            finish(http.close())
+            run_to_end(http.close())
 
     def disown(self, nowhere: int) -> None:
         """Let go of a parent's connections: its sockets become /dev/null here, so that nothing can reach its peer."""

@@ -1,19 +1,26 @@
-"""The requests of our own sessions: our headers, and a short body that needs no task to be written."""
+"""The requests of our own sessions: their headers, a body that is written once, and the check for stray bytes."""
 
+import select
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from weakref import ref
 
 import aiohttp
 from aiohttp.http import StreamWriter
+from aiohttp.payload import Payload
 from multidict import istr
 
 from payasync import __version__
 from payasync.errors import ConfigurationError
-from payasync.settings import verifying
-from payasync.transport.body import OneShotBody
-from payasync.transport.failures import finish
+from payasync.settings import check_tls
 
 if TYPE_CHECKING:
+    from asyncio import WriteTransport
+
+    from aiohttp.abc import AbstractStreamWriter
     from aiohttp.client_proto import ResponseHandler
     from aiohttp.client_reqrep import ConnectionKey
     from aiohttp.connector import Connection
@@ -30,6 +37,117 @@ SHORT: Final = 1 << 15
 
 COMPARED: Final = aiohttp.__version__.startswith("3.14.")
 """Whether this is the aiohttp whose own `send` the one below was compared with."""
+
+
+class OneShotBody(Payload):
+    """The only proof of whether anything left this machine: a body that marks the start of its own write.
+
+    aiohttp writes the head together with the body, so before `write` no byte is handed to a socket. It reports
+    itself as consumed, and aiohttp sends a consumed body to no second connection: that stops its own re-send of
+    GET, PUT and DELETE after a dropped connection, which has no public switch.
+
+    Args:
+        content: The bytes; without any the request has no body, as a GET, and no Content-Type.
+    """
+
+    begun = False
+    on_connect: Callable[[], None] | None = None
+    on_start: Callable[[], None] | None = None
+    _transport: "WriteTransport | None" = None
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content, content_type="application/json")
+        if not content:
+            self.headers.clear()
+            self.headers["Accept"] = "application/json"  # aiohttp wants a payload to have a header
+        self._content = content
+        self._size = len(content)
+
+    @property
+    def consumed(self) -> bool:
+        """Always: another connection is another attempt, with a nonce of its own, and aiohttp would take one."""
+        return True
+
+    @property
+    def autoclose(self) -> bool:
+        """It holds nothing that must be closed."""
+        return True
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """Return the body as text."""
+        return self._content.decode(encoding, errors)
+
+    async def write(
+        self,
+        writer: "AbstractStreamWriter",
+        content_length: int | None = None,  # noqa: ARG002 - aiohttp gives the length of what is here
+    ) -> None:
+        """Mark the start, then write; but not where a response stands already, which is none to this request.
+
+        Raises:
+            ConnectionResetError: The connection holds what nobody asked for.
+            TimeoutError: It is too late to begin.
+        """
+        wire: Any = writer
+        if has_stray_bytes(wire.protocol):
+            raise ConnectionResetError("the connection holds what nobody asked for")
+        self._transport = wire.transport
+        if self.on_start is not None:
+            self.on_start()
+        self.begun = True
+        await writer.write(self._content)
+
+    write_with_length = write
+
+    def abort(self) -> None:
+        """Write no more: closing a transport, as aiohttp does, lets it send what it still holds."""
+        if self._transport is None:
+            return
+        try:
+            connection = self._transport.get_extra_info("socket")
+        except AttributeError:  # of TLS, that is closed twice: then asyncio knows nothing of it any more
+            return
+        if connection is None or connection.fileno() >= 0:  # asyncio fails at aborting what is lost already
+            self._transport.abort()
+
+
+_readable: Final[dict["ref[Any]", Callable[[], object]]] = {}
+"""By connection that carried a request, while it lives: whether the kernel holds anything of it to read."""
+
+
+def has_stray_bytes(protocol: Any) -> bool:
+    """Return whether a connection holds anything to read, in its parser or still in the kernel.
+
+    Args:
+        protocol: aiohttp's, of the connection on which a request is about to begin.
+    """
+    if protocol.should_close or protocol.transport is None:
+        return True
+    readable = _readable.get(ref(protocol))
+    if readable is None:
+        readable = _readable[ref(protocol, _readable.pop)] = _looking(protocol.transport)
+        if protocol.transport.get_extra_info("ssl_object") is not None:
+            return False  # on a fresh TLS connection the service's session tickets may wait to be read
+    return bool(readable())
+
+
+def _looking(transport: Any) -> Callable[[], object]:
+    connection = transport.get_extra_info("socket")
+    if connection is None:
+        return bool
+    if not hasattr(select, "poll"):
+        return lambda: select.select([connection.fileno()], [], [], 0)[0]
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return partial(poll.poll, 0)
+
+
+def run_to_end(awaitable: Awaitable[object]) -> None:
+    """Run to its end what waits for nothing but a turn of a loop; what waits for more is left there, and closed."""
+    steps = awaitable.__await__()
+    with suppress(StopIteration):
+        while steps.send(None) is None:
+            pass
 
 
 class OwnRequest(aiohttp.ClientRequest):
@@ -62,10 +180,10 @@ class OwnRequest(aiohttp.ClientRequest):
         self._unverified = True
         if isinstance(self.body, OneShotBody) and self.body.on_connect is not None:
             self.body.on_connect()
-        return True if self.tls is None else verifying(self.tls)
+        return True if self.tls is None else check_tls(self.tls)
 
     async def send(self, conn: "Connection") -> aiohttp.ClientResponse:
-        """Return the answer to be read, once head and body are about to be written to a connection.
+        """Return the response to be read, once head and body are about to be written to a connection.
 
         They are not written at once: what many calls send in one turn of the loop leaves together, and a service on
         the same machine is woken once.
@@ -92,7 +210,7 @@ class OwnRequest(aiohttp.ClientRequest):
             session=self.session,
             stream_writer=writer,
         )
-        self.loop.call_soon(lambda: finish(self.write_bytes(writer, conn)))
+        self.loop.call_soon(lambda: run_to_end(self.write_bytes(writer, conn)))
         return answer
 
     def _check_verified(self, conn: "Connection") -> None:
@@ -101,7 +219,7 @@ class OwnRequest(aiohttp.ClientRequest):
         `ssl.CERT_REQUIRED` alone proves nothing. A lent connector may ignore the context, the context may have been
         weakened during the handshake, and anonymous ciphers need no certificate.
         """
-        tls, transport = verifying(self.tls), conn.transport
+        tls, transport = check_tls(self.tls), conn.transport
         if transport is None:  # the connection is lost, so nothing can be written
             return
         if transport.get_extra_info("sslcontext") is not tls or not transport.get_extra_info("peercert"):
@@ -112,7 +230,7 @@ class OwnRequest(aiohttp.ClientRequest):
             )
 
     def _is_plain(self, protocol: "ResponseHandler | None", length: int) -> bool:
-        """Whether it is short, has no proxy to name, and finds nothing to be read: an answer that nobody asked for.
+        """Whether it is short, has no proxy to name, and finds nothing to be read: a response that nobody asked for.
 
         Args:
             protocol: Of its connection.

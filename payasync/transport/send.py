@@ -1,39 +1,49 @@
-"""One attempt over HTTP: it ends as a reply, as provably not sent, or as sent without an answer."""
+"""One attempt over HTTP: it ends as a reply, as provably not sent, or as sent without a response."""
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+import os
+import ssl
 from functools import lru_cache
 from typing import Final
 
 import aiohttp
-from attrs import evolve
 from multidict import CIMultiDict
 from yarl import URL
 
 from payasync.credentials import Secret
 from payasync.endpoints import OPERATIONS
-from payasync.errors import PayasyncError, SessionClosedError
-from payasync.settings import shown
-from payasync.transport.body import OneShotBody
-from payasync.transport.deadlines import Deadline, running_task
-from payasync.transport.failures import AnswerTooLargeError, failure
+from payasync.errors import (
+    ConfigurationError,
+    NoAnswerError,
+    NoAnswerTimeoutError,
+    NotSentError,
+    NotSentTimeoutError,
+    PayasyncError,
+    SessionClosedError,
+)
+from payasync.settings import canonical_url
+from payasync.transport.deadlines import Deadline, LeaseOverError, NoFreeConnectionError, running_task
 from payasync.transport.pools import Pool, Pools, PoolSettings
+from payasync.transport.request import OneShotBody
 from payasync.wire.call import Call, Reply
-from payasync.wire.encode import Outgoing, encode
+from payasync.wire.encode import Encoded, encode
 
 PATHS: Final = frozenset(operation.path for operation in OPERATIONS)
 """Of these there are ten, so that their URLs can be kept; an identifier in a path makes any number of others."""
 
 
+class AnswerTooLargeError(aiohttp.ClientError):
+    """The response is longer than `max_response_bytes`."""
+
+
 class Transport:
-    """Sends one attempt, and reads its answer.
+    """Sends one attempt, and reads its response.
 
     Args:
         base_url: Every path is appended to it.
         pools: What the pools are made with.
-        headers: Sent with every call.
         proxy: Every connection goes through it.
-        max_response_bytes: A longer answer is not read to its end.
+        max_response_bytes: A longer response is not read to its end.
     """
 
     def __init__(
@@ -41,12 +51,11 @@ class Transport:
         base_url: URL,
         *,
         pools: PoolSettings,
-        headers: Mapping[str, str],
         proxy: Secret | None,
         max_response_bytes: int,
     ) -> None:
-        self.base = shown(base_url)
-        self._pools = Pools(evolve(pools, headers=headers))
+        self.base = canonical_url(base_url)
+        self._pools = Pools(pools)
         self._proxy = proxy
         self._urls: dict[str, URL] = {}
         self._max_response_bytes = max_response_bytes
@@ -57,21 +66,35 @@ class Transport:
 
         Raises:
             NotSentError: Provably nothing left this machine.
-            NoAnswerError: Something may have, and no whole answer came.
+            NoAnswerError: Something may have, and no whole response came.
             SessionClosedError: The transport was closed before anything was sent.
         """
-        outgoing = encode(call)
+        encoded = encode(call)
         if self.closed:
             raise SessionClosedError("the session is closed: make another")
         pool = self._pools.current()
-        body = OneShotBody(outgoing.body)
+        url = self._urls.get(encoded.path)
+        if url is None:
+            url = URL(self.base + encoded.path, encoded=True)
+            if encoded.path in PATHS:
+                self._urls[encoded.path] = url
+        body = OneShotBody(encoded.body)
         response = None
         try:
             with Deadline(pool.deadlines, call) as deadline:
                 body.on_connect, body.on_start = deadline.connect, deadline.begin
-                response = await self._exchange(pool, call, outgoing, body)
-                if not body.begun:
-                    raise _unasked(response)  # noqa: TRY301 - a function around it would cost more than the check
+                response = await (pool.read if call.operation.read else pool.write)(
+                    call.operation.method,
+                    url.with_query(encoded.query) if encoded.query else url,
+                    data=body,
+                    headers=_headers(call, encoded) if call.headers or encoded.headers else None,
+                    timeout=_connect_timeout(call.timeouts.connect),
+                    allow_redirects=False,
+                    proxy=None if self._proxy is None else self._proxy.reveal(),
+                )
+                if not body.begun:  # the response stood there before its request
+                    response.close()
+                    raise aiohttp.ServerDisconnectedError  # noqa: TRY301 - a function would cost more than the check
                 content = response.content
                 whole = content.read_nowait() if content.is_eof() else await self._rest(response)
                 if len(whole) > self._max_response_bytes:
@@ -83,27 +106,16 @@ class Transport:
             if not self.closed or running_task().cancelling():
                 raise cancelled.with_traceback(None)  # noqa: B904 - aiohttp's frames hold the headers
             # A pool that closes cancels those who wait for it; nobody cancelled this task.
-            ended: PayasyncError = failure(ConnectionAbortedError(), self.base, begun=body.begun)
+            ended: PayasyncError = attempt_error(ConnectionAbortedError(), self.base, begun=body.begun)
         except Exception as error:  # noqa: BLE001 - of whatever class: its frames may hold the headers
             _give_up(pool, body, response)
             # A session that closes ends its calls by their deadlines, which have not come.
-            ended = failure(aiohttp.ServerDisconnectedError() if self.closed else error, self.base, begun=body.begun)
+            ended = attempt_error(
+                aiohttp.ServerDisconnectedError() if self.closed else error, self.base, begun=body.begun
+            )
         if self.closed and not body.begun:
             ended = SessionClosedError("the session was closed: make another")
         raise ended
-
-    def _exchange(
-        self, pool: Pool, call: Call, outgoing: Outgoing, body: OneShotBody
-    ) -> Awaitable[aiohttp.ClientResponse]:
-        return (pool.read if call.operation.read else pool.write)(
-            call.operation.method,
-            self._url(outgoing),
-            data=body,
-            headers=_headers(call, outgoing) if call.headers or outgoing.headers else None,
-            timeout=_connecting(call.timeouts.connect),
-            allow_redirects=False,
-            proxy=None if self._proxy is None else self._proxy.reveal(),
-        )
 
     async def _rest(self, response: aiohttp.ClientResponse) -> bytes:
         """Return a body that has not come as a whole yet; a longer one than may be is not read to its end."""
@@ -114,28 +126,14 @@ class Transport:
                 raise AnswerTooLargeError
         return bytes(parts)
 
-    def _url(self, outgoing: Outgoing) -> URL:
-        url = self._urls.get(outgoing.path)
-        if url is None:
-            url = URL(self.base + outgoing.path, encoded=True)
-            if outgoing.path in PATHS:
-                self._urls[outgoing.path] = url
-        return url.with_query(outgoing.query) if outgoing.query else url
-
     async def aclose(self) -> None:
         """Close the pools; an injected session is left open."""
         self.closed = True
         await self._pools.aclose()
 
 
-def _unasked(response: aiohttp.ClientResponse) -> aiohttp.ServerDisconnectedError:
-    """Refuse an answer that stood there before its request had begun: it is none to it."""
-    response.close()
-    return aiohttp.ServerDisconnectedError("an answer that nobody asked for")
-
-
 def _give_up(pool: Pool, body: OneShotBody, response: aiohttp.ClientResponse | None) -> None:
-    """Cut the connection, unless its answer has ended already: then it may be another call's by now."""
+    """Cut the connection, unless its response has ended already: then it may be another call's by now."""
     if response is None:
         body.abort()
         pool.wake_next()
@@ -144,15 +142,72 @@ def _give_up(pool: Pool, body: OneShotBody, response: aiohttp.ClientResponse | N
         response.close()
 
 
-def _headers(call: Call, outgoing: Outgoing) -> CIMultiDict[str]:
+def _headers(call: Call, encoded: Encoded) -> CIMultiDict[str]:
     """Return the headers that the pool does not send with every request anyway."""
-    headers = CIMultiDict(outgoing.headers)
+    headers = CIMultiDict(encoded.headers)
     for name, value in call.headers.items():
         headers[name] = value.reveal() if isinstance(value, Secret) else value
     return headers
 
 
 @lru_cache(maxsize=64)
-def _connecting(seconds: float) -> aiohttp.ClientTimeout:
+def _connect_timeout(seconds: float) -> aiohttp.ClientTimeout:
     """Bound each address. aiohttp's `connect` would include the wait for the pool; the deadline bounds the rest."""
     return aiohttp.ClientTimeout(total=None, sock_connect=seconds)
+
+
+_PHRASES: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (aiohttp.ClientConnectorCertificateError, "the certificate of the service cannot be trusted"),
+    (ssl.SSLCertVerificationError, "the certificate of the service cannot be trusted"),
+    (aiohttp.ClientConnectorDNSError, "the host name does not resolve"),
+    (aiohttp.ClientConnectorSSLError, "the TLS handshake failed"),
+    (aiohttp.ClientProxyConnectionError, "the proxy does not answer"),
+    (aiohttp.ClientHttpProxyError, "the proxy refused the connection"),
+    (aiohttp.ConnectionTimeoutError, "no connection in time"),
+    (LeaseOverError, "the journal's lease on this write is over"),
+    (NoFreeConnectionError, "no connection was free in time: raise max_connections (with http, its connector's limit)"),
+    (TimeoutError, "no answer in time"),
+    (AnswerTooLargeError, "the answer is longer than max_response_bytes"),
+    (aiohttp.ClientPayloadError, "the answer was cut short"),
+    (aiohttp.ServerDisconnectedError, "the connection was closed before the answer"),
+    (aiohttp.ClientResponseError, "the answer is not HTTP"),
+)
+
+_PERMANENT: Final = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError, ConfigurationError)
+
+
+def attempt_error(error: BaseException, address: str, *, begun: bool) -> NotSentError | NoAnswerError:
+    """Return what a failed attempt ends as.
+
+    Args:
+        error: What aiohttp raised.
+        address: The base URL.
+        begun: Whether the write had begun: only the writer can prove that nothing was sent.
+    """
+    timed_out = isinstance(error, TimeoutError)
+    if begun:
+        kind = NoAnswerTimeoutError if timed_out else NoAnswerError
+        reason = describe_failure(error)
+        return kind(f"no usable answer from {address}: {reason}", reason=reason, sent=None)
+    # Both say themselves what was late.
+    late = timed_out and not isinstance(error, LeaseOverError | NoFreeConnectionError)
+    reason = "no connection in time" if late else describe_failure(error)
+    unsent = NotSentTimeoutError if timed_out else NotSentError
+    return unsent(
+        f"nothing was sent to {address}: {reason}; repeating is harmless",
+        reason=reason,
+        sent=False,
+        permanent=isinstance(error, _PERMANENT),
+    )
+
+
+def describe_failure(error: BaseException) -> str:
+    """Return what happened in a few words, without the request's own."""
+    if isinstance(error, ConfigurationError):
+        return str(error)
+    for kind, words in _PHRASES:
+        if isinstance(error, kind):
+            return words
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno).lower()
+    return "the connection failed"

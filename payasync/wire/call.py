@@ -1,4 +1,4 @@
-"""One call on its way out, and the answer on its way back: the values that middleware passes on."""
+"""The values that middleware passes on: one call and its reply."""
 
 import enum
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -21,7 +21,7 @@ class Progress:
 
     Attributes:
         begun: Something of it may have left this machine.
-        over: It has ended without an answer: nothing of it may begin any more, whatever still holds on to it.
+        over: It has ended without a response: nothing of it may begin any more, whatever still holds on to it.
         used_before: The service said that the number of the write was used before.
     """
 
@@ -32,18 +32,18 @@ class Progress:
 
 @frozen
 class Entry:
-    """Where the session's journal has a write already.
+    """The place of a queued write in the session's journal.
 
     Attributes:
-        id: Its number there.
-        fence: Of who holds it and knows that it was never done, though something of it may have been sent.
+        id: The number of its intent.
+        fence: The fence of a claim whose holder knows that the write was not carried out, though it may have been sent.
     """
 
     id: int
     fence: int | None = None
 
 
-class Likeness(enum.Enum):
+class ValueKind(enum.Enum):
     """How a value in a request and one in a response are compared."""
 
     NUMBER = "number"
@@ -52,7 +52,7 @@ class Likeness(enum.Enum):
 
 
 @frozen
-class Compared:
+class ComparedField:
     """One thing that a request and its response may both name.
 
     Attributes:
@@ -65,32 +65,32 @@ class Compared:
 
     name: str
     path: str
-    kind: Likeness
+    kind: ValueKind
     required: bool = False
     also: tuple[str, ...] = ()
 
 
-def _simple_names(several: tuple[Compared, ...]) -> frozenset[str] | None:
-    simple = all("." not in each.path and not each.required for each in several)
-    return frozenset(each.path for each in several) if simple else None
+def _simple_names(fields: tuple[ComparedField, ...]) -> frozenset[str] | None:
+    simple = all("." not in each.path and not each.required for each in fields)
+    return frozenset(each.path for each in fields) if simple else None
 
 
-def _ordered(found: Iterable[Compared]) -> tuple[Compared, ...]:
-    return tuple(sorted(found, key=lambda each: each.kind is not Likeness.NUMBER))
+def _ordered(found: Iterable[ComparedField]) -> tuple[ComparedField, ...]:
+    return tuple(sorted(found, key=lambda each: each.kind is not ValueKind.NUMBER))
 
 
 @frozen
-class Things:
-    """All that a request and its response may both name.
+class Comparison:
+    """What a response must match of its request.
 
     Attributes:
-        several: Numbers and the merchant first: a response about another thing is told from one about another amount.
+        fields: Numbers and the merchant first: a response about another thing is told from one about another amount.
         names: The paths, if all stand at the top of a payload and none is required: most payloads have none of them.
     """
 
-    several: tuple[Compared, ...] = field(default=(), converter=_ordered)
+    fields: tuple[ComparedField, ...] = field(default=(), converter=_ordered)
     names: frozenset[str] | None = field(
-        init=False, default=Factory(lambda self: _simple_names(self.several), takes_self=True)
+        init=False, default=Factory(lambda self: _simple_names(self.fields), takes_self=True)
     )
 
 
@@ -104,7 +104,7 @@ class Expected:
         asked: Of a query: what the write that it asks about named, by wire names.
     """
 
-    compared: Things = Things()
+    compared: Comparison = Comparison()
     proofs: tuple[str, ...] = ()
     asked: Mapping[str, object] | None = None
 
@@ -125,7 +125,7 @@ class Objection:
 
 @frozen
 class Lease:
-    """How long a journal leaves a write to its sender: afterwards another process may send it.
+    """The time in which only this process may send a write; afterwards another process may.
 
     Attributes:
         begun: When it began, by the clock, or a moment earlier.
@@ -160,12 +160,12 @@ class Call:
         deadline: When it must end, on the event loop's clock.
         attempt: 1 for the first.
         intent: The caller's own name of what a write is for.
-        entry: Where the journal has it, if it was queued there.
+        entry: Its place in the journal, if it was queued there.
         expected: What a response to it must match.
         sent_before: An earlier call sent the same write, and nobody knows that it was refused.
-        lease: How long the journal leaves it to this process; nothing of it begins afterwards.
-        note_used: Writes to the journal that the service said "used before"; returns whether that is durable.
-        progress: How far this attempt has come; the one thing in it that changes.
+        lease: The time in which this process may send it; nothing is written afterwards.
+        note_used: Records in the journal that the service said "used before"; returns whether that is durable.
+        progress: How far this attempt has come; the only attribute that changes.
     """
 
     operation: Operation
@@ -235,13 +235,13 @@ class Reply:
 
     Attributes:
         status: The HTTP status.
-        headers: Of the answer, by names in any case.
+        headers: Of the response, by names in any case.
         body: As it was received.
         elapsed: Seconds that the call took; 0 until it has ended.
         attempts: Those that had begun when the call ended, queries of recovery included.
-        recovered: It answers a query that was made after the first answer was lost.
-        verified: Whether its signature is the service's; `None` where it has none, or nobody looked.
-        doubt: Why its signature could not be checked, where a field of it is what the profile's scheme refuses.
+        recovered: It answers a query that was made after the first response was lost.
+        verified: Whether its signature is the service's; `None` if it has none, or nobody looked.
+        doubt: Why its signature could not be checked, if the profile's scheme refuses a field of it.
     """
 
     status: int
@@ -255,7 +255,7 @@ class Reply:
 
     @property
     def document(self) -> Any:
-        """The decoded JSON; `ABSENT` where there is none."""
+        """The decoded JSON; `ABSENT` if there is none."""
         # Not a `cached_property`, which takes a lock in Python 3.11.
         kept = self.__dict__
         if "document" not in kept:

@@ -3,84 +3,36 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from functools import cache
+from datetime import date
+from functools import partial
 from math import inf
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, get_args
 from urllib.parse import quote
 
-from attrs import define, field, fields_dict, frozen
+from attrs import define, field, fields, fields_dict, frozen
+from cattrs import Converter
+from cattrs.fns import identity
+from cattrs.gen import make_dict_unstructure_fn, override
 
 from payasync import documents
 from payasync.credentials import Credentials
 from payasync.documents import ABSENT
-from payasync.endpoints import QUERY_PAYMENT, QUERY_REFUND, Operation
-from payasync.errors import InvalidArgumentError, PayasyncError
-from payasync.profile.profile import MERCHANT, SIGNING, Profile, not_configured
-from payasync.profile.schema import ANYTHING, Accept, Parameter
-from payasync.profile.signed_fields import proof_names, proofs
+from payasync.endpoints import ARGUMENTS, QUERY_PAYMENT, QUERY_REFUND, Operation, camel
+from payasync.errors import ConfigurationError, InvalidArgumentError, PayasyncError
+from payasync.profile.profile import Profile, not_configured
+from payasync.profile.schema import ANYTHING, MERCHANT, SIGNING, Accept, Parameter
+from payasync.profile.signed_fields import proof_names, proof_paths
 from payasync.settings import Timeouts, is_header
 from payasync.signing.schemes import SignatureScheme, SortedPairs
 from payasync.wire.call import Call, Expected, Progress
-from payasync.wire.match import compared
-from payasync.wire.names import Writer, writer
+from payasync.wire.match import comparison_of
 from payasync.wire.request import NOTHING, Request, check_object, invalid
 from payasync.wire.response import Response
 
 IDENTIFIERS: Final = ("out_trade_no", "out_refund_no", "subscription_id", "identifier")
 AMOUNTS: Final = ("amount", "total_amt", "refund_amt")
 
-
-def check_acceptance(request: Request[Response], profile: Profile) -> None:
-    """Refuse what the profile says that the service does not take.
-
-    Raises:
-        InvalidArgumentError: The field, the rule and the value.
-    """
-    kind: type = type(request)
-    for name, matches in _identifiers(kind, profile.identifier):
-        value = getattr(request, name)
-        if value is not ABSENT and not matches(value):
-            raise invalid(name, f"an identifier that matches {profile.identifier} (the profile's `identifier`)", value)
-    if profile.accept is not ANYTHING:
-        _check_accepted(request, profile.accept)
-
-
-@cache
-def _identifiers(kind: type, pattern: str) -> tuple[tuple[str, Callable[[str], object]], ...]:
-    return tuple((name, re.compile(pattern).fullmatch) for name in IDENTIFIERS if name in fields_dict(kind))
-
-
-def _check_accepted(request: Request[Response], accept: Accept) -> None:
-    for name in accept.required.get(request.operation.name, ()):
-        is_argument = name in fields_dict(type(request))
-        if (getattr(request, name) if is_argument else request.extra.get(name, ABSENT)) is ABSENT:
-            where = "" if is_argument else " in extra"
-            raise InvalidArgumentError(
-                f"{name} is missing{where}: this service requires it for {request.operation.name} (accept.required)",
-                field=name,
-                rule="required by this service",
-            )
-    for name, allowed in (("currency", accept.currency), ("scene_type", accept.scene_type)):
-        value = getattr(request, name, ABSENT)
-        if allowed and value is not ABSENT and value not in allowed:
-            raise invalid(name, f"one of {', '.join(allowed)} (accept.{name})", value)
-    if accept.amount:
-        _check_amounts(request, *accept.amount)
-    for name, most in accept.length.items():
-        value = getattr(request, name, ABSENT)
-        if isinstance(value, str) and len(value) > most:
-            raise invalid(name, f"at most {most} characters long (accept.length)", value)
-
-
-def _check_amounts(request: Request[Response], least: int, most: int) -> None:
-    for name in AMOUNTS:
-        value = getattr(request, name, ABSENT)
-        if value is not ABSENT and not least <= value <= most:
-            raise invalid(name, f"from {least} to {most} (accept.amount)", value)
-
-
 Kind: TypeAlias = type[Request[Response]]
-Writers: TypeAlias = dict[Kind, Writer]
 Refused: TypeAlias = tuple[tuple[frozenset[str], str], ...]
 
 _ARGUMENT: Final = "is an argument: give it as such"
@@ -92,8 +44,64 @@ _PROOF: Final = (
 
 
 @frozen
-class Splits:
-    """What stands in a text, and could be read as a field by which a response is recognised.
+class Writer:
+    """Writes the arguments of one kind of request under their wire names.
+
+    Attributes:
+        names: By argument, its wire name; the identifier of endpoints 6 and 7 keeps its own.
+        fields: Returns the arguments of a request that were given, under their wire names. It raises
+            `NotConfiguredError` if the profile does not answer the name of one, or how a date is written.
+    """
+
+    names: Mapping[str, str]
+    fields: Callable[[Request[Response]], dict[str, Any]]
+
+
+def make_writer(kind: Kind, profile: Profile) -> Writer:
+    """Return the writer of a kind of request.
+
+    Raises:
+        ConfigurationError: The profile gives two arguments the same wire name.
+    """
+    points = {each.name: each.point for each in ARGUMENTS.get(kind.operation.name, ()) if each.point}
+    arguments = [each.name for each in fields(kind) if each.name != "extra"]
+    names = {name: (profile.fields.get(points[name]) or name) if name in points else camel(name) for name in arguments}
+    for argument, point in points.items():
+        for other, name in names.items():
+            if other != argument and name == names[argument]:
+                raise ConfigurationError(
+                    f"fields.{point} is {name!r}, which is the wire name of {other}, too: one would replace the other",
+                    field=f"fields.{point}",
+                )
+    overrides: dict[str, Any] = {argument: override(rename=name) for argument, name in names.items()}
+    for argument, point in points.items():
+        if not profile.fields.get(point):
+            overrides[argument] = override(unstruct_hook=partial(_refuse_unnamed, profile, point))
+    overrides["extra"] = override(omit=True)
+    converter = Converter()
+    converter.register_unstructure_hook_func(lambda _: True, identity)  # checked already: it is JSON
+    converter.register_unstructure_hook_func(_is_date, partial(_write_date, profile))
+    return Writer(names, make_dict_unstructure_fn(kind, converter, _cattrs_omit_if_default=True, **overrides))
+
+
+def _refuse_unnamed(profile: Profile, point: str, _: object) -> str:
+    return profile.wire_name(point)  # it raises: the profile gives no name
+
+
+def _is_date(kind: Any) -> bool:
+    return kind is date or date in get_args(kind)
+
+
+def _write_date(profile: Profile, value: date) -> str:
+    form = profile.formats.get("start_date")
+    if not form:
+        raise not_configured("formats.start_date", "how the date is written, such as %Y-%m-%d")
+    return value.strftime(form)
+
+
+@frozen
+class ProofCheck:
+    """Refuses what stands in a text, and could be read as a field by which a response is recognised.
 
     Attributes:
         names: The fields in whose values the scheme lets the separator and `=` stand.
@@ -102,6 +110,15 @@ class Splits:
 
     names: tuple[str, ...]
     search: Callable[[str], "re.Match[str] | None"]
+
+    @classmethod
+    def of(cls, scheme: SignatureScheme | None, forbidden: frozenset[str]) -> "ProofCheck | None":
+        """Return the check for a scheme; `None` if a request that is sent back cannot pass for a response."""
+        if not forbidden or not isinstance(scheme, SortedPairs):
+            return None
+        names = tuple(name for name in scheme.allow_delimiters if name not in scheme.exclude)
+        pattern = "|".join(re.escape(f"{scheme.separator}{name}=") for name in sorted(forbidden))
+        return cls(names, re.compile(pattern).search)
 
     def check(self, fields: Mapping[str, Any]) -> None:
         """Refuse a text that could be sent back as part of a response.
@@ -123,51 +140,25 @@ class Splits:
                 )
 
 
-def _splits(scheme: SignatureScheme | None, forbidden: frozenset[str]) -> Splits | None:
-    if not forbidden or not isinstance(scheme, SortedPairs):
-        return None
-    names = tuple(name for name in scheme.allow_delimiters if name not in scheme.exclude)
-    return Splits(
-        names, re.compile("|".join(re.escape(f"{scheme.separator}{name}=") for name in sorted(forbidden))).search
-    )
-
-
 @frozen
-class Form:
+class Template:
     """What all requests of one kind have in common, for one merchant: worked out once.
 
     Attributes:
         writer: Gives the arguments their wire names.
+        identifiers: The numbers among the arguments, each with the pattern that it must match.
         blank: The call, with those fields only that every call of the kind carries.
         refused: The names that `extra` may not hold, with why.
         nested: Some of these fields hold others, so that each call needs its own.
-        splits: What the texts may not hold, where a request that is sent back must not pass for a response.
+        proof_check: Of the texts, if a request that is sent back must not pass for a response.
     """
 
     writer: Writer
+    identifiers: tuple[tuple[str, Callable[[str], object]], ...]
     blank: Call
     refused: Refused
     nested: bool
-    splits: Splits | None
-
-    def fields(self, request: Request[Response]) -> dict[str, Any]:
-        """Return all fields of a request: what the caller gives goes before the profile's constants.
-
-        Raises:
-            InvalidArgumentError: `extra` holds what is not its to say.
-            NotConfiguredError: The profile does not answer the wire name of an argument that was given.
-        """
-        given = self.writer.fields(request)
-        if self.blank.parameter:
-            given = {self.blank.parameter.name: given["identifier"]}
-        if request.extra is not NOTHING:
-            _check_unused("extra", request.extra, self.refused)
-            given |= request.extra
-        always = documents.plain(self.blank.fields) if self.nested else self.blank.fields
-        fields = {**always, **given}
-        if self.splits:
-            self.splits.check(fields)
-        return fields
+    proof_check: ProofCheck | None
 
 
 class Codec:
@@ -182,14 +173,14 @@ class Codec:
         ConfigurationError: A request that is sent back would pass for a signed response.
     """
 
-    def __init__(self, profile: Profile, credentials: Credentials, writers: "Writers | None" = None) -> None:
+    def __init__(self, profile: Profile, credentials: Credentials, writers: dict[Kind, Writer] | None = None) -> None:
         self._profile = profile
         self._merchant_id = credentials.merchant_id
-        self._proofs = proofs(profile, credentials)
+        self._proofs = proof_paths(profile, credentials)
         self._proof_names = proof_names(profile, self._proofs)
-        self._splits = _splits(profile.signature, self._proof_names)
-        self._writers: Writers = {} if writers is None else writers
-        self._forms: dict[Kind, Form] = {}
+        self._proof_check = ProofCheck.of(profile.signature, self._proof_names)
+        self._writers: dict[Kind, Writer] = {} if writers is None else writers
+        self._templates: dict[Kind, Template] = {}
 
     def for_merchant(self, credentials: Credentials) -> "Codec":
         """Return the codec of another merchant; it writes in the same way."""
@@ -204,26 +195,47 @@ class Codec:
     ) -> Call:
         """Return the call that a request stands for: wire names, constants and `extra` in place.
 
+        What the caller gives goes before the profile's constants.
+
         Raises:
-            InvalidArgumentError: The profile says that the service does not take it.
+            InvalidArgumentError: The profile says that the service does not take it, or `extra` holds what is set
+                otherwise.
             NotConfiguredError: It needs a point that the profile leaves open.
         """
-        kind = type(request)
+        kind, profile = type(request), self._profile
         try:
-            check_acceptance(request, self._profile)
-            form = self._forms.get(kind) or self._form(kind)
-            fields = form.fields(request)
+            template = self._templates.get(kind) or self._make_template(kind)
+            for name, matches in template.identifiers:
+                value = getattr(request, name)
+                if value is not ABSENT and not matches(value):
+                    rule = f"an identifier that matches {profile.identifier} (the profile's `identifier`)"
+                    raise invalid(name, rule, value)
+            if profile.accept is not ANYTHING:
+                check_accepted(request, profile.accept)
+            blank, fields = template.blank, template.writer.fields(request)
+            if blank.parameter:
+                fields = {blank.parameter.name: fields["identifier"]}
+            if request.extra is not NOTHING:
+                _check_unused("extra", request.extra, template.refused)
+                fields |= request.extra
+            always = documents.copy_plain(blank.fields) if template.nested else blank.fields
+            fields = {**always, **fields}
+            if template.proof_check:
+                template.proof_check.check(fields)
+            call = blank.derived(
+                fields=fields,
+                reference=request.reference,
+                timeouts=timeouts,
+                deadline=deadline,
+                intent=intent,
+                progress=Progress(),
+            )
+            if not blank.operation.has_body:
+                encode(call)  # refuses what can be placed neither in the query nor in a header
         except PayasyncError as error:
             error.add(operation=request.operation.name, reference=request.reference)
             raise
-        return form.blank.derived(
-            fields=fields,
-            reference=request.reference,
-            timeouts=timeouts,
-            deadline=deadline,
-            intent=intent,
-            progress=Progress(),
-        )
+        return call
 
     def custom(self, operation: Operation, given: Mapping[str, Any], *, bearer: bool, signed: bool) -> Call:
         """Return a call to an endpoint that the document does not show, with wire names as they are given.
@@ -234,12 +246,12 @@ class Codec:
         check_object("fields", given, operation)
         if signed:
             _check_unused("fields", given, ((frozenset(SIGNING), _SET), (self._proof_names, _PROOF)))
-        plain = documents.plain(given)
-        _check_unused("extra", plain, ((frozenset(self._own(operation)), _SET),))
+        plain = documents.copy_plain(given)
+        _check_unused("extra", plain, ((frozenset(self._merchant(operation)), _SET),))
         complete = {**self._always(operation), **plain}
-        if signed and self._splits:
-            self._splits.check(complete)
-        return Call(
+        if signed and self._proof_check:
+            self._proof_check.check(complete)
+        call = Call(
             operation=operation,
             profile=self._profile,
             fields=complete,
@@ -247,53 +259,61 @@ class Codec:
             signed=signed,
             expected=self._expected(operation),
         )
+        if not operation.has_body:
+            encode(call)
+        return call
 
-    def _form(self, kind: Kind) -> Form:
-        if kind not in self._writers:
-            self._writers[kind] = writer(kind, self._profile)
+    def _make_template(self, kind: Kind) -> Template:
         operation, profile = kind.operation, self._profile
+        parameter = None
+        if operation is QUERY_PAYMENT:
+            parameter = profile.payment_status or _open_parameter("payment_status")
+        elif operation is QUERY_REFUND:
+            parameter = profile.refund_status or _open_parameter("refund_status")
+        if kind not in self._writers:
+            self._writers[kind] = make_writer(kind, profile)
+        writer = self._writers[kind]
         blank = Call(
             operation=operation,
             profile=profile,
             fields=self._always(operation),
-            parameter=self._parameter(operation),
+            parameter=parameter,
             bearer=operation.name in profile.bearer,
             signed=operation.name in profile.signed,
             expected=self._expected(operation),
         ).derived()  # CPython reads the attributes of a derived call in a quarter of the time
-        nested = any(isinstance(value, dict | list) for value in blank.fields.values())
-        splits = self._splits if blank.signed else None
-        form = self._forms[kind] = Form(self._writers[kind], blank, self._refused(kind, blank), nested, splits)
-        return form
-
-    def _refused(self, kind: Kind, blank: Call) -> Refused:
-        """Return the names that `extra` may not hold, with why."""
-        ours = {*self._own(blank.operation), *(SIGNING if blank.signed else ())}
-        if blank.parameter:
-            ours.add(blank.parameter.name)
-        return (
-            (frozenset(self._writers[kind].names.values()), _ARGUMENT),
-            (frozenset(ours), _SET),
-            (self._proof_names if blank.signed else frozenset(), _PROOF),
+        matches = re.compile(profile.identifier).fullmatch
+        set_by_us = {*self._merchant(operation), *(SIGNING if blank.signed else ())}
+        if parameter:
+            set_by_us.add(parameter.name)
+        template = self._templates[kind] = Template(
+            writer=writer,
+            identifiers=tuple((name, matches) for name in IDENTIFIERS if name in fields_dict(kind)),
+            blank=blank,
+            refused=(
+                (frozenset(writer.names.values()), _ARGUMENT),
+                (frozenset(set_by_us), _SET),
+                (self._proof_names if blank.signed else frozenset(), _PROOF),
+            ),
+            nested=any(isinstance(value, dict | list) for value in blank.fields.values()),
+            proof_check=self._proof_check if blank.signed else None,
         )
+        return template
 
     def _expected(self, operation: Operation) -> Expected:
-        return Expected(compared(operation, self._profile), self._proofs)
+        return Expected(comparison_of(operation, self._profile), self._proofs)
 
-    def _parameter(self, operation: Operation) -> Parameter | None:
-        """Return how endpoints 6 and 7 take their identifier (spec: Endpoints, gaps)."""
-        if operation is QUERY_PAYMENT:
-            return self._profile.payment_status or _open_parameter("payment_status")
-        if operation is QUERY_REFUND:
-            return self._profile.refund_status or _open_parameter("refund_status")
-        return None
-
-    def _own(self, operation: Operation) -> dict[str, str]:
+    def _merchant(self, operation: Operation) -> dict[str, str]:
         return {MERCHANT: self._merchant_id} if operation.name in self._profile.merchant else {}
 
     def _always(self, operation: Operation) -> dict[str, Any]:
         constants = self._profile.constants
-        return {**self._own(operation), **constants.get("*", {}), **constants.get(operation.name, {})}
+        return {**self._merchant(operation), **constants.get("*", {}), **constants.get(operation.name, {})}
+
+
+def _open_parameter(point: str) -> Parameter:
+    thing = point.removesuffix("_status")
+    raise not_configured(point, f"the name and the place of its identifier (TOML: [status.{thing}])")
 
 
 def _check_unused(argument: str, given: Mapping[str, Any], refused: Refused) -> None:
@@ -307,16 +327,41 @@ def _check_unused(argument: str, given: Mapping[str, Any], refused: Refused) -> 
             )
 
 
-def _open_parameter(point: str) -> Parameter:
-    thing = point.removesuffix("_status")
-    raise not_configured(point, f"the name and the place of its identifier (TOML: [status.{thing}])")
+def check_accepted(request: Request[Response], accept: Accept) -> None:
+    """Refuse what the profile says that the service does not take.
+
+    Raises:
+        InvalidArgumentError: The field, the rule and the value.
+    """
+    for name in accept.required.get(request.operation.name, ()):
+        is_argument = name in fields_dict(type(request))
+        if (getattr(request, name) if is_argument else request.extra.get(name, ABSENT)) is ABSENT:
+            where = "" if is_argument else " in extra"
+            raise InvalidArgumentError(
+                f"{name} is missing{where}: this service requires it for {request.operation.name} (accept.required)",
+                field=name,
+                rule="required by this service",
+            )
+    for name, allowed in (("currency", accept.currency), ("scene_type", accept.scene_type)):
+        value = getattr(request, name, ABSENT)
+        if allowed and value is not ABSENT and value not in allowed:
+            raise invalid(name, f"one of {', '.join(allowed)} (accept.{name})", value)
+    for name in AMOUNTS if accept.amount else ():
+        least, most = accept.amount
+        value = getattr(request, name, ABSENT)
+        if value is not ABSENT and not least <= value <= most:
+            raise invalid(name, f"from {least} to {most} (accept.amount)", value)
+    for name, longest in accept.length.items():
+        value = getattr(request, name, ABSENT)
+        if isinstance(value, str) and len(value) > longest:
+            raise invalid(name, f"at most {longest} characters long (accept.length)", value)
 
 
 _NOTHING: Final[Mapping[str, str]] = {}
 
 
 @define
-class Outgoing:
+class Encoded:
     """What goes to the transport.
 
     Attributes:
@@ -332,38 +377,39 @@ class Outgoing:
     body: bytes = field(repr=False)
 
 
-def encode(call: Call) -> Outgoing:
+def encode(call: Call) -> Encoded:
     """Return what a call looks like on the wire: a JSON body, or for a GET its query (spec: Endpoints, rule 7).
 
+    The identifier of endpoints 6 and 7 goes where the profile's `Parameter` says.
+
     Raises:
-        InvalidArgumentError: A nested value in a query.
+        InvalidArgumentError: A nested value in a query, or an identifier that its place cannot hold.
     """
-    if call.operation.has_body:
-        return Outgoing(call.operation.path, _NOTHING, _NOTHING, documents.dumps(call.fields))
-    return place(call)
-
-
-def place(call: Call) -> Outgoing:
-    """Return a call without a body, its identifier where the profile's `Parameter` says (spec: endpoints 6 and 7)."""
-    query = {name: _query_text(name, value) for name, value in call.fields.items()}
     path, parameter = call.operation.path, call.parameter
+    if call.operation.has_body:
+        return Encoded(path, _NOTHING, _NOTHING, documents.dumps(call.fields))
+    query = {name: _query_text(call, name, value) for name, value in call.fields.items()}
     if parameter is None or parameter.place == "query":
-        return Outgoing(path, query, {}, b"")
+        return Encoded(path, query, _NOTHING, b"")
     identifier = query.pop(parameter.name)
     if parameter.place == "header":
         if not is_header(parameter.name, identifier):
-            raise invalid("identifier", "of visible ASCII characters: it travels in a header", identifier)
-        return Outgoing(path, query, {parameter.name: identifier}, b"")
+            rule = "of visible ASCII characters: it travels in a header"
+            raise invalid("identifier", rule, identifier, call.operation)
+        return Encoded(path, query, {parameter.name: identifier}, b"")
     if identifier in {".", ".."}:
-        raise invalid("identifier", "no step between folders: it travels in the path", identifier)
-    return Outgoing(f"{path}/{quote(identifier, safe='')}", query, {}, b"")
+        raise invalid("identifier", "no step between folders: it travels in the path", identifier, call.operation)
+    return Encoded(f"{path}/{quote(identifier, safe='')}", query, _NOTHING, b"")
 
 
-def _query_text(name: str, value: object) -> str:
+def _query_text(call: Call, name: str, value: object) -> str:
     if isinstance(value, str):
         return value
     if type(value) is int:
         return str(value)
     raise InvalidArgumentError(
-        f"{name} must be a text or an integer: it travels in the query", field=name, rule="a text or an integer"
+        f"{name} must be a text or an integer: it travels in the query",
+        field=name,
+        rule="a text or an integer",
+        operation=call.operation.name,
     )

@@ -25,30 +25,30 @@ from payasync.endpoints import (
     UPDATE_SUBSCRIPTION,
     Operation,
 )
-from payasync.profile.profile import MERCHANT, Profile
-from payasync.profile.schema import ORDER_STATES, AnswerShape, Parameter
-from payasync.wire.call import Compared, Likeness, Objection, Things
-from payasync.wire.response import holds_nothing
+from payasync.profile.profile import Profile
+from payasync.profile.schema import MERCHANT, ORDER_STATES, AnswerShape, Parameter
+from payasync.wire.call import ComparedField, Comparison, Objection, ValueKind
+from payasync.wire.response import is_empty_envelope
 
 _LONGEST: Final = 100
 """Characters of a strange value that an error shows."""
-_GAP: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
-"""White space and control characters: a log takes a text with a line end in it for two."""
+_WHITE: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
+"""White space and control characters: a log would show a text with a line end in it as two lines."""
 
-_WIRE: Final[Mapping[str, tuple[str, Likeness]]] = {
-    "out_trade_no": ("outTradeNo", Likeness.NUMBER),
-    "out_refund_no": ("outRefundNo", Likeness.NUMBER),
-    "merchant_id": (MERCHANT, Likeness.NUMBER),
-    "total_amt": ("totalAmt", Likeness.AMOUNT),
-    "refund_amt": ("refundAmt", Likeness.AMOUNT),
-    "currency": ("currency", Likeness.CURRENCY),
+_WIRE: Final[Mapping[str, tuple[str, ValueKind]]] = {
+    "out_trade_no": ("outTradeNo", ValueKind.NUMBER),
+    "out_refund_no": ("outRefundNo", ValueKind.NUMBER),
+    "merchant_id": (MERCHANT, ValueKind.NUMBER),
+    "total_amt": ("totalAmt", ValueKind.AMOUNT),
+    "refund_amt": ("refundAmt", ValueKind.AMOUNT),
+    "currency": ("currency", ValueKind.CURRENCY),
 }
 """By key of the profile's `[answer]`: the wire name in requests, and how it is compared."""
 
 _AMOUNT: Final = "amount"
 """The wire name of the total amount in endpoint 1, and in a response about its payment."""
 
-NAMED: Final = (*(name for name, _ in _WIRE.values()), _AMOUNT)
+COMPARED_NAMES: Final = (*(name for name, _ in _WIRE.values()), _AMOUNT)
 """What a write may name that a response to it, or to a query about it, is compared with."""
 
 _OF_PAYMENT: Final = frozenset({CREATE_PAYMENT, QUERY_PAYMENT})
@@ -84,16 +84,16 @@ _DONE: Final[Mapping[str, frozenset[str]]] = {
 """By write, the states that only a success of the write can lead to."""
 
 
-def compared(operation: Operation, profile: Profile) -> Things:
+def comparison_of(operation: Operation, profile: Profile) -> Comparison:
     """Return what a response to an operation is compared in."""
     found = [each for key, name, kind in _wire_names(operation) for each in _places(profile.answer, key, name, kind)]
     if operation in _OF_PAYMENT:
-        found = [evolve(each, required=False) if each.kind is Likeness.AMOUNT else each for each in found]
+        found = [evolve(each, required=False) if each.kind is ValueKind.AMOUNT else each for each in found]
     if operation not in OPERATIONS:
         # Nobody knows what amounts mean at an endpoint that the document does not show.
-        return Things(each for each in found if each.kind is Likeness.NUMBER)
+        return Comparison(each for each in found if each.kind is ValueKind.NUMBER)
     if operation in {UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION} and (name := profile.fields.get("subscription_id")):
-        found += _places(profile.answer, "subscription_id", name, Likeness.NUMBER)
+        found += _places(profile.answer, "subscription_id", name, ValueKind.NUMBER)
     if operation is QUERY_REFUND:
         found += _identifier(profile.refund_status, "out_refund_no", profile.answer, ())
     if operation is QUERY_PAYMENT:
@@ -101,92 +101,98 @@ def compared(operation: Operation, profile: Profile) -> Things:
         own = (profile.answer.payment_id,) if profile.answer.payment_id else ()
         found = [evolve(each, also=own) if each.name == _WIRE["out_trade_no"][0] else each for each in found]
         found += _identifier(profile.payment_status, "out_trade_no", profile.answer, own)
-        found += [Compared(PAYMENT, path, Likeness.NUMBER) for path in own]
-    return Things(found)
+        found += [ComparedField(PAYMENT, path, ValueKind.NUMBER) for path in own]
+    return Comparison(found)
 
 
-def _wire_names(operation: Operation) -> Iterable[tuple[str, str, Likeness]]:
+def _wire_names(operation: Operation) -> Iterable[tuple[str, str, ValueKind]]:
     """Yield the keys of `[answer]`, each with its wire name in requests, and how it is compared."""
     yield from ((key, name, kind) for key, (name, kind) in _WIRE.items())
     if operation in _OF_PAYMENT:
-        yield "total_amt", _AMOUNT, Likeness.AMOUNT
+        yield "total_amt", _AMOUNT, ValueKind.AMOUNT
 
 
-def _places(shape: AnswerShape, key: str, name: str, kind: Likeness) -> Iterable[Compared]:
+def _places(shape: AnswerShape, key: str, name: str, kind: ValueKind) -> Iterable[ComparedField]:
     """Yield where a response may name what a request names so; nothing if the profile switches that off."""
     path: str | None = getattr(shape, key)
     if path != "":
-        yield Compared(name, path or name, kind, required=path is not None)
+        yield ComparedField(name, path or name, kind, required=path is not None)
     if path and name == _AMOUNT != path:
         # A service may have one path for the totals of orders, and answer payments in their own words.
-        yield Compared(name, name, kind)
+        yield ComparedField(name, name, kind)
 
 
-def _identifier(parameter: Parameter | None, key: str, shape: AnswerShape, own: tuple[str, ...]) -> Iterable[Compared]:
+def _identifier(
+    parameter: Parameter | None, key: str, shape: AnswerShape, own: tuple[str, ...]
+) -> Iterable[ComparedField]:
     """Yield where a response to endpoint 6 or 7 may name the identifier, if its wire name is not the document's."""
     wire, _ = _WIRE[key]
     if parameter is None or any(parameter.name == name for name, _ in _WIRE.values()):
         return
-    yield Compared(parameter.name, parameter.name, Likeness.NUMBER)
+    yield ComparedField(parameter.name, parameter.name, ValueKind.NUMBER)
     path: str | None = getattr(shape, key)
     # An order's response may name the merchant's number alone, and be asked for by the service's own.
     if path != "" and (key == "out_refund_no" or path or own):
         # A path that is given must hold the number, whatever stands under the parameter's own name.
         also = own if path else (*own, parameter.name)
-        yield Compared(parameter.name, path or wire, Likeness.NUMBER, required=path is not None, also=also)
+        yield ComparedField(parameter.name, path or wire, ValueKind.NUMBER, required=path is not None, also=also)
 
 
-def named(fields: Mapping[str, object]) -> dict[str, object]:
+def compared_fields(fields: Mapping[str, object]) -> dict[str, object]:
     """Return the fields of a write that a response to it, or to a query about it, is compared with."""
-    return {name: fields[name] for name in NAMED if name in fields}
+    return {name: fields[name] for name in COMPARED_NAMES if name in fields}
 
 
-def mismatch(fields: Mapping[str, object], things: Things, told: object, *, success: bool = True) -> Objection | None:
+def mismatch(
+    fields: Mapping[str, object], comparison: Comparison, data: object, *, success: bool = True
+) -> Objection | None:
     """Return the first value in which a payload differs from the fields of a request.
 
     Args:
         fields: Of the request, by their wire names.
-        things: In what they are compared.
-        told: The payload of a response or of a notification.
+        comparison: In what they are compared.
+        data: The payload of a response or of a notification.
         success: It is no refusal; a refusal may name another amount, such as the one that is left.
     """
-    if type(told) is dict and things.names is not None and things.names.isdisjoint(told):
+    if type(data) is dict and comparison.names is not None and comparison.names.isdisjoint(data):
         return None
-    for each in things.several:
+    for each in comparison.fields:
         mine = fields.get(each.name)
         if mine is None:
             continue
-        theirs = at(told, each.path, None)
-        counts = success or (each.kind is Likeness.NUMBER and not _is_missing(theirs))
-        if counts and theirs != mine and (found := _mismatch(each, mine, theirs, told)):
+        theirs = at(data, each.path, None)
+        if theirs is None and not (each.required or each.also):
+            continue
+        counts = success or (each.kind is ValueKind.NUMBER and not _is_missing(theirs))
+        if counts and theirs != mine and (found := _mismatch(each, mine, theirs, data)):
             return found
     return None
 
 
-def _mismatch(each: Compared, mine: object, theirs: object, told: object) -> Objection | None:
-    if any(_stands_at(told, path, mine) for path in each.also):
+def _mismatch(each: ComparedField, mine: object, theirs: object, data: object) -> Objection | None:
+    if any(_stands_at(data, path, mine) for path in each.also):
         return None
     if _is_missing(theirs):
         words = f"the response lacks {each.path}, which must name {each.name}"
         return Objection(words) if each.required else None
     words = f"{each.name} is {_shown(theirs)} in the response, and {_shown(mine)} in the request"
-    return Objection(words, about_another=each.kind is Likeness.NUMBER) if _differs(each.kind, mine, theirs) else None
+    return Objection(words, about_another=each.kind is ValueKind.NUMBER) if _differs(each.kind, mine, theirs) else None
 
 
 def _is_missing(theirs: object) -> bool:
     return theirs is None or theirs == ""
 
 
-def _stands_at(told: object, path: str, mine: object) -> bool:
-    found = at(told, path, None)
-    return found is not None and not _differs(Likeness.NUMBER, mine, found)
+def _stands_at(data: object, path: str, mine: object) -> bool:
+    found = at(data, path, None)
+    return found is not None and not _differs(ValueKind.NUMBER, mine, found)
 
 
-def _differs(kind: Likeness, mine: object, theirs: object) -> bool:
+def _differs(kind: ValueKind, mine: object, theirs: object) -> bool:
     """Return whether two values differ, however they are written; a value in another form says nothing."""
-    if kind is Likeness.AMOUNT:
+    if kind is ValueKind.AMOUNT:
         return type(mine) is int and _differs_in_amount(mine, theirs)
-    if kind is Likeness.CURRENCY:
+    if kind is ValueKind.CURRENCY:
         return isinstance(mine, str) and isinstance(theirs, str) and theirs.casefold() != mine.casefold()
     if not isinstance(mine, str | int) or not isinstance(theirs, str | int) or isinstance(theirs, bool):
         return False
@@ -201,22 +207,27 @@ def _differs_in_amount(mine: int, theirs: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    text = _GAP.sub(" ", str.__str__(value) if isinstance(value, str) else str(value))
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return one_line(str.__str__(value) if isinstance(value, str) else str(value), _LONGEST)
 
 
-def contradiction(operation: Operation, profile: Profile, told: object, *, absent: bool) -> Objection | None:
+def one_line(text: str, longest: int) -> str:
+    """Return a text of the service on one line of at most so many characters."""
+    line = _WHITE.sub(" ", text)
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def contradiction(operation: Operation, profile: Profile, data: object, *, absent: bool) -> Objection | None:
     """Return that a refusal contradicts itself: what it refuses has a state that only a success leads to.
 
     Args:
         operation: The write or the query that is refused.
         profile: Says where the state stands, and what it means.
-        told: The payload of the refusal.
+        data: The payload of the refusal.
         absent: It is "not found". If a query asked, any state contradicts it.
     """
     thing = _THINGS.get(operation.name, "")
     path: str = getattr(profile.answer, f"{thing}_status", "")
-    state = profile.states.name(thing, at(told, path)) if path else None
+    state = profile.states.name(thing, at(data, path)) if path else None
     if operation.read:
         contradicted = absent and state is not None
         return Objection(f"it says that there is no such {thing}, and that it is {state}") if contradicted else None
@@ -224,35 +235,37 @@ def contradiction(operation: Operation, profile: Profile, told: object, *, absen
     return Objection(f"it refuses the request, and says that the {thing} is {state}") if contradicted else None
 
 
-def may_be_relabelled(operation: Operation, profile: Profile, told: object) -> bool:
+def may_be_relabelled(operation: Operation, profile: Profile, data: object) -> bool:
     """Return whether a signed payload may be that of a success, beside a refusal that its signature does not cover."""
     thing = _THINGS.get(operation.name, "")
     if path := getattr(profile.answer, f"{thing}_status", ""):
-        return _is_said(at(told, path)) and profile.states.name(thing, at(told, path)) is None
+        return _is_said(at(data, path)) and profile.states.name(thing, at(data, path)) is None
     places = (getattr(profile.answer, key) or name for key, name, _ in _wire_names(operation))
-    return any(_is_said(at(told, place)) for place in places)
+    return any(_is_said(at(data, place)) for place in places)
 
 
-def names_number_and_amounts(operation: Operation, fields: Mapping[str, object], things: Things, told: object) -> bool:
+def names_number_and_amounts(
+    operation: Operation, fields: Mapping[str, object], comparison: Comparison, data: object
+) -> bool:
     """Return whether a payload names the number of a write, and each amount that it named.
 
     Args:
         operation: The write.
         fields: What it named, by wire names.
-        things: Where a payload may name these.
-        told: The payload.
+        comparison: Where a payload may name these.
+        data: The payload.
     """
     number = {PLACE_ORDER: "outTradeNo", CLOSE_ORDER: "outTradeNo", CREATE_REFUND: "outRefundNo"}.get(operation)
     amount = {PLACE_ORDER: "totalAmt", CREATE_REFUND: "refundAmt"}.get(operation)
     wanted = {name for name in (number, amount) if name in fields}
-    said = {each.name for each in things.several if not _is_missing(at(told, each.path, None))}
+    said = {each.name for each in comparison.fields if not _is_missing(at(data, each.path, None))}
     return wanted <= said
 
 
-def names_an_amount(profile: Profile, told: object) -> bool:
+def names_an_amount(profile: Profile, data: object) -> bool:
     """Return whether a payload names an amount, which nothing has that is not there."""
     paths = (getattr(profile.answer, key) or name for key, name in _AMOUNTS)
-    return any(at(told, path, None) is not None for path in paths)
+    return any(at(data, path, None) is not None for path in paths)
 
 
 def is_sent_back(proofs: tuple[str, ...], document: object) -> bool:
@@ -265,6 +278,6 @@ def _is_said(value: Any) -> bool:
     return value is not ABSENT and value is not None and value != "" and not isinstance(value, dict | list)
 
 
-def tells_nothing(number: str | None, shape: AnswerShape, document: object) -> str:
+def why_empty(number: str | None, shape: AnswerShape, document: object) -> str:
     """Return that the response to a query holds nothing; an empty text if it holds something."""
-    return f"the service tells nothing of {number}" if holds_nothing(shape, document) else ""
+    return f"the service tells nothing of {number}" if is_empty_envelope(shape, document) else ""

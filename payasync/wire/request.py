@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from attrs import Attribute, field, frozen
 
-from payasync.documents import ABSENT, encodable, flaw, plain
+from payasync.documents import ABSENT, copy_plain, encodable, find_flaw
 from payasync.endpoints import Operation
 from payasync.errors import InvalidArgumentError
 from payasync.wire.response import Response
@@ -70,7 +70,7 @@ def a_word(request: Any, attribute: "Attribute[Any]", value: object) -> None:
         _refuse(request, attribute, A_WORD, value)
 
 
-def word(name: str, value: object, operation: Operation) -> str:
+def check_word(name: str, value: object, operation: Operation) -> str:
     """Return a text that is not empty.
 
     Raises:
@@ -99,12 +99,6 @@ def a_date(request: Any, attribute: "Attribute[Any]", value: object) -> None:
         _refuse(request, attribute, "a datetime.date", value)
 
 
-def an_object(request: Any, attribute: "Attribute[Any]", value: object) -> None:
-    """Check a mapping that can be sent as a JSON object."""
-    if value is not NOTHING and not (value is ABSENT and attribute.default is ABSENT):
-        check_object(attribute.name, value, request.operation)
-
-
 def check_object(name: str, value: object, operation: Operation) -> None:
     """Refuse what cannot be sent as a JSON object.
 
@@ -113,7 +107,7 @@ def check_object(name: str, value: object, operation: Operation) -> None:
     """
     if not isinstance(value, Mapping):
         raise invalid(name, AN_OBJECT, _kind(value), operation)
-    if found := flaw(value):
+    if found := find_flaw(value):
         raise invalid(name, f"{AN_OBJECT}, without {found}", _kind(value), operation)
 
 
@@ -122,11 +116,17 @@ def _kind(value: object) -> type | None:
     return None if value is None else type(value)
 
 
-def taken(value: Any) -> Any:
+def an_object(request: Any, attribute: "Attribute[Any]", value: object) -> None:
+    """Check a mapping that can be sent as a JSON object."""
+    if value is not NOTHING and not (value is ABSENT and attribute.default is ABSENT):
+        check_object(attribute.name, value, request.operation)
+
+
+def copy_object(value: Any) -> Any:
     """Return a copy of a mapping that nobody else can change; what cannot be sent stays for `an_object` to refuse."""
     if value is NOTHING:
         return value
-    return plain(value) if isinstance(value, Mapping) and not flaw(value) else value
+    return copy_plain(value) if isinstance(value, Mapping) and not find_flaw(value) else value
 
 
 @frozen(kw_only=True)
@@ -140,7 +140,7 @@ class Request(Generic[R_co]):
     operation: ClassVar[Operation]
     answer: ClassVar[type[Response]]
 
-    extra: Mapping[str, Any] = field(default=NOTHING, converter=taken, validator=an_object)
+    extra: Mapping[str, Any] = field(default=NOTHING, converter=copy_object, validator=an_object)
 
     @property
     def reference(self) -> str | None:

@@ -1,22 +1,27 @@
-"""The service's answers, lightly typed, because their fields are not shown (spec: Resources, gaps)."""
+"""The service's responses, lightly typed, because their fields are not shown (spec: Resources, gaps)."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
+from datetime import date, datetime
+from typing import Any, ClassVar, Final, Self, TypeVar, get_args, get_origin
 
-from attrs import define, field
+from attrs import define, field, has
+from cattrs import Converter, transform_error
+from cattrs.cols import list_structure_factory
+from cattrs.strategies import configure_union_passthrough
 
 from payasync.documents import ABSENT, at
+from payasync.errors import InvalidArgumentError
 from payasync.profile.profile import not_configured
 from payasync.profile.schema import AnswerShape, States
 from payasync.wire.call import Call, Reply
-from payasync.wire.structure import fitted
 
 T = TypeVar("T")
 
 
 @define(repr=False, unsafe_hash=True)
 class Response:
-    """An answer of the service, read by the call's profile."""
+    """A response of the service, read by the call's profile."""
 
     # What is public of it are properties, which nobody can set: to freeze the rest, too, makes it in twice the time.
 
@@ -25,7 +30,7 @@ class Response:
     _states: States = field(eq=False)
 
     thing: ClassVar[str] = ""
-    """Which table of the profile's states is this answer's."""
+    """Which table of the profile's states is this response's."""
 
     @classmethod
     def of(cls, call: Call, reply: Reply) -> Self:
@@ -66,7 +71,8 @@ class Response:
     @property
     def request_id(self) -> str | int | None:
         """The service's number of the request, where the profile says where it stands."""
-        return _request_id(self._shape, self._reply)
+        path, _, header = self._shape.request_id.partition(":")
+        return self._reply.headers.get(header) if header else scalar_at(self._reply.document, path)
 
     @property
     def attempts(self) -> int:
@@ -75,7 +81,7 @@ class Response:
 
     @property
     def recovered(self) -> bool:
-        """Whether it is the answer of a query, after the call's own answer was lost."""
+        """Whether it is the response of a query, after the call's own response was lost."""
         return self._reply.recovered
 
     def __repr__(self) -> str:
@@ -104,7 +110,7 @@ class Response:
         Raises:
             InvalidArgumentError: The data does not fit the class; the message says where.
         """
-        return fitted(self.data, kind, "the answer")
+        return structure_as(self.data, kind, "the answer")
 
     @property
     def state(self) -> str | None:
@@ -116,8 +122,13 @@ class Response:
         path = getattr(self._shape, name)
         if not path:
             raise not_configured(f"answer.{name}", f"the path, inside the answer's data, of its {name}")
-        found = at(payload(self._shape, self._reply.document), path, None)
-        return found if isinstance(found, str) or type(found) is int else None
+        return scalar_at(payload(self._shape, self._reply.document), path)
+
+
+def scalar_at(document: Any, path: str) -> str | int | None:
+    """Return the text or the integer at a path; `None` if the path is empty, or holds something else."""
+    value = at(document, path) if path else None
+    return value if isinstance(value, str) or type(value) is int else None
 
 
 def payload(shape: AnswerShape, document: Any) -> Any:
@@ -127,22 +138,14 @@ def payload(shape: AnswerShape, document: Any) -> Any:
     return None if document is ABSENT else document
 
 
-def holds_nothing(shape: AnswerShape, document: Any) -> bool:
+def is_empty_envelope(shape: AnswerShape, document: Any) -> bool:
     """Return whether the profile's envelope is empty: so some services answer who asks about what they do not know."""
     return bool(shape.data) and not at(document, shape.data, None)
 
 
-def _request_id(shape: AnswerShape, reply: Reply) -> str | int | None:
-    path, _, header = shape.request_id.partition(":")
-    if header:
-        return reply.headers.get(header)
-    found = at(reply.document, path) if path else None
-    return found if isinstance(found, str) or type(found) is int else None
-
-
 @define(repr=False, unsafe_hash=True)
 class PaymentResponse(Response):
-    """An answer about a payment: endpoints 1 and 6."""
+    """A response about a payment: endpoints 1 and 6."""
 
     thing = "payment"
 
@@ -163,7 +166,7 @@ class PaymentResponse(Response):
 
 @define(repr=False, unsafe_hash=True)
 class OrderResponse(Response):
-    """An answer about an order: endpoints 2, 3 and 4."""
+    """A response about an order: endpoints 2, 3 and 4."""
 
     thing = "order"
 
@@ -185,7 +188,7 @@ class OrderResponse(Response):
 
 @define(repr=False, unsafe_hash=True)
 class RefundResponse(Response):
-    """An answer about a refund: endpoints 5 and 7."""
+    """A response about a refund: endpoints 5 and 7."""
 
     thing = "refund"
 
@@ -201,7 +204,7 @@ class RefundResponse(Response):
 
 @define(repr=False, unsafe_hash=True)
 class SubscriptionResponse(Response):
-    """An answer about a subscription: endpoints 8, 9 and 10."""
+    """A response about a subscription: endpoints 8, 9 and 10."""
 
     thing = "subscription"
 
@@ -218,3 +221,113 @@ class SubscriptionResponse(Response):
     def subscription_status(self) -> str | int | None:
         """Its state, as the service sent it."""
         return self._located("subscription_status")
+
+
+def _exactly(kind: type) -> Any:
+    def hook(value: object, _: object) -> object:
+        if type(value) is not kind:
+            raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
+        return value
+
+    return hook
+
+
+def _number(value: object, _: object) -> float:
+    if type(value) not in {int, float}:
+        raise TypeError(f"expected a number, got {type(value).__name__}")
+    return value  # type: ignore[return-value] # a number by now
+
+
+def _dated(kind: type[date]) -> Any:
+    def hook(value: object, _: object) -> date:
+        if not isinstance(value, str):
+            raise TypeError(f"expected an ISO 8601 text, got {type(value).__name__}")
+        return kind.fromisoformat(value)
+
+    return hook
+
+
+_LISTS: Final[dict[Any, Any]] = {list: list, tuple: tuple, set: set, frozenset: frozenset, Sequence: tuple}
+"""What a JSON array can become."""
+
+
+def _is_list(kind: Any) -> bool:
+    return (get_origin(kind) or kind) in _LISTS and get_args(kind)[1:] in {(), (...,)}
+
+
+def _listed(kind: Any, converter: Converter) -> Any:
+    make = _LISTS[get_origin(kind) or kind]
+    whole: Any = list[(*get_args(kind), Any)[0]]  # type: ignore[misc] # known only now
+    structure = list_structure_factory(whole, converter)
+
+    def hook(value: object, _: object) -> Any:
+        if not isinstance(value, list | tuple):  # cattrs would take a text for a list of its letters
+            raise TypeError(f"expected a list, got {type(value).__name__}")
+        return make(structure(value, whole))
+
+    return hook
+
+
+def _is_class(kind: Any) -> bool:
+    return has(kind) or is_dataclass(get_origin(kind) or kind)
+
+
+def _made(kind: Any, converter: Converter) -> Any:
+    structure = converter.gen_structure_attrs_fromdict(kind)
+
+    def hook(value: object, _: object) -> Any:
+        if not isinstance(value, Mapping):  # cattrs would say what `[]` cannot do
+            raise TypeError(f"expected an object, got {type(value).__name__}")
+        return structure(value, kind)
+
+    return hook
+
+
+def _strict_converter() -> Converter:
+    """Return a converter that never turns a value of one type into another."""
+    converter = Converter()
+    for kind in (str, int, bool, bytes):
+        converter.register_structure_hook(kind, _exactly(kind))
+    converter.register_structure_hook(float, _number)
+    converter.register_structure_hook(date, _dated(date))
+    converter.register_structure_hook(datetime, _dated(datetime))
+    converter.register_structure_hook_factory(_is_list, _listed)
+    converter.register_structure_hook_factory(_is_class, _made)
+    configure_union_passthrough(str | int | float | None, converter)
+    return converter
+
+
+STRICT: Final = _strict_converter()
+
+
+def explain_misfit(error: Exception, path: str) -> str:
+    """Return what does not fit, and where, in the words of the hooks above."""
+    return "; ".join(transform_error(error, path=path, format_exception=_words))
+
+
+def structure_as(data: Any, kind: type[T], whose: str) -> T:
+    """Return data as an attrs class, strictly.
+
+    Args:
+        data: As JSON has it.
+        kind: The class.
+        whose: Where the data comes from, for the error.
+
+    Raises:
+        InvalidArgumentError: The data does not fit the class; the message says where.
+    """
+    try:
+        return STRICT.structure(data, kind)
+    except Exception as error:  # noqa: BLE001 - whatever a hook of the class raises, it does not fit
+        why = explain_misfit(error, "data")
+    name = getattr(kind, "__name__", str(kind))
+    rule = f"fits {whose}'s data"
+    raise InvalidArgumentError(f"{whose} does not fit {name}: {why}", field=name, rule=rule)
+
+
+def _words(error: BaseException, _: type | None) -> str:
+    if isinstance(error, KeyError):
+        return "is missing"
+    if isinstance(error, AttributeError):  # cattrs asked something else for its names
+        return "expected an object"
+    return str(error) or type(error).__name__

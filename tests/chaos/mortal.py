@@ -5,9 +5,8 @@ from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from payasync.journal import PostgresJournal, SqliteJournal
+from payasync.journal import Journal, PostgresJournal, SqliteJournal
 from payasync.journal.intents import Begun, Draft, Intent, Intents, State, Step
-from payasync.journal.store import StoredJournal
 from payasync.journal.transactions import Transaction
 from tests.chaos.tracing import Trace
 
@@ -16,14 +15,14 @@ T = TypeVar("T")
 WITHIN: Final[ContextVar[tuple[str, str | None] | None]] = ContextVar("within", default=None)
 
 
-class Mortal(StoredJournal):
+class Mortal(Journal):
     """A journal that leaves a trace; each has its own `trace`."""
 
     trace: Trace
 
     def ticks(self) -> None:
         """Measure quarantines as where the system's own clock jumps, and not one that was given."""
-        self._ticking = True
+        self._has_system_clock = True
 
     async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
         """Keep an intention."""

@@ -10,20 +10,17 @@ from rich.console import Console
 
 PROPERTIES: Final = (
     "tests/signing/test_schemes.py",
-    "tests/middleware/test_retry_after.py",
+    "tests/middleware/test_outcome.py",
     "tests/test_documents.py",
-    "tests/profile/test_profile_toml.py",
+    "tests/profile/test_toml.py",
     "tests/notifications/test_reading.py",
     "tests/notifications/test_verifying.py",
     "tests/notifications/test_identity.py",
     "tests/notifications/test_coverage.py",
     "tests/notifications/test_standard_webhooks.py",
-    "tests/matrix/test_http_scripts.py",
+    "tests/matrix/test_scripts.py",
 )
-"""What is signed, and what reads what others wrote: answers, Retry-After, profiles, notifications.
-
-The last takes a tenth of the examples: it is about calls over real HTTP, and what is never sent whatever fails.
-"""
+"""What is signed, what reads what others wrote, and what is never sent again whatever fails."""
 MODELS: Final = ("tests/notifications/test_sqlite_inbox_model.py", "tests/journal/test_model.py")
 """The inbox and the journal, beside models of them."""
 LONG: Final = "chaos"

@@ -18,7 +18,7 @@ from payasync.errors import InvalidArgumentError
 from payasync.journal import PostgresJournal, SqliteJournal
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.faults.trigger import Fault
+from payasync.sandbox.faults.armed_faults import Fault
 from tests.chaos.clock import Clock
 from tests.chaos.forked import Forked
 from tests.chaos.lives import ENDED, JOURNALS, Life, Strategy, deaths, jumps, pace
@@ -35,7 +35,7 @@ LATER: Final = 10_000_000.0
 """Seconds, after which every lease is over, however often the clock has jumped back."""
 LAST: Final = WORKERS
 """The process behind all others, which nobody kills."""
-KINDS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
+KINDS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("reset_before", {}),
     ("reset_after_commit", {}),
     ("server_error", {"phase": "before"}),
@@ -44,7 +44,7 @@ KINDS: Final[tuple[tuple[str, dict[str, str]], ...]] = (
     ("hang", {"phase": "after"}),
     ("truncated_body", {"phase": "before"}),
     ("truncated_body", {"phase": "after"}),
-    *(("latency", {"phase": "before", "seconds": str(late)}) for late in LATE),
+    *(("latency", {"phase": "before", "seconds": late}) for late in LATE),
     ("rate_limited", {"phase": "before"}),
 )
 """The faults, each as often as any other."""
@@ -78,8 +78,8 @@ def arm(sandbox: Sandbox, scale: Scale) -> list[Fault]:
     share, left = scale.faults / len(KINDS), 1.0
     for number, (kind, options) in enumerate(KINDS):
         # One that comes behind others is drawn less often.
-        draw = {"probability": str(share / left), "seed": str(scale.seed * 100 + number)}
-        armed.append(sandbox.faults.arm(kind, {**draw, **options}))
+        draw = {"probability": share / left, "seed": scale.seed * 100 + number}
+        armed.append(sandbox.faults.arm(kind, "*", **draw, **options))
         left -= share
     return armed
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from payasync.cli.sandbox import Welcome
 from payasync.sandbox import Sandbox
-from payasync.sandbox.faults.catalogue import KINDS, OfNotification
-from payasync.sandbox.faults.trigger import Fault
+from payasync.sandbox.faults.armed_faults import Fault
+from payasync.sandbox.faults.catalogue import KINDS
 from tests.chaos.errands import ERRANDS, ORDER, PAID
 from tests.chaos.leaks import SHOWN_BY
 from tests.chaos.steady import BOUNDS, Sample, Soak, Soaked
@@ -24,14 +24,14 @@ from tests.chaos.steady import BOUNDS, Sample, Soak, Soaked
 PROGRAM: Final = Path(__file__).with_name("shop.py")
 LONGEST: Final = 1 << 20
 """Bytes of a line that the server prints."""
-OPTIONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+OPTIONS: Final[Mapping[str, Mapping[str, float]]] = MappingProxyType(
     {
-        "latency": {"seconds": "0.1"},
-        "refuse": {"seconds": "0.01"},
-        "huge_body": {"size": str(2 << 20)},
-        "gzip_bomb": {"size": str(64 << 20)},
-        "notification.delay": {"seconds": "1"},
-        "notification.reorder": {"seconds": "1"},
+        "latency": {"seconds": 0.1},
+        "refuse": {"seconds": 0.01},
+        "huge_body": {"size": 2 << 20},
+        "gzip_bomb": {"size": 64 << 20},
+        "notification.delay": {"seconds": 1},
+        "notification.reorder": {"seconds": 1},
     }
 )
 """What keeps a fault from taking longer than it must."""
@@ -47,15 +47,15 @@ SHORT: Final = Soak(operations=450, samples=10)
 
 def arm(sandbox: Sandbox, soak: Soak) -> list[Fault]:
     """Arm all kinds of faults; of those that a call can meet, and a notification, each is as often as any other."""
-    of_notifications = [kind for kind, effect in KINDS.items() if issubclass(effect, OfNotification)]
+    of_notifications = [name for name, kind in KINDS.items() if kind.of_notification]
     of_calls = [kind for kind in KINDS if kind not in of_notifications]
     armed: list[Fault] = []
     for kinds in (of_calls, of_notifications):
         share, left = soak.faults / len(kinds), 1.0
         for kind in kinds:
             # One that comes behind others is drawn less often.
-            draw = {"probability": str(share / left), "seed": str(soak.seed * 100 + len(armed))}
-            armed.append(sandbox.faults.arm(kind, {**draw, **OPTIONS.get(kind, {})}))
+            draw = {"probability": share / left, "seed": soak.seed * 100 + len(armed)}
+            armed.append(sandbox.faults.arm(kind, "*", **draw, **OPTIONS.get(kind, {})))
             left -= share
     return armed
 

@@ -29,7 +29,7 @@ from payasync import (
 )
 from payasync.journal import Reconciler
 from payasync.journal.policy import Patience
-from payasync.middleware.retry import Pace
+from payasync.settings import Pace
 from tests.chaos.clock import Clock
 from tests.chaos.lives import AT_ONCE, ENDED, JOURNALS, RESTING, Life
 from tests.chaos.mortal import Mortal, MortalPostgres, MortalSqlite

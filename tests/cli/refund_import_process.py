@@ -19,7 +19,7 @@ from payasync.cli.options import Address, session_with
 from payasync.cli.refund_import import RefundImportScreen, read_file, run
 from payasync.journal import SqliteJournal
 from payasync.journal.intents import Begun, Draft, Intent, State
-from payasync.middleware.retry import Pace
+from payasync.settings import Pace
 
 fatal = ""
 

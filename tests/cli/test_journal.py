@@ -26,7 +26,7 @@ from payasync.cli.journal import JournalScreen
 from payasync.cli.options import Address
 from payasync.errors import ConfigurationError
 from payasync.journal import Journal, Outcome, PostgresJournal, SqliteJournal
-from payasync.journal.entries import entry_of_request, without_customer
+from payasync.journal.entries import entry_of_request, keep_all_but_customer
 from payasync.journal.intents import Intent, State
 from payasync.resources.payments import CreatePayment
 from payasync.wire.request import Request
@@ -76,7 +76,7 @@ async def filled(journal: SqliteJournal) -> None:
 
 async def sending(journal: Journal, request: Request[Any], intent: str | None = None) -> Intent:
     """Keep an intention as being sent."""
-    return (await journal.begin(entry_of_request(request, "M1", intent, without_customer), 60.0)).intent
+    return (await journal.begin(entry_of_request(request, "M1", intent, keep_all_but_customer), 60.0)).intent
 
 
 def kept(path: Path, intent_id: int) -> Intent:
@@ -647,7 +647,7 @@ def test_connection_string_is_no_file(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_connection_string_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without psycopg the error says what to install, and nothing of the string is shown."""
-    for name in ("psycopg", "payasync.journal.postgres_journal", "payasync.storage.postgres_opening"):
+    for name in ("psycopg", "payasync.journal.postgres_journal", "payasync.storage.postgres"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     result = run("list", "--journal", KEYWORDS)

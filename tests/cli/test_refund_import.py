@@ -50,13 +50,12 @@ from payasync.cli.refund_import import (
 from payasync.errors import StorageError
 from payasync.journal import SqliteJournal
 from payasync.journal.intents import Draft, Intent
-from payasync.journal.policy import SILENT
-from payasync.journal.reconciler import LONGEST
-from payasync.middleware.retry import Pace
+from payasync.journal.reconciler import LONGEST, SILENT
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, ThreadedSandbox
 from payasync.session import Result as CallResult
 from payasync.session import Unknown
+from payasync.settings import Pace
 from payasync.wire.call import Reply
 from tests.journal.building import LEASE, START, Clock, draft
 
@@ -329,7 +328,6 @@ def test_other_service_is_sent_nothing(sandbox: ThreadedSandbox, tmp_path: Path)
 
 def test_interrupted_while_it_reads(sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C ends it at once then, too, with the same exit code; nothing was sent."""
-
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def reading(*_: object) -> None:

@@ -28,8 +28,8 @@ from payasync import Session, SortedPairs
 from payasync.cli.commands import payasync
 from payasync.cli.sandbox import LogScreen, SandboxScreen, refund_setting
 from payasync.sandbox import PROFILE
+from payasync.sandbox.model import Entry
 from payasync.sandbox.rules import RefundSetting
-from payasync.sandbox.timeline import Entry
 from payasync.sandbox.webhooks import Delivery
 from tests.chaos.forked import Forked
 from tests.cli.sandbox_process import Ended, SandboxProcess, ended, order_paid, running, serving, started

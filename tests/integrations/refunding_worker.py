@@ -17,7 +17,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 from payasync import Call, Reply, RetryPolicy, Send, Session, Timeouts
 from payasync.integrations.procrastinate import PaymentTasks
 from payasync.journal import PostgresJournal, Reconciler
-from payasync.middleware.retry import Pace
+from payasync.settings import Pace
 
 dsn, late, fatal = sys.argv[1:]
 

@@ -23,7 +23,6 @@ from payasync import (
     AuthenticationError,
     Call,
     ConfigurationError,
-    Credentials,
     InvalidArgumentError,
     NotSentError,
     PayasyncError,
@@ -38,12 +37,12 @@ from payasync import (
 from payasync.cli.sandbox import Welcome
 from payasync.integrations.procrastinate import PaymentTasks, pause
 from payasync.journal import PostgresJournal, Reconciler, Result
-from payasync.journal.entries import entry_of_request, without_customer
+from payasync.journal.entries import entry_of_request, keep_all_but_customer
 from payasync.journal.intents import Intent
-from payasync.middleware.retry import Pace
 from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import PROFILE, Sandbox
+from payasync.settings import Pace
 
 PROGRAM: Final = Path(__file__).with_name("refunding_worker.py")
 SECONDS: Final = 60
@@ -252,20 +251,6 @@ async def test_what_did_not_leave_is_tried_again(shop: Shop, sandbox: Sandbox) -
     assert [("R1", "new")] == await shop.states()
 
 
-async def test_service_that_asks_for_time_gets_it(shop: Shop, sandbox: Sandbox) -> None:
-    """No attempt comes before the time that the service has asked for: not from the queue, and not by the clock."""
-    sandbox.faults.rate_limited("refunds.create", retry_after=3600)
-    await shop.tasks.add(refund("R1"))
-    await shop.work()
-    await shop.wait(minutes=31)
-    await shop.reconcile()
-    await shop.work()
-    later = await shop.execute("SELECT scheduled_at > now() + '59 min' FROM procrastinate_jobs")
-
-    assert ([("execute_intent", "todo", 1)], [(True,)]) == (await shop.jobs(), later)
-    assert [1] == [each.attempts for each in await shop.journal.list()]
-
-
 async def test_what_repeating_cannot_mend_is_not_repeated(shop: Shop, sandbox: Sandbox) -> None:
     """Such as a certificate that is not trusted: the task has failed, where whoever looks after the queue sees it."""
 
@@ -327,23 +312,6 @@ async def test_what_the_queue_has_given_up_is_enqueued_again(shop: Shop, sandbox
     assert [("execute_intent", "failed", 1)] == young
     assert [("execute_intent", "failed", 1), ("execute_intent", "succeeded", 1)] == await shop.jobs()
     assert [("R1", "accepted")] == await shop.states()
-
-
-async def test_wrong_key_is_tried_again(shop: Shop, sandbox: Sandbox) -> None:
-    """While a key is being changed, nothing is refused for good: the queue tries again later, once each time."""
-    wrong = Credentials(shop.pay.merchant_id, secret_key="wrong", signing_key="another signing key")
-    await shop.through(sandbox.session(credentials=wrong)).tasks.add(refund("R1"))
-    await shop.work()
-
-    assert ([("R1", "new")], [("execute_intent", "todo", 1)]) == (await shop.states(), await shop.jobs())
-
-
-async def test_refusal_is_not_repeated(shop: Shop) -> None:
-    """What the service has refused stays so; the task has failed, where whoever looks after the queue sees it."""
-    await shop.tasks.add(CreateRefund(out_trade_no="none", out_refund_no="R1", total_amt=450, refund_amt=100))
-    await shop.work()
-
-    assert ([("R1", "rejected")], [("execute_intent", "failed", 1)]) == (await shop.states(), await shop.jobs())
 
 
 @pytest.fixture
@@ -421,21 +389,6 @@ async def test_task_says_what_its_own_answer_says(shop: Shop, monkeypatch: pytes
     await shop.work()
 
     assert ([("R1", "rejected")], [("execute_intent", "succeeded", 1)]) == (await shop.states(), await shop.jobs())
-
-
-async def test_what_was_declined_and_then_done_fails_no_task(declining: tuple[Shop, Sandbox]) -> None:
-    """The service has said the contrary since, and a person has ended it: that counts, and no longer the answer."""
-    shop, sandbox = declining
-    number = await shop.tasks.add(refund("R1"))
-    await shop.work()
-    data = {"outTradeNo": "T1", "refundAmt": 100}
-    await shop.journal.told("refunds.create", "R1", "succeeded", data, merchant=shop.pay.merchant_id)
-    await shop.journal.resolve(number, as_="succeeded", reason="seen in the back office")
-    await shop.tasks.add(refund("R1"))
-    await shop.work()
-
-    assert ("execute_intent", "succeeded", 1) == (await shop.jobs())[-1]
-    assert 1 == len(sandbox.ledger.calls("refunds.create"))
 
 
 async def test_forgotten_is_enqueued(shop: Shop) -> None:
@@ -518,7 +471,9 @@ async def test_each_merchant_is_reconciled(shop: Shop, sandbox: Sandbox) -> None
         await clock.defer_jobs(list(clock.get_previous_tasks(at=minute)))
     waiting = [job.task_name for job in await shop.app.job_manager.list_jobs_async()]
     for pay in (shop.pay, second):
-        draft = entry_of_request(CreatePayment(amount=100, currency="USD"), pay.merchant_id, "I1", without_customer)
+        draft = entry_of_request(
+            CreatePayment(amount=100, currency="USD"), pay.merchant_id, "I1", keep_all_but_customer
+        )
         await shop.journal.settle((await shop.journal.begin(draft, SECONDS)).intent, "unknown")
     await shop.work()
 

@@ -24,7 +24,7 @@ async def journal(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, path: Path, clock: Clock
 ) -> AsyncIterator[SqliteJournal]:
     """An empty journal, with either way in which SQLite makes a commit durable."""
-    monkeypatch.setattr("payasync.storage.sqlite_opening.WAL_SINCE", (3,) if request.param == "wal" else (99,))
+    monkeypatch.setattr("payasync.storage.sqlite.WAL_SINCE", (3,) if request.param == "wal" else (99,))
     async with SqliteJournal(path, clock=clock) as journal:
         yield journal
 

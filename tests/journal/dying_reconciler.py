@@ -12,7 +12,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 
 from payasync import Session
 from payasync.journal import Reconciler
-from payasync.middleware.retry import Pace
+from payasync.settings import Pace
 from tests.chaos.lives import Life
 from tests.chaos.tracing import Trace
 from tests.chaos.worker import around, journal_of

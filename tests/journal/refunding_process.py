@@ -17,11 +17,10 @@ from typing import Any, Final, TypeVar
 sys.path.append(str(Path(__file__).parents[2]))
 
 from payasync import Call, PayasyncError, Reply, RetryPolicy, Send, Session
-from payasync.journal import PostgresJournal, SqliteJournal, middleware
+from payasync.journal import Journal, PostgresJournal, SqliteJournal, middleware
 from payasync.journal.intents import Begun, Draft, Intent, State
-from payasync.journal.store import StoredJournal
 from payasync.journal.transactions import Transaction
-from payasync.storage import sqlite_opening
+from payasync.storage import sqlite
 
 T = TypeVar("T")
 
@@ -62,7 +61,7 @@ def reached(moment: str, reference: str | None) -> None:
         Loop.suspended += time.monotonic() - before
 
 
-class Mortal(StoredJournal):
+class Mortal(Journal):
     """A journal whose process may die around each of its transactions, and within it, before its commit."""
 
     within: tuple[str, str | None] = ("", None)
@@ -160,8 +159,8 @@ if __name__ == "__main__":
     fatal = argument
     blow = signal.SIGSTOP if what in {"stopped", "suspended"} else blow
     if what == "suspended":
-        middleware.MARGIN = 0.0  # type: ignore[misc] # so that it need not be stopped for so long
+        middleware.LEASE_MARGIN = 0.0  # type: ignore[misc] # so that it need not be stopped for so long
     if mode == "wal":
-        sqlite_opening.WAL_SINCE = (3, 0, 0)  # type: ignore[misc] # as if SQLite were new enough
+        sqlite.WAL_SINCE = (3, 0, 0)  # type: ignore[misc] # as if SQLite were new enough
     with asyncio.Runner(loop_factory=Loop) as runner:
         runner.run(main(path, argument))

@@ -7,10 +7,10 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from payasync import AnswerShape, InvalidArgumentError, OutcomeUnknownError, PayasyncError, Profile, RefundResponse
+from payasync import AnswerShape, OutcomeUnknownError, PayasyncError, Profile, RefundResponse
 from payasync.journal import Journal, Reconciler, Result
 from payasync.journal.intents import State
-from payasync.middleware.retry import Pace
+from payasync.settings import Pace
 from tests.foreign.recorder import Answer, Recorder, answer
 from tests.journal.building import MERCHANT, PAYMENT, Clock
 from tests.journal.service import BROKEN, DAY, LOST, MINE, QUARANTINE, QUICK, REFUND, SAYS, Service, said, serving
@@ -173,20 +173,6 @@ async def test_accepted_that_is_another_s_for_a_day_is_for_a_person(store: Journ
     assert ("succeeded", RefundResponse) == (resolved.state, type(done))
 
 
-async def test_accepted_that_is_told_of_between_begins_its_day_anew(store: Journal, clock: Clock) -> None:
-    """One response of its own is enough: the service is asked for another day."""
-    async with serving(store, clock, said("PROCESSING"), said("SUCCEEDED", refundAmt=201)) as service:
-        await service.called()
-        await service.reconciled()
-        service.say(query=said("PROCESSING"))
-        between = await service.reconciled(HOUR)
-        service.say(query=said("SUCCEEDED", refundAmt=201))
-        found = [await service.reconciled(DAY - HOUR), await service.reconciled(DAY)]
-
-    assert (None, "accepted") == (between.silent_since, between.state)
-    assert ["accepted", "manual"] == [each.state for each in found]
-
-
 def payment(number: str, state: str, amount: int = 1000) -> Answer:
     """Return a response about a payment."""
     told = {"code": "SBX_OK", "paymentId": number, "amount": amount, "status": f"SBX_{state}"}
@@ -288,12 +274,6 @@ async def test_notification_is_read_by_the_profile(
         await service.called()
 
     assert expected == await told(store, "succeeded", data, profile=placed)
-
-
-async def test_notification_needs_a_profile_or_none(store: Journal) -> None:
-    """A path of a profile's file, say, is refused, with what is meant."""
-    with pytest.raises(InvalidArgumentError, match=r"profile must be a Profile, such as `session\.profile`"):
-        await told(store, "succeeded", MINE, profile="profile.toml")
 
 
 @pytest.mark.parametrize(("merchants", "expected"), [(("refunds.create",), []), ((), ["succeeded"])])

@@ -9,15 +9,13 @@ from attrs import evolve
 
 from payasync import IntentConflictError, OutcomeUnknownError, PayasyncError, Profile, RefundResponse
 from payasync.journal import Journal
-from payasync.journal.entries import wire_names
 from tests.foreign.recorder import Answer
-from tests.journal.building import LEASE, MERCHANT, Clock, draft
-from tests.journal.service import ABSENT, BROKEN, DAY, LOST, QUARANTINE, QUICK, REFUND, SAYS, Service, said, serving
+from tests.journal.building import MERCHANT, Clock
+from tests.journal.service import ABSENT, BROKEN, LOST, QUARANTINE, QUICK, REFUND, SAYS, Service, said, serving
 from tests.matrix.cells import session
 
 HOUR: Final = 3600.0
 A: Final = {"subscription_id": "planNo"}
-B: Final = {"subscription_id": "no"}
 DIFFERS: Final = "currency is USD in the response, and CAD in the request"
 
 
@@ -54,16 +52,6 @@ async def test_unknown(store: Journal, clock: Clock, way: str, currency: str, st
         sends = service.sends
 
     assert (state, state == "manual", 1) == (found.state, DIFFERS in found.reason, sends)
-
-
-@WAYS
-async def test_accepted(store: Journal, clock: Clock, way: str) -> None:
-    """It stays accepted for a day, and is a person's then."""
-    async with sent_in_cad(store, clock, way, said("PROCESSING")) as service:
-        service.say(query=said("SUCCEEDED", currency="USD"))
-        found = [await service.reconciled(after) for after in (HOUR, DAY)]
-
-    assert ["accepted", "manual"] == [each.state for each in found]
 
 
 @WAYS
@@ -191,17 +179,6 @@ async def test_called_again_for_another_merchant(store: Journal, clock: Clock) -
     assert isinstance(told, IntentConflictError)
 
 
-async def test_called_again_after_an_earlier_version(store: Journal, clock: Clock) -> None:
-    """It kept nothing beyond the arguments, so nothing of that can be in conflict."""
-    sent = evolve(REFUND, extra={"currency": "CAD"})
-    async with serving(store, clock, said("PROCESSING", currency="CAD"), refund=sent) as service:
-        begun = await store.begin(draft(REFUND), LEASE)
-        await store.settle(begun.intent, "rejected")
-        told = await service.called()
-
-    assert isinstance(told, RefundResponse)
-
-
 @pytest.mark.parametrize(("merchant", "expected"), [("M8", ("unknown", [])), ("M9", ("succeeded", ["succeeded"]))])
 async def test_merchant_of_extra(store: Journal, clock: Clock, merchant: str, expected: tuple[str, list[str]]) -> None:
     """A merchant that the profile does not send, and `extra` does, is the one that counts."""
@@ -228,17 +205,6 @@ async def test_merchant_of_extra(store: Journal, clock: Clock, merchant: str, ex
     assert expected == (found.state, [each.state for each in told])
 
 
-@pytest.mark.parametrize(("merchants", "state"), [(("refunds.create",), "unknown"), ((), "succeeded")])
-async def test_kept_by_an_earlier_version(store: Journal, clock: Clock, merchants: tuple[str, ...], state: str) -> None:
-    """It kept nothing beyond the arguments: the profile says whether the merchant was sent."""
-    query = said("SUCCEEDED", merchantId="M999", currency="USD")
-    async with serving(store, clock, LOST, query, says=evolve(SAYS, merchant=merchants)) as service:
-        await store.begin(draft(REFUND), LEASE)
-        found = await service.reconciled(LEASE)
-
-    assert (None, state) == (found.named, found.state)
-
-
 async def test_nothing_else_is_kept(store: Journal, clock: Clock) -> None:
     """Nothing is compared with other fields of `extra` or of the constants."""
     sent = evolve(REFUND, extra={"currency": "CAD", "phone": "canary"})
@@ -249,14 +215,6 @@ async def test_nothing_else_is_kept(store: Journal, clock: Clock) -> None:
 
     assert {"merchantId": MERCHANT, "currency": "CAD"} == found.named
     assert "canary" not in repr((found.request, found.named, found.reason))
-
-
-def test_names_are_worked_out_once() -> None:
-    """Each call needs them three times: they follow from the operation, and what the profile calls its arguments."""
-    first, other, called = (wire_names("subscriptions.update", evolve(SAYS, fields=each)) for each in (A, {**A}, B))
-
-    assert first is other
-    assert ("planNo", "no") == (first["subscription_id"], called["subscription_id"])
 
 
 @pytest.mark.parametrize("value", [2**64 - 1, -(2**63), "é\u2028\U0001f600", "\x01", {"a": [None, True, {}]}])

@@ -12,8 +12,8 @@ import pytest
 from payasync import Call, OutcomeUnknownError, Reply, RetryPolicy, Send, Session, StorageError
 from payasync.journal import Reconciler, Report, SqliteJournal
 from payasync.journal.intents import Intent
-from payasync.middleware.retry import Pace
 from payasync.sandbox import Sandbox
+from payasync.settings import Pace
 from tests.journal.building import Clock, refund
 
 LATER: Final = 3600.0
@@ -31,7 +31,7 @@ async def holder(path: Path, journal: SqliteJournal) -> AsyncIterator[sqlite3.Co
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for the file for longer than a moment."""
-    monkeypatch.setattr("payasync.storage.sqlite_opening.LOCKED_SECONDS", 0.01)
+    monkeypatch.setattr("payasync.storage.sqlite.LOCKED_SECONDS", 0.01)
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
-"""A journalled write that is cancelled at each of its awaits: its row says what may be so, and nothing else is left."""
+"""Work that is cancelled at one of its awaits, counted from the first."""
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -12,31 +12,103 @@ import pytest
 from attrs import evolve, frozen
 
 from payasync import InvalidArgumentError, OutcomeUnknownError, RetryPolicy, Session
-from payasync.journal import PostgresJournal, Reconciler, Result, SqliteJournal
-from payasync.journal.policy import Heard
-from payasync.journal.store import StoredJournal
-from payasync.middleware.retry import Pace
+from payasync.journal import Journal, PostgresJournal, Reconciler, Result, SqliteJournal
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
+from payasync.settings import Pace
 from tests.journal.building import Clock, refund
-from tests.journal.interrupted import NEVER, Interrupted
 from tests.matrix.test_cancelling import sockets
 
+NEVER: Final = 10**6
+
+
+class Interrupted:
+    """Awaits what it is given, and cancels as that waits for the so-manieth time.
+
+    Args:
+        work: What it awaits.
+        at: From 0.
+        cancel: Cancels; by default the task that awaits this.
+
+    Attributes:
+        waits: How often it has waited.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, Any], at: int, cancel: Callable[[], object] | None = None) -> None:
+        self._work = work
+        self._at = at
+        self._cancel = cancel or _cancel_this
+        self.waits = 0
+
+    @property
+    def reached(self) -> bool:
+        """Whether it came as far as that."""
+        return self.waits > self._at
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Hand on whatever the work waits for, and whatever that comes to."""
+        step: Callable[[], Any] = partial(self._work.send, None)
+        while True:
+            try:
+                waits_for = step()
+            except StopIteration as end:
+                return end.value
+            if self.waits == self._at:
+                self._cancel()
+            self.waits += 1
+            try:
+                yield waits_for
+                step = partial(self._work.send, None)
+            except BaseException as error:  # noqa: BLE001 - it is the work's
+                step = partial(self._work.throw, error)
+
+    async def run(self) -> Any:
+        """Await it: tasks are made of coroutines."""
+        return await self
+
+
+def _cancel_this() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
 QUICK: Final = RetryPolicy(base_delay=0.001, max_delay=0.002, quota=10**6)
+
+
 ONCE: Final = RetryPolicy(attempts=1, quota=0)
 """A call ends with its first attempt, and asks nothing afterwards: that is the reconciler's."""
+
+
 SLOW: Final = evolve(PROFILE, recovery=Recovery(quarantine=60.0))
+
+
 LATER: Final = 3600.0
 """Seconds, after which any lease, pause and quarantine is over."""
+
+
 RUNS: Final = 4
+
+
 TURNS: Final = 10_000
 """Of the loop: what has not ended by then stays."""
+
+
 MAY_BE_DONE: Final = frozenset({"sending", "unknown", "accepted", "succeeded"})
+
+
 NOTHING: Final = "nothing"
 
-Open = Callable[[], StoredJournal]
+
+Open = Callable[[], Journal]
+
+
+Heard = Callable[[Result], None]
+
+
 Work = Callable[..., Coroutine[Any, Any, object]]
 """Takes a session, its journal and the number of a refund."""
+
 
 long = pytest.mark.long
 
@@ -85,12 +157,12 @@ class Left:
         return Left.now()
 
 
-async def called(pay: Session, _: StoredJournal, number: str) -> object:
+async def called(pay: Session, _: Journal, number: str) -> object:
     """Make a refund."""
     return await pay.send(refund(number, refund_amt=1))
 
 
-async def queued(pay: Session, journal: StoredJournal, number: str) -> object:
+async def queued(pay: Session, journal: Journal, number: str) -> object:
     """Queue a refund, and make it."""
     return await pay.execute(await journal.add(refund(number, refund_amt=1), merchant=pay.merchant_id))
 
@@ -118,7 +190,7 @@ def done(sandbox: Sandbox, number: str) -> bool:
     return True
 
 
-async def states_of(journal: StoredJournal, numbers: Mapping[str, object]) -> dict[str, str]:
+async def states_of(journal: Journal, numbers: Mapping[str, object]) -> dict[str, str]:
     """Return the states of refunds in the journal."""
     found = {number: await journal.find("refunds.create", number) for number in numbers}
     return {number: rows[0].state if rows else NOTHING for number, rows in found.items()}
@@ -129,7 +201,9 @@ def those(states: Mapping[str, str], *wanted: str) -> set[str]:
     return {number for number, state in states.items() if state in wanted}
 
 
-async def resolved(sandbox: Sandbox, journal: StoredJournal, clock: Clock, heard: Heard | None = None) -> None:
+async def resolved(
+    sandbox: Sandbox, journal: Journal, clock: Clock, heard: Callable[[Result], None] | None = None
+) -> None:
     """Reconcile until nothing is open."""
     async with sandbox.session(journal=journal, retry=ONCE) as pay:
         reconciler = Reconciler(pay, journal, pace=Pace(clock=clock))
@@ -187,7 +261,7 @@ async def test_cancelled_at_each_await(
     assert {"SBX_OK"} >= {each.code for each in sandbox.ledger.calls("refunds.create")}
 
 
-async def two_in_doubt(sandbox: Sandbox, journal: StoredJournal, numbers: Mapping[str, Work]) -> None:
+async def two_in_doubt(sandbox: Sandbox, journal: Journal, numbers: Mapping[str, Work]) -> None:
     """Lose the answer to the first refund, and the second one itself, which was queued."""
     async with sandbox.session(journal=journal, retry=ONCE) as pay:
         for fails, (number, work) in zip((answer_is_lost, never_arrives), numbers.items(), strict=True):
@@ -210,7 +284,7 @@ class Cut:
     at: int
     heard: Heard | None = None
 
-    async def run(self, pay: Session, journal: StoredJournal, clock: Clock) -> bool:
+    async def run(self, pay: Session, journal: Journal, clock: Clock) -> bool:
         """Reconcile, and return whether it came to that; the cancellation must be heard of."""
         whole: Any = vars(Reconciler)[self.method]
         watched: list[Interrupted] = []
@@ -230,7 +304,7 @@ class Cut:
         return reached
 
 
-each_method = pytest.mark.parametrize("method", [pytest.param("_work", marks=long), "_through"])
+each_method = pytest.mark.parametrize("method", [pytest.param("_work", marks=long), "_take_turn"])
 
 
 @each_method

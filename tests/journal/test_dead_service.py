@@ -12,9 +12,8 @@ import pytest
 
 from payasync import OutcomeUnknownError, RetryPolicy, Session, Unknown
 from payasync.journal import Reconciler, Report, SqliteJournal
-from payasync.middleware.retry import Pace
 from payasync.resources.refunds import CreateRefund
-from payasync.settings import Timeouts
+from payasync.settings import Pace, Timeouts
 from tests.foreign import signatures
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
 from tests.journal.building import LEASE, Clock, draft, refund

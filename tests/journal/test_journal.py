@@ -34,7 +34,7 @@ async def journal(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, path: Path, clock: Clock
 ) -> AsyncIterator[Journal]:
     """An empty journal: in SQLite, with either way in which it makes a commit durable, or in PostgreSQL."""
-    monkeypatch.setattr("payasync.storage.sqlite_opening.WAL_SINCE", (3,) if request.param == "wal" else (99,))
+    monkeypatch.setattr("payasync.storage.sqlite.WAL_SINCE", (3,) if request.param == "wal" else (99,))
     if request.param == "postgres":
         made: Any = PostgresJournal(request.getfixturevalue("postgres_dsn"), clock=clock)
     else:
@@ -86,17 +86,6 @@ async def test_merchants_writes_go_to_one_service(journal: Journal) -> None:
         f"tell it: payasync journal move {SERVICE} {OTHER_SERVICE} --journal {quote(place)}" == caught.value.args[0]
     )
     assert "journal" == caught.value.field
-
-
-async def test_write_says_where_it_goes(journal: Journal) -> None:
-    """The first write of a merchant, direct or of a queue, binds as who asks does; what is only queued does not."""
-    number = await journal.add(refund("R2"), merchant="M2")
-    await journal.begin(draft(), LEASE, service=SERVICE)
-    await journal.claim(number, LEASE, service=OTHER_SERVICE)
-
-    for merchant, service in ((MERCHANT, OTHER_SERVICE), ("M2", SERVICE)):
-        with pytest.raises(ConfigurationError, match=f"this session's service is {service}"):
-            await journal.bind(merchant, service)
 
 
 async def test_write_to_another_service_is_none(journal: Journal) -> None:
@@ -268,14 +257,6 @@ async def test_other_request_under_a_key_is_a_conflict(journal: Journal, state: 
     assert [before] == await journal.list()
 
 
-async def test_words_and_addresses_may_change(journal: Journal) -> None:
-    """A deployment may change what is said, and where notifications go: it is the same refund."""
-    await in_state(journal, "succeeded")
-    again = draft(refund(refund_desc="other", notify_url="https://new.example/notify"))
-
-    assert Step.ANSWER == (await journal.begin(again, LEASE)).step
-
-
 async def test_keys_are_one_merchants(journal: Journal) -> None:
     """Two merchants may number alike, and give the same intents."""
     for merchant in ("M1", "M2"):
@@ -396,16 +377,6 @@ async def test_verdict_keeps_what_the_service_said(journal: Journal, clock: Cloc
         accepted.created,
     )
     assert (OUTCOME, "") == (succeeded.outcome, succeeded.reason)
-
-
-async def test_later_answer_counts(journal: Journal) -> None:
-    """What a query told replaces what was said first."""
-    intent = await sending(journal)
-    await journal.settle(intent, "accepted", outcome=OUTCOME)
-    (asked,) = await journal.ask(1, LEASE)
-    await journal.settle(asked, "succeeded", outcome=OTHER)
-
-    assert OTHER == (await got(journal, 1)).outcome
 
 
 @pytest.mark.parametrize("state", ["new", "accepted", "unknown"])
@@ -533,15 +504,6 @@ async def test_what_comes_due_later_can_be_left_out(journal: Journal, clock: Clo
     assert [[], ["R1"], ["R2"]] == [[each.reference for each in found] for found in (early, first, rest)]
 
 
-@pytest.mark.parametrize("state", sorted(ENDS | {"new", "manual"}))
-async def test_only_open_ones_are_asked_about(journal: Journal, clock: Clock, state: State) -> None:
-    """What has ended, waits for a worker or for a person is nobody's question."""
-    await in_state(journal, state)
-    clock.advance(10 * LEASE)
-
-    assert ([], None) == (await journal.ask(1, LEASE), await journal.next_due())
-
-
 async def test_two_askers_share_the_work(journal: Journal) -> None:
     """An intention is claimed by one of those who ask at the same moment."""
     for number in range(20):
@@ -579,22 +541,6 @@ async def test_claim_of_nothing_is_refused(journal: Journal) -> None:
         InvalidArgumentError, match="intent_id must be the number of an intention in the journal, not 7"
     ):
         await journal.claim(7, LEASE)
-
-
-async def test_added_is_new(journal: Journal) -> None:
-    """What is queued waits, with all that is needed to send it."""
-    intent_id = await journal.add(refund(extra={"deviceNo": "7"}), merchant=MERCHANT, intent="a")
-    found = await got(journal, intent_id)
-
-    assert ("new", True, 0, 0, None, "a") == (
-        found.state,
-        found.queued,
-        found.attempts,
-        found.fence,
-        found.lease,
-        found.intent,
-    )
-    assert {"deviceNo": "7"} == found.request["extra"]
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -645,11 +591,6 @@ async def test_other_request_cannot_be_added_under_a_key(journal: Journal) -> No
     assert [None] == [each.intent for each in await journal.list()]
 
 
-async def test_without_a_key_each_added_is_its_own(journal: Journal) -> None:
-    """Two payments that read the same are two payments, queued or not."""
-    assert [1, 2] == [await journal.add(PAYMENT, merchant=MERCHANT) for _ in range(2)]
-
-
 @pytest.mark.parametrize(
     ("state", "as_"),
     [("manual", "succeeded"), ("unknown", "rejected"), ("accepted", "rejected"), ("new", "succeeded")],
@@ -678,17 +619,6 @@ async def test_person_ends_what_was_interrupted(journal: Journal, clock: Clock) 
     assert ("rejected", now) == (resolved.state, resolved.sent_at)
 
 
-async def test_persons_word_goes_before_the_askers(journal: Journal) -> None:
-    """Who was asking when a person ended it changes nothing any more."""
-    await in_state(journal, "unknown")
-    (asked,) = await journal.ask(1, LEASE)
-    resolved = await journal.resolve(asked.id, as_="succeeded", reason="seen")
-
-    assert resolved.fence > asked.fence
-    assert not await journal.settle(asked, "rejected")
-    assert "succeeded" == (await got(journal, asked.id)).state
-
-
 @pytest.mark.parametrize("state", ["sending", "succeeded", "rejected"])
 async def test_person_ends_nothing_else(journal: Journal, state: State) -> None:
     """What is known, or will be, is not a person's to say."""
@@ -713,14 +643,6 @@ async def test_person_s_word_is_of_what_was_seen(journal: Journal, seen: State, 
 
     assert ("seen", now, before.queued) == (caught.value.field, left.state, left.queued)
     assert "rejected" == (await journal.resolve(1, as_="rejected", reason="not wanted", seen=now)).state
-
-
-async def test_person_has_seen_what_was_interrupted(journal: Journal, clock: Clock) -> None:
-    """What is shown as being sent, long after its lease, is what a person means as well as the unknown that it is."""
-    await sending(journal)
-    clock.advance(2 * LEASE)
-
-    assert "rejected" == (await journal.resolve(1, as_="rejected", reason="not there", seen="sending")).state
 
 
 async def test_persons_rejection_is_sent_again(journal: Journal) -> None:

@@ -14,7 +14,7 @@ from attrs import evolve
 
 from payasync import OutcomeUnknownError, RetryPolicy, Session
 from payasync.journal import Reconciler, Report, SqliteJournal
-from payasync.journal.clock import between, boot_time, tick
+from payasync.journal.journal import boot_time
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
 from tests.journal.building import LEASE, draft, refund
@@ -40,7 +40,7 @@ class Ticks:
 def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
     """What quarantines go by."""
     made = Ticks()
-    monkeypatch.setattr("payasync.journal.store.tick", made)
+    monkeypatch.setattr("payasync.journal.journal.monotonic_tick", made)
     return made
 
 
@@ -118,15 +118,7 @@ async def test_stale_tick(ticks: Ticks, pay: Session, journal: SqliteJournal, pa
 def test_boot_time(monkeypatch: pytest.MonkeyPatch, *, has_one: bool) -> None:
     """What a holder's lease goes by counts the machine's sleep, which the wall clock does, too, where need be."""
     if not has_one:
-        monkeypatch.setattr("payasync.journal.clock._CLOCK", None)
+        monkeypatch.setattr("payasync.journal.journal._BOOT_CLOCK", None)
     expected = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if has_one else time.time
 
     assert sorted(times := [expected(), boot_time(), expected()]) == times
-
-
-def test_between() -> None:
-    """Moments of one clock have seconds between them; time goes on."""
-    assert [1.5, None, None, None] == [
-        between(*pair) for pair in (("a 1.0", "a 2.5"), ("a 1.0", "b 2.5"), (None, "a 1"), ("a 1", None))
-    ]
-    assert (between(tick(), tick()) or 0.0) >= 0.0

@@ -15,8 +15,7 @@ import pytest
 
 from payasync.cli.sandbox import Welcome
 from payasync.errors import InvalidArgumentError
-from payasync.journal import PostgresJournal, SqliteJournal
-from payasync.journal.store import StoredJournal
+from payasync.journal import Journal, PostgresJournal, SqliteJournal
 from payasync.sandbox import Sandbox
 from tests.chaos.forked import Forked
 from tests.inside import until
@@ -63,7 +62,7 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 @pytest.fixture(params=["rollback", pytest.param("wal", marks=long), "postgres"])
 def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Test with either way in which SQLite makes a commit durable, and with PostgreSQL."""
-    monkeypatch.setattr("payasync.storage.sqlite_opening.WAL_SINCE", (3,) if request.param == "wal" else (99,))
+    monkeypatch.setattr("payasync.storage.sqlite.WAL_SINCE", (3,) if request.param == "wal" else (99,))
     return str(request.param)
 
 
@@ -74,7 +73,7 @@ def path(request: pytest.FixtureRequest, mode: str, tmp_path: Path) -> Place:
     return dsn or tmp_path / "pay.db"
 
 
-def opened(path: Place, clock: Callable[[], float] = time.time) -> StoredJournal:
+def opened(path: Place, clock: Callable[[], float] = time.time) -> Journal:
     """Return the journal that is there."""
     return SqliteJournal(path, clock=clock) if isinstance(path, Path) else PostgresJournal(path, clock=clock)
 
@@ -122,7 +121,7 @@ async def said(process: Forked, given: str = "") -> list[str]:
     return out.splitlines()
 
 
-async def state_of(journal: StoredJournal, number: str) -> str:
+async def state_of(journal: Journal, number: str) -> str:
     """Return the state of a refund in the journal."""
     found = await journal.find("refunds.create", number)
     return found[0].state if found else NOTHING

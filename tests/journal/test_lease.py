@@ -15,15 +15,14 @@ from aiohttp.resolver import ThreadedResolver
 from payasync import Call, NotSentError, OutcomeUnknownError, PayasyncError, Reply, Send, Session, Unknown
 from payasync.journal import Reconciler, SqliteJournal
 from payasync.journal.intents import Begun, Draft
-from payasync.journal.middleware import MARGIN
-from payasync.middleware.retry import Pace
-from payasync.settings import Timeouts
+from payasync.journal.middleware import LEASE_MARGIN
+from payasync.settings import Pace, Timeouts
 from payasync.wire.call import Layer
 from tests.foreign.recorder import RESET, Recorder, answer
 from tests.journal.building import Clock, move_away, refund
 from tests.matrix.cells import ABSENT_BODY, FAST, KEYS, REFUND_QUERY, SURE, session
 
-LEASE: Final = Timeouts().total + MARGIN
+LEASE: Final = Timeouts().total + LEASE_MARGIN
 QUARANTINE: Final = 60.0
 ABSENT: Final = answer(404, ABSENT_BODY)
 TAKEN: Final = answer(200, b'{"code":"SBX_OK","status":"SBX_PROCESSING"}')

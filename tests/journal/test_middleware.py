@@ -10,7 +10,6 @@ from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
     DuplicateError,
-    IntentConflictError,
     InvalidArgumentError,
     NotSentError,
     NotSentTimeoutError,
@@ -20,17 +19,15 @@ from payasync.errors import (
     StorageError,
 )
 from payasync.journal import SqliteJournal
-from payasync.journal.entries import AT_IT
 from payasync.journal.intents import Begun, Draft, Intent, State, Step
-from payasync.journal.middleware import CANCELLED, EARLIER, MARGIN, TOO_LATE
+from payasync.journal.middleware import CANCELLED, EARLIER, LEASE_MARGIN, TOO_LATE
 from payasync.middleware.observe import Event, Unknown
 from payasync.profile.schema import AnswerShape, States
-from payasync.resources.orders import QueryOrder
 from payasync.settings import Timeouts
 from payasync.wire.call import Call, Entry, Reply
 from tests.building import PROFILE, Way, codec, reply, way
 from tests.inside import until
-from tests.journal.building import LEASE, MERCHANT, SERVICE, START, Clock, draft, refund
+from tests.journal.building import LEASE, MERCHANT, SERVICE, START, Clock, refund
 
 UNKNOWN: Final = OutcomeUnknownError("HTTP 503, it failed; it may have been done", reason="the service failed")
 TELLING: Final = evolve(
@@ -70,20 +67,7 @@ async def test_it_is_kept_before_it_is_sent(journal: SqliteJournal) -> None:
 
     assert ("sending", "R1", "a", MERCHANT) == (intent.state, intent.reference, intent.intent, intent.merchant)
     assert intent.lease is not None
-    assert 30 + MARGIN == (intent.lease - START).total_seconds()
-
-
-async def test_another_service_is_sent_nothing(journal: SqliteJournal) -> None:
-    """What one service has done is no answer to a call to another, and nothing of that call is kept."""
-    leads = way(reply({}))
-    await sent(journal, leads)
-    with pytest.raises(ConfigurationError) as caught:
-        await journal.recorder.layer(MERCHANT, "https://other.example")(call(intent="a"), leads.send)
-
-    assert f"sent to {SERVICE}, and this session's service is https://other.example" in str(caught.value)
-    assert ("journal", "refunds.create", "R1") == (caught.value.field, caught.value.operation, caught.value.reference)
-    assert 1 == len(leads.calls)
-    assert 1 == len(await journal.list())
+    assert 30 + LEASE_MARGIN == (intent.lease - START).total_seconds()
 
 
 @pytest.mark.parametrize("queued", [False, True])
@@ -113,16 +97,6 @@ async def test_answer_is_kept_and_given(journal: SqliteJournal) -> None:
     assert ("succeeded", b'{"state":"DONE"}', None) == (intent.state, intent.outcome.body, intent.lease)
 
 
-async def test_same_again_is_answered_without_sending(journal: SqliteJournal) -> None:
-    """What was done is not done again: the answer is the one that was kept, after no attempt."""
-    leads = way(reply({"state": "DONE"}))
-    await sent(journal, leads)
-    again = await sent(journal, leads)
-
-    assert 1 == len(leads.calls)
-    assert ({"state": "DONE"}, 200, 0) == (again.document, again.status, again.attempts)
-
-
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -148,61 +122,6 @@ async def test_error_is_kept_and_raised(journal: SqliteJournal, error: Exception
     assert (START if expected == "unknown" else None) == intent.sent_at
 
 
-async def test_unknown_names_its_intention(journal: SqliteJournal) -> None:
-    """Who must ask later knows by which number the journal has it."""
-    with pytest.raises(OutcomeUnknownError) as caught:
-        await sent(journal, way(OutcomeUnknownError("no answer")))
-
-    assert (await only(journal)).id == caught.value.intent_id
-
-
-async def test_rejected_is_sent_again(journal: SqliteJournal) -> None:
-    """What was not done may be tried again under its number, and it is one intention."""
-    leads = way(ServiceError("no"), reply({}))
-    with pytest.raises(ServiceError):
-        await sent(journal, leads)
-    await sent(journal, leads)
-    intent = await only(journal)
-
-    assert (2, "succeeded", 2) == (len(leads.calls), intent.state, intent.attempts)
-
-
-async def test_unknown_is_not_sent_again(journal: SqliteJournal) -> None:
-    """What may have been done is asked about before anything is sent, whoever comes with its key."""
-    leads = way(UNKNOWN)
-    for _ in range(3):
-        with pytest.raises(OutcomeUnknownError) as caught:
-            await sent(journal, leads)
-
-        assert (1, "the service failed") == (caught.value.intent_id, caught.value.reason)
-    assert 1 == len(leads.calls)
-
-
-async def test_other_request_under_the_key_is_not_sent(journal: SqliteJournal) -> None:
-    """A number that stands for another refund is refused before anything leaves."""
-    leads = way()
-    await journal.begin(draft(refund(refund_amt=1)), LEASE)
-    with pytest.raises(IntentConflictError) as caught:
-        await sent(journal, leads)
-
-    assert ([], "refunds.create", "R1", False) == (
-        leads.calls,
-        caught.value.operation,
-        caught.value.reference,
-        caught.value.sent,
-    )
-
-
-async def test_what_another_sends_is_not_sent(journal: SqliteJournal) -> None:
-    """While another process is at it, nobody knows what becomes of it."""
-    leads = way()
-    await journal.begin(draft(), LEASE)
-    with pytest.raises(OutcomeUnknownError, match=AT_IT):
-        await sent(journal, leads)
-
-    assert [] == leads.calls
-
-
 async def test_number_used_before_after_a_doubt_is_unknown(journal: SqliteJournal) -> None:
     """An attempt that was given up as never arrived, and arrived after all, is asked about, not repeated."""
     with pytest.raises(OutcomeUnknownError):
@@ -213,15 +132,6 @@ async def test_number_used_before_after_a_doubt_is_unknown(journal: SqliteJourna
         await sent(journal, way(DuplicateError("used before", sent=True)))
 
     assert ("unknown", "used before") == ((await only(journal)).state, (await only(journal)).reason)
-
-
-async def test_reads_are_not_kept(journal: SqliteJournal) -> None:
-    """A question moves no money."""
-    leads = way()
-    question = codec(PROFILE).call(QueryOrder(out_trade_no="T1"))
-    await journal.recorder.layer(MERCHANT, SERVICE)(question, leads.send)
-
-    assert ([question], []) == (leads.calls, await journal.list())
 
 
 async def test_nothing_is_sent_that_cannot_be_kept(journal: SqliteJournal) -> None:
@@ -487,12 +397,6 @@ def settling(journal: Any) -> int:
     return len(journal.recorder._settling)
 
 
-async def test_cancelled_while_it_is_sent_stays_sending(journal: SqliteJournal) -> None:
-    """Who is cancelled after bytes may have left knows nothing: the journal says *sending*, which means ask."""
-    assert await cancelled(journal, call(), begins=True)
-    assert "sending" == (await only(journal)).state
-
-
 async def cancelled(journal: SqliteJournal, call: Call, *, begins: bool) -> bool:
     """Cancel a call, once it has begun or before; return whether its caller hears of that."""
     inside = asyncio.Event()
@@ -585,19 +489,6 @@ async def test_queued_that_may_have_arrived_is_never_new(journal: SqliteJournal)
     assert "unknown" == (await only(journal)).state
 
 
-async def test_queued_is_sent_by_its_number(journal: SqliteJournal) -> None:
-    """A worker that has the number sends what was queued, and it is the same intention."""
-    intent_id = await journal.add(refund(), merchant=MERCHANT)
-    leads = way(reply({}))
-    request = await journal.recorder.queued(intent_id, MERCHANT)
-    await sent(journal, leads, entry=Entry(intent_id))
-    again = await sent(journal, leads, entry=Entry(intent_id))
-    intent = await only(journal)
-
-    assert refund() == request
-    assert (1, 0, "succeeded") == (len(leads.calls), again.attempts, intent.state)
-
-
 async def test_unknown_is_sent_again_by_who_holds_it(journal: SqliteJournal) -> None:
     """Who has found out that a queued intention never arrived sends it; any other is told that it is unknown."""
     intent_id = await journal.add(refund(), merchant=MERCHANT)
@@ -626,23 +517,3 @@ async def test_queued_is_ones_own(journal: SqliteJournal, number: int, merchant:
     await journal.add(refund(), merchant=MERCHANT)
     with pytest.raises(InvalidArgumentError, match=f"intent_id must be {rule}"):
         await journal.recorder.queued(number, merchant)
-
-
-async def test_keep_is_asked_for_each_call(path: Any, clock: Clock) -> None:
-    """What may be kept is the merchant's to say."""
-    async with SqliteJournal(path, clock=clock, keep=lambda operation, _: {"what": operation}) as journal:
-        await sent(journal, way())
-        intent = await only(journal)
-
-    assert {"what": "refunds.create"} == intent.request
-
-
-async def test_draft_and_call_agree(journal: SqliteJournal) -> None:
-    """What is queued and what is called directly meet under one key."""
-    await journal.add(refund(), merchant=MERCHANT)
-    leads = way()
-    await sent(journal, leads)
-    made: Draft = await only(journal)
-
-    assert (1, True) == (len(leads.calls), made.queued)
-    assert Step.ANSWER == (await journal.begin(evolve(draft(), intent="a"), LEASE)).step

@@ -31,16 +31,13 @@ from payasync.journal import (
     Result,
     SqliteJournal,
 )
-from payasync.journal import (
-    reconciler as interruptions,
-)
 from payasync.journal import reconciler as module
 from payasync.journal.intents import Intent, State
-from payasync.journal.policy import SILENT
-from payasync.middleware.retry import Pace
+from payasync.journal.reconciler import SILENT
 from payasync.profile.schema import Accept, Recovery
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import PROFILE, Sandbox
+from payasync.settings import Pace
 from payasync.wire.call import Call, Reply, Send
 from tests.inside import turns, until
 from tests.journal.building import Clock
@@ -182,26 +179,6 @@ async def test_quarantine_of_an_interrupted_call_counts_from_when_it_is_found(
     assert "sending" == sending.state
     assert [Report(), Report(waiting=1), Report(waiting=1), Report(resolved=1, rejected=1)] == reports
     assert "rejected" == (await only(journal)).state
-
-
-async def test_clock_that_jumps_ends_no_quarantine(
-    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
-) -> None:
-    """A clock that is set on by an hour ends the lease of who sends at that moment, and not the quarantine with it."""
-    request = await refund(sandbox)
-    hanging = sandbox.faults.hang("refunds.create", phase="before")
-    call = asyncio.ensure_future(pay.send(request))
-    await until(lambda: hanging.fired)
-    clock.advance(3600)
-    report = await reconciler.run_once()
-    found = await only(journal)
-    with pytest.raises(OutcomeUnknownError):
-        await pay.send(request)
-    call.cancel()
-    await asyncio.wait({call})
-
-    assert (Report(waiting=1), "unknown", clock.now) == (report, found.state, found.sent_at)
-    assert 1 == hanging.fired
 
 
 @both_stores
@@ -358,25 +335,6 @@ async def test_what_another_ends_after_a_second_send_is_told_by_that_one(
     assert [("sent", "sending", False)] == [(each.end, each.state, each.rejected) for each in heard]
 
 
-async def test_second_send_that_comes_too_fast_is_sent_again(
-    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
-) -> None:
-    """A service that is busy for a moment has not refused the refund: it stays open, and is made in the end."""
-    number = await queued(sandbox, pay, journal)
-    sandbox.faults.reset_before("refunds.create")
-    await executed(pay, number)
-    sandbox.faults.rate_limited("refunds.create")
-    passed(clock)
-    await reconciler.run_once()
-    open_still = await only(journal)
-    passed(clock)
-    await reconciler.run_once()
-
-    assert ("unknown", 2) == (open_still.state, open_still.attempts)
-    assert ("succeeded", 3) == ((await only(journal)).state, (await only(journal)).attempts)
-    assert 1 == sandbox.ledger.refunds()
-
-
 async def test_queued_that_nobody_sends_is_counted(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
 ) -> None:
@@ -488,62 +446,6 @@ async def test_accepted_that_is_denied_is_shown_to_a_person(journal: Journal, cl
 """A profile that does not say what a refund that is under way is in."""
 
 
-async def test_accepted_whose_end_nobody_learns_is_shown_to_a_person(journal: Journal, clock: Clock) -> None:
-    """It is asked about further, and is on the list no more once the service says something of use; nothing is sent."""
-    async with (
-        Sandbox(SLOW, clock="frozen", refunds="by hand") as sandbox,
-        sandbox.session(journal=journal, retry=ONCE) as pay,
-    ):
-        await pay.send(await refund(sandbox))
-        sandbox.faults.redirect("refunds.status", times=None)
-        reconciler, listed = reconciling(pay, journal, clock, patience=Patience(questions=2)), list[list[str]]()
-        for _ in range(3):
-            assert Report(waiting=1) == await later(reconciler, clock, 3600)
-            listed.append([f"{each.state}: {each.reason}" for each in await reconciler.manual()])
-        sandbox.faults.clear()
-        report, left = await later(reconciler, clock, 3600), await reconciler.manual()
-        calls = sandbox.ledger.calls("refunds.create")
-
-    shown = ["accepted: HTTP 302, a redirect, which is never followed"]
-    assert [[], shown, shown] == listed
-    assert (Report(waiting=1), [], 1) == (report, left, len(calls))
-
-
-async def test_accepted_that_nobody_answers_about_is_shown_to_a_person(journal: Journal, clock: Clock) -> None:
-    """After a day, though all other questions are answered; it is asked about further, and off the list once it is."""
-    async with (
-        Sandbox(SLOW, clock="frozen", refunds="by hand") as sandbox,
-        sandbox.session(journal=journal, retry=ONCE) as pay,
-    ):
-        await pay.send(await refund(sandbox))
-        await pay.payments.create(amount=1000, currency="USD")
-        sandbox.faults.server_error("refunds.status", times=None)
-        reconciler, listed = reconciling(pay, journal, clock), list[list[str]]()
-        for hours in (0, 23, 1, 1):
-            assert Report(waiting=2) == await later(reconciler, clock, hours * 3600)
-            listed.append([f"{each.state}: {each.reason}" for each in await reconciler.manual()])
-        sandbox.faults.clear()
-        report, left = await later(reconciler, clock, 3600), await reconciler.manual()
-        calls = sandbox.ledger.calls("refunds.create")
-
-    failed = "HTTP 503, the service failed (code 'SBX_BUSY': 503: a fault of the sandbox)"
-    assert [[], [], *[[f"accepted: no usable answer since 2027-01-01: {failed}"]] * 2] == listed
-    assert (Report(waiting=2), [], 1) == (report, left, len(calls))
-
-
-async def test_what_nothing_names_needs_a_person(sandbox: Sandbox, pay: Session, reconciler: Reconciler) -> None:
-    """The service cannot be asked about a payment of endpoint 1 whose answer was lost: that is said at once."""
-    sandbox.faults.reset_after_commit("payments.create")
-    with pytest.raises(OutcomeUnknownError):
-        await pay.payments.create(amount=1000, currency="USD", intent="invoice-42")
-    report = await reconciler.run_once()
-    (manual,) = await reconciler.manual()
-
-    assert Report(manual=1) == report
-    assert "nothing names it: the service cannot be asked what became of it" == manual.reason
-    assert [] == sandbox.ledger.calls("payments.status")
-
-
 async def test_accepted_payment_is_asked_about_by_the_service_s_number(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler
 ) -> None:
@@ -582,17 +484,6 @@ async def test_lost_close(
 
     assert expected == intent.state
     assert ("the order's state is closed" if closed else "never arrived: the order's state is pending") == intent.reason
-
-
-async def test_absent_is_never_final_without_a_quarantine(sandbox: Sandbox, journal: Journal, clock: Clock) -> None:
-    """Where nobody says how long the service may take, a person decides, after some questions."""
-    async with sandbox.session(journal=journal, profile=evolve(PROFILE, recovery=Recovery()), retry=ONCE) as pay:
-        await lost_before(sandbox, pay)
-        reconciler = reconciling(pay, journal, clock, patience=Patience(questions=3))
-        ends = [await later(reconciler, clock) for _ in range(3)]
-
-    assert [Report(waiting=1), Report(waiting=1), Report(manual=1)] == ends
-    assert (await only(journal)).reason.startswith("asked 3 times: the service does not know it; the profile has no")
 
 
 async def test_quarantine_that_is_given(sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock) -> None:
@@ -635,22 +526,6 @@ async def test_only_its_own_merchant_is_asked_about(sandbox: Sandbox, journal: J
     assert (Report(), [], []) == (await reconciler.run_once(), await reconciler.due(), await reconciler.manual())
     assert [] == sandbox.ledger.calls("refunds.status")
     assert "unknown" == (await only(journal)).state
-
-
-async def test_other_service_is_asked_nothing(
-    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler
-) -> None:
-    """A service that a write did not go to would say that there is no such thing, and would be believed."""
-    request = await refund(sandbox)
-    sandbox.faults.reset_after_commit("refunds.create")
-    await lost(pay, request)
-    async with Sandbox(evolve(SLOW, name="real")) as other, other.session() as elsewhere:
-        with pytest.raises(ConfigurationError, match=f"sent to the sandbox, and this session's .* {other.url}:"):
-            await Reconciler(elsewhere, journal).run_once()
-
-        assert [] == other.ledger.calls("refunds.status")
-    assert "unknown" == (await only(journal)).state
-    assert Report(resolved=1) == await reconciler.run_once()
 
 
 @both_stores
@@ -779,28 +654,6 @@ async def test_interrupted_run_gives_back_what_it_is_about_to_hold(
     assert 1 == len(await reconciler.due())
 
 
-async def test_interrupted_run_that_was_given_nothing(
-    sandbox: Sandbox,
-    pay: Session,
-    journal: Journal,
-    *,
-    reconciler: Reconciler,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Who is cancelled while a claim fails has nothing to give back, and nobody must hear of that."""
-    await lost_ones(sandbox, pay, 1)
-    slow = Slow(journal, monkeypatch, StorageError("the journal is full"), name="ask")
-    run = asyncio.ensure_future(reconciler.run_once())
-    await slow.kept.wait()
-    caplog.clear()
-    run.cancel()
-    slow.gate.set()
-    await asyncio.wait({run})
-
-    assert (True, []) == (run.cancelled(), caplog.records)
-
-
 async def never_arrived(sandbox: Sandbox, pay: Session, clock: Clock, count: int = 1) -> None:
     """Send refunds that do not arrive, and let so much time pass that this is final."""
     await lost_ones(sandbox, pay, count)
@@ -842,7 +695,7 @@ async def test_journal_that_hangs_holds_no_interrupted_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """For some seconds alone; what it keeps after all is told then."""
-    monkeypatch.setattr(interruptions, "HELD", 0)
+    monkeypatch.setattr(module, "INTERRUPTED_SECONDS", 0)
     await never_arrived(sandbox, pay, clock)
     slow, heard = Slow(journal, monkeypatch), list[Result]()
     run = asyncio.ensure_future(reconciler.run_once(heard.append))
@@ -995,16 +848,6 @@ async def test_session_that_cannot_ask_ends_the_run(
 
     assert "unknown" == (await only(journal)).state
     assert 1 == len(await reconciler.due())
-
-
-async def test_unmapped_question_needs_a_person(sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock) -> None:
-    """Where the profile does not say how endpoint 7 is asked, nobody can: a person must."""
-    await lost_before(sandbox, pay)
-    async with sandbox.session(journal=journal, profile=evolve(SLOW, refund_status=None)) as session:
-        report = await reconciling(session, journal, clock).run_once()
-
-    assert Report(manual=1) == report
-    assert "refund_status" in (await only(journal)).reason
 
 
 async def test_session_without_the_journal(sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock) -> None:

@@ -11,10 +11,9 @@ import pytest
 from attrs import evolve
 
 from payasync import OutcomeUnknownError, RetryPolicy
-from payasync.journal import PostgresJournal, Reconciler, SqliteJournal
-from payasync.journal.store import StoredJournal
-from payasync.middleware.retry import Pace
+from payasync.journal import Journal, PostgresJournal, Reconciler, SqliteJournal
 from payasync.sandbox import Sandbox
+from payasync.settings import Pace
 from tests.chaos.forked import Forked, started
 from tests.chaos.lives import Life, Strategy
 from tests.chaos.tracing import lines
@@ -61,7 +60,7 @@ def life(request: pytest.FixtureRequest, path: Path, tmp_path: Path) -> Life:
     return Life(strategy=strategy, journal=place, traces=str(tmp_path), worker=0, first=0, last=0, ahead=LATER)
 
 
-def opened(life: Life, ahead: float = 0.0) -> StoredJournal:
+def opened(life: Life, ahead: float = 0.0) -> Journal:
     """Return the journal, so many seconds later."""
     kind = SqliteJournal if life.strategy == "sqlite" else PostgresJournal
     return kind(life.journal, clock=lambda: time.time() + ahead)

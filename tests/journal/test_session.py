@@ -14,7 +14,6 @@ from attrs import evolve
 from payasync import (
     AuthenticationError,
     ConfigurationError,
-    CreatePayment,
     Credentials,
     IntentConflictError,
     InvalidArgumentError,
@@ -23,7 +22,6 @@ from payasync import (
     RetryPolicy,
     ServiceError,
     Session,
-    SessionClosedError,
     SortedPairs,
     StorageError,
     Timeouts,
@@ -33,7 +31,7 @@ from payasync.journal.intents import Intent
 from payasync.journal.middleware import CANCELLED
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.asymmetric import new_key
+from payasync.sandbox.signatures import new_private_key
 from payasync.wire.call import Call, Reply, Send
 from tests.inside import turns, until
 from tests.journal.building import overwrite, refund
@@ -106,15 +104,6 @@ async def test_every_write_is_kept_and_no_read(pay: Session, journal: SqliteJour
     ] == [(each.operation, each.state) for each in await journal.list()]
 
 
-async def test_redirect_is_given_again(sandbox: Sandbox, pay: Session) -> None:
-    """A customer who reloads the page goes to the same order."""
-    order: dict[str, Any] = {"total_amt": 450, "currency": "CAD", "out_trade_no": "T2"}
-    first, again = [await pay.orders.place(**order) for _ in range(2)]
-
-    assert first.redirect_url == again.redirect_url is not None
-    assert 1 == sent(sandbox, "orders.place")
-
-
 async def test_payment_with_an_intent_is_had_once(sandbox: Sandbox, pay: Session) -> None:
     """The caller's own key stands where the service takes no number."""
     payment: dict[str, Any] = {"amount": 1000, "currency": "USD", "intent": "invoice-42"}
@@ -173,19 +162,6 @@ async def test_refused_is_sent_again(sandbox: Sandbox, pay: Session, journal: Sq
     await pay.refunds.create(**order)
 
     assert ("rejected", "accepted") == (before.state, (await only(journal)).state)
-
-
-async def test_not_sent_is_sent_again(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
-    """What provably never left is rejected, with the reason."""
-    fault = sandbox.faults.refuse()
-    with pytest.raises(NotSentError):
-        await pay.refunds.create(**REFUND)
-    before = await only(journal)
-    fault.disarm()
-    await pay.refunds.create(**REFUND)
-
-    assert ("rejected", "accepted") == (before.state, (await only(journal)).state)
-    assert before.reason
 
 
 async def test_queued_that_nobody_hears_is_still_to_be_sent(
@@ -298,7 +274,7 @@ async def test_corrupt_journal_stops_the_send(sandbox: Sandbox, path: Any) -> No
 async def test_what_cannot_be_signed_is_not_kept(sandbox: Sandbox, journal: SqliteJournal, algorithm: Any) -> None:
     """A request that cannot be signed binds no number: it is refused with itself, before the journal."""
     profile = evolve(sandbox.profile, name="p", signature=SortedPairs(algorithm=algorithm, encoding="hex"))
-    key = new_key(algorithm) if algorithm == "ed25519" else "signing key of M1"
+    key = new_private_key(algorithm) if algorithm == "ed25519" else "signing key of M1"
     keys = Credentials("M1", secret_key="s", signing_key=key)
     async with Session(sandbox.url, credentials=keys, profile=profile, journal=journal) as pay:
         with pytest.raises(InvalidArgumentError, match="'deviceNo' cannot be signed") as caught:
@@ -335,18 +311,6 @@ async def test_unsigned_writes_need_no_key(sandbox: Sandbox, journal: SqliteJour
         await pay.payments.create(amount=1, currency="USD")
 
     assert 1 == len(await journal.list())
-
-
-async def test_merchants_share_a_journal(pay: Session, journal: SqliteJournal) -> None:
-    """A copy for another merchant keeps that one's intentions, under keys of its own."""
-    other = pay.for_merchant(Credentials("M2", secret_key="s", signing_key="signing key of M1"))
-    await pay.refunds.create(**REFUND)
-    with pytest.raises(ServiceError):
-        await other.refunds.create(**REFUND)
-
-    assert [(pay.merchant_id, "accepted"), ("M2", "rejected")] == [
-        (each.merchant, each.state) for each in await journal.list()
-    ]
 
 
 STRICT: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex", allow_delimiters=())
@@ -430,13 +394,6 @@ async def test_layer_with_a_call_of_its_own_says_nothing(sandbox: Sandbox, journ
     assert ("unknown", 1) == ((await only(journal)).state, sent(sandbox, "payments.create"))
 
 
-async def test_copies_keep_the_journal(pay: Session, journal: SqliteJournal) -> None:
-    """Other times do not mean that nothing is kept."""
-    await pay.with_options(timeouts=Timeouts(total=5)).refunds.create(**REFUND)
-
-    assert 1 == len(await journal.list())
-
-
 async def test_copy_with_another_journal(sandbox: Sandbox, pay: Session, path: Path) -> None:
     """What the copy sends is kept there, and what the session sends stays where it was."""
     async with SqliteJournal(path.with_name("other.db")) as other:
@@ -476,17 +433,6 @@ async def test_shielded_refund_is_kept(sandbox: Sandbox, journal: SqliteJournal)
     assert "accepted" == (await only(journal)).state
 
 
-async def test_own_endpoint_is_kept(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
-    """A write to an endpoint that the document does not show is one row each, or one by the caller's key."""
-    fields = {"amount": 1, "currency": "USD"}
-    for intent in ("a", "a", None):
-        await pay.request("POST", "/v1/payments", fields=fields, bearer=True, intent=intent)
-    with pytest.raises(IntentConflictError):
-        await pay.request("POST", "/v1/payments", fields={**fields, "description": "b"}, bearer=True, intent="a")
-
-    assert (2, ["a", None]) == (sandbox.ledger.payments(), [each.intent for each in await journal.list()])
-
-
 async def test_queued_request_is_executed_once(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
     """A worker that gets an intention's number twice sends it once, and answers alike."""
     intent_id = await journal.add(refund(extra={"deviceNo": "7"}), merchant=pay.merchant_id)
@@ -495,18 +441,6 @@ async def test_queued_request_is_executed_once(sandbox: Sandbox, pay: Session, j
     assert [1, 0] == [answer.attempts for answer in answers]
     assert ["RefundResponse"] * 2 == [type(answer).__name__ for answer in answers]
     assert (1, "accepted") == (sandbox.ledger.refunds(), (await only(journal)).state)
-
-
-async def test_queued_payment_without_a_key_is_executed_once(
-    sandbox: Sandbox, pay: Session, journal: SqliteJournal
-) -> None:
-    """The journal's number is key enough for what has none."""
-    payment = CreatePayment(amount=1000, currency="USD")
-    numbers = [await journal.add(payment, merchant=pay.merchant_id) for _ in range(2)]
-    for number in numbers * 2:
-        await pay.execute(number)
-
-    assert 2 == sandbox.ledger.payments()
 
 
 async def test_workers_at_once_send_once(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
@@ -525,20 +459,6 @@ async def test_executing_needs_a_journal(sandbox: Sandbox) -> None:
             await pay.execute(1)
 
     assert "journal" == caught.value.field
-
-
-async def test_executing_needs_an_open_session(pay: Session) -> None:
-    """A session that is closed sends nothing, queued or not."""
-    await pay.aclose()
-    with pytest.raises(SessionClosedError):
-        await pay.execute(1)
-
-
-async def test_direct_call_is_not_executed(pay: Session) -> None:
-    """Of a direct call too little is kept to send it again."""
-    await pay.refunds.create(**REFUND)
-    with pytest.raises(InvalidArgumentError, match="was a direct call"):
-        await pay.execute(1)
 
 
 async def test_what_a_person_rejected_is_not_executed(
@@ -580,19 +500,6 @@ async def test_what_cannot_be_made_into_a_call_keeps_why(
     assert evolve(before, reason=str(caught.value.args[0])) == after
     assert "refund_desc" in after.reason
     assert ("accepted", "") == ((await only(journal)).state, (await only(journal)).reason)
-
-
-async def test_person_has_the_last_word(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
-    """What a person has found to be done is not done again."""
-    sandbox.faults.reset_after_commit("payments.create")
-    payment: dict[str, Any] = {"amount": 1000, "currency": "USD", "intent": "invoice-42"}
-    with pytest.raises(OutcomeUnknownError):
-        await pay.payments.create(**payment)
-    await journal.resolve(1, as_="succeeded", reason="seen in the back office")
-    found = await pay.payments.create(**payment)
-
-    assert (204, None, 0, 1) == (found.http_status, found.document, found.attempts, sandbox.ledger.payments())
-    assert (None, None) == (found.payment_id, found.state)
 
 
 async def test_journal_is_left_open(sandbox: Sandbox, journal: SqliteJournal) -> None:

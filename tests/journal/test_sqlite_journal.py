@@ -10,11 +10,11 @@ import pytest
 
 from payasync.errors import ConfigurationError, IntentConflictError, StorageError
 from payasync.journal import statements
+from payasync.journal.journal import PRUNED_TOGETHER
 from payasync.journal.sqlite_journal import SCHEMA, SqliteJournal
-from payasync.journal.store import PRUNED_AT_ONCE
 from payasync.journal.transactions import add
+from payasync.storage import Schema
 from payasync.storage.sqlite import SqliteFile
-from payasync.storage.sqlite_opening import Schema
 from tests.foreign.recorder import Recorder, answer
 from tests.journal.building import (
     LEASE,
@@ -71,25 +71,13 @@ async def test_another_programs_file_is_refused(path: Path, journal: SqliteJourn
     assert before == content(path)
 
 
-async def test_write_of_an_earlier_version(path: Path, clock: Clock) -> None:
-    """It did not keep what a write named beyond its arguments: that is not known, and the write is as it was."""
-    earlier = SqliteFile(path, Schema(name="journal", application=SCHEMA.application, steps=SCHEMA.steps[:3]))
-    values = "'refunds.create', 'M1', 'R1', 'refunds.create:R1', '{}', '{}', FALSE, 'sending', 1, 1, 0.0, 0.0, 0.0"
-    columns = "operation, merchant, reference, number, hash, request, queued, state, attempts, fence, lease, created"
-    insert = f"INSERT INTO payasync_intents ({columns}, updated) VALUES ({values})"  # noqa: S608 - written above
-    await earlier.run(lambda db: db.execute(insert).fetchall())
-    await earlier.aclose()
-    async with SqliteJournal(path, clock=clock) as journal:
-        (found,) = await journal.ask(1, LEASE)
-
-    assert ("R1", "unknown", None) == (found.reference, found.state, found.named)
-
-
 async def test_journal_of_which_another_makes_a_later_one_is_used_on(path: Path, journal: SqliteJournal) -> None:
     """Where one of two processes is upgraded first, the other ends what it is at, and loses nothing."""
     first = (await journal.begin(draft(), LEASE)).intent
     step = "ALTER TABLE payasync_intents ADD COLUMN later TEXT NOT NULL DEFAULT 'x';\n"
-    file = SqliteFile(path, Schema(name="journal", application=SCHEMA.application, steps=(*SCHEMA.steps, step)))
+    file = SqliteFile(
+        path, Schema(name="journal", application=SCHEMA.application, migrations=(*SCHEMA.migrations, step))
+    )
     await file.run(lambda _: None)
     await file.aclose()
     settled = await journal.settle(first, "succeeded")
@@ -147,7 +135,7 @@ async def test_two_journals_on_one_file_are_one(path: Path, journal: SqliteJourn
 
 async def test_pruning_much_goes_in_parts(journal: SqliteJournal, clock: Clock) -> None:
     """A month's intentions are pruned, however many there are."""
-    many = PRUNED_AT_ONCE + 1
+    many = PRUNED_TOGETHER + 1
     begun = await asyncio.gather(*(journal.begin(draft(refund(str(number))), LEASE) for number in range(many)))
     await asyncio.gather(*(journal.settle(each.intent, "succeeded") for each in begun))
 

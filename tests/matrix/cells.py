@@ -1,14 +1,16 @@
-"""The design's table once more, for calls over real HTTP, and the ten calls that go through it."""
+"""Real sessions for the failure matrix, and the calls that go through it."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from attrs import evolve, frozen
 
-from payasync import Credentials, HttpCodes, Profile, Recovery, Response, RetryPolicy, Session
+from payasync import Credentials, HttpCodes, PayasyncError, Profile, Recovery, Response, RetryPolicy, Session
 from payasync.profile.sandbox_profile import PROFILE
 from tests.foreign.certificates import trusting_tls
 from tests.foreign.recorder import Recorder
+from tests.matrix.table import KINDS
 from tests.wire.ten import TEN
 
 KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="signing key of M1")
@@ -33,43 +35,42 @@ class Column:
         call: Makes the call.
         path: Its endpoint.
         query: The endpoint that is asked what became of it.
-        read: It changes nothing.
     """
 
     number: str
     call: Callable[[Session], Awaitable[Response]]
     path: str
     query: str = ""
-    read: bool = False
 
     @property
-    def keyless(self) -> bool:
-        """Whether it is a write that nothing names."""
-        return self.number in {"1", "2", "8", "9", "10"}
+    def kind(self) -> str:
+        """Which of the four columns of the table it is."""
+        return KINDS[self.number]
 
 
-def _column(number: str, index: int, *, least: bool = False, query: str = "") -> Column:
-    one = TEN[index]
-    return Column(number, one.least if least else one.call, one.path, query, read=number in {"3", "6", "7"})
+QUERIES: Final = {"2n": ORDER_QUERY, "5": REFUND_QUERY}
+BY_NUMBER: Final = {
+    number: Column(number, one.least if number == "2" else one.call, one.path, QUERIES.get(number, ""))
+    for number, one in ((number, TEN[int(number.strip("n")) - 1]) for number in KINDS)
+}
+COLUMNS: Final = tuple(BY_NUMBER.values())
 
 
-COLUMNS: Final = (
-    _column("1", 0),
-    _column("2", 1, least=True),
-    _column("2n", 1, query=ORDER_QUERY),
-    _column("3", 2),
-    _column("4", 3),
-    _column("5", 4, query=REFUND_QUERY),
-    _column("6", 5),
-    _column("7", 6),
-    _column("8", 7),
-    _column("9", 8),
-    _column("10", 9),
-)
-BY_NUMBER: Final = {column.number: column for column in COLUMNS}
-
-
-def session(service: Recorder, profile: Profile = UNSURE, **settings: Any) -> Session:
-    """Return a session with a recorder, that waits for next to nothing."""
+def session(service: Recorder, profile: Profile = UNSURE, scheme: str = "", **settings: Any) -> Session:
+    """Return a session with a recorder, that waits for next to nothing, and may expect another scheme of it."""
     chosen: dict[str, Any] = {"credentials": KEYS, "retry": FAST, "tls": trusting_tls(), **settings}
-    return Session(service.url, profile=profile, **chosen)
+    url = service.url.replace("http:", scheme) if scheme else service.url
+    return Session(url, profile=profile, **chosen)
+
+
+async def ended(call: Awaitable[Response]) -> Any:
+    """Return what a call ends as: its response or its error."""
+    try:
+        return await call
+    except PayasyncError as error:
+        return error
+
+
+def received(service: Recorder) -> dict[str, int]:
+    """Return how many whole requests each endpoint received."""
+    return dict(Counter(request.path for request in service.requests))

@@ -5,7 +5,6 @@ from functools import cache
 from itertools import pairwise, product
 from typing import Any, Final
 
-import pytest
 from attrs import evolve, field, frozen, mutable
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,8 +27,8 @@ from payasync.errors import (
     PayasyncError,
     ServiceError,
 )
-from payasync.middleware.observe import Teller
-from payasync.middleware.retry import Quota, Rules, retry
+from payasync.middleware.observe import EventSink
+from payasync.middleware.retry import Quota, RetryContext, retry
 from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape, HttpCodes, Recovery, ResultCodes
 from payasync.settings import RetryPolicy, Timeouts
@@ -162,56 +161,75 @@ def profile(*, quarantine: float | None, sure: bool) -> Profile:
 def called(operation: Operation, service: Service, said: Profile, attempts: int) -> Reply | PayasyncError:
     """Return what a call ends as."""
     queries = {CREATE_REFUND: QUERY_REFUND, PLACE_ORDER: QUERY_ORDER}
-    rules = Rules(
+    rules = RetryContext(
         policy=RetryPolicy(attempts=attempts),
         quota=Quota(500),
-        tell=Teller(),
+        report=EventSink(),
         ask=lambda call: evolve(call, operation=queries[call.operation]),
         pace=service.hours.pace(),
     )
     call = bare_call(operation, reference="X1", profile=said, timeouts=Timeouts(total=45.0), deadline=START + 45.0)
-    return drive(retry(rules, service.send)(call))  # type: ignore[arg-type] # a coroutine
+    return drive(retry(rules)(call, service.send))  # type: ignore[arg-type] # a coroutine
 
 
 UNNAMED: Final = [operation for operation in OPERATIONS if operation.kind is Kind.UNKEYED]
 NAMED: Final = [PLACE_ORDER, CREATE_REFUND]
 
 
-def check_unnamed(
-    operation: Operation, script: list[Fate], attempts: int, share: float, *, sure: bool, distinct: bool
+EXAMPLES: Final = max(300, settings().max_examples)
+FACTS: Final[dict[str, st.SearchStrategy[Any]]] = {
+    "script": st.lists(FATES, max_size=8),
+    "attempts": st.integers(1, 5),
+    "share": st.sampled_from([0.0, 0.3, 1.0]),
+    "sure": st.booleans(),
+    "distinct": st.booleans(),
+}
+QUARANTINES: Final = st.sampled_from([None, LATEST, LATEST + 3.0, 60.0])
+
+
+def is_harmless(end: Reply | PayasyncError, *, sure: bool) -> bool:
+    """Return whether the end of an attempt says that it was not done."""
+    return isinstance(end, NotSentError) or (sure and isinstance(end, Reply) and end.status == 429)
+
+
+@given(operation=st.sampled_from(UNNAMED), **FACTS)
+@settings(max_examples=EXAMPLES)
+def test_unnamed_write(
+    *, operation: Operation, script: list[Fate], attempts: int, share: float, sure: bool, distinct: bool
 ) -> None:
-    """Check that a write that nothing names leaves this machine once at most, unless the service said "not yet"."""
+    """A write that nothing names is never sent a second time after it may have left, unless the service said no."""
     service = Service(list(script), Hours(now=START, share=share), distinct=distinct)
     result = called(operation, service, profile(quarantine=0.0, sure=sure), attempts)
-    harmless = [
-        isinstance(end, NotSentError) or (sure and isinstance(end, Reply) and end.status == 429)
-        for _, _, end in service.writes
-    ]
 
-    assert all(harmless[:-1])
+    assert all(is_harmless(end, sure=sure) for _, _, end in service.writes[:-1])
     assert ["W"] * len(service.log) == [kind for kind, *_ in service.log]
     assert len(service.done) <= 1
     check_truth(service, result)
 
 
-def check_named(
+@given(operation=st.sampled_from(NAMED), quarantine=QUARANTINES, **FACTS)
+@settings(max_examples=EXAMPLES)
+def test_named_write(
+    *,
     operation: Operation,
     script: list[Fate],
     attempts: int,
     share: float,
     quarantine: float | None,
-    *,
     sure: bool,
     distinct: bool,
 ) -> None:
-    """Check that no write in doubt is sent again without an absent answer, and the quarantine, between the two."""
+    """A refund is done once at most, also by a service that would do it twice, and that does it late.
+
+    Between two sends of a write in doubt stand the quarantine, and then an absent answer.
+    """
     service = Service(list(script), Hours(now=START, share=share), distinct=distinct)
     result = called(operation, service, profile(quarantine=quarantine, sure=sure), attempts)
     writes = service.writes
 
     for (_, ended, end), (begun, _, _) in pairwise(writes):
-        refused = isinstance(end, NotSentError) or (sure and isinstance(end, Reply) and end.status == 429)
-        assert refused or (quarantine is not None and service.proven_absent(ended, begun))
+        proven = quarantine is not None and service.proven_absent(ended, begun)
+        assert proven or is_harmless(end, sure=sure)
     assert len(writes) <= attempts
     assert len(service.done) <= 1
     check_truth(service, result)
@@ -227,34 +245,6 @@ def check_truth(service: Service, result: Reply | PayasyncError) -> None:
     assert len(service.log) == getattr(result, "attempts", None)
 
 
-FACTS: Final[dict[str, st.SearchStrategy[Any]]] = {
-    "script": st.lists(FATES, max_size=8),
-    "attempts": st.integers(1, 5),
-    "share": st.sampled_from([0.0, 0.3, 1.0]),
-    "sure": st.booleans(),
-    "distinct": st.booleans(),
-}
-QUARANTINES: Final = st.sampled_from([None, LATEST, LATEST + 3.0, 60.0])
-COUNTS: Final = [300, pytest.param(10_000, marks=pytest.mark.long)]
-
-
-@pytest.mark.parametrize("count", COUNTS)
-def test_unnamed_write(count: int) -> None:
-    """A write that nothing names is never sent a second time after it may have left."""
-    checked = given(operation=st.sampled_from(UNNAMED), **FACTS)(check_unnamed)
-
-    settings(max_examples=count)(checked)()
-
-
-@pytest.mark.parametrize("count", COUNTS)
-def test_named_write(count: int) -> None:
-    """A refund is done once at most, also by a service that would do it twice, and that does it late."""
-    checked = given(operation=st.sampled_from(NAMED), quarantine=QUARANTINES, **FACTS)(check_named)
-
-    settings(max_examples=count)(checked)()
-
-
-@pytest.mark.long
 def test_without_a_quarantine_a_late_service_would_do_it_twice() -> None:
     """The harness can show what the quarantine prevents: one that is shorter than the service's delay pays twice."""
     late = Fate(NoAnswerError("cut"), executes=True, late=LATEST)

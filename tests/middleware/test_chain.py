@@ -6,7 +6,7 @@ import pytest
 
 from payasync.endpoints import CREATE_PAYMENT, QUERY_ORDER
 from payasync.errors import ConfigurationError, NoAnswerError, NoAnswerTimeoutError, NotSentTimeoutError, PayasyncError
-from payasync.middleware.chain import held, in_time
+from payasync.middleware.chain import await_in_time, guard
 from payasync.wire.call import Call, Progress, Reply, Send
 from tests.building import bare_call, reply, way
 
@@ -27,7 +27,7 @@ async def test_a_layer_may_pass_on_what_can_be_awaited() -> None:
     def plain(call: Call, send: Send) -> Awaitable[Reply]:
         return send(call)
 
-    assert {"n": 1} == (await held(plain)(bare_call(CREATE_PAYMENT), way(reply({"n": 1})).send)).document
+    assert {"n": 1} == (await guard(plain)(bare_call(CREATE_PAYMENT), way(reply({"n": 1})).send)).document
 
 
 @pytest.mark.parametrize("returned", [None, {}, "reply"], ids=repr)
@@ -39,7 +39,7 @@ async def test_a_layer_that_cannot_be_awaited(returned: Any) -> None:
 
     end = way()
     with pytest.raises(ConfigurationError, match="forgetful must be an `async def layer") as caught:
-        await held(forgetful)(bare_call(CREATE_PAYMENT), end.send)
+        await guard(forgetful)(bare_call(CREATE_PAYMENT), end.send)
 
     assert "middleware" == caught.value.field
     assert [] == end.calls
@@ -55,7 +55,7 @@ async def test_a_layer_that_keeps_the_reply(returned: Any) -> None:
 
     end = way()
     with pytest.raises(NoAnswerError, match="forgetful must return what send returns") as caught:
-        await held(forgetful)(bare_call(CREATE_PAYMENT), end.send)
+        await guard(forgetful)(bare_call(CREATE_PAYMENT), end.send)
 
     assert caught.value.sent is None
     assert isinstance(caught.value.reason, str)
@@ -71,7 +71,7 @@ async def test_an_object_may_be_a_layer() -> None:
             await send(call)
 
     with pytest.raises(NoAnswerError, match=r"middleware .*Forgetful must return"):
-        await held(Forgetful())(bare_call(QUERY_ORDER), way().send)
+        await guard(Forgetful())(bare_call(QUERY_ORDER), way().send)
 
 
 @pytest.mark.parametrize(("begun", "kind"), [(False, NotSentTimeoutError), (True, NoAnswerTimeoutError)])
@@ -84,7 +84,7 @@ async def test_a_layer_that_hangs(kind: type[PayasyncError], *, begun: bool) -> 
 
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(kind, match="hanging took longer than the call had") as caught:
-            await held(hanging)(on_time(begun=begun), way().send)
+            await guard(hanging)(on_time(begun=begun), way().send)
 
     assert "out of time" == caught.value.reason
 
@@ -96,10 +96,10 @@ async def test_what_a_layer_waits_for_ends_first() -> None:
         return await send(call)
 
     async def silent(call: Call) -> Reply:
-        return await in_time(call, asyncio.Event().wait(), "the service")  # type: ignore[arg-type] # it never ends
+        return await await_in_time(call, asyncio.Event().wait(), "the service")  # type: ignore[arg-type] # it never ends
 
     with pytest.raises(NotSentTimeoutError, match="the service took longer"):
-        await held(patient)(on_time(), silent)
+        await guard(patient)(on_time(), silent)
 
 
 async def test_a_time_out_of_its_own_is_not_the_calls() -> None:
@@ -109,14 +109,14 @@ async def test_a_time_out_of_its_own_is_not_the_calls() -> None:
         raise TimeoutError("mine")
 
     with pytest.raises(TimeoutError, match="mine") as caught:
-        await in_time(bare_call(CREATE_PAYMENT), hasty(), "it")
+        await await_in_time(bare_call(CREATE_PAYMENT), hasty(), "it")
 
     assert TimeoutError is type(caught.value)
 
 
 async def test_a_caller_who_cancels_is_not_late() -> None:
     """A cancellation is nobody's time-out."""
-    work = asyncio.create_task(in_time(bare_call(CREATE_PAYMENT), asyncio.Event().wait(), "it"))
+    work = asyncio.create_task(await_in_time(bare_call(CREATE_PAYMENT), asyncio.Event().wait(), "it"))
     await asyncio.sleep(0)
     work.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -1,12 +1,16 @@
+"""Events and log lines about each attempt."""
+
 import asyncio
 import logging
+import pickle
 from typing import Final
 
+import attrs
 import pytest
 
 from payasync.credentials import Secret
 from payasync.endpoints import CREATE_REFUND
-from payasync.middleware.observe import Attempted, Event, Retrying, Teller, Unknown, observe
+from payasync.middleware.observe import Attempted, Event, EventSink, Retrying, Unknown, observe
 from tests.building import Heard, bare_call, reply, way
 
 
@@ -14,7 +18,7 @@ async def test_foreign_errors_pass_untold() -> None:
     """What is not ours passes through as it is."""
     heard, foreign = Heard(), ZeroDivisionError()
     with pytest.raises(ZeroDivisionError) as caught:
-        await observe(Teller(heard.tell), way(foreign).send)(bare_call(CREATE_REFUND))
+        await observe(EventSink(heard.tell), way(foreign).send)(bare_call(CREATE_REFUND))
 
     assert foreign is caught.value
     assert [] == heard.events
@@ -29,7 +33,7 @@ async def test_log_shows_no_field_of_the_request(caplog: pytest.LogCaptureFixtur
         reference="R1",
     )
     with caplog.at_level(logging.DEBUG, "payasync"):
-        await observe(Teller(None), way(reply({"a": "canary"}, headers={"Set-Cookie": "canary"})).send)(call)
+        await observe(EventSink(None), way(reply({"a": "canary"}, headers={"Set-Cookie": "canary"})).send)(call)
     (record,) = caplog.records
 
     assert ("payasync", logging.DEBUG) == (record.name, record.levelno)
@@ -41,7 +45,7 @@ async def test_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
     """Where nobody listens, nothing is told, and the attempt goes straight on."""
     on_its_way = asyncio.get_running_loop().create_future()
     with caplog.at_level(logging.INFO, "payasync"):
-        went = observe(Teller(), lambda _: on_its_way)(bare_call(CREATE_REFUND))
+        went = observe(EventSink(), lambda _: on_its_way)(bare_call(CREATE_REFUND))
 
     assert on_its_way is went
     assert [] == caplog.records
@@ -54,7 +58,7 @@ def test_on_event_may_stop_the_program() -> None:
         raise KeyboardInterrupt(event)
 
     with pytest.raises(KeyboardInterrupt):
-        Teller(stopping)(Attempted(operation="orders.place", reference=None, attempt=1, elapsed=0.0))
+        EventSink(stopping)(Attempted(operation="orders.place", reference=None, attempt=1, elapsed=0.0))
 
 
 EVENTS: Final[dict[int, Event]] = {
@@ -68,18 +72,38 @@ EVENTS: Final[dict[int, Event]] = {
 def test_level_says_who_must_look(level: int, caplog: pytest.LogCaptureFixture) -> None:
     """An attempt is for who debugs, a retry for who watches, and an unknown outcome for who is on duty."""
     with caplog.at_level(logging.DEBUG, "payasync"):
-        Teller()(EVENTS[level])
+        EventSink()(EVENTS[level])
     (record,) = caplog.records
 
     assert level == record.levelno
     assert str(EVENTS[level]) == record.getMessage()
 
 
-@pytest.mark.parametrize(("level", "expected"), [(logging.DEBUG, True), (logging.INFO, False)])
-def test_attempts_are_told_where_somebody_listens(
-    level: int, caplog: pytest.LogCaptureFixture, *, expected: bool
-) -> None:
-    """Without `on_event`, who does not debug is not told of attempts; of retries and doubt everybody is."""
-    with caplog.at_level(level, "payasync"):
-        assert expected == Teller().heard
-        assert Teller(print).heard
+CUT: Final = Attempted(operation="orders.place", reference="T1", attempt=1, elapsed=0.25, error="ConnectionResetError")
+AGAIN: Final = Retrying(operation="orders.query", reference="T1", attempt=2, delay=0.5, reason="no answer")
+DOUBT: Final = Unknown(operation="orders.place", reference=None, reason="no answer")
+ALL_EVENTS: Final[list[Event]] = [CUT, AGAIN, DOUBT]
+
+
+@pytest.mark.parametrize("event", ALL_EVENTS, ids=lambda event: type(event).__name__)
+def test_events_are_frozen_values(event: Event) -> None:
+    """An observer can keep, compare and send on what it was told, and cannot change it."""
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        event.operation = "orders.close"  # type: ignore[misc] # the mistake that is refused
+
+    assert event == pickle.loads(pickle.dumps(event))  # noqa: S301 - made in the same line
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (CUT, "orders.place T1: attempt 1: no response (ConnectionResetError) after 0.250 s"),
+        (attrs.evolve(CUT, status=503), "orders.place T1: attempt 1: HTTP 503 after 0.250 s"),
+        (AGAIN, "orders.query T1: attempt 2 starts in 0.50 s: no answer"),
+        (DOUBT, "orders.place: outcome unknown: no answer"),
+        (attrs.evolve(DOUBT, reason="cut\n in two"), "orders.place: outcome unknown: cut in two"),
+    ],
+)
+def test_event_reads_as_a_line_of_a_log(event: Event, line: str) -> None:
+    """Whoever is woken by a line of a log reads what happened, and not how a class is written."""
+    assert line == str(event)

@@ -21,7 +21,7 @@ from payasync import (
     ServiceError,
     Session,
 )
-from payasync.middleware.recovery import question
+from payasync.middleware.recovery import query_about
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.profile.schema import Accept, AnswerShape
 from tests.building import PROFILE, call_for, codec
@@ -40,13 +40,13 @@ from tests.wire.ten import CREDENTIALS
 )
 def test_where_the_profile_does_not_say_how_to_ask(profile: Profile) -> None:
     """What cannot be asked is no question, and no error in the place of the write's own."""
-    assert question(codec(profile), call_for("refunds.create", profile)) is None
+    assert query_about(codec(profile), call_for("refunds.create", profile)) is None
 
 
 @pytest.mark.parametrize("operation", ["payments.create", "subscriptions.cancel"])
 def test_what_nothing_names_is_not_asked_about(operation: str) -> None:
     """A write without a number of the merchant's has no query that could tell what became of it."""
-    assert question(codec(PROFILE), call_for(operation, PROFILE)) is None
+    assert query_about(codec(PROFILE), call_for(operation, PROFILE)) is None
 
 
 def unknown(operation: str | None, reference: str | None) -> OutcomeUnknownError:

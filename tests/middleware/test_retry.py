@@ -1,8 +1,13 @@
+"""One call's attempts, the waits between them, the queries after a lost response, and the retry budget."""
+
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
 from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
 
 from payasync.endpoints import (
     CLOSE_ORDER,
@@ -17,7 +22,6 @@ from payasync.endpoints import (
 from payasync.errors import (
     ConfigurationError,
     InvalidArgumentError,
-    InvalidSignatureError,
     NoAnswerError,
     NoAnswerTimeoutError,
     NotSentError,
@@ -27,18 +31,16 @@ from payasync.errors import (
     RateLimitedError,
     ServiceError,
 )
-from payasync.middleware.observe import Retrying, Teller, Unknown
-from payasync.middleware.retry import Ask, Pace, Quota, Rules, retry
+from payasync.middleware.observe import EventSink, Retrying, Unknown
+from payasync.middleware.retry import RETRY_COST, Quota, RetryContext, retry
 from payasync.profile.profile import Profile
-from payasync.profile.schema import AnswerShape, HttpCodes, Recovery, ResultCodes
+from payasync.profile.schema import AnswerShape, Recovery, ResultCodes
 from payasync.settings import RetryPolicy, Timeouts
 from payasync.wire.call import Call, Layer, Reply, Send
 from tests.building import PROFILE, Heard, Hours, Way, bare_call, reply, way
 
 START: Final = 1000.0
 """When every call here begins."""
-DRAWS: Final = 300
-"""That none of so many comes near one end of what may be drawn happens once in more than 10^13 runs."""
 
 
 def unsent(**facts: Any) -> NotSentError:
@@ -57,17 +59,17 @@ def layer(
     quota: Quota | None = None,
     heard: Heard | None = None,
     hours: Hours | None = None,
-    ask: Ask = lambda _: None,
+    ask: Callable[[Call], Call | None] = lambda _: None,
 ) -> Layer:
     """Return the layer, with time that passes only where it waits."""
-    rules = Rules(
+    context = RetryContext(
         policy=policy,
         quota=quota or Quota(500),
-        tell=Teller((heard or Heard()).tell),
+        report=EventSink((heard or Heard()).tell),
         ask=ask,
         pace=(hours or Hours(now=START)).pace(),
     )
-    return lambda call, send: retry(rules, send)(call)
+    return retry(context)
 
 
 def taking(hours: Hours, seconds: float, end: Way) -> Send:
@@ -233,39 +235,6 @@ async def test_foreign_errors_pass_through(foreign: BaseException) -> None:
     assert (1, []) == (len(end.calls), heard.events)
 
 
-async def test_pace_is_the_loops_own_by_default() -> None:
-    """Without a pace of its own the layer reads the event loop's clock."""
-    rules = Rules(policy=RetryPolicy(base_delay=0), quota=Quota(500), tell=Teller())
-    call = bare_call(CREATE_REFUND, reference="R1", deadline=asyncio.get_running_loop().time() + 45.0)
-    answer = await retry(rules, way(unsent(), reply({})).send)(call)
-    with pytest.raises(OutcomeUnknownError):
-        await retry(rules, way(NoAnswerError("cut")).send)(call)
-
-    assert 2 == answer.attempts
-
-
-async def test_jitter_is_full_by_default() -> None:
-    """Without a pace of its own the layer waits for any part of the bound: who failed together comes again apart."""
-    hours = Hours()
-    pace = evolve(hours.pace(), jitter=Pace().jitter)
-    rules = Rules(policy=RetryPolicy(base_delay=2.0), quota=Quota(500), tell=Teller(), pace=pace)
-    for _ in range(DRAWS):
-        hours.now = START
-        await retry(rules, way(unsent(), reply({})).send)(refund())
-
-    assert DRAWS == len(hours.waits)
-    assert 0.0 <= min(hours.waits) < 0.2
-    assert 1.8 < max(hours.waits) <= 2.0
-
-
-async def test_call_is_not_changed_by_its_retries() -> None:
-    """The caller's call is a value: it can be sent again as it was."""
-    call = refund()
-    await layer()(call, way(unsent(), reply({})).send)
-
-    assert refund() == call
-
-
 def sent(end: Way) -> Send:
     """Return a way that marks the start of what it sends, as the transport does."""
 
@@ -329,15 +298,6 @@ async def test_what_denies_a_write_that_was_sent(denial: PayasyncError) -> None:
 
     assert denial is caught.value.__cause__
     assert (1, None) == (len(end.calls), caught.value.sent)
-
-
-@pytest.mark.parametrize("end", [InvalidSignatureError("forged"), OutcomeUnknownError("?")])
-async def test_what_knows_of_the_sending_is_its_own_word(end: PayasyncError) -> None:
-    """An error of ours that does not deny that something was sent goes on as it is."""
-    with pytest.raises(type(end)) as caught:
-        await layer()(refund(), sent(way(end)))
-
-    assert end is caught.value
 
 
 QUARANTINED: Final = evolve(
@@ -554,9 +514,6 @@ async def test_used_before_after_a_send_that_the_journal_knows_is_asked_about() 
     assert answer.recovered
 
 
-FIRST_429: Final = evolve(QUARANTINED, http=HttpCodes(rate_limit_precedes_execution=True))
-
-
 @pytest.mark.parametrize(
     ("given", "expected"), [("7", 7.0), ("0", 0.5), ("soon", 0.5), ("-3", 0.5), ("Thu, 01 Jan 1970 00:00:09 GMT", 0.5)]
 )
@@ -611,14 +568,6 @@ async def test_wait_that_a_question_was_told_is_on_the_error() -> None:
     assert (["W", "Q"], 90.0) == (names(end), caught.value.retry_after)
 
 
-async def test_wait_is_counted_from_the_answer_that_asked_for_it() -> None:
-    """What the quarantine took of it need not be waited again."""
-    hours, end = Hours(now=START, share=0.0), way(reply({}, 503, {"Retry-After": "10"}), NONE, NONE, OK)
-    await layer(ask=asking, hours=hours)(questioned(), end.send)
-
-    assert [10.0, 10.0, 0.0] == hours.waits
-
-
 async def test_questions_cost_tokens() -> None:
     """A dead service is not asked for ever: questions come out of the same quota, a time-out for double."""
     quota, end = Quota(17), way(NoAnswerTimeoutError("late"), CUT)
@@ -626,15 +575,6 @@ async def test_questions_cost_tokens() -> None:
         await layer(ask=asking, quota=quota)(questioned(), end.send)
 
     assert (["W", "Q", "Q"], 2) == (names(end), quota.tokens)
-
-
-async def test_empty_quota_asks_nothing() -> None:
-    """Without tokens the outcome stays unknown."""
-    end = way(CUT, OK)
-    with pytest.raises(OutcomeUnknownError):
-        await layer(ask=asking, quota=Quota(4))(questioned(), end.send)
-
-    assert ["W"] == names(end)
 
 
 @pytest.mark.parametrize(("total", "taken", "asked"), [(45.0, 42.5, True), (45.0, 42.6, False), (1.0, 0.5, False)])
@@ -691,32 +631,12 @@ async def test_cancelling_while_it_waits(operation: Operation, end: Reply | Paya
     assert told == len(heard.of(Unknown))
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-async def test_cancelling_while_it_waits_after_a_definite_answer(operation: Operation) -> None:
-    """A write that was answered, and not executed, is in no doubt while it waits for its turn."""
-    heard = Heard()
-    with pytest.raises(asyncio.CancelledError):
-        await layer(heard=heard, hours=Cancelling(now=START))(
-            questioned(FIRST_429, operation), sent(way(reply({}, 429)))
-        )
-
-    assert [] == heard.of(Unknown)
-
-
 async def test_foreign_error_while_asking_hides_no_doubt() -> None:
     """An error of a user's own layer in a question is a question without an answer."""
     end = way(CUT, ZeroDivisionError("mine"), OK)
     answer = await layer(ask=asking)(questioned(), end.send)
 
     assert (["W", "Q", "Q"], True) == (names(end), answer.recovered)
-
-
-async def test_recovered_answer_pays_back() -> None:
-    """A call that was recovered succeeded: its tokens come back."""
-    quota = Quota(100)
-    await layer(ask=asking, quota=quota)(questioned(), way(CUT, CUT, OK).send)
-
-    assert 100 == quota.tokens
 
 
 async def test_quarantine_is_counted_from_the_last_attempt_in_doubt() -> None:
@@ -734,3 +654,50 @@ async def test_question_after_the_quarantine_comes_on_top() -> None:
     answer = await layer(ask=asking)(questioned(), end.send)
 
     assert (["W", "Q", "Q", "Q", "Q"], True) == (names(end), answer.recovered)
+
+
+def test_empty_bucket_allows_no_retry() -> None:
+    """What is not there cannot be taken, and taking nothing leaves what there is."""
+    quota = Quota(12)
+
+    assert [True, True, False] == [quota.take(5), quota.take(5), quota.take(5)]
+    assert 2 == quota.tokens
+    assert quota.take(2)
+
+
+def test_no_capacity_allows_no_retry() -> None:
+    """A quota of 0 switches retries off, and stays so whatever succeeds."""
+    quota = Quota(0)
+    quota.pay_back(10)
+
+    assert not quota.take(RETRY_COST)
+
+
+@given(st.integers(0, 1000), st.lists(st.integers(0, 20).map(lambda n: ("take", n)) | st.just(("pay_back", 5))))
+def test_bucket_stays_between_empty_and_full(capacity: int, steps: list[tuple[str, int]]) -> None:
+    """There are never more tokens than the capacity, nor fewer than none."""
+    quota = Quota(capacity)
+    for name, tokens in steps:
+        getattr(quota, name)(tokens)
+
+        assert 0 <= quota.tokens <= capacity
+
+
+def test_questions_have_tokens_of_their_own() -> None:
+    """Retries that failed leave a question what successes gave for it, at most a tenth of the capacity."""
+    quota = Quota(100)
+    for _ in range(50):
+        quota.pay_back(0)
+    retries = [quota.take(RETRY_COST) for _ in range(21)]
+    questions = [quota.take(RETRY_COST, asking=True) for _ in range(3)]
+
+    assert [*[True] * 20, False] == retries
+    assert [True, True, False] == questions
+
+
+def test_question_takes_what_retries_may_take_first() -> None:
+    """What is kept for questions is touched last; a service that never answered gets none beyond the quota."""
+    quota = Quota(100)
+    taken = [quota.take(RETRY_COST, asking=True) for _ in range(21)]
+
+    assert [*[True] * 20, False] == taken

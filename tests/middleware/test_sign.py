@@ -1,3 +1,5 @@
+"""The signature of each attempt, and the key that travels as Bearer."""
+
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Mapping
@@ -7,9 +9,9 @@ import pytest
 from attrs import evolve, field, frozen
 
 from payasync.credentials import Secret
-from payasync.endpoints import CREATE_REFUND
+from payasync.endpoints import CREATE_PAYMENT, CREATE_REFUND
 from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError, NotSentError
-from payasync.middleware.sign import sign, signable
+from payasync.middleware.sign import authorize, require_signable, sign
 from payasync.profile.profile import Profile
 from payasync.signing.schemes import SortedPairs
 from payasync.wire.call import Call
@@ -242,13 +244,64 @@ async def test_scheme_is_that_of_the_call() -> None:
     assert [64, 128, 64, len("signature"), 64] == digits
 
 
-async def test_a_scheme_of_the_merchants_own_is_not_asked_beforehand() -> None:
-    """What cannot be signed is refused before anything is kept of it; one's own scheme says that as it signs."""
-    end, scheme = way(), Scheme()
-    await signable(KEY, end.send)(signed(scheme, a=1))
-    with pytest.raises(InvalidArgumentError) as caught:
-        await signable(KEY, end.send)(signed(SortedPairs(algorithm="hmac-sha256", encoding="hex"), a=1.5))
+@pytest.mark.parametrize("scheme", [Scheme(), SortedPairs(algorithm="rsa-sha256", encoding="hex")], ids=["own", "RSA"])
+async def test_slow_schemes_do_not_sign_beforehand(scheme: Any) -> None:
+    """A scheme of one's own is not asked before it signs, and RSA only makes its text: the key here is none."""
+    end = way()
+    await require_signable(KEY)(signed(scheme, a=1), end.send)
 
-    assert [] == scheme.seen
+    assert [] == getattr(scheme, "seen", [])
     assert 1 == len(end.calls)
+
+
+@pytest.mark.parametrize("algorithm", ["hmac-sha256", "rsa-sha256"])
+async def test_value_that_cannot_be_signed_is_refused_beforehand(algorithm: Any) -> None:
+    """What cannot be signed is refused before anything is kept of it, and the error names the call."""
+    end = way()
+    with pytest.raises(InvalidArgumentError) as caught:
+        await require_signable(KEY)(signed(SortedPairs(algorithm=algorithm, encoding="hex"), a=1.5), end.send)
+
+    assert [] == end.calls
     assert "refunds.create" == caught.value.operation
+
+
+SECRET_KEY: Final = Secret("sk_canary")
+
+
+async def test_key_travels_as_bearer() -> None:
+    """A call that the profile lists carries the secret key (spec: Authentication, 2), and stays a secret on its way."""
+    end = way()
+    await authorize(SECRET_KEY, end.send)(bare_call(CREATE_PAYMENT, bearer=True, headers={"X-A": "1"}))
+    sent = end.calls[0]
+
+    assert {"X-A": "1", "Authorization": Secret("Bearer sk_canary")} == sent.headers
+    assert "canary" not in f"{sent!r} {sent.headers!r} {dict(sent.headers)}"
+
+
+@pytest.mark.parametrize("key", [SECRET_KEY, None])
+async def test_key_goes_nowhere_else(key: Secret | None) -> None:
+    """A call that the profile does not list needs no key, and is shown none."""
+    end, call = way(), bare_call(CREATE_PAYMENT)
+    await authorize(key, end.send)(call)
+
+    assert [call] == end.calls
+
+
+async def test_missing_secret_key() -> None:
+    """Without a key nothing is sent; the error says which credential to set."""
+    end = way()
+    with pytest.raises(ConfigurationError, match=r"payments\.create carries it as Authorization: Bearer") as caught:
+        await authorize(None, end.send)(bare_call(CREATE_PAYMENT, bearer=True))
+
+    assert "credentials.secret_key" == caught.value.field
+    assert [] == end.calls
+
+
+async def test_key_cannot_break_the_request_apart() -> None:
+    """A key with a line end in it is refused, and not shown."""
+    end = way()
+    with pytest.raises(InvalidArgumentError, match="'Authorization' must be of visible ASCII") as caught:
+        await authorize(Secret("canary\r\nX-B: c"), end.send)(bare_call(CREATE_PAYMENT, bearer=True))
+
+    assert "canary" not in f"{caught.value} {caught.value.value!r}"
+    assert [] == end.calls

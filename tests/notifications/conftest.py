@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from payasync.storage import sqlite_opening
+from payasync.storage import sqlite
 from tests.journal.building import Clock
 from tests.notifications.databases import IN_A_FILE, IN_POSTGRES, Database
 from tests.notifications.merchant import Shop, opened
@@ -47,8 +47,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(autouse=True)
 def undurable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for no disk: what a loss of power leaves is asked of the journal and of SQLite's opening, not here."""
-    durable = sqlite_opening.journaling
-    monkeypatch.setattr(sqlite_opening, "journaling", lambda version: (durable(version)[0], "OFF"))
+    durable = sqlite.journaling
+    monkeypatch.setattr(sqlite, "journaling", lambda version: (durable(version)[0], "OFF"))
 
 
 @pytest.fixture

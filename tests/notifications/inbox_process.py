@@ -17,7 +17,7 @@ from payasync.notifications import Notification, Receiver
 from payasync.notifications.inbox import Inbox, Received
 from payasync.notifications.postgres_inbox import PostgresInbox
 from payasync.notifications.sqlite_inbox import SqliteInbox
-from payasync.storage import sqlite_opening
+from payasync.storage import sqlite
 from tests.notifications.merchant import CREDENTIALS, SIGNED
 
 CALLERS: Final = 16
@@ -143,5 +143,5 @@ async def main(what: str, path: str, number: int) -> None:
 
 if __name__ == "__main__":
     if sys.argv[2] == "log":
-        sqlite_opening.WAL_SINCE = (3, 0, 0)  # type: ignore[misc] # as if SQLite were new enough
+        sqlite.WAL_SINCE = (3, 0, 0)  # type: ignore[misc] # as if SQLite were new enough
     asyncio.run(main(sys.argv[1], sys.argv[3], int(sys.argv[4])))

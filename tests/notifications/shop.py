@@ -11,12 +11,12 @@ from aiohttp import web
 from attrs import define, evolve, field
 
 from payasync import Profile, Session
-from payasync.middleware.retry import Pace
 from payasync.notifications import Notification, Receiver, SqliteInbox
 from payasync.resources.orders import PlaceOrder
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.webhooks import REDELIVERIES
+from payasync.settings import Pace
 from payasync.wire.response import OrderResponse
 from tests.scrambled import scrambled
 

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from payasync import Credentials, SortedPairs
 from payasync.errors import ConfigurationError, InvalidSignatureError
-from payasync.notifications.notification import Notification
-from payasync.notifications.reading import check_covered, coverage_of
-from payasync.notifications.verification import verification_of, verify
+from payasync.notifications.notification import Notification, coverage_of
+from payasync.notifications.verification import check_covered, verification_of, verify
 from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape, NotificationShape, States
-from payasync.profile.signed_fields import Coverage
+from payasync.profile.signed_fields import SignedFields
 
 NOW: Final = 1_800_000_000
 KEYS: Final = Credentials("M1", service_keys="service key number 1")
@@ -83,7 +82,7 @@ def told(document: object, profile: Profile = PROFILE, kind: str | None = "payme
 )
 def test_what_is_covered(path: str, *, flat: bool, nested: bool, omitted: bool) -> None:
     """The fields of the object that the signature stands in, without it and what the scheme leaves out."""
-    own = Coverage("data", "sign", frozenset({"type"}))
+    own = SignedFields("data", "sign", frozenset({"type"}))
     schemes = [SCHEME, evolve(SCHEME, nested="json"), evolve(SCHEME, nested="omit")]
     found = [coverage_of(evolve(PROFILE, signature=scheme)) for scheme in schemes]
 
@@ -234,6 +233,6 @@ def test_verifier_covers_all() -> None:
 @pytest.mark.parametrize("document", [{}, {"data": []}, {"data": "x"}, {"data": None}, [{"no": "1"}]])
 def test_where_nothing_is_signed_nothing_is_read(document: Any) -> None:
     """What has no such object says nothing."""
-    coverage = Coverage("data", "sign")
+    coverage = SignedFields("data", "sign")
 
     assert {"data": {}} == coverage.read({"head": document, **(document if isinstance(document, dict) else {})})

@@ -38,7 +38,7 @@ async def inbox(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: Clock
 ) -> AsyncIterator[Inbox]:
     """An empty inbox: in SQLite, with either way in which it makes a commit durable, or in PostgreSQL."""
-    monkeypatch.setattr("payasync.storage.sqlite_opening.WAL_SINCE", (3,) if request.param == "log" else (99,))
+    monkeypatch.setattr("payasync.storage.sqlite.WAL_SINCE", (3,) if request.param == "log" else (99,))
     inbox: Inbox
     if request.param == "postgres":
         inbox = PostgresInbox(request.getfixturevalue("postgres_dsn"), clock=clock)

@@ -14,7 +14,7 @@ import pytest
 
 from payasync.notifications import verify
 from payasync.notifications.inbox import Inbox, InboxEvent, Received
-from payasync.notifications.ingest import received as kept
+from payasync.notifications.ingest import build_received as kept
 from payasync.notifications.postgres_inbox import PostgresInbox
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.testing import sign_notification
@@ -37,7 +37,7 @@ Start = Callable[..., Forked]
 @pytest.fixture(params=["journal", pytest.param("log", marks=pytest.mark.long), "postgres"])
 def journal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Test with either way in which SQLite makes a commit durable, and with PostgreSQL."""
-    monkeypatch.setattr("payasync.storage.sqlite_opening.WAL_SINCE", (3,) if request.param == "log" else (99,))
+    monkeypatch.setattr("payasync.storage.sqlite.WAL_SINCE", (3,) if request.param == "log" else (99,))
     return str(request.param)
 
 

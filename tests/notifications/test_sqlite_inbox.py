@@ -1,17 +1,14 @@
 import asyncio
 import inspect
-import sqlite3
 import time
 from collections.abc import AsyncIterator
-from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from payasync.errors import StorageError
 from payasync.notifications.inbox import InboxEvent
-from payasync.notifications.sqlite_inbox import APPLICATION, SCHEMA, SqliteInbox
+from payasync.notifications.sqlite_inbox import SqliteInbox
 from tests.journal.building import Clock
 from tests.notifications.inbox_building import received
 
@@ -39,33 +36,6 @@ async def test_inbox_that_vanishes_takes_nothing(path: Path, inbox: SqliteInbox)
             await inbox.add(received())
 
     assert not await asyncio.to_thread(path.exists)
-
-
-def made_by_version_1(path: Path) -> None:
-    """Make an inbox as it was once, with an event that was verified and one that was not."""
-    with closing(sqlite3.connect(path)) as db, db:
-        db.executescript(SCHEMA.steps[0])
-        db.execute(f"PRAGMA application_id = {APPLICATION}")
-        db.execute("PRAGMA user_version = 1")
-        for verified in (1, 0):
-            db.execute(
-                "INSERT INTO events (key, digest, weak, verified, raw, headers, received_at, state, since) "
-                "VALUES (?, 'a', 0, ?, x'7b7d', '{}', 0, 'done', 0)",
-                (f"verified {verified}", verified),
-            )
-    path.chmod(0o600)
-
-
-async def test_inbox_of_an_older_version_forgets_no_key(path: Path) -> None:
-    """It noted of no event whether a signed time bounds how late it can come again: each key stays."""
-    made_by_version_1(path)
-    inbox = SqliteInbox(path)
-    try:
-        forgotten = await inbox.forget(datetime.now(UTC))
-    finally:
-        await inbox.aclose()
-
-    assert (1, [("verified 1", b"")]) == (forgotten, [(each.key, each.raw) for each in await reopened(path)])
 
 
 async def reopened(path: Path) -> list[InboxEvent]:

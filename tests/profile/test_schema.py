@@ -17,8 +17,8 @@ from payasync.profile.schema import (
     Recovery,
     ResultCodes,
     States,
-    among,
 )
+from payasync.profile.signed_fields import COMPARED
 
 Shape = Callable[..., Any]
 
@@ -157,12 +157,6 @@ def test_a_path_or_a_text_is_one(field: str, wrong: Any) -> None:
     assert (field, f"{field} must be a text, not {wrong!r}") == refusal(lambda: made(field, wrong))
 
 
-@pytest.mark.parametrize("path", [None, "", "a.b"])
-def test_a_compared_path_is_a_text_or_not_given(path: str | None) -> None:
-    """Not given and empty are two things: looked for under its wire name, and not compared."""
-    assert path == made("answer.total_amt", path)
-
-
 AMOUNT: Final = "accept.amount"
 LENGTH: Final = "accept.length.subject"
 QUARANTINE: Final = "recovery.quarantine"
@@ -204,32 +198,6 @@ def test_a_value_of_another_kind_is_refused(make: Callable[[], object], field: s
     assert (field, f"{field} must be {words}") == refusal(make)
 
 
-@pytest.mark.parametrize("length", ["30", True, 1.5, None])
-def test_a_length_is_an_integer(length: Any) -> None:
-    """A number of characters is counted; the argument whose length is wrong is named."""
-    wanted = "accept.length must be a table of names, each with an integer"
-    found = refusal(lambda: Accept(length={"body": 5, "subject": length}))
-
-    assert (LENGTH, f"{wanted}, not 'subject' with {length!r}") == found
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        (AMOUNT, ()),
-        (AMOUNT, (1, 1)),
-        (AMOUNT, (1, 2**53 - 1)),
-        (QUARANTINE, None),
-        (QUARANTINE, 0),
-        (QUARANTINE, 60.0),
-        *((VERIFICATION, word) for word in ("", "body", "standard-webhooks", "none")),
-    ],
-)
-def test_a_value_that_makes_sense_is_taken(field: str, value: object) -> None:
-    """Amounts have bounds on both sides or none, a quarantine is seconds or nothing, a verification one of three."""
-    assert value == made(field, value)
-
-
 def test_parameter() -> None:
     """It has a name, and stands in the query unless something else is said."""
     assert Parameter("no", "query") == Parameter("no")
@@ -251,7 +219,7 @@ def test_our_names_of_states(thing: str, names: list[str]) -> None:
 
     assert names == [states.name(thing, name.upper()) for name in names]
     assert f"states.{thing}.done" == field
-    assert words.startswith(f"states.{thing} knows no done, payed; allowed are ")
+    assert words.startswith(f"states.{thing} must not hold done, payed; allowed are ")
     assert all(name in words for name in names)
 
 
@@ -295,21 +263,83 @@ def test_states_compare_by_type_and_value(value: object, expected: str | None) -
     assert states.name("subscription", value) is None
 
 
+STEPS: Final = "a dotted path, such as data.sign, without an empty step"
+A_PATH: Final = f"{STEPS}; a header cannot stand here"
+REQUEST_ID: Final = f"{STEPS} and without a colon, or header: and the name of a header"
+STATUSES: Final = "a list of statuses from 400 to 499 without 429: what the others mean is settled"
+LOCATED: Final = [field for field in PATHS if field != "answer.request_id" and not field.endswith("_body")]
+BAD_PATHS: Final = ["a..b", "data.", ".", "header:X-Sign", "Header:X-Sign"]
+RULES: Final[list[tuple[str, str, list[Any]]]] = [
+    *((field, A_PATH, BAD_PATHS) for field in LOCATED),
+    *(
+        (f"answer.{name}", f"{A_PATH}; or empty, to compare nothing", BAD_PATHS)
+        for name in (*COMPARED, "subscription_id")
+    ),
+    (
+        "answer.request_id",
+        REQUEST_ID,
+        [
+            "header:",
+            "header: X-Id",
+            "header:X Id",
+            "header:X:Y",
+            "Header:X-Id",
+            "header :X-Id",
+            "a..b",
+            "trace:id",
+            ":",
+        ],
+    ),
+    *(
+        (f"http.{name}", STATUSES, [[200], [302], [399], [404, 429], [500], [503, 404], [0], [-404], [4040]])
+        for name in ("not_executed", "absent", "duplicate")
+    ),
+    *(
+        (f"notification.{name}", "an HTTP status from 200 to 599", [0, 199, 600, -200])
+        for name in ("ack_status", "nack_status")
+    ),
+    ("notification.tolerance", "a number of seconds above 0", [0, -1]),
+]
+
+
 @pytest.mark.parametrize(
-    ("value", "codes", "expected"),
+    ("field", "wanted", "wrong"), [(field, wanted, each) for field, wanted, wrong in RULES for each in wrong]
+)
+def test_a_value_breaks_a_rule(field: str, wanted: str, wrong: Any) -> None:
+    """What would be looked for in vain, or have no effect, is refused with the rule that it breaks."""
+    assert (field, f"{field} must be {wanted}, not {wrong!r}") == refusal(lambda: made(field, wrong))
+
+
+@pytest.mark.parametrize("field", [field for field in LOCATED if field != "answer.code"])
+@pytest.mark.parametrize("path", ["", "a", "data.sign", "a.0.b", "a b.c:d"])
+def test_paths(field: str, path: str) -> None:
+    """A path is names, and numbers into lists, with dots between; an empty one is open."""
+    assert path == made(field, path)
+
+
+@pytest.mark.parametrize("paths", [["header:X-Id"], ["a..b"], ["outTradeNo", ""], ["a", ".b"]])
+def test_the_paths_of_an_event_have_no_empty_step(paths: list[str]) -> None:
+    """What identifies an event stands somewhere: the kind whose paths are wrong is named."""
+    expected = f"notification.id.refund must be a list, each of it {A_PATH}, not {paths!r}"
+
+    assert ("notification.id.refund", expected) == refusal(
+        lambda: NotificationShape(id={"payment": ["a.b"], "refund": paths})
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
     [
-        ("SUCCESS", ("SUCCESS",), True),
-        ("success", ("SUCCESS",), False),
-        (0, (0, "0"), True),
-        ("0", (0, "0"), True),
-        (False, (0, "0"), False),
-        (True, (1,), False),
-        (0.0, (0,), False),
-        ("SUCC", ("SUCCESS",), False),
-        (None, (), False),
+        *(("answer.request_id", place) for place in ("", "meta.id", "header", "header.id", "header:X-Request-Id")),
+        (AMOUNT, ()),
+        (AMOUNT, (1, 1)),
+        *((QUARANTINE, seconds) for seconds in (None, 0, 60.0)),
+        *((VERIFICATION, word) for word in ("", "body", "standard-webhooks", "none")),
+        *(("answer.total_amt", path) for path in (None, "", "a.b")),
+        *((f"http.{name}", statuses) for name in ("not_executed", "absent") for statuses in ((), (400,), (428, 499))),
+        *((f"notification.{name}", status) for name in ("ack_status", "nack_status") for status in (None, 200, 599)),
     ],
 )
-def test_codes_compare_by_type_and_value(value: object, codes: tuple[str | int, ...], *, expected: bool) -> None:
-    """A JSON `false` is not the code 0 that means success."""
-    assert expected == among(value, codes)
-    assert expected == among(value, list(codes))
+def test_a_value_keeps_the_rules(field: str, value: Any) -> None:
+    """The number of a request stands at a path or in a header; any 4xx but 429 may mean that nothing was done."""
+    assert value == made(field, value)

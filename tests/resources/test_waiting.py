@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from attrs import evolve, field, mutable
 
-from payasync import RetryPolicy, Session
+from payasync import Session
 from payasync.endpoints import QUERY_ORDER
 from payasync.errors import (
     InvalidArgumentError,
@@ -26,7 +26,8 @@ from payasync.errors import (
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.profile.schema import AnswerShape, States
-from payasync.resources.polling import Patience, wait
+from payasync.resources.polling import wait
+from payasync.settings import Pace
 from payasync.wire.response import OrderResponse, Response
 from tests.building import PROFILE, bare_call, reply
 from tests.foreign.recorder import Recorder, answer
@@ -92,7 +93,7 @@ class Asked:
             until=until,
             timeout=timeout,
             profile=profile,
-            patience=Patience(clock=lambda: self.now, sleep=self.sleep, jitter=lambda bound: self.share * bound),
+            pace=Pace(clock=lambda: self.now, sleep=self.sleep, jitter=lambda bound: self.share * bound),
         )
 
 
@@ -137,10 +138,10 @@ async def test_pauses_grow(share: float, expected: list[float]) -> None:
 async def test_jitter_is_full_by_default() -> None:
     """Unless a test brings its own chance, a pause is anything from the half of its bound to the whole of it."""
     query = Asked((PENDING, PAID))
-    patience = Patience(clock=lambda: query.now, sleep=query.sleep)
+    pace = Pace(clock=lambda: query.now, sleep=query.sleep)
     for _ in range(DRAWS):
         query.times.clear()
-        await wait(query, thing="order", reference="T1", until="paid", timeout=60, profile=MAPPED, patience=patience)
+        await wait(query, thing="order", reference="T1", until="paid", timeout=60, profile=MAPPED, pace=pace)
 
     assert DRAWS == len(query.pauses)
     assert 0.5 <= min(query.pauses) < 0.55
@@ -197,14 +198,6 @@ async def test_errors_in_between(error: PayasyncError) -> None:
 
     assert PAID is found
     assert [0.0, 1.0, 3.0, 7.0] == query.times
-
-
-async def test_last_answer_outlives_later_errors() -> None:
-    """The last answer that there was is on the error, though the last question got none."""
-    with pytest.raises(WaitTimeoutError) as caught:
-        await Asked((PENDING, NoAnswerError("cut"))).until(timeout=5.0)
-
-    assert PENDING is caught.value.response
 
 
 @pytest.mark.parametrize(
@@ -330,16 +323,6 @@ async def test_condition_that_must_be_awaited(until: Any) -> None:
     assert ("until", [0.0]) == (caught.value.field, query.times)
 
 
-@pytest.mark.parametrize(("said", "asked"), [([1], 1), ("yes", 1), (0, 2), ("", 2), (None, 2)], ids=repr)
-async def test_condition_may_say_anything(said: object, asked: int) -> None:
-    """What is no boolean counts as Python takes it."""
-    query = Asked((PENDING, PAID))
-    saying: Any = lambda answer: said if answer is PENDING else True  # noqa: E731 - of another kind, on purpose
-    await query.until(saying)
-
-    assert asked == len(query.times)
-
-
 @pytest.mark.parametrize("timeout", [0, -1, None, "5", True, float("nan"), float("inf")], ids=repr)
 async def test_time_that_is_none(timeout: object) -> None:
     """The time is a number of seconds above 0; nothing is asked."""
@@ -388,43 +371,3 @@ async def test_wait_over_http(name: str) -> None:
 
     assert ("paid" if state == "SBX_PAID" else "succeeded") == found.state
     assert path == service.only.path
-
-
-EXTRA: Final = {"deviceNo": "7", "lang": "de"}
-WAITS_WITH_EXTRA: Final[dict[str, Callable[[Session, Any], Awaitable[Response]]]] = {
-    "orders": lambda pay, until: pay.orders.wait("T1", until=until, timeout=5, extra=EXTRA),
-    "payments": lambda pay, until: pay.payments.wait("T1", until=until, timeout=5, extra=EXTRA),
-    "refunds": lambda pay, until: pay.refunds.wait("R1", until=until, timeout=5, extra=EXTRA),
-}
-
-
-@pytest.mark.parametrize("name", WAITS_WITH_EXTRA)
-async def test_wait_over_http_for_what_must_be_awaited(name: str) -> None:
-    """A coroutine function is refused by each of the three, and nothing leaves."""
-    with Recorder() as service:
-        async with Session(service.url, credentials=CREDENTIALS, profile=SANDBOX) as pay:
-            with pytest.raises(InvalidArgumentError) as caught:
-                await WAITS_WITH_EXTRA[name](pay, paid_yet)
-
-    assert "until" == caught.value.field
-    assert [] == service.connections
-
-
-@pytest.mark.parametrize(
-    ("call", "about"),
-    [
-        (lambda pay: pay.orders.wait("T1", until="paid", timeout=0.05), ("orders.query", "T1")),
-        (lambda pay: pay.payments.wait("T2", until="paid", timeout=0.05), ("payments.status", "T2")),
-        (lambda pay: pay.refunds.wait("R1", until="succeeded", timeout=0.05), ("refunds.status", "R1")),
-    ],
-    ids=["orders", "payments", "refunds"],
-)
-async def test_what_was_waited_for(call: Callable[[Session], Awaitable[Response]], about: tuple[str, str]) -> None:
-    """The error names the query and the number; this one is on the loop's own clock."""
-    with Recorder(otherwise=answer(200, b'{"code":"SBX_OK","status":"SBX_PENDING"}')) as service:
-        one_try = RetryPolicy(attempts=1)
-        async with Session(service.url, credentials=CREDENTIALS, profile=SANDBOX, retry=one_try) as pay:
-            with pytest.raises(WaitTimeoutError) as caught:
-                await call(pay)
-
-    assert about == (caught.value.operation, caught.value.reference)

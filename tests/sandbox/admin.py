@@ -1,4 +1,4 @@
-"""A person or a script at the admin door, over HTTP."""
+"""A person or a script that uses the dashboard over HTTP."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from tests.sandbox.foreign import Answer, Foreign
 
 
 class Operator:
-    """Works a sandbox's dashboard: as a script does, or as a browser that has opened the link."""
+    """Uses a dashboard as a script does, or as a browser that has opened the link."""
 
     def __init__(self, sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
         self.sandbox = sandbox

@@ -1,7 +1,7 @@
 """A sandbox, a foreign client and a receiver, fresh for each test."""
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 
 from payasync import Profile
 from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox.store import Store
 from tests.sandbox.foreign import Foreign, Receiver
 from tests.sandbox.world import World
 from tests.scrambled import scrambled
@@ -41,6 +42,14 @@ async def sandbox(receiver: Receiver) -> AsyncIterator[Sandbox]:
     """A sandbox whose webhook address is the receiver's."""
     async with Sandbox(webhook_url=receiver.url) as running:
         yield running
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """An empty store."""
+    opened = Store(":memory:")
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

@@ -4,17 +4,18 @@ import asyncio
 import shutil
 import sqlite3
 from contextlib import closing
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from aiohttp import web
 
-from payasync.errors import InvalidArgumentError
+from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.sandbox import Sandbox
-from payasync.sandbox.scheduler import Report
-from tests.inside import turns
+from payasync.sandbox.clock import FASTEST, LATEST, Clock, Pace, Report, read_pace
+from payasync.sandbox.store import Store
+from tests.inside import set_writable, store_of, turns
 from tests.sandbox.foreign import CLOSE, Foreign, Receiver, acknowledged, as_coroutine
 
 NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
@@ -263,3 +264,128 @@ async def test_time_is_kept_as_it_is_advanced(tmp_path: Path) -> None:
         copied(tmp_path, left)
     async with Sandbox(clock="frozen", db=str(left / "sandbox.db")) as second:
         assert NOON + timedelta(days=100) == second.clock.now()
+
+
+MINUTE: Final = timedelta(minutes=1)
+
+
+class Ticks:
+    """Real seconds, as a test wants them."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        """Return them."""
+        return self.seconds
+
+
+@pytest.mark.parametrize(("rate", "minutes"), [(0.0, 0), (1.0, 1), (60.0, 60)])
+def test_pace(rate: float, minutes: int, store: Store) -> None:
+    """A real minute is no minute, one, or as many as the factor says."""
+    ticks = Ticks()
+    clock = Clock(Pace(rate, NOON), store, ticks=ticks)
+    ticks.seconds += 60
+
+    assert NOON + minutes * MINUTE == clock.now()
+
+
+@pytest.mark.parametrize(("rate", "expected"), [(0.0, None), (1.0, 60.0), (60.0, 1.0)])
+def test_seconds_until(rate: float, expected: float | None, store: Store) -> None:
+    """The wait is in real seconds; for a clock that stands it has no end."""
+    clock = Clock(Pace(rate, NOON), store, ticks=Ticks())
+
+    assert (expected, 0.0) == (clock.seconds_until(NOON + MINUTE), clock.seconds_until(NOON - MINUTE))
+
+
+def test_time_ends(store: Store) -> None:
+    """The calendar ends, and the time with it."""
+    ticks = Ticks()
+    clock = Clock(Pace(100_000.0, LATEST - MINUTE), store, ticks=ticks)
+    ticks.seconds += 1e9
+
+    assert LATEST == clock.now()
+
+
+async def test_closed_while_somebody_waits(receiver: Receiver) -> None:
+    """Whoever waits in `settle` when the sandbox is closed gets an error, and is not cancelled."""
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> web.Response:
+        asked.set()
+        await answered.wait()
+        return acknowledged()
+
+    receiver.answer = wait
+    async with Sandbox(webhook_url=receiver.url) as sandbox:
+        await sandbox.given.paid_order()
+        waiting = asyncio.create_task(sandbox.settle())
+        await asked.wait()
+    answered.set()
+
+    with pytest.raises(ConfigurationError, match="was closed meanwhile"):
+        await waiting
+
+
+async def test_database_that_cannot_be_written() -> None:
+    """If what is due cannot be written, `advance`, `settle` and `close` say so; nothing of it is done."""
+    sandbox = await Sandbox(clock=NOON).start()
+    number = await sandbox.given.pending_order()
+    set_writable(store_of(sandbox), writable=False)
+    for wait in (lambda: sandbox.clock.advance(minutes=30), sandbox.settle):
+        with pytest.raises(ConfigurationError, match="db: the sandbox's database cannot be written"):
+            await wait()
+    state = sandbox.ledger.order_state(number)
+    with pytest.raises(ConfigurationError, match="db: the sandbox's database cannot be written"):
+        await sandbox.close()
+
+    assert "pending" == state
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("real", Pace(1.0)),
+        ("frozen", Pace(0.0)),
+        (60, Pace(60.0)),
+        (0.5, Pace(0.5)),
+        ("60x", Pace(60.0)),
+        ("1.5", Pace(1.5)),
+        (FASTEST, Pace(FASTEST)),
+        (NOON.astimezone(timezone(timedelta(hours=9))), Pace(0.0, NOON)),
+    ],
+)
+def test_settings(setting: Any, expected: Pace) -> None:
+    """A word, a factor, or the moment at which the time stands."""
+    assert expected == read_pace(setting)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *("", "fast", "x", "-1x", "60 x", "0x", "1e5", "infx"),
+        *(0, -1, float("nan"), float("inf"), FASTEST + 1, True, None, [60]),
+        *(datetime(2027, 1, 31), LATEST, datetime(1969, 12, 31, tzinfo=UTC)),  # noqa: DTZ001 - it is to be refused
+    ],
+)
+def test_what_is_no_clock(setting: Any) -> None:
+    """Anything else is a mistake in the configuration, which says what is allowed."""
+    with pytest.raises(ConfigurationError, match='clock must be "real", "frozen"') as refused:
+        read_pace(setting)
+
+    assert "clock" == refused.value.field
+
+
+@pytest.mark.parametrize(
+    ("rate", "away", "expected"),
+    [
+        (1.0, timedelta(hours=1), NOON + timedelta(hours=1)),
+        (1.0, timedelta(hours=-1), NOON),
+        (1.0, timedelta(days=4_000_000), LATEST),
+        (0.0, timedelta(hours=1), NOON),
+        (60.0, timedelta(hours=1), NOON),
+    ],
+)
+def test_restart(rate: float, away: timedelta, expected: datetime) -> None:
+    """A real clock counts the time in between, the others stood still, and none goes backwards."""
+    assert expected == Pace(rate).resume(NOON, away)

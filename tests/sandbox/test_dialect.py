@@ -1,200 +1,406 @@
-"""A service that is unlike the sandbox's own profile in every point: the sandbox speaks its words."""
+"""The words of a profile: requests are read, and responses and notifications are written, as it says."""
 
-import hashlib
-import itertools
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Awaitable, Callable
+from datetime import date
 from typing import Any, Final
 
-import aiohttp
 import pytest
+from attrs import evolve
 
 from payasync import (
+    Accept,
     AnswerShape,
+    DuplicateError,
+    HttpCodes,
     NotificationShape,
-    Parameter,
     Profile,
+    Recovery,
+    Response,
     ResultCodes,
+    RetryPolicy,
+    ServiceError,
+    Session,
     SortedPairs,
-    States,
 )
-from payasync.endpoints import OPERATIONS
-from payasync.sandbox import Sandbox
-from tests.sandbox.foreign import Answer, Foreign, Receiver
+from payasync.endpoints import PLACE_ORDER, QUERY_PAYMENT, Operation
+from payasync.errors import ConfigurationError
+from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox.dialect import Dialect, Vocabulary, locate_point
+from payasync.sandbox.model import RefusedError
 
-ORDER_STATES: Final = {"pending": (0,), "paid": ("TRADE_SUCCESS", "TRADE_FINISHED"), "closed": (9,)}
-OTHER: Final = Profile(
-    signed=[operation.name for operation in OPERATIONS],
-    bearer=[],
-    merchant=["payments.create", "payments.status"],
-    signature=SortedPairs(algorithm="md5", encoding="HEX", key_param="key", append_path=True, nested="omit"),
-    fields={
-        "return_url": "backTo",
-        "frequency": "cycle",
-        "start_date": "from",
-        "subscription_amount": "price",
-        "customer": "who",
-        "subscription_id": "agreement",
-    },
-    formats={"start_date": "%d.%m.%Y"},
-    payment_status=Parameter("X-Order", "header"),
-    refund_status=Parameter("refundId", "path"),
-    answer=AnswerShape(
-        data="result.data",
-        code="result.head.ret",
-        ok=[0],
-        message="result.head.text",
-        request_id="header:X-Trace",
-        payment_id="pay.id",
-        payment_status="pay.state",
-        redirect_url="go",
-        order_status="trade.state",
-        refund_status="back.state",
-        subscription_id="agreement",
-        subscription_status="phase",
+
+def words(**parts: Any) -> Vocabulary:
+    """Return the words of a profile with these parts."""
+    return Vocabulary(Profile(**parts))
+
+
+@pytest.mark.parametrize(
+    ("answer", "untold"),
+    [
+        (AnswerShape(order_status="code"), {"code"}),
+        (AnswerShape(order_status="code.state"), {"code"}),
+        (AnswerShape(data="code"), {"code"}),
+        (AnswerShape(data="message.inner"), {"message"}),
+        (AnswerShape(payment_id="status"), {"order_status", "payment_status"}),
+        (AnswerShape(data="x", payment_id="code"), set[str]()),
+        (AnswerShape(refund_status="paymentId"), set[str]()),
+        (AnswerShape(request_id="header:code"), set[str]()),
+    ],
+)
+def test_answered_points_stay_where_they_are(answer: AnswerShape, untold: set[str]) -> None:
+    """An open point whose own place is taken by an answered one is not told at all."""
+    shape = words(answer=answer).answer
+    points = ("code", "message", "request_id", "payment_id", "payment_status", "order_status", "refund_status")
+
+    assert untold == {point for point in points if not getattr(shape, point)}
+
+
+def test_place_is_the_whole_path() -> None:
+    """What tells of a thing stands in the payload, what tells of the answer beside it; a header is no place."""
+    shape = AnswerShape(data="a.b", payment_id="c", message="d", request_id="header:e")
+
+    assert ["a.b.c", "d", "", ""] == [
+        locate_point(shape, point) for point in ("payment_id", "message", "request_id", "code")
+    ]
+
+
+def test_notifications_whose_kind_is_open_keep_what_is_answered() -> None:
+    """Where only some points are answered, the others are the sandbox's own."""
+    shape = words(notification=NotificationShape(ack_body="OK", kind="event")).notification
+
+    assert ("OK", "event", "data", "standard-webhooks") == (shape.ack_body, shape.kind, shape.data, shape.verification)
+
+
+def test_notifications_whose_kind_is_answered_are_as_they_are() -> None:
+    """With a kind of its own, an empty path means that there is no such thing."""
+    shape = words(notification=NotificationShape(verification="none")).notification
+
+    assert ("", "", "", "none") == (shape.kind, shape.data, shape.time, shape.verification)
+
+
+def test_signature_has_an_algorithm() -> None:
+    """The algorithm and the encoding are the sandbox's own where they are open; other options stay."""
+    scheme = words(signature=SortedPairs(separator="|")).signature
+    assert isinstance(scheme, SortedPairs)
+
+    assert ("hmac-sha256", "hex", "|") == (scheme.algorithm, scheme.encoding, scheme.separator)
+
+
+def test_codes_that_stand_in_messages() -> None:
+    """Where the profile has no place for a code, but lists messages by what they mean, the message is the code."""
+    codes, gone = ResultCodes(absent=("NO_ORDER",)), RefusedError("absent", "there is no such order")
+    busy = RefusedError("busy", "later")
+
+    assert ["NO_ORDER", "later"] == [
+        words(answer=AnswerShape(message="m"), codes=codes).message(each) for each in (gone, busy)
+    ]
+    assert "there is no such order" == words(answer=AnswerShape(message="m", code="c", ok=[0]), codes=codes).message(
+        gone
+    )
+    assert "there is no such order" == words(codes=codes).message(gone)
+
+
+def test_codes_by_what_they_mean() -> None:
+    """Where a profile lists fewer codes than the sandbox has reasons, the last one stands for the rest."""
+    told = words(codes=ResultCodes(not_executed=("PARAM", "AUTH"), duplicate=(77,)))
+
+    assert ["PARAM", "AUTH", "AUTH", "AUTH", 77] == [
+        told.code(why) for why in ("invalid", "unauthenticated", "nonce_used", "wrong_state", "duplicate")
+    ]
+
+
+def test_names_of_events() -> None:
+    """Names are taken in the order of the sandbox's own, and the last stands for the rest, but for orders."""
+    kinds = {"payment": ["p1", "p2"], "refund": ["r1"], "subscription": ["s1", "s2", "s3"]}
+    told = words(notification=NotificationShape(verification="none", kind="k", kinds=kinds))
+    ends = [told.event("payment", name) for name in ("paid", "failed", "closed", "expired")]
+    steps = [told.event("subscription", name) for name in ("renewed", "past_due", "cancelled", "started")]
+
+    assert ["p1", "p2", None, None] == ends
+    assert ["r1", "r1"] == [told.event("refund", name) for name in ("succeeded", "failed")]
+    assert ["s1", "s2", "s3", "s1"] == steps
+
+
+def test_wrong_signature_leads_to_the_dashboard() -> None:
+    """The text that was to be signed is told to nobody by an answer, which says where it stands."""
+    refused = RefusedError("bad_signature", "it is wrong", expected="totalAmt=1")
+
+    assert "it is wrong; the sandbox's dashboard shows the text to sign" == words().message(refused)
+
+
+def test_title_says_who_checks_signatures() -> None:
+    """A scheme of the merchant's own is checked by itself alone: people are told."""
+
+    class Mine:
+        def sign(self, fields: Any, *, path: str, key: Any) -> str:
+            raise NotImplementedError
+
+        def verify(self, fields: Any, signature: str, *, path: str, key: Any) -> bool:
+            raise NotImplementedError
+
+    assert "shop" == words(name="shop").title
+    assert (
+        "shop: signatures are made and checked by its own Mine, by nothing else"
+        == words(name="shop", signature=Mine()).title
+    )
+
+
+ORDER = {"outTradeNo": "T1", "totalAmt": 450, "currency": "CAD"}
+BARE: Any = {"signed": [], "merchant": [], "bearer": []}
+
+
+def refused(profile: Profile, operation: Operation, fields: dict[str, Any], **headers: str) -> str | None:
+    """Return the field for which a request is refused, or `None` where it is taken."""
+    try:
+        Dialect(profile).read(operation, fields, headers)
+    except RefusedError as error:
+        return error.field
+    return None
+
+
+@pytest.mark.parametrize(
+    ("value", "field"), [(1, None), (2, "v"), ("1", "v"), (True, "v"), (1.0, "v"), (None, "v"), ([1], "v")]
+)
+def test_constant_has_its_type_and_its_value(value: object, field: str | None) -> None:
+    """To Python 1 is true and 1.0; to a service it is not."""
+    profile = Profile(**BARE, constants={"*": {"v": 1}})
+
+    assert field == refused(profile, PLACE_ORDER, {**ORDER, "v": value})
+
+
+def test_constant_that_is_nested() -> None:
+    """The order of its members does not count; what is in them does."""
+    profile = Profile(**BARE, constants={"orders.place": {"v": {"a": 1, "b": [2]}}})
+
+    assert [None, "v", "v"] == [
+        refused(profile, PLACE_ORDER, {**ORDER, **given})
+        for given in ({"v": {"b": [2], "a": 1}}, {"v": {"a": 1, "b": [3]}}, {})
+    ]
+
+
+@pytest.mark.parametrize(("value", "field"), [("1", None), ("2", "v"), ("", "v")])
+def test_constant_in_a_query_is_its_digits(value: str, field: str | None) -> None:
+    """A query holds texts only."""
+    profile = Profile(**BARE, constants={"*": {"v": 1}})
+
+    assert field == refused(profile, QUERY_PAYMENT, {"outTradeNo": "T1", "v": value})
+
+
+def test_constant_of_one_operation_is_no_others() -> None:
+    """A table by an operation's name is that operation's alone, and goes before the one for all."""
+    profile = Profile(**BARE, constants={"*": {"v": 1}, "orders.place": {"v": 2}})
+
+    assert [None, "v"] == [refused(profile, PLACE_ORDER, {**ORDER, "v": value}) for value in (2, 1)]
+
+
+def test_argument_goes_before_a_constant_of_its_name() -> None:
+    """What a caller may give in place of a constant need not equal it, but must be there."""
+    profile = Profile(**BARE, constants={"*": {"sceneType": "JSAPI"}})
+
+    assert [None, None] == [refused(profile, PLACE_ORDER, {**ORDER, **given}) for given in ({"sceneType": "H5"}, {})]
+
+
+def test_extra_field_that_is_required() -> None:
+    """What `accept.required` names beyond the arguments travels in `extra`: any value counts."""
+    profile = Profile(**BARE, accept=Accept(required={"orders.place": ["deviceNo", "subject"]}))
+
+    assert ["subject", "deviceNo", None] == [
+        refused(profile, PLACE_ORDER, {**ORDER, **given})
+        for given in ({}, {"subject": "x"}, {"subject": "x", "deviceNo": ""})
+    ]
+
+
+@pytest.mark.parametrize(("amount", "field"), [(1, "totalAmt"), (2, None), (9, None), (10, "totalAmt")])
+def test_bounds_of_amounts(amount: int, field: str | None) -> None:
+    """Both ends are within."""
+    profile = Profile(**BARE, accept=Accept(amount=(2, 9)))
+
+    assert field == refused(profile, PLACE_ORDER, {**ORDER, "totalAmt": amount})
+
+
+@pytest.mark.parametrize(("failures", "listed", "status"), [
+    ("", True, 409), ("", False, 200), ("status", False, 409), ("200", True, 200)
+])  # fmt: skip
+def test_how_refusals_are_told(failures: Any, listed: bool, status: int) -> None:  # noqa: FBT001 - a column
+    """By the status, or inside HTTP 200 where the profile says of no status what it means, or where that is asked."""
+    http = HttpCodes() if listed else HttpCodes(not_executed=())
+    dialect = Dialect(Profile(answer=AnswerShape(code="code", ok=["OK"]), http=http), failures)
+    refusals = [
+        dialect.refusal(RefusedError("wrong_state", "no"), PLACE_ORDER, "r"),
+        dialect.refusal(RefusedError("invalid", "no", status=413), PLACE_ORDER, "r"),
+        dialect.refusal(RefusedError("absent", "no"), None, "r"),
+        dialect.refusal(RefusedError("busy", "no"), PLACE_ORDER, "r"),
+    ]
+
+    assert [status, 413, 404, 503] == [each.status for each in refusals]
+
+
+def test_failures_are_told_in_one_of_two_ways() -> None:
+    """Another word is refused, and both are named."""
+    wrong: Any = "202"
+    with pytest.raises(ConfigurationError, match='"status" or "200"'):
+        Sandbox(PROFILE, failures=wrong)
+
+
+FAST: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
+PLACES: Final = {
+    "out_trade_no": "about.order",
+    "out_refund_no": "about.refund",
+    "total_amt": "about.total",
+    "refund_amt": "about.part",
+    "currency": "money.unit",
+    "merchant_id": "shop",
+}
+
+
+def answering(**points: Any) -> Profile:
+    """Return the sandbox's own profile with other points of an answer."""
+    return evolve(PROFILE, answer=evolve(PROFILE.answer, **points))
+
+
+ABOUT: Final = evolve(
+    answering(**PLACES),
+    constants={"*": {"currency": "CAD"}},
+    merchant=["payments.create", "orders.place", "refunds.create"],
+)
+"""Every path is given, so that each success must say what its request did; `currency` goes with all ten."""
+
+Ask = Callable[[Session], Awaitable[Response]]
+CALLS: Final[dict[str, tuple[Ask, dict[str, Any]]]] = {
+    "payments.create": (
+        lambda pay: pay.payments.create(amount=9, currency="USD"),
+        {"total": 9, "unit": "USD", "shop": "SANDBOX"},
     ),
-    states=States(
-        order=ORDER_STATES,
-        payment={"paid": (1,)},
-        refund={"succeeded": ("DONE",)},
-        subscription={"scheduled": ("LATER",)},
+    "orders.place": (
+        lambda pay: pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T2"),
+        {"order": "T2", "total": 450, "unit": "CAD", "shop": "SANDBOX"},
     ),
-    codes=ResultCodes(not_executed=("PARAM", "AUTH"), duplicate=(77,), absent=("GONE",), retryable=("AGAIN",)),
-    notification=NotificationShape(
-        verification="standard-webhooks",
-        kind="event.name",
-        kinds={"payment": ("trade.paid",)},
-        out_trade_no="order.no",
-        ack_status=202,
-        ack_body="OK",
+    "orders.query": (lambda pay: pay.orders.query("T1"), {"order": "T1", "total": 450, "unit": "CAD"}),
+    "orders.close": (lambda pay: pay.orders.close("T0"), {"order": "T0", "unit": "CAD"}),
+    "refunds.create": (
+        lambda pay: pay.refunds.create(out_trade_no="T1", out_refund_no="R2", total_amt=450, refund_amt=2),
+        {"order": "T1", "refund": "R2", "total": 450, "part": 2, "unit": "CAD", "shop": "SANDBOX"},
     ),
+    "payments.status": (lambda pay: pay.payments.status("T1"), {"order": "T1", "total": 450, "unit": "CAD"}),
+    "refunds.status": (lambda pay: pay.refunds.status("R1"), {"refund": "R1", "total": 450, "part": 1, "unit": "CAD"}),
+    "subscriptions.create": (
+        lambda pay: pay.subscriptions.create(
+            frequency="monthly", amount=9, start_date=date(2999, 1, 31), customer={"a": "b"}
+        ),
+        {"amount": 9, "unit": "CAD"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("ask", "expected"), CALLS.values(), ids=CALLS)
+async def test_successes_name_what_they_are_about(ask: Ask, expected: dict[str, Any]) -> None:
+    """A path that is given must be there in a success: the client believes each, and reads the request's own in it."""
+    async with Sandbox(ABOUT) as sandbox, sandbox.session(retry=FAST) as pay:
+        await sandbox.given.pending_order(out_trade_no="T0")
+        await sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
+        await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=1)
+        document = (await ask(pay)).document
+    told = {**document.get("about", {}), **document["money"], "shop": document["shop"]}
+    told |= {name: document[name] for name in {"amount"} & set(document)}
+
+    assert expected == {name: told[name] for name in expected}
+    assert ("amount" in expected) is ("amount" in document)
+    assert not {"outTradeNo", "outRefundNo", "totalAmt", "refundAmt", "currency", "merchantId"} & set(document)
+
+
+async def test_recovered_by_what_it_is_about() -> None:
+    """A query after a lost answer is held to the write's amounts and merchant, which it does not send itself."""
+    async with Sandbox(ABOUT) as sandbox, sandbox.session(retry=FAST) as pay:
+        sandbox.faults.reset_after_commit("orders.place")
+        sandbox.faults.reset_after_commit("refunds.create")
+        placed = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
+        await sandbox.customer.authorize("T1")
+        refunded = await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=1)
+
+    assert [True, True] == [placed.recovered, refunded.recovered]
+
+
+async def test_number_that_an_answer_tells() -> None:
+    """A test may give an answer in place of a number, wherever the number stands in it."""
+    async with Sandbox(ABOUT) as sandbox, sandbox.session() as pay:
+        placed = await pay.orders.place(total_amt=450, currency="CAD")
+        await sandbox.customer.authorize(placed)
+        found = await pay.orders.query(placed.document["about"]["order"])
+
+    assert "paid" == found.state
+
+
+async def test_what_is_not_compared_gives_way() -> None:
+    """Where `outTradeNo` is said to be something else, the sandbox tells that there, and the number nowhere."""
+    profile = answering(out_trade_no="", payment_id="outTradeNo")
+    async with Sandbox(profile) as sandbox, sandbox.session() as pay:
+        placed = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
+        found = await pay.payments.status("T1")
+
+    assert "T1" != found.payment_id
+    assert placed.document["outTradeNo"] == found.payment_id
+
+
+async def test_path_that_takes_the_place_of_an_open_point() -> None:
+    """What the profile answers stands where it says; what it leaves open is not told at the same place."""
+    open_ = AnswerShape(code="code", ok=["OK"], total_amt="paymentId")
+    async with Sandbox(evolve(PROFILE, answer=open_)) as sandbox, sandbox.session() as pay:
+        placed = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
+
+    assert 450 == placed.document["paymentId"]
+
+
+SIGNED: Final = evolve(answering(signature="sign"), recovery=Recovery(quarantine=0.0))
+
+
+@pytest.mark.parametrize(("said", "signed"), [(True, True), (False, False), (None, True)])
+async def test_refusals_are_signed_as_the_profile_says(*, said: bool | None, signed: bool) -> None:
+    """Where the profile does not say, the sandbox signs them; either way "absent" is final."""
+    profile = evolve(SIGNED, answer=evolve(SIGNED.answer, refusals_signed=said))
+    async with Sandbox(profile) as sandbox, sandbox.session(retry=FAST) as pay:
+        with pytest.raises(ServiceError) as caught:
+            await pay.orders.query("T9")
+        number = await sandbox.given.paid_order(total_amt=450)
+        sandbox.faults.reset_before("refunds.create")
+        made = await pay.refunds.create(out_trade_no=number, out_refund_no="R1", total_amt=450, refund_amt=1)
+        asked = [len(sandbox.ledger.calls(name)) for name in ("refunds.create", "refunds.status")]
+
+    assert caught.value.response is not None
+    document: Any = caught.value.response.document
+    assert signed == ("sign" in document)
+    assert ("SBX_NOT_FOUND", True) == (document["code"], "sign" in made.document)
+    assert [1, 1] == asked
+
+
+UNCODED: Final = evolve(
+    answering(code="", ok=()),
+    codes=ResultCodes(),
+    http=HttpCodes(duplicate=(410, 409), not_executed=(404, 422), absent=(404,)),
 )
 
 
-class Other(Foreign):
-    """Speaks to a sandbox in the other service's words."""
+@pytest.mark.parametrize(
+    ("statuses", "expected"), [((409,), 409), ((410,), 410), ((423, 410), 423), ((410, 409), 409), ((), 409)]
+)
+async def test_used_before_is_told_by_a_status_of_the_profile(statuses: tuple[int, ...], expected: int) -> None:
+    """Without a code the status alone says it: one that the profile reads so, and 409 where that is one."""
+    profile = evolve(UNCODED, http=evolve(UNCODED.http, duplicate=statuses))
+    kind: type[Exception] = DuplicateError if statuses else Exception
+    async with Sandbox(profile) as sandbox, sandbox.session(retry=FAST) as pay:
+        await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
+        with pytest.raises(kind):
+            await pay.orders.place(total_amt=451, currency="CAD", out_trade_no="T1")
+        statuses_told = [each.status for each in sandbox.ledger.calls("orders.place")]
 
-    def sealed(self, path: str, fields: Mapping[str, Any], *, merchant: bool = False) -> dict[str, Any]:
-        """Return signed fields: MD5 over the sorted texts, the key and the path, in capitals."""
-        told: dict[str, Any] = {"nonceStr": f"n{next(COUNT)}", **fields}
-        if merchant:
-            told["merchantId"] = "SANDBOX"
-        text = "&".join(f"{name}={told[name]}" for name in sorted(told) if not isinstance(told[name], dict))
-        digest = hashlib.md5(f"{text}&key={self._signing_key}{path}".encode(), usedforsecurity=False).hexdigest()
-        return {**told, "sign": digest.upper()}
-
-    async def tell(self, path: str, fields: Mapping[str, Any], *, merchant: bool = False) -> Answer:
-        """Send a signed request with a body."""
-        return await self.send("POST", path, json=self.sealed(path, fields, merchant=merchant))
-
-
-COUNT: Final = itertools.count()
+    assert [200, expected] == statuses_told
 
 
-@pytest.fixture
-async def other(receiver: Receiver, http: aiohttp.ClientSession) -> AsyncIterator[Other]:
-    """A client of a sandbox that speaks the other profile."""
-    async with Sandbox(OTHER, webhook_url=receiver.url) as sandbox:
-        yield Other(sandbox, http)
+async def test_used_before_inside_200() -> None:
+    """A service that tells refusals inside HTTP 200 tells this one there, too."""
+    profile = evolve(PROFILE, http=HttpCodes(not_executed=(), duplicate=(410,)))
+    async with Sandbox(profile) as sandbox, sandbox.session() as pay:
+        await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
+        with pytest.raises(DuplicateError) as caught:
+            await pay.orders.place(total_amt=451, currency="CAD", out_trade_no="T1")
 
-
-async def test_order(other: Other) -> None:
-    """Envelope, code, message, number of the request and states stand where the profile says."""
-    fields = {"outTradeNo": "T1", "totalAmt": 450, "currency": "CAD", "backTo": "https://shop.example/"}
-    placed = await other.tell("/payment/unifiedorder", fields)
-    back = await other.sandbox.customer.authorize(placed.document["result"]["data"]["go"])
-    found = await other.tell("/payment/orderquery", {"outTradeNo": "T1"})
-
-    assert {"ret": 0, "text": "done"} == placed.document["result"]["head"]
-    assert {"data", "head"} == set(placed.document["result"])
-    assert placed.headers["X-Trace"]
-    assert (0, "TRADE_SUCCESS") == tuple(
-        answer.document["result"]["data"]["trade"]["state"] for answer in (placed, found)
-    )
-    assert "https://shop.example/" == back
-
-
-async def test_identifiers_in_header_and_path(other: Other) -> None:
-    """Endpoints 6 and 7 take their identifier where the profile says, and it is signed wherever it stands."""
-    number = await other.sandbox.given.paid_order(out_trade_no="T1")
-    refund = {"outTradeNo": number, "outRefundNo": "R1", "totalAmt": 450, "refundAmt": 1}
-    await other.tell("/payment/refund", refund)
-    query = other.sealed("/payment/status", {"X-Order": "T1"}, merchant=True)
-    payment = await other.send("GET", "/payment/status", params=query, headers={"X-Order": query.pop("X-Order")})
-    query = other.sealed("/payment/refund/status", {"refundId": "R1"})
-    rest = query.pop("refundId")
-    found = await other.send("GET", f"/payment/refund/status/{rest}", params=query)
-    moved = await other.send("GET", "/payment/refund/status/R2", params=query)
-
-    assert 1 == payment.document["result"]["data"]["pay"]["state"]
-    assert "DONE" == found.document["result"]["data"]["back"]["state"]
-    assert 401 == moved.status
-
-
-async def test_missing_identifiers(other: Other) -> None:
-    """An identifier that is not where it must be is named."""
-    answers = [
-        await other.send("GET", path, params=other.sealed(path, {}, merchant=True))
-        for path in ("/payment/status", "/payment/refund/status")
-    ]
-
-    assert [(422, "X-Order"), (422, "refundId")] == [
-        (answer.status, answer.document["result"]["head"]["field"]) for answer in answers
-    ]
-
-
-async def test_codes(other: Other) -> None:
-    """Refusals have the profile's codes by what they mean; where it lists fewer, the last stands for the rest."""
-    fields = {"outTradeNo": "T1", "totalAmt": 450, "currency": "CAD"}
-    path = "/payment/unifiedorder"
-    signed = other.sealed(path, fields)
-    answers = [
-        await other.send("POST", path, json=signed),
-        await other.send("POST", path, json=signed),
-        await other.tell(path, fields),
-        await other.tell(path, {**fields, "totalAmt": 0}),
-        await other.send("POST", path, json={**signed, "sign": signed["sign"].lower()}),
-        await other.tell("/payment/closeorder", {"outTradeNo": "T2"}),
-        await other.tell("/v1/payments", {"amount": 1, "currency": "CAD", "merchantId": "M2"}),
-    ]
-
-    assert [(200, 0), (403, "AUTH"), (409, 77), (422, "PARAM"), (401, "AUTH"), (404, "GONE"), (403, "AUTH")] == [
-        (answer.status, answer.document["result"]["head"]["ret"]) for answer in answers
-    ]
-    assert [0, "AUTH", 77, "PARAM", "AUTH"] == [call.code for call in other.sandbox.ledger.calls("orders.place")]
-
-
-async def test_subscription(other: Other) -> None:
-    """Subscriptions have the profile's names and its way to write a date."""
-    terms = {"cycle": "monthly", "price": 9, "from": "31.01.2999", "who": {"a": "b"}}
-    made = await other.tell("/subscriptions/create", terms)
-    data = made.document["result"]["data"]
-    found = await other.tell("/subscriptions/update", {"agreement": data["agreement"], "price": 10})
-
-    assert ("monthly", 9, "31.01.2999", "LATER") == tuple(data[name] for name in ("cycle", "price", "from", "phase"))
-    assert 10 == found.document["result"]["data"]["price"]
-
-
-async def test_notification(other: Other, receiver: Receiver) -> None:
-    """Events have the profile's names, numbers stand where it says, and its answer acknowledges."""
-    await other.sandbox.given.paid_order(out_trade_no="T1")
-    await other.sandbox.settle()
-    told = receiver.received[0].document
-
-    assert ({"name": "trade.paid"}, {"no": "T1"}, "TRADE_SUCCESS") == (
-        told["event"],
-        told["order"],
-        told["trade"]["state"],
-    )
-    assert [False] == [attempt.acknowledged for attempt in other.sandbox.ledger.deliveries()]
-
-
-async def test_end_of_an_order_that_has_no_name(other: Other, receiver: Receiver) -> None:
-    """A service with a name for paid orders only tells of no other end: not even an order that was closed is `paid`."""
-    await other.sandbox.given.pending_order(out_trade_no="T1")
-    await other.tell("/payment/closeorder", {"outTradeNo": "T1"})
-    await other.sandbox.given.paid_order(out_trade_no="T2")
-    await other.sandbox.settle()
-
-    assert [({"name": "trade.paid"}, {"no": "T2"})] == [
-        (told.document["event"], told.document["order"]) for told in receiver.received
-    ]
+    assert 200 == caught.value.http_status

@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
 from payasync import HttpCodes, Profile
 from payasync.endpoints import OPERATIONS, Operation
 from payasync.errors import PayasyncError
-from payasync.profile.profile import MERCHANT, NONCE, SIGN
+from payasync.profile.schema import MERCHANT, NONCE, SIGN
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import Dialect
 from payasync.sandbox.openapi import document

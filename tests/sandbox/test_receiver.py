@@ -9,8 +9,9 @@ from attrs import evolve
 
 from payasync.errors import WaitTimeoutError
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.receiver import RecordingReceiver, Verifier
-from payasync.sandbox.signatures import keys_of
+from payasync.sandbox.dialect import Vocabulary
+from payasync.sandbox.receiver import RecordingReceiver, explain_forgery
+from payasync.sandbox.signatures import make_keys
 
 IN_BODY: Final = evolve(
     PROFILE,
@@ -77,7 +78,8 @@ async def test_changed_notification_is_refused(
 @pytest.mark.parametrize("timestamp", ["", "soon", "1000000000", "99999999999", "²"])
 def test_wrong_time_is_refused(timestamp: str) -> None:
     """A notification whose time is none, or not about now, is not believed, whoever signed it."""
-    told = Verifier(PROFILE, keys_of(PROFILE)).wrong({"webhook-id": "msg_1", "webhook-timestamp": timestamp}, "{}")
+    headers = {"webhook-id": "msg_1", "webhook-timestamp": timestamp}
+    told = explain_forgery(Vocabulary(PROFILE), make_keys(PROFILE), headers, "{}")
 
     assert told.startswith("webhook-timestamp is ")
 

@@ -1,6 +1,9 @@
-"""The sandbox's own check of signatures, against what `openssl` computes."""
+"""The sandbox's own check of signatures, against what `openssl` computes; its keys; what it signs itself."""
 
 import base64
+import json
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -9,11 +12,14 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-from payasync import Secret
-from payasync.errors import InvalidArgumentError
-from payasync.sandbox.asymmetric import new_key
-from payasync.sandbox.signatures import verify
-from payasync.signing.schemes import SortedPairs
+from payasync import AnswerShape, NotificationShape, Profile, Secret, SortedPairs
+from payasync.errors import ConfigurationError, InvalidArgumentError
+from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox.dialect import Dialect, Outgoing, Vocabulary
+from payasync.sandbox.signatures import ServiceSigner, make_keys, new_private_key, verify
+from payasync.sandbox.store import Store
+from payasync.signing.schemes import SignatureScheme
+from tests.foreign.signatures import hmac_sha256
 
 KEY: Final = Secret("key-1")
 PATH: Final = "/payment/unifiedorder"
@@ -42,8 +48,8 @@ def pairs(**options: Any) -> SortedPairs:
     ("scheme", "signature"),
     [
         (pairs(), SHA256),
-        (None, SHA256),
-        (SortedPairs(), SHA256),
+        (Vocabulary(Profile()).signature, SHA256),
+        (Vocabulary(Profile(signature=SortedPairs())).signature, SHA256),
         (pairs(encoding="HEX"), SHA256.upper()),
         (pairs(encoding="base64"), "IM4u1ND2Ma3i0FtIlenSyCcEH46qkqusem5t6hbLkoc="),
         (pairs(algorithm="hmac-md5"), "e9fb99c97f630630a727722526ffe4bd"),
@@ -60,7 +66,7 @@ def pairs(**options: Any) -> SortedPairs:
         (pairs(skip_empty=False), "0a78936b257d38360db621e2c9f5feb092c635cd790a44791a344e1cd39d13eb"),
     ],
 )
-def test_vectors(scheme: SortedPairs | None, signature: str) -> None:
+def test_vectors(scheme: SignatureScheme, signature: str) -> None:
     """Each option changes the text or the signature as `openssl` says, and one changed digit is refused."""
     wrong = signature[:5] + ("1" if signature[5] != "1" else "2") + signature[6:]
 
@@ -116,7 +122,7 @@ def test_case_counts() -> None:
 @pytest.mark.parametrize("encoding", ["hex", "base64"])
 def test_asymmetric(name: str, encoding: str) -> None:
     """RSA and Ed25519 signatures by another hand are taken; other texts and other bytes are not."""
-    key = new_key(name)
+    key = new_private_key(name)
     raw = _signed(name, key)
     signature = raw.hex() if encoding == "hex" else base64.b64encode(raw).decode()
     scheme = pairs(algorithm=name, encoding=encoding)
@@ -155,3 +161,179 @@ class Reversed:
 def test_scheme_of_ones_own_is_asked(signature: str, *, genuine: bool) -> None:
     """Only its owner knows how a custom scheme signs; what it complains of, or fails at, is not genuine."""
     assert genuine == verify(Reversed(), FIELDS, signature, path=PATH, key=KEY)
+
+
+SERVICE_KEY: Final = Secret("service key")
+SCHEME: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex")
+QUERY: Final = "/payment/orderquery"
+
+
+def signer_of(**parts: Any) -> ServiceSigner:
+    """Return the signer of a profile with these parts."""
+    now = datetime(2027, 1, 31, tzinfo=UTC)
+    told: dict[str, Any] = {"signature": SCHEME, **parts}
+    return ServiceSigner(Dialect(Profile(**told)).words, SERVICE_KEY, now=lambda: now)
+
+
+def outgoing(document: dict[str, Any]) -> Outgoing:
+    """Return an answer before it is signed."""
+    return Outgoing(status=200, code="OK", headers={}, document=document)
+
+
+async def test_answer_is_signed_over_the_object_that_holds_the_signature() -> None:
+    """All its fields count, with a nonce of its own, and nothing beside it."""
+    signer = signer_of(answer=AnswerShape(data="data", signature="data.seal"))
+    sent = await signer.sign_answer(outgoing({"code": "OK", "data": {"a": "1"}}), QUERY)
+    fields = dict(sent.document["data"])
+    signature = fields.pop("seal")
+
+    assert {"a", "nonceStr"} == set(fields)
+    assert SCHEME.verify(fields, signature, path=QUERY, key=SERVICE_KEY)
+
+
+async def test_words_for_people_do_not_split_the_text() -> None:
+    """A message in a signed object holds no delimiter: the client would take none of it."""
+    signer = signer_of(answer=AnswerShape(message="text", signature="seal"))
+    sent = await signer.sign_answer(outgoing({"text": "a=b & c"}), QUERY)
+    fields = dict(sent.document)
+    signature = fields.pop("seal")
+
+    assert "a b   c" == fields["text"]
+    assert SCHEME.verify(fields, signature, path=QUERY, key=SERVICE_KEY)
+
+
+async def test_scheme_of_ones_own_makes_its_own_signature() -> None:
+    """Only its owner knows how a custom scheme signs; its `sign` may be a coroutine function."""
+
+    class AsyncReversed:
+        async def sign(self, fields: Any, *, path: str, key: Secret) -> str:
+            return f"{fields['a']}{path}{key.reveal()}"[::-1]
+
+        def verify(self, fields: Any, signature: str, *, path: str, key: Secret) -> bool:
+            raise NotImplementedError
+
+    signer = signer_of(signature=AsyncReversed(), answer=AnswerShape(signature="seal"))
+    sent = await signer.sign_answer(outgoing({"a": "1"}), QUERY)
+
+    assert f"1{QUERY}service key"[::-1] == sent.document["seal"]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"answer": AnswerShape(data="data", signature="seal")},
+        {"answer": AnswerShape(data="data", payment_id="pay.id", signature="data.seal")},
+        {"notification": NotificationShape(verification="body", data="data", signature="seal")},
+        {"notification": NotificationShape(verification="body", signature="seal", out_trade_no="order.no")},
+    ],
+)
+async def test_objects_that_the_scheme_refuses(parts: dict[str, Any]) -> None:
+    """What could never be signed is refused as the sandbox starts, and says which part of the profile to change."""
+    sandbox = Sandbox(Profile(signature=SCHEME, **parts))
+    with pytest.raises(ConfigurationError, match="refuses to sign an object") as refused:
+        await sandbox.start()
+
+    assert "signature.nested" == refused.value.field
+
+
+async def test_each_attempt_has_a_nonce_of_its_own() -> None:
+    """A redelivery differs in its nonce and its signature, and in a time that is volatile."""
+    shape = NotificationShape(verification="body", signature="seal", time="at", volatile=["nonceStr", "at"])
+    signer = signer_of(notification=shape)
+    first, second = [json.loads(await signer.sign_notification('{"a":"1","at":"before"}')) for _ in range(2)]
+    differing = {name for name in first if first[name] != second[name]}
+
+    assert {"nonceStr", "seal"} == differing
+    assert "2027-01-31T00:00:00.000Z" == first["at"]
+
+
+async def test_time_that_is_not_volatile_is_that_of_the_event() -> None:
+    """What the profile does not call volatile, a redelivery may not change."""
+    signer = signer_of(notification=NotificationShape(verification="body", signature="seal", time="at"))
+
+    assert "before" == json.loads(await signer.sign_notification('{"at":"before"}'))["at"]
+
+
+async def test_signature_without_a_place_stands_in_the_payload() -> None:
+    """A profile that has notifications signed in their body, but not where, gets `sign` beside the rest."""
+    signer = signer_of(notification=NotificationShape(verification="body", data="data"))
+
+    assert {"a", "nonceStr", "sign"} == set(json.loads(await signer.sign_notification('{"data":{"a":"1"}}'))["data"])
+
+
+async def test_services_key_is_kept_with_the_database(tmp_path: Path) -> None:
+    """Started again on its file, the service signs with the key that the merchant's credentials verify."""
+    scheme = SortedPairs(algorithm="ed25519", encoding="hex")
+    profile = Profile(signature=scheme, answer=AnswerShape(signature="seal"))
+    keys = list[Any]()
+    for number in ("T1", "T2"):
+        async with Sandbox(profile, db=str(tmp_path / "sandbox.db")) as sandbox, sandbox.session() as pay:
+            keys.append(sandbox.credentials.service_keys)
+            placed = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no=number)
+            assert placed.document["seal"]
+
+    assert keys[0] == keys[1]
+
+
+@pytest.mark.parametrize(("prehash", "skip_null"), [("", True), ("sha256", False), ("sha256-hex", False)])
+async def test_client_and_sandbox_agree_on_values(prehash: Any, *, skip_null: bool) -> None:
+    """Null, true, false and an object with them are signed alike by two codes, in requests as in answers."""
+    scheme = SortedPairs(
+        algorithm="hmac-sha256",
+        encoding="hex",
+        prehash=prehash,
+        skip_null=skip_null,
+        booleans="json",
+        numbers="text",
+        nested="json",
+    )
+    profile = Profile(signature=scheme, answer=AnswerShape(data="data", signature="data.seal", order_status="state"))
+    extra = {"note": None, "vip": True, "new": False, "more": {"a": [None, True]}}
+    async with Sandbox(profile) as sandbox, sandbox.session() as pay:
+        placed = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1", extra=extra)
+
+    assert placed.document["data"]["seal"]
+
+
+async def test_sandbox_signs_the_values_that_it_sends() -> None:
+    """The client verifies what the sandbox signs of a null, true and a number; the text is what the body has."""
+    scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex", skip_null=False, booleans="json", numbers="text")
+    signer = signer_of(signature=scheme, answer=AnswerShape(signature="seal"))
+    sent = await signer.sign_answer(outgoing({"a": None, "b": True, "c": 1e-7}), QUERY)
+    text = f"a=null&b=true&c=1e-07&nonceStr={sent.document['nonceStr']}"
+
+    assert hmac_sha256(text, SERVICE_KEY.reveal()) == sent.document["seal"]
+
+
+PRIVATE: Final = Profile(signature=SortedPairs(algorithm="ed25519", encoding="base64"))
+
+
+def test_each_algorithm_has_a_key_of_its_kind() -> None:
+    """A database that is opened with another profile gets the signing key that this one needs, and keeps the rest."""
+    store = Store(":memory:")
+    shared, private, again = (make_keys(profile, store.stored_key).merchant for profile in (PROFILE, PRIVATE, PROFILE))
+    store.close()
+
+    assert (shared, shared.secret_key) == (again, private.secret_key)
+    assert shared.signing_key != private.signing_key
+
+
+async def test_file_keeps_the_credentials(tmp_path: Path) -> None:
+    """A sandbox that is started again on its file knows its merchant, and so does a session made before."""
+    path = str(tmp_path / "sandbox.db")
+    async with Sandbox(db=path) as first:
+        credentials = first.credentials
+        port = int(first.url.rpartition(":")[2])
+        pay = first.session()
+    closed = first.credentials
+    async with Sandbox(db=path, port=port) as second, pay:
+        order = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
+
+        assert credentials == closed == second.credentials
+    assert "pending" == order.state
+
+
+def test_keys_in_a_file_are_not_known_before() -> None:
+    """Before a sandbox on a file runs, nobody knows what stands in it: asking says so, and nothing is made up."""
+    with pytest.raises(ConfigurationError, match="does not run: credentials "):
+        _ = Sandbox(db="sandbox.db").credentials

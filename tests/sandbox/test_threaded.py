@@ -12,7 +12,7 @@ from yarl import URL
 
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.sandbox import PROFILE, ThreadedSandbox
-from payasync.sandbox.faults.trigger import Fault, FaultNeverFiredError
+from payasync.sandbox.faults.armed_faults import Fault, FaultNeverFiredError
 
 THREAD = "payasync sandbox"
 

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from payasync.sandbox import Sandbox
-from payasync.sandbox.database import Database
+from payasync.sandbox.store import Store
 from tests.sandbox.foreign import CLOSE, QUERY, Foreign
 
 MANY: Final = 1_000_000
@@ -42,7 +42,7 @@ FROM orders WHERE state = 'paid'"""
 
 def filled(path: Path, count: int) -> str:
     """Make a database with so many orders, half of them paid and refunded in part, half of them pending."""
-    Database(str(path)).close()
+    Store(str(path)).close()
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         # What the timeline keeps is bounded: it is left out, since it would take most of the time.
         for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():

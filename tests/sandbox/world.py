@@ -18,7 +18,7 @@ from yarl import URL
 from payasync import Profile, Session
 from payasync.documents import at
 from payasync.endpoints import Operation
-from payasync.profile.profile import NONCE, SIGN
+from payasync.profile.schema import NONCE, SIGN
 from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
 from payasync.resources.payments import CreatePayment, QueryPayment
 from payasync.resources.refunds import CreateRefund, QueryRefund
@@ -51,6 +51,19 @@ SAMPLES: Final[Mapping[str, Request[Response]]] = {
     "subscriptions.cancel": CancelSubscription(subscription_id="S1"),
 }
 """One request for each operation, which any service takes."""
+
+
+def order(**given: object) -> PlaceOrder:
+    """Return a request for an order that any service takes."""
+    told: dict[str, object] = {"total_amt": 450, "currency": "CAD", "subject": "Coffee", "scene_type": "JSAPI"}
+    return PlaceOrder(**{**told, **given})  # type: ignore[arg-type] # any argument
+
+
+def refund(**changes: Any) -> CreateRefund:
+    """Return a request for a refund of T1 that any service takes."""
+    sample = SAMPLES["refunds.create"]
+    assert isinstance(sample, CreateRefund)
+    return evolve(sample, **changes)
 
 
 @frozen

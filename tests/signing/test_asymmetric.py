@@ -1,13 +1,11 @@
 import base64
 import shutil
 import subprocess
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PrivateKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -24,36 +22,16 @@ RSA: Final = rsa.generate_private_key(65537, 2048)
 ED25519: Final = Ed25519PrivateKey.generate()
 FITTING: Final[dict[str, Pair]] = {"rsa-sha256": RSA, "rsa-sha512": RSA, "ed25519": ED25519}
 
-# RFC 8032, section 7.1: secret key, public key, message, signature (tests 1 to 3).
-RFC_8032: Final = [
+# RFC 8032, section 7.1, test 3: secret key, public key, message, signature.
+RFC_8032: Final = (
+    "c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7",
+    "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025",
+    "af82",
     (
-        "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
-        "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
-        "",
-        (
-            "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e06522490155"
-            "5fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b"
-        ),
+        "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac"
+        "18ff9b538d16f290ae67f760984dc6594a7c15e9716ed28dc027beceea1ec40a"
     ),
-    (
-        "4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb",
-        "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c",
-        "72",
-        (
-            "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
-            "085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00"
-        ),
-    ),
-    (
-        "c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7",
-        "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025",
-        "af82",
-        (
-            "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac"
-            "18ff9b538d16f290ae67f760984dc6594a7c15e9716ed28dc027beceea1ec40a"
-        ),
-    ),
-]
+)
 # RFC 8410, sections 4 and 7: what stands before a raw Ed25519 key in SubjectPublicKeyInfo and PKCS #8.
 SPKI_PREFIX: Final = bytes.fromhex("302a300506032b6570032100")
 PKCS8_PREFIX: Final = bytes.fromhex("302e020100300506032b657004220420")
@@ -97,9 +75,9 @@ def openssl(tmp_path: Path) -> OpenSSL:
     return run
 
 
-@pytest.mark.parametrize(("secret", "public", "message", "signature"), RFC_8032)
-def test_ed25519_vectors(secret: str, public: str, message: str, signature: str) -> None:
+def test_ed25519_vector() -> None:
     """Ed25519 is that of RFC 8032."""
+    secret, public, message, signature = RFC_8032
     private_key = Secret(base64.b64encode(PKCS8_PREFIX + bytes.fromhex(secret)).decode())
     public_key = Secret(base64.b64encode(SPKI_PREFIX + bytes.fromhex(public)).decode())
 
@@ -151,73 +129,18 @@ def test_reads_a_traditional_rsa_key() -> None:
     assert asymmetric.verify("rsa-sha256", b"message", signature, Secret(public_pem(RSA)))
 
 
-def with_password(pair: Pair) -> str:
-    """Return a private key as PEM that asks for a password."""
-    encryption = serialization.BestAvailableEncryption(b"password")
-    return pair.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption).decode()
-
-
-UNFIT: Final[dict[str, tuple[str, str]]] = {
-    "garbage": ("rsa-sha256", "canary-not-a-key"),
-    "garbage that is base64": ("rsa-sha256", "Y2FuYXJ5"),
-    "garbage in PEM": ("rsa-sha256", "-----BEGIN PRIVATE KEY-----\ncanary\n-----END PRIVATE KEY-----"),
-    "not ASCII": ("rsa-sha256", "clé-canary"),
-    "with a password": ("rsa-sha256", with_password(RSA)),
-    "Ed25519 for RSA": ("rsa-sha256", private_pem(ED25519)),
-    "RSA for Ed25519": ("ed25519", private_pem(RSA)),
-    "an elliptic curve": ("rsa-sha512", private_pem(ec.generate_private_key(ec.SECP256R1()))),
-    "Ed448": ("ed25519", private_base64(Ed448PrivateKey.generate())),
-    "a public key": ("rsa-sha256", public_pem(RSA)),
-}
-UNFIT_PUBLIC: Final[dict[str, tuple[str, str]]] = {
-    "garbage": ("rsa-sha256", "canary-not-a-key"),
-    "garbage that is base64": ("ed25519", "Y2FuYXJ5"),
-    "garbage in PEM": ("rsa-sha256", "-----BEGIN PUBLIC KEY-----\ncanary\n-----END PUBLIC KEY-----"),
-    "Ed25519 for RSA": ("rsa-sha256", public_base64(ED25519)),
-    "RSA for Ed25519": ("ed25519", public_pem(RSA)),
-    "an elliptic curve": ("ed25519", public_pem(ec.generate_private_key(ec.SECP256R1()))),
-    "a private key": ("rsa-sha256", private_pem(RSA)),
-}
-
-
-def shown(error: BaseException) -> str:
-    """Return a traceback with the local variables of every frame below the test's own."""
-    below = error.__traceback__ and error.__traceback__.tb_next
-    return "".join(traceback.TracebackException(type(error), error, below, capture_locals=True).format())
-
-
-def end(key: str) -> str:
-    """Return the end of a key's body, which nobody would write by chance."""
-    return "".join(line for line in key.splitlines() if "---" not in line)[-20:]
-
-
-@pytest.mark.parametrize(("name", "key"), UNFIT.values(), ids=UNFIT)
-def test_unfit_private_key_is_refused(name: str, key: str) -> None:
-    """What is no private key for the algorithm is refused; neither message nor traceback quotes it."""
-    with pytest.raises(ConfigurationError, match=f"is not a private key for {name}") as caught:
-        asymmetric.sign(name, b"message", Secret(key))
-
-    assert "credentials.signing_key" == caught.value.field
-    assert caught.value.__context__ is None
-    assert end(key) not in shown(caught.value)
-
-
-@pytest.mark.parametrize(("name", "key"), UNFIT_PUBLIC.values(), ids=UNFIT_PUBLIC)
-def test_unfit_public_key_is_refused(name: str, key: str) -> None:
-    """What is no public key for the algorithm is refused; a private key given by mistake is not quoted."""
-    with pytest.raises(ConfigurationError, match=f"is not a public key for {name}") as caught:
-        asymmetric.verify(name, b"message", b"signature", Secret(key))
-
-    assert "credentials.service_keys" == caught.value.field
-    assert caught.value.__context__ is None
-    assert end(key) not in shown(caught.value)
-
-
-@pytest.mark.parametrize("bits", [2040])
-def test_short_rsa_keys_are_refused(bits: int) -> None:
-    """An RSA key under 2048 bits protects no money, on neither side."""
-    pair = rsa.generate_private_key(65537, bits)
-    with pytest.raises(ConfigurationError, match=f"signing_key has {bits} bits: an RSA key needs 2048"):
-        asymmetric.sign("rsa-sha256", b"message", Secret(private_pem(pair)))
-    with pytest.raises(ConfigurationError, match=f"service_keys has {bits} bits: an RSA key needs 2048"):
-        asymmetric.verify("rsa-sha256", b"message", b"signature", Secret(public_pem(pair)))
+@pytest.mark.parametrize(
+    ("name", "pair"),
+    [
+        ("rsa-sha256", ED25519),
+        ("ed25519", RSA),
+        ("ed25519", Ed448PrivateKey.generate()),
+        ("rsa-sha512", ec.generate_private_key(ec.SECP256R1())),
+    ],
+)
+def test_key_of_another_algorithm_is_refused(name: str, pair: Pair) -> None:
+    """Each algorithm takes its own keys alone; which other mistakes are named stands with the checks of a session."""
+    with pytest.raises(ConfigurationError, match=f"signing_key is not a private key for {name}"):
+        asymmetric.sign(name, b"message", Secret(private_pem(pair)))
+    with pytest.raises(ConfigurationError, match=f"service_keys is not a public key for {name}"):
+        asymmetric.verify(name, b"message", b"signature", Secret(public_base64(pair)))

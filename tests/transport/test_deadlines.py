@@ -1,35 +1,42 @@
-"""One timer for all deadlines: each ends what it bounds, and nothing else."""
+"""One timer for all deadlines, and what connecting may take."""
 
 import asyncio
-from typing import Final
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any, Final
 
+import aiohttp
 import pytest
+from aiohttp.abc import AbstractResolver, ResolveResult
 
-from payasync import Profile, Timeouts
+from payasync import Credentials, NotSentError, Profile, RetryPolicy, Session, Timeouts
 from payasync.endpoints import PLACE_ORDER
+from payasync.errors import NotSentTimeoutError
 from payasync.transport import deadlines as module
 from payasync.transport.deadlines import Deadline, Deadlines, running_task
 from payasync.wire.call import Call, Lease
-from tests.inside import turns
+from tests.foreign.recorder import SILENT, Answer, Recorder, answer
+from tests.inside import Time, turns, until, waiting
 
 LONG: Final = 20
 """Turns of the loop in which a look has certainly come, where one is to come."""
 
 
-class Time:
+class StandingTime:
     """A time that stands until it is told."""
 
     now = 100.0
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
+def clock(monkeypatch: pytest.MonkeyPatch) -> StandingTime:
     """Return the clock of all deadlines, which are looked at in each turn of the loop."""
     monkeypatch.setattr(module, "GRAIN", 0)
-    return Time()
+    return StandingTime()
 
 
-def made(clock: Time) -> Deadlines:
+def made(clock: StandingTime) -> Deadlines:
     """Return the deadlines of this loop."""
     deadlines = Deadlines(asyncio.get_running_loop())
     deadlines.time = lambda: clock.now
@@ -48,7 +55,7 @@ async def bounded(deadlines: Deadlines, deadline: float) -> None:
         await turns(LONG)
 
 
-async def test_no_look_while_there_is_none(clock: Time) -> None:
+async def test_no_look_while_there_is_none(clock: StandingTime) -> None:
     """The timer runs while there are deadlines, and again for a later one."""
     deadlines = made(clock)
     seen: list[bool] = []
@@ -62,7 +69,7 @@ async def test_no_look_while_there_is_none(clock: Time) -> None:
     assert [True, False, True, False] == seen
 
 
-async def test_cancelled_by_others(clock: Time) -> None:
+async def test_cancelled_by_others(clock: StandingTime) -> None:
     """A cancellation by anybody else stays one, also where the time is over in the same turn."""
     deadlines = made(clock)
     task = asyncio.ensure_future(bounded(deadlines, clock.now + 1))
@@ -76,7 +83,7 @@ async def test_cancelled_by_others(clock: Time) -> None:
     assert task.cancelled()
 
 
-async def test_done_as_the_time_was_over(clock: Time) -> None:
+async def test_done_as_the_time_was_over(clock: StandingTime) -> None:
     """What is done by then is no error, and the task is not left as one that is cancelled."""
     deadlines = made(clock)
     with Deadline(deadlines, call(clock.now + 1)) as deadline:
@@ -89,7 +96,7 @@ async def test_done_as_the_time_was_over(clock: Time) -> None:
 
 
 @pytest.mark.parametrize("why", ["too late", "given up", "cancelled", "its lease is over"])
-async def test_what_must_not_begin(clock: Time, why: str) -> None:
+async def test_what_must_not_begin(clock: StandingTime, why: str) -> None:
     """What is too late, was given up, or is cancelled and has not heard of it yet, does not begin to write.
 
     Nor does a journalled write, where another process may have it by now.
@@ -112,7 +119,7 @@ async def test_what_must_not_begin(clock: Time, why: str) -> None:
     assert not attempt.progress.begun
 
 
-async def test_begins_in_a_task_that_was_cancelled_before(clock: Time) -> None:
+async def test_begins_in_a_task_that_was_cancelled_before(clock: StandingTime) -> None:
     """Who is cancelled and cleans up may call: an earlier cancellation is not of this call."""
     attempt, task = call(clock.now + 1), running_task()
     task.cancel()
@@ -125,7 +132,7 @@ async def test_begins_in_a_task_that_was_cancelled_before(clock: Time) -> None:
     assert attempt.progress.begun
 
 
-async def test_closing(clock: Time) -> None:
+async def test_closing(clock: StandingTime) -> None:
     """Who closes ends what others do within their deadlines, but not what it does itself."""
     deadlines = made(clock)
     other = asyncio.ensure_future(bounded(deadlines, clock.now + 1))
@@ -136,3 +143,190 @@ async def test_closing(clock: Time) -> None:
 
     assert isinstance(ended, TimeoutError)
     assert deadlines.timer is None
+
+
+KEYS: Final = Credentials("M1", secret_key="sk_test")
+ONE_TRY: Final = RetryPolicy(attempts=1)
+TIMES: Final = Timeouts(total=45, connect=5, read=20)
+
+
+@pytest.fixture
+async def time() -> Time:
+    """The time of the test's loop."""
+    return Time()
+
+
+def session(url: str, **settings: Any) -> Session:
+    """Return a session that tries once."""
+    chosen: dict[str, Any] = {"credentials": KEYS, "profile": Profile(), "retry": ONE_TRY, "timeouts": TIMES}
+    return Session(url, **{**chosen, **settings})
+
+
+async def create(pay: Session) -> None:
+    """Make one payment."""
+    await pay.payments.create(amount=1, currency="USD")
+
+
+async def failed(call: Awaitable[None]) -> NotSentError:
+    """Return what a call ends with; the test's patience is shorter than the call's own time."""
+    async with asyncio.timeout(15):
+        with pytest.raises(NotSentError) as caught:
+            await call
+    return caught.value
+
+
+@pytest.mark.parametrize("lent", [False, True], ids=["own pool", "lent connector"])
+async def test_waiting_for_the_pool_is_not_connecting(time: Time, *, lent: bool) -> None:
+    """Calls that find all connections in use wait longer than `Timeouts.connect`, and are answered in their turn."""
+    go = threading.Event()
+    async with AsyncExitStack() as stack:
+        service = stack.enter_context(Recorder([answer(after=go)]))
+        http = None
+        if lent:
+            http = await stack.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)))
+        pay = await stack.enter_async_context(session(service.url, max_connections=1, http=http))
+        calls = [asyncio.ensure_future(create(pay)) for _ in range(4)]
+        await until(lambda: waiting(pay) == 3)
+        await asyncio.to_thread(service.wait_for_request)
+        await time.pass_by(19)
+        go.set()
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+
+    assert [None] * 4 == ends
+    assert [1] * 4 == [request.connection for request in service.requests]
+
+
+async def test_waiting_for_the_pool_ends_with_the_call(time: Time) -> None:
+    """A call that finds no connection within its total was not sent, and says which setting bounds them."""
+    with Recorder([SILENT]) as service:
+        async with session(service.url, max_connections=1) as pay:
+            first = asyncio.ensure_future(create(pay))
+            await asyncio.to_thread(service.wait_for_request)
+            second = asyncio.ensure_future(create(pay.with_options(timeouts=Timeouts(total=8, connect=5))))
+            await until(lambda: waiting(pay))
+            await time.pass_by(7)
+            still_waiting = not second.done()
+            await time.pass_by(1)
+            error = await failed(second)
+            first.cancel()
+
+    assert still_waiting
+    assert NotSentTimeoutError is type(error)
+    assert (False, False) == (error.sent, error.permanent)
+    assert "no connection was free in time: raise max_connections" in str(error)
+    assert 1 == len(service.requests)
+
+
+@pytest.mark.parametrize("lent", [False, True], ids=["own pool", "lent connector"])
+async def test_a_free_connection_is_not_forgotten(*, lent: bool) -> None:
+    """Where the call that was next is cancelled, in whatever step of the loop, the one behind it is next."""
+    async with AsyncExitStack() as stack:
+        service = stack.enter_context(Recorder())
+        http = None
+        if lent:
+            http = await stack.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)))
+        pay = await stack.enter_async_context(session(service.url, max_connections=1, http=http))
+        for steps in range(12):
+            first, second, third = (asyncio.ensure_future(create(pay)) for _ in range(3))
+            await until(lambda: waiting(pay) == 2)
+            first.cancel()
+            await turns(steps)
+            second.cancel()
+            async with asyncio.timeout(15):
+                await third
+            await asyncio.gather(first, second, return_exceptions=True)
+
+
+class NoNames(AbstractResolver):
+    """A name server that never answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[object] = []
+
+    async def resolve(self, *given: object, **_: object) -> list[ResolveResult]:
+        """Wait for ever."""
+        self.asked.append(given)
+        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return] # it never comes
+
+    async def close(self) -> None:
+        """Close nothing."""
+
+
+async def connecting(pay: Session, time: Time, far: Callable[[], object]) -> NotSentError:
+    """Return what a call ends with that comes so far, and no farther, within `Timeouts.connect`."""
+    call = asyncio.ensure_future(create(pay))
+    await until(far)
+    await time.pass_by(4)
+    still_connecting = not call.done()
+    await time.pass_by(1)
+    error = await failed(call)
+
+    assert still_connecting
+    assert NotSentTimeoutError is type(error)
+    assert "no connection in time" == error.reason
+    return error
+
+
+async def test_a_name_server_that_is_silent(time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking up the name is part of connecting, in a pool of our own."""
+    asked: list[object] = []
+
+    async def never(*given: object, **_: object) -> None:
+        asked.append(given)
+        await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", never)
+    async with session("https://pay.example") as pay:
+        await connecting(pay, time, lambda: asked)
+
+
+async def test_a_lent_name_server_that_is_silent(time: Time) -> None:
+    """So it is where an injected session lends its connector, and with it its resolver."""
+    names = NoNames()
+    connector = aiohttp.TCPConnector(resolver=names)
+    async with aiohttp.ClientSession(connector=connector) as http, session("https://pay.example", http=http) as pay:
+        await connecting(pay, time, lambda: names.asked)
+
+
+@pytest.mark.parametrize("lent", [False, True], ids=["own pool", "lent connector"])
+async def test_a_handshake_that_never_ends(time: Time, *, lent: bool) -> None:
+    """The TLS handshake is part of connecting."""
+    async with AsyncExitStack() as stack:
+        service = stack.enter_context(Recorder())
+        http = await stack.enter_async_context(aiohttp.ClientSession()) if lent else None
+        pay = await stack.enter_async_context(session(service.url.replace("http:", "https:"), http=http))
+        await connecting(pay, time, lambda: service.received)
+
+    assert b"payments" not in service.received
+
+
+async def test_a_proxy_that_is_silent(time: Time) -> None:
+    """The way through a proxy is part of connecting, and no step of it begins the time anew."""
+    with Recorder([SILENT]) as proxy:
+        async with session("https://pay.example", proxy=proxy.url) as pay:
+            await connecting(pay, time, lambda: proxy.requests)
+
+    assert "CONNECT" == proxy.only.method
+
+
+async def test_a_proxy_that_connects_to_nowhere(time: Time) -> None:
+    """Nor does the handshake behind a proxy's CONNECT."""
+    with Recorder([Answer(b"HTTP/1.1 200 OK\r\n\r\n")]) as proxy:
+        async with session("https://pay.example", proxy=proxy.url) as pay:
+            await connecting(pay, time, lambda: b"pay.example" in proxy.received.partition(b"\r\n\r\n")[2])
+
+    assert "CONNECT" == proxy.only.method
+
+
+async def test_an_answer_has_its_whole_time(time: Time) -> None:
+    """What connecting may take is no bound of the answer."""
+    go = threading.Event()
+    with Recorder([answer(after=go)]) as service:
+        async with session(service.url) as pay:
+            call = asyncio.ensure_future(create(pay))
+            await asyncio.to_thread(service.wait_for_request)
+            await time.pass_by(19)
+            go.set()
+            await call
+
+    assert 1 == len(service.requests)

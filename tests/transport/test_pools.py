@@ -141,34 +141,6 @@ def test_closing_from_another_loop_ends_one_that_stands_still() -> None:
     assert 1 == len(service.requests)
 
 
-def test_six_loops_at_once() -> None:
-    """One session for six threads with a loop each: every call arrives once, and no connection has two masters."""
-    calls = {thread: [100 * thread + number for number in range(20)] for thread in range(1, 7)}
-    with Recorder() as service:
-        pay = session(service)
-
-        async def pay_all(mine: list[int]) -> None:
-            await asyncio.gather(*(create(pay, amount) for amount in mine))
-
-        def work(mine: list[int]) -> None:
-            with asyncio.Runner() as runner:
-                start.wait(30)
-                runner.run(pay_all(mine))
-                done.wait(30)  # no loop ends before the others have paid
-
-        start, done = threading.Barrier(6), threading.Barrier(6)
-        threads = [threading.Thread(target=work, args=(mine,)) for mine in calls.values()]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-
-    masters = {(request.connection, json.loads(request.body)["amount"] // 100) for request in service.requests}
-
-    assert sorted(amount for mine in calls.values() for amount in mine) == sorted(amounts(service))
-    assert len(service.connections) == len(masters)
-
-
 @pytest.mark.parametrize("closed", [False, True], ids=["living", "dead"])
 def test_injected_session_belongs_to_one_loop(*, closed: bool) -> None:
     """The sockets of an aiohttp session are its loop's: another loop is refused, even after the first has ended."""

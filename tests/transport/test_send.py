@@ -1,30 +1,54 @@
-"""One attempt over HTTP: what it ends as, and within which bounds."""
+"""One attempt over HTTP: what it ends as, within which bounds, and what giving it up leaves."""
 
 import asyncio
+import errno
+import ssl
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
+import aiohttp
 import pytest
+from aiohttp.client_reqrep import ConnectionKey
 from yarl import URL
 
-from payasync import Call, NoAnswerError, NoAnswerTimeoutError, NotSentError, Profile, Timeouts
-from payasync.endpoints import CREATE_PAYMENT, Operation, custom
-from payasync.errors import NotSentTimeoutError, SessionClosedError
-from payasync.transport import PoolSettings, Transport
+from payasync import (
+    Call,
+    Credentials,
+    NoAnswerError,
+    NoAnswerTimeoutError,
+    NotSentError,
+    NotSentTimeoutError,
+    OutcomeUnknownError,
+    Profile,
+    Response,
+    RetryPolicy,
+    Session,
+    Timeouts,
+)
+from payasync.endpoints import CREATE_PAYMENT, Operation, custom_operation
+from payasync.errors import SessionClosedError
+from payasync.profile.sandbox_profile import PROFILE
+from payasync.transport.deadlines import NoFreeConnectionError
+from payasync.transport.pools import PoolSettings
+from payasync.transport.send import AnswerTooLargeError, Transport, attempt_error, describe_failure
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import Answer, Recorder, answer
-from tests.inside import turns
+from tests.inside import busy, turns, until, waiting
 
-BILL = custom("GET", "/bill", read=True)
+BILL = custom_operation("GET", "/bill", read=True)
 
 
 @asynccontextmanager
 async def transport(url: str, **settings: Any) -> AsyncGenerator[Transport]:
     """Give a transport, and close it."""
-    pools = PoolSettings(tls=settings.pop("tls", None), max_connections=settings.pop("connections", 10))
-    chosen: dict[str, Any] = {"proxy": None, "max_response_bytes": 1000, "headers": {}} | settings
+    pools = PoolSettings(
+        tls=settings.pop("tls", None),
+        max_connections=settings.pop("connections", 10),
+        headers=settings.pop("headers", {}),
+    )
+    chosen: dict[str, Any] = {"proxy": None, "max_response_bytes": 1000} | settings
     made = Transport(URL(url), pools=pools, **chosen)
     try:
         yield made
@@ -78,7 +102,7 @@ async def test_what_wakes_too_late_writes_nothing(monkeypatch: pytest.MonkeyPatc
                 ahead.append(30)
                 return False
 
-            monkeypatch.setattr("payasync.transport.body.stray", stopped)
+            monkeypatch.setattr("payasync.transport.request.has_stray_bytes", stopped)
             with pytest.raises(NotSentTimeoutError):
                 await way.send(late)
 
@@ -161,3 +185,150 @@ async def test_the_profile_adds_its_headers() -> None:
             await way.send(call(headers={"X-Mode": "layer"}))
 
     assert (["2"], ["layer"]) == (service.only.header("X-Version"), service.only.header("X-Mode"))
+
+
+ADDRESS = "https://pay.example"
+KEY = ConnectionKey("pay.example", 443, is_ssl=True, ssl=True, proxy=None, proxy_auth=None, proxy_headers_hash=None)
+UNTRUSTED = aiohttp.ClientConnectorCertificateError(KEY, ssl.SSLCertVerificationError("self-signed"))
+
+
+@pytest.mark.parametrize(
+    ("error", "unsent", "unanswered"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), NotSentError, NoAnswerError),
+        (ConnectionResetError(errno.ECONNRESET, "reset"), NotSentError, NoAnswerError),
+        (aiohttp.ServerDisconnectedError(), NotSentError, NoAnswerError),
+        (aiohttp.ConnectionTimeoutError(), NotSentTimeoutError, NoAnswerTimeoutError),
+        (TimeoutError(), NotSentTimeoutError, NoAnswerTimeoutError),
+        (NoFreeConnectionError(), NotSentTimeoutError, NoAnswerTimeoutError),
+    ],
+)
+def test_only_a_body_that_had_not_begun_proves_that_nothing_was_sent(
+    error: Exception, unsent: type[Exception], unanswered: type[Exception]
+) -> None:
+    """Whether the write had begun decides between "not sent" and "no answer", never the class of the error."""
+    assert unsent is type(attempt_error(error, ADDRESS, begun=False))
+    assert unanswered is type(attempt_error(error, ADDRESS, begun=True))
+
+
+@pytest.mark.parametrize("error", [UNTRUSTED, ssl.SSLCertVerificationError("expired")])
+def test_a_bad_certificate_is_permanent(error: Exception) -> None:
+    """A certificate that cannot be trusted is not tried again."""
+    ended = attempt_error(error, ADDRESS, begun=False)
+
+    assert isinstance(ended, NotSentError)
+    assert ended.permanent
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (UNTRUSTED, "the certificate of the service cannot be trusted"),
+        (aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "unknown")), "the host name does not resolve"),
+        (aiohttp.ClientConnectorSSLError(KEY, OSError("cut")), "the TLS handshake failed"),
+        (aiohttp.ClientPayloadError("Response payload is not completed"), "the answer was cut short"),
+        (AnswerTooLargeError(), "the answer is longer than max_response_bytes"),
+        (ConnectionResetError(errno.ECONNRESET, "any words"), "connection reset by peer"),
+        (RuntimeError("anything"), "the connection failed"),
+    ],
+)
+def test_each_failure_is_said_in_a_few_words(error: Exception, words: str) -> None:
+    """The reason names what happened, and repeats no word of a foreign error."""
+    assert words == describe_failure(error)
+
+
+KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="signing key of M1")
+LIMIT: Final = 200
+"""Bytes that an answer may have in these tests."""
+OK: Final = answer(200, b'{"code":"SBX_OK"}').raw
+LONG: Final = answer(200, b'{"code":"SBX_OK"}'.ljust(LIMIT + 1)).raw
+"""Too long an answer, which comes in one part: when it is looked at, its connection is in the pool again."""
+
+CALLS: Final[dict[str, Callable[[Session, int], Awaitable[Response]]]] = {
+    "write": lambda pay, number: pay.payments.create(amount=number, currency="USD"),
+    "read": lambda pay, number: pay.orders.query(f"T{number}"),
+}
+
+
+def session(service: Recorder, **settings: Any) -> Session:
+    """Return a session with one connection of a kind, and no second try."""
+    once = RetryPolicy(attempts=1)
+    chosen: dict[str, Any] = {"max_connections": 1, "max_response_bytes": LIMIT, "retry": once, **settings}
+    return Session(service.url, credentials=KEYS, profile=PROFILE, **chosen)
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_long_answer_that_came_whole(name: str) -> None:
+    """The connection of an answer that is refused for its length, but has ended, carries the call that waits for it."""
+    ask, first_may, second_may = CALLS[name], threading.Event(), threading.Event()
+    with Recorder([Answer(LONG, after=first_may), Answer(OK, after=second_may)]) as service:
+        async with session(service) as pay:
+            first = asyncio.ensure_future(ask(pay, 1))
+            await asyncio.to_thread(service.wait_for_request)
+            second = asyncio.ensure_future(ask(pay, 2))
+            await until(lambda: waiting(pay) == 1)
+            first_may.set()
+            with pytest.raises(NoAnswerError if name == "read" else OutcomeUnknownError) as caught:
+                await first
+            await asyncio.to_thread(service.wait_for_request)
+            early = second.done()
+            second_may.set()
+            found = await second
+
+    assert "the answer is longer than max_response_bytes" == caught.value.reason
+    assert not early
+    assert (200, 1) == (found.http_status, found.attempts)
+    assert [1, 1] == [request.connection for request in service.requests]
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_cancelled_as_the_answer_ended(name: str) -> None:
+    """Nor is it cut where the caller gave up in the very moment in which the answer's last byte came."""
+    ask, first_may, second_may = CALLS[name], threading.Event(), threading.Event()
+    half, received = len(OK) - 5, bytearray()
+    with Recorder([Answer(OK[:half], after=first_may), Answer(OK, after=second_may)]) as service:
+        async with session(service) as pay:
+            first = asyncio.ensure_future(ask(pay, 1))
+            await asyncio.to_thread(service.wait_for_request)
+            second = asyncio.ensure_future(ask(pay, 2))
+            (held,) = busy(pay)
+            await until(lambda: waiting(pay) == 1)
+            came = held.data_received
+
+            def last_byte(data: bytes) -> None:
+                received.extend(data)
+                came(data)
+                if bytes(received) == OK:
+                    first.cancel()
+
+            held.data_received = last_byte
+            first_may.set()
+            await until(lambda: bytes(received) == OK[:half])
+            await turns(20)  # it has read the head, and waits for the rest
+            service.connections[0].stream.sendall(OK[half:])
+            (ended,) = await asyncio.gather(first, return_exceptions=True)
+            await asyncio.to_thread(service.wait_for_request)
+            held.data_received = came
+            second_may.set()
+            found = await second
+
+    assert isinstance(ended, asyncio.CancelledError)
+    assert (200, 1) == (found.http_status, found.attempts)
+    assert [1, 1] == [request.connection for request in service.requests]
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_answer_that_has_not_ended(name: str) -> None:
+    """The connection of an answer that is refused before its end is cut: the call that waits for one takes another."""
+    ask = CALLS[name]
+    endless = Answer(answer(200, b"x" * 10_000).raw[:-1])
+    with Recorder([endless, Answer(OK)]) as service:
+        async with session(service) as pay:
+            first = asyncio.ensure_future(ask(pay, 1))
+            await asyncio.to_thread(service.wait_for_request)
+            found = await ask(pay, 2)
+            (ended,) = await asyncio.gather(first, return_exceptions=True)
+
+    assert isinstance(ended, NoAnswerError if name == "read" else OutcomeUnknownError)
+    assert 200 == found.http_status
+    assert [1, 2] == [request.connection for request in service.requests]

@@ -89,17 +89,6 @@ async def test_a_context_that_is_weakened_later(
     assert (1, 1) == (len(service.requests), len(service.connections))
 
 
-async def test_a_context_that_is_weakened_for_an_unknown_server() -> None:
-    """What would have been refused for its certificate gets nothing either when nobody looks at certificates."""
-    tls = ssl.create_default_context()
-    with Recorder(tls=unknown_tls()) as service:
-        async with session(service.url, tls=tls) as pay:
-            unverified(tls)
-            await refused(pay)
-
-    assert b"" == service.received
-
-
 @pytest.mark.parametrize("restored", [False, True])
 async def test_a_context_that_is_weakened_on_the_way(*, restored: bool) -> None:
     """Where it is weakened after the check and before the handshake, the connection is closed and not used."""
@@ -328,17 +317,3 @@ async def test_a_session_that_was_closed_lends_nothing() -> None:
 
     assert ("http", False) == (caught.value.field, caught.value.sent)
     assert [] == service.connections
-
-
-async def test_a_session_that_is_closed_later_lends_nothing_more() -> None:
-    """What cannot even begin was not sent; no error of aiohttp's escapes."""
-    with Recorder() as service:
-        async with aiohttp.ClientSession() as http:
-            pay = session(service.url, http=http, retry=RetryPolicy(attempts=1))
-            await create(pay)
-        with pytest.raises(NotSentError) as caught:
-            await create(pay)
-        await pay.aclose()
-
-    assert caught.value.sent is False
-    assert 1 == len(service.requests)

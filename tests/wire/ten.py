@@ -26,159 +26,80 @@ class TenCall:
         name: Namespace and method.
         method: By the document.
         path: By the document.
-        call: With every argument.
-        fields: What the document lists of it, but for merchantId, nonceStr and sign. Where the document shows no
-            wire name, ours stands: the service's is in `Service.names`.
-        least: With the required arguments only.
-        least_fields: As `fields`.
+        required: How many of its arguments are; these come first.
+        arguments: By name, the wire name and the value. Where the document shows no wire name, ours stands: the
+            service's is in `Service.names`.
     """
 
     name: str
     method: str
     path: str
-    call: Callable[[Session], Awaitable[Response]]
-    fields: Mapping[str, object]
-    least: Callable[[Session], Awaitable[Response]]
-    least_fields: Mapping[str, object]
+    required: int
+    arguments: Mapping[str, tuple[str, object]]
+
+    def call(self, pay: Session) -> Awaitable[Response]:
+        """Make the call with every argument."""
+        return self._made(pay, len(self.arguments))
+
+    def least(self, pay: Session) -> Awaitable[Response]:
+        """Make the call with the required arguments only."""
+        return self._made(pay, self.required)
+
+    def fields(self, *, least: bool) -> dict[str, object]:
+        """Return what the document lists of it, but for merchantId, nonceStr and sign."""
+        pairs = list(self.arguments.values())[: self.required if least else None]
+        return {wire: value.isoformat() if isinstance(value, date) else value for wire, value in pairs}
+
+    def _made(self, pay: Session, count: int) -> Awaitable[Response]:
+        namespace, method = self.name.split(".")
+        given = {name: value for name, (_, value) in list(self.arguments.items())[:count]}
+        made: Awaitable[Response] = getattr(getattr(pay, namespace), method)(**given)
+        return made
 
 
-ORDER: Final = {"totalAmt": 450, "currency": "CAD"}
-REFUND: Final = {"outTradeNo": "T1", "outRefundNo": "R1", "totalAmt": 450, "refundAmt": 200}
+TRADE: Final = {"out_trade_no": ("outTradeNo", "T1")}
+NUMBER: Final = {"subscription_id": ("subscription_id", "S1")}
 SUBSCRIPTION: Final = {
-    "frequency": "monthly",
-    "subscription_amount": 900,
-    "start_date": "2027-01-31",
-    "customer": {"email": "a@example.com", "name": "Zoë"},
+    "frequency": ("frequency", "monthly"),
+    "amount": ("subscription_amount", 900),
+    "start_date": ("start_date", date(2027, 1, 31)),
+    "customer": ("customer", {"email": "a@example.com", "name": "Zoë"}),
+}
+PAYMENT: Final = {
+    "amount": ("amount", 1000),
+    "currency": ("currency", "USD"),
+    "description": ("description", "Invoice 42 = Ü"),
+}
+ORDER: Final = {
+    "total_amt": ("totalAmt", 450),
+    "currency": ("currency", "CAD"),
+    "subject": ("subject", "Coffee & cake"),
+    "body": ("body", "Large = coffee"),
+    "notify_url": ("notifyUrl", NOTIFY),
+    "scene_type": ("sceneType", "JSAPI"),
+    "return_url": ("return_url", "https://shop.example/thanks"),
+    **TRADE,
+}
+REFUND: Final = {
+    **TRADE,
+    "out_refund_no": ("outRefundNo", "R1"),
+    "total_amt": ("totalAmt", 450),
+    "refund_amt": ("refundAmt", 200),
+    "refund_desc": ("refundDesc", ""),
+    "notify_url": ("notifyUrl", NOTIFY),
 }
 
 TEN: Final = (
-    TenCall(
-        "payments.create",
-        "POST",
-        "/v1/payments",
-        lambda pay: pay.payments.create(amount=1000, currency="USD", description="Invoice 42 = Ü"),
-        {"amount": 1000, "currency": "USD", "description": "Invoice 42 = Ü"},
-        lambda pay: pay.payments.create(amount=1, currency="USD"),
-        {"amount": 1, "currency": "USD"},
-    ),
-    TenCall(
-        "orders.place",
-        "POST",
-        "/payment/unifiedorder",
-        lambda pay: pay.orders.place(
-            total_amt=450,
-            currency="CAD",
-            subject="Coffee & cake",
-            body="Large = coffee",
-            notify_url=NOTIFY,
-            scene_type="JSAPI",
-            return_url="https://shop.example/thanks",
-            out_trade_no="T1",
-        ),
-        {
-            **ORDER,
-            "subject": "Coffee & cake",
-            "body": "Large = coffee",
-            "notifyUrl": NOTIFY,
-            "sceneType": "JSAPI",
-            "return_url": "https://shop.example/thanks",
-            "outTradeNo": "T1",
-        },
-        lambda pay: pay.orders.place(total_amt=450, currency="CAD"),
-        ORDER,
-    ),
-    TenCall(
-        "orders.query",
-        "POST",
-        "/payment/orderquery",
-        lambda pay: pay.orders.query("T1"),
-        {"outTradeNo": "T1"},
-        lambda pay: pay.orders.query("T1"),
-        {"outTradeNo": "T1"},
-    ),
-    TenCall(
-        "orders.close",
-        "POST",
-        "/payment/closeorder",
-        lambda pay: pay.orders.close("T1"),
-        {"outTradeNo": "T1"},
-        lambda pay: pay.orders.close("T1"),
-        {"outTradeNo": "T1"},
-    ),
-    TenCall(
-        "refunds.create",
-        "POST",
-        "/payment/refund",
-        lambda pay: pay.refunds.create(
-            out_trade_no="T1",
-            out_refund_no="R1",
-            total_amt=450,
-            refund_amt=200,
-            refund_desc="",
-            notify_url=NOTIFY,
-        ),
-        {**REFUND, "refundDesc": "", "notifyUrl": NOTIFY},
-        lambda pay: pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200),
-        REFUND,
-    ),
-    TenCall(
-        "payments.status",
-        "GET",
-        "/payment/status",
-        lambda pay: pay.payments.status("T1"),
-        {"payment_number": "T1"},
-        lambda pay: pay.payments.status("T1"),
-        {"payment_number": "T1"},
-    ),
-    TenCall(
-        "refunds.status",
-        "GET",
-        "/payment/refund/status",
-        lambda pay: pay.refunds.status("R1"),
-        {"refund_number": "R1"},
-        lambda pay: pay.refunds.status("R1"),
-        {"refund_number": "R1"},
-    ),
-    TenCall(
-        "subscriptions.create",
-        "POST",
-        "/subscriptions/create",
-        lambda pay: pay.subscriptions.create(
-            frequency="monthly",
-            amount=900,
-            start_date=date(2027, 1, 31),
-            customer={"email": "a@example.com", "name": "Zoë"},
-        ),
-        SUBSCRIPTION,
-        lambda pay: pay.subscriptions.create(
-            frequency="monthly", amount=900, start_date=date(2027, 1, 31), customer={}
-        ),
-        {**SUBSCRIPTION, "customer": {}},
-    ),
-    TenCall(
-        "subscriptions.update",
-        "POST",
-        "/subscriptions/update",
-        lambda pay: pay.subscriptions.update(
-            "S1",
-            frequency="monthly",
-            amount=900,
-            start_date=date(2027, 1, 31),
-            customer={"email": "a@example.com", "name": "Zoë"},
-        ),
-        {"subscription_id": "S1", **SUBSCRIPTION},
-        lambda pay: pay.subscriptions.update("S1"),
-        {"subscription_id": "S1"},
-    ),
-    TenCall(
-        "subscriptions.cancel",
-        "POST",
-        "/subscriptions/cancel",
-        lambda pay: pay.subscriptions.cancel("S1"),
-        {"subscription_id": "S1"},
-        lambda pay: pay.subscriptions.cancel("S1"),
-        {"subscription_id": "S1"},
-    ),
+    TenCall("payments.create", "POST", "/v1/payments", 2, PAYMENT),
+    TenCall("orders.place", "POST", "/payment/unifiedorder", 2, ORDER),
+    TenCall("orders.query", "POST", "/payment/orderquery", 1, TRADE),
+    TenCall("orders.close", "POST", "/payment/closeorder", 1, TRADE),
+    TenCall("refunds.create", "POST", "/payment/refund", 4, REFUND),
+    TenCall("payments.status", "GET", "/payment/status", 1, {"identifier": ("payment_number", "T1")}),
+    TenCall("refunds.status", "GET", "/payment/refund/status", 1, {"identifier": ("refund_number", "R1")}),
+    TenCall("subscriptions.create", "POST", "/subscriptions/create", 4, SUBSCRIPTION),
+    TenCall("subscriptions.update", "POST", "/subscriptions/update", 1, {**NUMBER, **SUBSCRIPTION}),
+    TenCall("subscriptions.cancel", "POST", "/subscriptions/cancel", 1, NUMBER),
 )
 NAMES: Final = frozenset(each.name for each in TEN)
 SIGNED_BY_DOCUMENT: Final = frozenset({"orders.place", "orders.query", "orders.close", "refunds.create"})
@@ -210,12 +131,11 @@ class Service:
 
     def fields(self, one: TenCall, *, least: bool = False) -> dict[str, object]:
         """Return what a call must carry, but for nonceStr and sign."""
-        own = one.least_fields if least else one.fields
         named = {
             **({"merchantId": "M1"} if one.name in self.merchant else {}),
             **self.constants.get("*", {}),
             **self.constants.get(one.name, {}),
-            **{self.names.get(name, name): value for name, value in own.items()},
+            **{self.names.get(name, name): value for name, value in one.fields(least=least).items()},
         }
         return named if one.method == "POST" else {name: str(value) for name, value in named.items()}
 
@@ -230,31 +150,23 @@ class Service:
         return sent
 
 
+DOCUMENTED_NAMES: Final = {
+    "return_url": "returnUrl",
+    "frequency": "billingFrequency",
+    "start_date": "startDate",
+    "subscription_amount": "amount",
+    "customer": "customer",
+    "subscription_id": "subscriptionId",
+}
 DOCUMENTED: Final = Service(
     profile=Profile(
         signature=SortedPairs(algorithm="hmac-sha256", encoding="hex"),
-        fields={
-            "return_url": "returnUrl",
-            "frequency": "billingFrequency",
-            "start_date": "startDate",
-            "subscription_amount": "amount",
-            "customer": "customer",
-            "subscription_id": "subscriptionId",
-        },
+        fields=DOCUMENTED_NAMES,
         formats={"start_date": "%Y-%m-%d"},
         payment_status=Parameter("outTradeNo", "query"),
         refund_status=Parameter("outRefundNo", "query"),
     ),
-    names={
-        "return_url": "returnUrl",
-        "frequency": "billingFrequency",
-        "start_date": "startDate",
-        "subscription_amount": "amount",
-        "customer": "customer",
-        "subscription_id": "subscriptionId",
-        "payment_number": "outTradeNo",
-        "refund_number": "outRefundNo",
-    },
+    names={**DOCUMENTED_NAMES, "payment_number": "outTradeNo", "refund_number": "outRefundNo"},
     bearer=frozenset({"payments.create"}),
     signed=SIGNED_BY_DOCUMENT,
     merchant=SIGNED_BY_DOCUMENT,

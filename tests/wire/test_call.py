@@ -1,7 +1,6 @@
 import copy
 import pickle
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from attrs import evolve
@@ -12,8 +11,8 @@ from payasync.credentials import Secret
 from payasync.documents import ABSENT
 from payasync.endpoints import CREATE_REFUND
 from payasync.errors import InvalidArgumentError
-from payasync.wire.call import Call, Lease, Reply
-from tests.building import PROFILE, bare_call
+from payasync.wire.call import Lease, Reply
+from tests.building import bare_call
 
 
 def test_a_call_is_never_changed() -> None:
@@ -95,30 +94,6 @@ def test_reply_shows_no_body() -> None:
     assert "canary" not in repr(Reply(status=200, headers={}, body=b"canary"))
 
 
-class OwnCall(Call):
-    """A call of somebody's own."""
-
-
-@pytest.mark.parametrize(
-    "derive",
-    [
-        lambda call: call.derived(attempt=2),
-        lambda call: call.with_fields(a=1),
-        lambda call: call.with_headers({"X-A": "1"}),
-    ],
-    ids=["derived", "fields", "headers"],
-)
-def test_derived_call_keeps_its_kind(derive: Callable[[Call], Call]) -> None:
-    """A call of somebody's own class stays one, and frozen."""
-    call = OwnCall(operation=CREATE_REFUND, profile=PROFILE, fields={})
-    derived = derive(call)
-    with pytest.raises(FrozenInstanceError):
-        derived.attempt = 3  # type: ignore[misc] # the mistake that is refused
-
-    assert (OwnCall, OwnCall) == (type(call), type(derived))
-    assert ({}, {}, 1) == (call.fields, call.headers, call.attempt)
-
-
 @pytest.mark.parametrize(
     "twin",
     [
@@ -150,38 +125,3 @@ def test_reply_that_was_read_is_copied_as_it_came(twin: Callable[[Reply], Reply]
         other.verified,
     )
     assert Reply is type(other)
-
-
-def test_copy_with_another_body_has_its_own_document() -> None:
-    """A layer may give another body: what was read of the first is not said of it."""
-    came = Reply(status=200, headers={}, body=b'{"a":1}')
-    read = came.document
-    other = evolve(came, body=b'{"a":2}')
-
-    assert ({"a": 1}, {"a": 2}) == (read, other.document)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"status": 201},
-        {"headers": {"X-A": "2"}},
-        {"body": b"[]"},
-        {"elapsed": 1.0},
-        {"attempts": 2},
-        {"recovered": True},
-        {"verified": False},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("read", [False, True])
-def test_replies_are_equal_by_what_came(change: dict[str, Any], *, read: bool) -> None:
-    """Each fact counts; whether somebody has read the document does not."""
-    first, second = (Reply(status=200, headers={"X-A": "1"}, body=b"{}") for _ in range(2))
-    document = first.document if read else {}
-
-    assert {} == document
-    assert first == second
-    assert evolve(first, **change) != second
-    with pytest.raises(FrozenInstanceError):
-        first.status = 500  # type: ignore[misc] # the mistake that is refused

@@ -2,26 +2,18 @@ import base64
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from payasync import (
-    Attempted,
-    Credentials,
-    Event,
     NotConfiguredError,
     Profile,
-    Retrying,
-    RetryPolicy,
-    Secret,
     Session,
-    SortedPairs,
 )
 from tests.foreign import signatures
-from tests.foreign.recorder import Recorder, Request, answer
+from tests.foreign.recorder import Recorder, answer
 from tests.wire.ten import (
     BASE_PATH,
     CREDENTIALS,
@@ -119,32 +111,6 @@ async def test_no_cookies() -> None:
     assert [[]] * 10 == [request.header("Cookie") for request in service.requests]
 
 
-async def test_md5_with_the_key_in_the_text() -> None:
-    """The family that appends `&key=<signing key>` and takes the MD5 in capitals is a matter of the profile."""
-    scheme = SortedPairs(algorithm="md5", encoding="HEX", key_param="key")
-
-    request = await recorded(BY_NAME["orders.place"].least, Profile(signature=scheme))
-    sent = signatures.fields(request)
-    text = f"{signatures.signed_text(sent)}&key={SIGNING_KEY}"
-
-    assert signatures.md5(text).upper() == sent["sign"]
-
-
-async def test_rsa_signature_is_verified_with_the_public_key(tmp_path: Path) -> None:
-    """With RSA the service needs the merchant's public key alone."""
-    private, public = signatures.rsa_keys(tmp_path)
-    credentials = Credentials("M1", signing_key=private.read_text())
-    profile = Profile(signature=SortedPairs(algorithm="rsa-sha256", encoding="base64"))
-
-    request = await recorded(BY_NAME["refunds.create"].call, profile, credentials)
-    sent = signatures.fields(request)
-    signature = base64.b64decode(sent["sign"], validate=True)
-    text = signatures.signed_text(sent)
-
-    assert signatures.rsa_sha256_verifies(text, signature, public, tmp_path / "signature")
-    assert not signatures.rsa_sha256_verifies(f"{text} ", signature, public, tmp_path / "signature")
-
-
 @pytest.mark.long
 def test_rsa_signs_again_after_a_fork(tmp_path: Path) -> None:
     """The thread that signs stays behind in the parent: a forked child starts its own, and both go on."""
@@ -177,60 +143,3 @@ async def test_open_points_are_named_before_any_byte(name: str) -> None:
     assert OPEN_WITH_BARE_PROFILE[name] in str(caught.value)
     assert caught.value.sent is False
     assert [] == service.connections
-
-
-class Notes:
-    """A merchant's own scheme, which remembers the nonce of each signature that it makes."""
-
-    def __init__(self) -> None:
-        self.made: dict[str, str] = {}
-
-    def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:
-        """Return a signature that names the path and how many there were."""
-        self.made[fields["nonceStr"]] = f"{path} {len(self.made)} {len(key.reveal())}"
-        return self.made[fields["nonceStr"]]
-
-    def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
-        """Nothing is verified here."""
-        raise NotImplementedError
-
-
-async def after_a_refused_attempt(profile: Profile, events: list[Event]) -> Request:
-    """Return the request of a call whose first attempt was refused, because the service was not there yet."""
-    with Recorder(listening=False) as service:
-
-        def on_event(event: Event) -> None:
-            events.append(event)
-            if isinstance(event, Retrying) and event.attempt == 2:
-                service.listen()
-
-        async with Session(
-            service.url,
-            credentials=CREDENTIALS,
-            profile=profile,
-            retry=RetryPolicy(base_delay=0.001),
-            on_event=on_event,
-        ) as pay:
-            assert 2 == (await BY_NAME["refunds.create"].call(pay)).attempts
-    return service.only
-
-
-async def test_each_attempt_has_its_own_nonce_and_signature() -> None:
-    """A repeated attempt is a new request to the service: its nonce and signature are drawn again."""
-    scheme = Notes()
-
-    sent = signatures.fields(await after_a_refused_attempt(Profile(signature=scheme), []))
-
-    assert 2 == len(scheme.made)
-    assert (sent["nonceStr"], sent["sign"]) == list(scheme.made.items())[-1]
-
-
-async def test_repeated_attempt_differs_in_nothing_else() -> None:
-    """The service receives once, correctly signed, what was tried twice; both attempts are told of."""
-    events: list[Event] = []
-
-    sent = signatures.fields(await after_a_refused_attempt(DOCUMENTED.profile, events))
-
-    assert DOCUMENTED.fields(BY_NAME["refunds.create"]) == unsigned(sent)
-    assert signatures.hmac_sha256(signatures.signed_text(sent), SIGNING_KEY) == sent["sign"]
-    assert [(1, None), (2, 200)] == [(each.attempt, each.status) for each in events if isinstance(each, Attempted)]

@@ -1,43 +1,152 @@
-"""The faults that are armed, whose turn it is, and what each makes of a delivery."""
+"""The faults that are armed: which call or delivery triggers them, how often they fired, and which never did."""
 
 import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
-from typing import Final
+from random import Random
+from typing import Any, Final
 
 from attrs import frozen
 
-from payasync.profile.profile import NONCE
-from payasync.sandbox.faults.catalogue import (
-    Delay,
-    Drop,
-    Duplicate,
-    Effect,
-    OfNotification,
-    OldTimestamp,
-    Reorder,
-    StaleKeepAlive,
-)
-from payasync.sandbox.faults.trigger import Aiming, Fault, FaultNeverFiredError, aimed
+from payasync.endpoints import OPERATIONS
+from payasync.errors import PayasyncError
+from payasync.profile.schema import NONCE
+from payasync.sandbox.faults.catalogue import FaultKind, Phase, invalid
 
-_NONCE: Final = re.compile(rf'"{NONCE}": ?"[0-9a-f]')
-_DIGIT: Final = re.compile(r"[0-9](?=[^0-9]*$)", re.ASCII)
+ANY: Final = "*"
+CALLS: Final = (*(operation.name for operation in OPERATIONS), ANY)
+"""What can trigger a fault of a call."""
+EVENTS: Final = ("payment", "refund", "subscription", ANY)
+"""What can trigger a fault of a notification."""
+
+
+class FaultNeverFiredError(PayasyncError, AssertionError):
+    """A fault was armed and never fired, so the test that armed it has not tested what it says.
+
+    It is an `AssertionError` too: pytest reports a failed test, and not a broken program.
+    """
 
 
 @frozen(kw_only=True)
-class Passage:
-    """How one attempt goes.
+class Trigger:
+    """What a fault waits for.
 
     Attributes:
-        fault: What befalls it, in words; empty: nothing.
-        lost: It never arrives.
+        on: The operation, or the kind of notification; `*` is any.
+        order: A number that the call or notification must name: of an order, refund or subscription.
+        nth: The first matching call that may trigger it, from 1.
+        times: How often it fires at most; `None` is no limit.
+        probability: That a matching call triggers it; `None` is always.
+        seed: Repeats the draws.
+        phase: Before or after the commit; `None` for notifications.
+    """
+
+    on: str
+    order: str | None = None
+    nth: int = 1
+    times: int | None = 1
+    probability: float | None = None
+    seed: int | None = None
+    phase: Phase | None = None
+
+    def matches(self, on: str, numbers: AbstractSet[str]) -> bool:
+        """Return whether a call or notification with these numbers matches."""
+        return self.on in {ANY, on} and (self.order is None or self.order in numbers)
+
+    def __str__(self) -> str:
+        details = (
+            self.order is not None and f"order {self.order}",
+            self.nth > 1 and f"from number {self.nth}",
+            self.probability is not None and f"probability {self.probability}, seed {self.seed}",
+        )
+        words = ", ".join(word for word in details if word)
+        return f"{self.on} ({words})" if words else self.on
+
+
+class Fault:
+    """A fault that was armed.
+
+    Args:
+        kind: Its row of the catalogue.
+        options: Those of its kind.
+        trigger: What it waits for.
+        on_disarm: Called when it is disarmed.
+
+    Attributes:
+        kind: Its name, such as `reset_after_commit`.
+        of_notification: Whether a delivery meets it, and not a call.
+        options: As given.
+        trigger: As given.
+        seed: The seed that repeats its draws, if it has a probability.
+        seen: How many calls or notifications have matched it.
+        fired: How often it has fired.
+    """
+
+    def __init__(
+        self, kind: FaultKind, options: Mapping[str, Any], trigger: Trigger, on_disarm: Callable[["Fault"], None]
+    ) -> None:
+        self.kind: Final = kind.name
+        self.of_notification: Final = kind.of_notification
+        self.options: Final = options
+        self.trigger: Final = trigger
+        self.seed: Final = trigger.seed
+        self.seen = 0
+        self.fired = 0
+        self._on_disarm = on_disarm
+        self._random = Random(trigger.seed)  # noqa: S311 - to be repeated, not to be secret
+        self._disarmed = False
+
+    @property
+    def armed(self) -> bool:
+        """Whether it may still fire."""
+        return not self._disarmed and (self.trigger.times is None or self.fired < self.trigger.times)
+
+    @property
+    def missed(self) -> bool:
+        """Whether it has neither fired nor been disarmed."""
+        return not self._disarmed and not self.fired
+
+    def disarm(self) -> None:
+        """End it: it does not fire any more, and no test fails because of it. Disarming again does nothing."""
+        if not self._disarmed:
+            self._disarmed = True
+            self._on_disarm(self)
+
+    def count(self, on: str, numbers: AbstractSet[str]) -> bool:
+        """Count a call or notification if it matches, and return whether it triggers the fault.
+
+        Args:
+            on: The operation, or the kind of notification.
+            numbers: Those that it names.
+        """
+        if not self.armed or not self.trigger.matches(on, numbers):
+            return False
+        self.seen += 1
+        if self.seen < self.trigger.nth:
+            return False
+        return self.trigger.probability is None or self._random.random() < self.trigger.probability
+
+    def __str__(self) -> str:
+        return f"{self.kind} on {self.trigger}"
+
+    def __repr__(self) -> str:
+        return f"<Fault {self}, fired {self.fired}, seen {self.seen}>"
+
+
+@frozen(kw_only=True)
+class DeliveryPlan:
+    """What a fault makes of one attempt to deliver a notification.
+
+    Attributes:
+        fault: The fault in words; empty if there is none.
+        lost: The attempt never arrives.
         copies: How often it arrives.
-        later: It is not attempted now, but so much later by the sandbox's clock.
-        overtaken: It need not wait so long, once another one was attempted.
-        age: Seconds by which its timestamp lies back.
-        corrupted: Its body is changed after it was signed.
+        later: How long it is held back, by the sandbox's clock.
+        overtaken: It is held back only until another notification was attempted.
+        age: Seconds by which its timestamp is too old.
+        corrupted: Its body changes after it was signed.
     """
 
     fault: str = ""
@@ -49,57 +158,136 @@ class Passage:
     corrupted: bool = False
 
     def body(self, signed: str) -> str:
-        """Return the body that goes over the wire.
-
-        Args:
-            signed: As it was signed.
-        """
-        return corrupted(signed) if self.corrupted else signed
+        """Return the body that is sent, from the one that was signed."""
+        return corrupt_body(signed) if self.corrupted else signed
 
 
-PLAIN: Final = Passage()
+UNALTERED: Final = DeliveryPlan()
 
 
-def passage(effect: Effect, fault: str) -> Passage:
-    """Return how an attempt goes that meets a fault.
+class ArmedFaults:
+    """Holds faults until they are disarmed.
 
     Args:
-        effect: What the fault does.
-        fault: The fault in words.
+        draw_seed: Draws a seed for a probability that comes without one.
     """
-    match effect:
-        case Drop():
-            return Passage(fault=fault, lost=True)
-        case Duplicate():
-            return Passage(fault=fault, copies=2)
-        case Reorder(seconds=seconds):
-            return Passage(fault=fault, later=timedelta(seconds=seconds), overtaken=True)
-        case Delay(seconds=seconds):
-            return Passage(fault=fault, later=timedelta(seconds=seconds))
-        case OldTimestamp(seconds=age):
-            return Passage(fault=fault, age=age)
-        case _:
-            return Passage(fault=fault, corrupted=True)
+
+    def __init__(self, draw_seed: Callable[[], int] = lambda: secrets.randbits(32)) -> None:
+        self._draw_seed = draw_seed
+        self._faults: list[Fault] = []
+
+    def arm(
+        self, kind: FaultKind, on: str, options: Mapping[str, Any], on_disarm: Callable[[Fault], None] | None = None
+    ) -> Fault:
+        """Arm a fault, and return it.
+
+        Args:
+            kind: Its row of the catalogue.
+            on: The operation, or the kind of notification.
+            options: Those of its kind and of its trigger.
+            on_disarm: Called when it is disarmed.
+
+        Raises:
+            InvalidArgumentError: `on` is unknown, or an option is unknown or breaks its rule.
+        """
+        field, known = ("about", EVENTS) if kind.of_notification else ("operation", CALLS)
+        if on not in known:
+            raise invalid(field, f"one of {', '.join(known)}", on)
+        kind.check(options)
+        given: dict[str, Any] = {"phase": next(iter(kind.phases), None), **options}
+        if given.get("probability") is not None:
+            given = {"times": None, **given}
+            given["seed"] = self._draw_seed() if given.get("seed") is None else given["seed"]
+        own = {name: given.pop(name) for name in kind.options if name in given}
+
+        def forget(fault: Fault) -> None:
+            self._faults.remove(fault)
+            if on_disarm:
+                on_disarm(fault)
+
+        fault = Fault(kind, own, Trigger(on=on, **given), forget)
+        self._faults.append(fault)
+        return fault
+
+    def armed(self) -> list[Fault]:
+        """Return the faults that may still fire, in the order in which they were armed."""
+        return [fault for fault in self._faults if fault.armed]
+
+    def clear(self) -> None:
+        """Disarm all faults."""
+        for fault in tuple(self._faults):
+            fault.disarm()
+
+    def check(self) -> None:
+        """Check that every fault has fired or was disarmed.
+
+        Raises:
+            FaultNeverFiredError: One has not; the error names it.
+        """
+        missed = [f"{fault}, which saw {fault.seen} of these" for fault in self._faults if fault.missed]
+        if missed:
+            raise FaultNeverFiredError(
+                f"armed and never fired: {'; '.join(missed)}. Arm it for what the test does, or disarm it"
+            )
+
+    def fire_for_call(self, operation: str, numbers: AbstractSet[str], *, reused: bool) -> Fault | None:
+        """Return the fault that a call meets: of those that it triggers, the one that was armed first.
+
+        All faults that match the call count it. One fires, and the others wait for the next call.
+
+        Args:
+            operation: The call's.
+            numbers: Those that it names.
+            reused: Whether its connection has carried another call before.
+        """
+        return self._fire(
+            operation,
+            numbers,
+            lambda fault: not fault.of_notification and (reused or fault.kind != "stale_keep_alive"),
+        )
+
+    def plan_delivery(self, event: str, numbers: AbstractSet[str], *, timed: bool) -> DeliveryPlan:
+        """Return what a fault makes of an attempt to deliver a notification.
+
+        Args:
+            event: The kind of notification.
+            numbers: Those that it names.
+            timed: Whether it carries a time.
+        """
+        fault = self._fire(
+            event,
+            numbers,
+            lambda fault: fault.of_notification and (timed or fault.kind != "notification.old_timestamp"),
+        )
+        if fault is None:
+            return UNALTERED
+        seconds = fault.options.get("seconds", 0)
+        effects: dict[str, dict[str, Any]] = {
+            "notification.drop": {"lost": True},
+            "notification.duplicate": {"copies": 2},
+            "notification.reorder": {"later": timedelta(seconds=seconds), "overtaken": True},
+            "notification.delay": {"later": timedelta(seconds=seconds)},
+            "notification.corrupt": {"corrupted": True},
+            "notification.old_timestamp": {"age": seconds},
+        }
+        return DeliveryPlan(fault=str(fault), **effects[fault.kind])
+
+    def _fire(self, on: str, numbers: AbstractSet[str], fits: Callable[[Fault], bool]) -> Fault | None:
+        triggered = [fault for fault in tuple(self._faults) if fits(fault) and fault.count(on, numbers)]
+        if not triggered:
+            return None
+        triggered[0].fired += 1
+        return triggered[0]
 
 
-def texts(document: object) -> Iterator[str]:
-    """Yield the texts in a JSON document, without their names: among them are the numbers that it tells of."""
-    match document:
-        case str():
-            yield document
-        case dict():
-            yield from texts([*document.values()])
-        case list():
-            for each in document:
-                yield from texts(each)
-        case _:
-            pass
+_NONCE: Final = re.compile(rf'"{NONCE}": ?"[0-9a-f]')
+_DIGIT: Final = re.compile(r"[0-9](?=[^0-9]*$)", re.ASCII)
 
 
-def corrupted(body: str) -> str:
-    """Return a body in which one character is another: still as long, and still JSON; else it loses its end.
+def corrupt_body(body: str) -> str:
+    """Return a body in which one character differs: as long, and still JSON. Without a digit it loses its end.
 
-    It is one of the nonce where there is one, because not all that a body holds need be signed; else the last digit.
+    A character of the nonce is preferred, because not all of a body need be signed; else it is the last digit.
     """
     found = _NONCE.search(body) or _DIGIT.search(body)
     if not found:
@@ -110,91 +298,15 @@ def corrupted(body: str) -> str:
     return f"{body[:at]}{other}{body[at + 1 :]}"
 
 
-class Armoury:
-    """Keeps faults until they are disarmed.
-
-    Args:
-        seed: Draws one, where a probability comes without.
-    """
-
-    def __init__(self, seed: Callable[[], int] = lambda: secrets.randbits(32)) -> None:
-        self._seed = seed
-        self._faults: list[Fault] = []
-
-    def arm(self, effect: Effect, on: str, options: Aiming, ended: Callable[[Fault], None] | None = None) -> Fault:
-        """Keep a new fault, and return it.
-
-        Args:
-            effect: What it does.
-            on: The operation, or the kind of notification.
-            options: How it is aimed.
-            ended: Told when it is disarmed.
-
-        Raises:
-            InvalidArgumentError: An option that there is not, or not with this kind of fault.
-        """
-
-        def forget(fault: Fault) -> None:
-            self._faults.remove(fault)
-            if ended:
-                ended(fault)
-
-        fault = Fault(effect, aimed(effect, on, options, self._seed), forget)
-        self._faults.append(fault)
-        return fault
-
-    def armed(self) -> list[Fault]:
-        """Return the faults that may still happen, in the order in which they were armed."""
-        return [fault for fault in self._faults if fault.armed]
-
-    def clear(self) -> None:
-        """Disarm all."""
-        for fault in tuple(self._faults):
-            fault.disarm()
-
-    def check(self) -> None:
-        """Check that every fault has happened, those aside that were disarmed.
-
-        Raises:
-            FaultNeverFiredError: One has not; it is named.
-        """
-        missed = [f"{fault}, which saw {fault.seen} of these" for fault in self._faults if fault.missed]
-        if missed:
-            raise FaultNeverFiredError(
-                f"armed and never fired: {'; '.join(missed)}. Aim it at what the test does, or disarm it"
-            )
-
-    def for_call(self, operation: str, numbers: AbstractSet[str], *, reused: bool) -> Fault | None:
-        """Return the fault whose turn it is at a call: the one that was armed first.
-
-        All that are aimed at the call count it; one happens, and the others wait for the next.
-
-        Args:
-            operation: The call's.
-            numbers: Those that it names.
-            reused: Whether its connection has carried another call before.
-        """
-        faults = (each for each in tuple(self._faults) if not isinstance(each.effect, OfNotification))
-        fitting = (each for each in faults if reused or not isinstance(each.effect, StaleKeepAlive))
-        return _first(fitting, operation, numbers)
-
-    def for_notification(self, kind: str, numbers: AbstractSet[str], *, timed: bool) -> Passage:
-        """Return how an attempt to deliver a notification goes.
-
-        Args:
-            kind: What the notification is about.
-            numbers: Those that it names.
-            timed: Whether it carries a time.
-        """
-        faults = (each for each in tuple(self._faults) if isinstance(each.effect, OfNotification))
-        fitting = (each for each in faults if timed or not isinstance(each.effect, OldTimestamp))
-        fault = _first(fitting, kind, numbers)
-        return passage(fault.effect, str(fault)) if fault else PLAIN
-
-
-def _first(faults: Iterator[Fault], on: str, numbers: AbstractSet[str]) -> Fault | None:
-    due = [fault for fault in faults if fault.due(on, numbers)]
-    if not due:
-        return None
-    due[0].fire()
-    return due[0]
+def iterate_strings(document: object) -> Iterator[str]:
+    """Yield the strings in a JSON document, without its names: the numbers that it tells of are among them."""
+    match document:
+        case str():
+            yield document
+        case dict():
+            yield from iterate_strings([*document.values()])
+        case list():
+            for each in document:
+                yield from iterate_strings(each)
+        case _:
+            pass

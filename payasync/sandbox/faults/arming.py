@@ -1,342 +1,260 @@
-"""`sandbox.faults`: a method for each kind of fault that a call or a notification can meet."""
+"""`sandbox.faults`: a method for each fault of the catalogue."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Unpack
-
-from attrs import fields_dict
+from typing import Any, Final, TypedDict, Unpack
 
 from payasync.errors import ConfigurationError
 from payasync.profile.schema import HttpCodes
-from payasync.sandbox.faults.armed_faults import Armoury
-from payasync.sandbox.faults.catalogue import (
-    KINDS,
-    BeforeAnswer,
-    Corrupt,
-    Delay,
-    Drop,
-    Duplicate,
-    Effect,
-    GzipBomb,
-    Hang,
-    HugeBody,
-    Latency,
-    MalformedJson,
-    OldTimestamp,
-    RateLimited,
-    Redirect,
-    Refuse,
-    Reorder,
-    ResetAfterCommit,
-    ResetBefore,
-    RetryAfter,
-    ServerError,
-    SlowDrip,
-    StaleKeepAlive,
-    TruncatedBody,
-    WrongContentType,
-    wrong,
-)
-from payasync.sandbox.faults.trigger import ANY, Aiming, Fault, Options
-from payasync.sandbox.server import Door
-
-_ENDLESS: Final = "always"
+from payasync.sandbox.faults.armed_faults import ANY, ArmedFaults, Fault
+from payasync.sandbox.faults.catalogue import KINDS, Phase, RetryAfter, find_kind, invalid
+from payasync.sandbox.server import Server
 
 
-def _times(text: str) -> int | None:
-    return None if text == _ENDLESS else int(text)
+class TriggerOptions(TypedDict, total=False):
+    """What triggers any fault; `Faults` says what each option means."""
+
+    order: str | None
+    nth: int
+    times: int | None
+    probability: float | None
+    seed: int | None
 
 
-_READ: Final[Mapping[str, tuple[Callable[[str], Any], str]]] = {
-    "order": (str, "a number"),
-    "nth": (int, "an integer"),
-    "times": (_times, f"an integer, or {_ENDLESS}"),
-    "probability": (float, "a number"),
-    "seed": (int, "an integer"),
-    "phase": (str, "before or after"),
-    "seconds": (float, "a number"),
-    "status": (int, "an integer"),
-    "retry_after": (str, "a text"),
-    "size": (int, "an integer"),
-    "location": (str, "a text"),
-}
-_ON: Final = "on"
+class CallOptions(TriggerOptions, total=False):
+    """What triggers a fault of a call, and when it happens."""
 
-
-def options_of(kind: str) -> tuple[str, ...]:
-    """Return the names of the options that a kind of fault takes, in the order of a form.
-
-    Raises:
-        InvalidArgumentError: There is no such kind.
-    """
-    effect = _effect(kind)
-    aim = [name for name in Options.__annotations__ if name != "phase" or len(effect.phases) > 1]
-    return (_ON, *fields_dict(effect), *aim)
-
-
-def _effect(kind: str) -> type[Effect]:
-    if kind not in KINDS:
-        raise wrong("kind", f"one of {', '.join(KINDS)}", kind)
-    return KINDS[kind]
-
-
-def read_fault(kind: str, options: Mapping[str, str]) -> tuple[Effect, str | None, Options]:
-    """Return what a fault does, what it is on, if that is said, and how it is aimed.
-
-    Args:
-        kind: Its name, such as `reset_after_commit` or `notification.drop`.
-        options: By name; an empty text is none.
-
-    Raises:
-        InvalidArgumentError: There is no such kind, it has no such option, or the option cannot be that.
-    """
-    effect, given = _effect(kind), {name: text.strip() for name, text in options.items() if text.strip()}
-    allowed = options_of(kind)
-    for name in given:
-        if name not in allowed and name != "phase":
-            raise wrong("option", f"one of {', '.join(allowed)} for {kind}", name)
-    read_in = {name: _read(name, text) for name, text in given.items() if name != _ON}
-    own = {name: read_in.pop(name) for name in fields_dict(effect) if name in read_in}
-    if effect is Refuse and not own:
-        raise wrong("seconds", "given: nobody could end it, for the door is shut to all", "")
-    aim: Options = read_in  # type: ignore[assignment] # `options_of` has no other names
-    return effect(**own), given.get(_ON), aim
-
-
-def _read(name: str, text: str) -> Any:
-    convert, rule = _READ[name]
-    try:
-        value = convert(text)
-    except ValueError:
-        pass
-    else:
-        return int(value) if isinstance(value, float) and value.is_integer() else value
-    raise wrong(name, rule, text)
+    phase: Phase
 
 
 class NotificationFaults:
     """Arms faults of notifications.
 
-    Each method takes what the notification is about, `"payment"`, `"refund"`, `"subscription"`, or `"*"` for any,
-    and the options of `Faults` without `phase`. What counts is the attempt to deliver: a redelivery is one more,
-    and one that was held back is not counted again.
+    Each method takes the kind of notification, `"payment"`, `"refund"`, `"subscription"` or `"*"` for any, and the
+    options of `Faults` without `phase`. Attempts to deliver are counted. A redelivery is one more attempt; an
+    attempt that was held back is not counted again.
 
     Args:
-        armoury: The sandbox's.
+        arm: Arms a fault of the catalogue.
     """
 
-    def __init__(self, armoury: Armoury) -> None:
-        self._armoury = armoury
+    def __init__(self, arm: Callable[[str, str, Mapping[str, Any]], Fault]) -> None:
+        self._arm = arm
 
-    def drop(self, about: str = ANY, **aim: Unpack[Aiming]) -> Fault:
-        """Lose it on its way: the attempt has failed, and it is sent again when its next one is due."""
-        return self._armoury.arm(Drop(), about, aim)
+    def drop(self, about: str = ANY, **options: Unpack[TriggerOptions]) -> Fault:
+        """Lose it: the attempt fails, and the notification is sent again when its next attempt is due."""
+        return self._arm("notification.drop", about, options)
 
-    def duplicate(self, about: str = ANY, **aim: Unpack[Aiming]) -> Fault:
+    def duplicate(self, about: str = ANY, **options: Unpack[TriggerOptions]) -> Fault:
         """Deliver it twice."""
-        return self._armoury.arm(Duplicate(), about, aim)
+        return self._arm("notification.duplicate", about, options)
 
-    def reorder(self, about: str = ANY, *, seconds: float = 60.0, **aim: Unpack[Aiming]) -> Fault:
-        """Hold it back until another one has been attempted, or so many seconds of the sandbox's clock have passed."""
-        return self._armoury.arm(Reorder(seconds=seconds), about, aim)
+    def reorder(self, about: str = ANY, *, seconds: float = 60.0, **options: Unpack[TriggerOptions]) -> Fault:
+        """Hold it back until another one was attempted, or for so many seconds of the sandbox's clock."""
+        return self._arm("notification.reorder", about, {"seconds": seconds, **options})
 
-    def delay(self, about: str = ANY, *, seconds: float = 60.0, **aim: Unpack[Aiming]) -> Fault:
+    def delay(self, about: str = ANY, *, seconds: float = 60.0, **options: Unpack[TriggerOptions]) -> Fault:
         """Send it so many seconds later, by the sandbox's clock."""
-        return self._armoury.arm(Delay(seconds=seconds), about, aim)
+        return self._arm("notification.delay", about, {"seconds": seconds, **options})
 
-    def corrupt(self, about: str = ANY, **aim: Unpack[Aiming]) -> Fault:
-        """Change one character of its body after it was signed: the signature is no longer right."""
-        return self._armoury.arm(Corrupt(), about, aim)
+    def corrupt(self, about: str = ANY, **options: Unpack[TriggerOptions]) -> Fault:
+        """Change one character of its body after it was signed, so that the signature is wrong."""
+        return self._arm("notification.corrupt", about, options)
 
-    def old_timestamp(self, about: str = ANY, *, seconds: int = 86_400, **aim: Unpack[Aiming]) -> Fault:
-        """Sign it, rightly, with a time so many seconds ago."""
-        return self._armoury.arm(OldTimestamp(seconds=seconds), about, aim)
+    def old_timestamp(self, about: str = ANY, *, seconds: int = 86_400, **options: Unpack[TriggerOptions]) -> Fault:
+        """Sign it correctly, with a time so many seconds ago."""
+        return self._arm("notification.old_timestamp", about, {"seconds": seconds, **options})
 
-    def before_answer(self, operation: str = ANY, **aim: Unpack[Options]) -> Fault:
-        """Deliver what a call has to tell before the call itself is answered.
+    def before_answer(self, operation: str = ANY, **options: Unpack[CallOptions]) -> Fault:
+        """Deliver the notifications of a call before the call is answered.
 
         Args:
             operation: The call's, such as `refunds.create`; not a kind of notification.
-            aim: As for all.
+            options: As for all faults.
         """
-        return self._armoury.arm(BeforeAnswer(), operation, aim)
+        return self._arm("notification.before_answer", operation, options)
 
 
 class Faults:
     """Arms faults of the service.
 
-    Each method arms one kind, and returns it. All take the operation that it is aimed at, such as
-    `"refunds.create"`, or `"*"` for any, and these options by keyword:
+    Each method arms one fault and returns it. It takes the operation, such as `"refunds.create"` or `"*"` for any,
+    and these options by keyword:
 
     - `order`: only calls that name this order, refund or subscription;
-    - `nth`: from the nth matching call on, counted from 1 as it is armed (default 1);
-    - `times`: so often at most; `None`: without end (default 1, or `None` with a probability);
-    - `probability`: above 0 and up to 1, drawn at each matching call, with `seed` to draw the same again; without a
-      seed one is drawn, and can be read from the fault;
-    - `phase`: `before`, nothing is done, or `after`, all is done and committed; where a kind has both, the one
-      that its method names first is the default.
+    - `nth`: from the nth matching call on, counted from 1 after arming (default 1);
+    - `times`: how often at most; `None` is no limit (default 1, or `None` with a probability);
+    - `probability`: above 0 and up to 1, drawn at each matching call. `seed` repeats the draws; without it a seed is
+      drawn, and can be read from the fault;
+    - `phase`: `before`, nothing was done, or `after`, everything was done and committed. If a fault has both
+      phases, its method names the default first.
 
-    A call meets one fault: the first that was armed. Leaving `async with Sandbox()` while a fault was armed and never
-    fired raises `FaultNeverFiredError`. Faults outlive the sandbox's end and its next start.
+    A call meets one fault: the one that was armed first. Leaving `async with Sandbox()` while a fault was armed and
+    never fired raises `FaultNeverFiredError`. Faults survive the end of a sandbox and its next start.
 
     Args:
-        http: What the profile says that statuses mean: no fault contradicts it.
+        http: What the profile says about statuses: no fault contradicts it.
 
     Attributes:
         notifications: Arms the faults of notifications.
-        armoury: What is armed: calls and notifications meet it.
+        armed_faults: The faults that calls and notifications meet.
 
     Raises:
-        InvalidArgumentError: By each method: an operation that there is not, or an option that cannot be so.
+        InvalidArgumentError: By each method: the operation is unknown, or an option breaks its rule.
     """
 
     def __init__(self, http: HttpCodes | None = None) -> None:
-        self._refused_first = http is not None and http.rate_limit_precedes_execution
-        self.armoury: Final = Armoury()
-        self._door: Door | None = None
-        self.notifications: Final = NotificationFaults(self.armoury)
+        self._rate_limit_first = http is not None and http.rate_limit_precedes_execution
+        self.armed_faults: Final = ArmedFaults()
+        self._server: Server | None = None
+        self.notifications: Final = NotificationFaults(self._arm)
 
     def armed(self) -> list[Fault]:
-        """Return the faults that may still happen, in the order in which they were armed."""
-        return self.armoury.armed()
+        """Return the faults that may still fire, in the order in which they were armed."""
+        return self.armed_faults.armed()
 
     def clear(self) -> None:
-        """Disarm all."""
-        self.armoury.clear()
+        """Disarm all faults."""
+        self.armed_faults.clear()
 
     def check(self) -> None:
-        """Check that every fault has happened, those aside that were disarmed.
+        """Check that every fault has fired or was disarmed.
 
         Raises:
-            FaultNeverFiredError: One has not; it is named.
+            FaultNeverFiredError: One has not; the error names it.
         """
-        self.armoury.check()
+        self.armed_faults.check()
 
-    def latency(self, operation: str = ANY, *, seconds: float = 1.0, **aim: Unpack[Options]) -> Fault:
-        """Answer late, in real time; the wait is before the commit, or after it."""
-        return self._arm(Latency(seconds=seconds), operation, aim)
-
-    def hang(self, operation: str = ANY, **aim: Unpack[Options]) -> Fault:
-        """Never answer, before or after the commit; the connection stays open until the sandbox ends."""
-        return self._arm(Hang(), operation, aim)
-
-    def server_error(self, operation: str = ANY, *, status: int = 503, **aim: Unpack[Options]) -> Fault:
-        """Answer 5xx in the shape of all refusals, before or after the commit."""
-        return self._arm(ServerError(status=status), operation, aim)
-
-    def rate_limited(self, operation: str = ANY, *, retry_after: RetryAfter = None, **aim: Unpack[Options]) -> Fault:
-        """Answer 429 in the shape of all refusals, before or after the commit.
-
-        Before it only, where the profile says `http.rate_limit_precedes_execution`: a client that goes by that
-        rightly sends again, and a fault after the commit would have it pay twice.
+    def arm(self, kind: str, on: str | None = None, **options: Any) -> Fault:
+        """Arm a fault by its name in the catalogue.
 
         Args:
-            operation: As for all.
-            retry_after: Seconds; a timedelta or a datetime, sent as a date; `None`, no such header; `absent`, `date`,
-                `past`, `nonsense` or `huge`; any other text is sent as it stands.
-            aim: As for all.
-        """
-        return self._arm(RateLimited(retry_after=retry_after), operation, aim)
-
-    def refuse(self, operation: str | None = None, *, seconds: float | None = None, **aim: Unpack[Options]) -> Fault:
-        """Listen no more: the kernel itself refuses connections, and those that are idle are closed.
-
-        Nobody can say whether somebody was refused: the fault has fired as soon as the door is shut.
-
-        Args:
-            operation: The call at which this happens, before or after its commit; it gets a reset. `None`: at once.
-            seconds: Until it listens again, in real time; `None`: until the fault is disarmed. While another fault of
-                this kind goes on, it does not.
-            aim: As for all, where there is an operation.
+            kind: The method's name, such as `reset_after_commit`; `notification.drop` for one of a notification.
+            on: The method's first argument; `None` is its default.
+            options: The method's options.
 
         Raises:
-            ConfigurationError: At once, where the sandbox does not run.
+            InvalidArgumentError: There is no such fault or option, or an option breaks its rule.
+            ConfigurationError: As for `refuse`.
         """
-        effect = Refuse(seconds=seconds)
-        if operation is not None or aim:
-            return self._arm(effect, operation or ANY, aim)
-        if self._door is None:
-            raise ConfigurationError("the sandbox does not run: nobody listens")
-        fault = self._arm(effect, ANY, aim)
-        fault.fire()
-        self._door.shut(seconds, by=fault)
+        group, _, name = find_kind(kind).name.rpartition(".")
+        method = getattr(self.notifications if group else self, name)
+        fault: Fault = method(**options) if on is None else method(on, **options)
         return fault
 
-    def reset_before(self, operation: str = ANY, **aim: Unpack[Options]) -> Fault:
-        """Send a TCP reset in place of doing anything."""
-        return self._arm(ResetBefore(), operation, aim)
+    def latency(self, operation: str = ANY, *, seconds: float = 1.0, **options: Unpack[CallOptions]) -> Fault:
+        """Answer late, in real time; the delay is before or after the commit."""
+        return self._arm("latency", operation, {"seconds": seconds, **options})
 
-    def reset_after_commit(self, operation: str = ANY, **aim: Unpack[Options]) -> Fault:
-        """Do what is asked, commit it, and send a TCP reset in place of the answer."""
-        return self._arm(ResetAfterCommit(), operation, aim)
+    def hang(self, operation: str = ANY, **options: Unpack[CallOptions]) -> Fault:
+        """Never answer, before or after the commit; the connection stays open until the sandbox ends."""
+        return self._arm("hang", operation, options)
 
-    def truncated_body(self, operation: str = ANY, **aim: Unpack[Options]) -> Fault:
+    def server_error(self, operation: str = ANY, *, status: int = 503, **options: Unpack[CallOptions]) -> Fault:
+        """Answer a 5xx in the shape of all refusals, before or after the commit."""
+        return self._arm("server_error", operation, {"status": status, **options})
+
+    def rate_limited(
+        self, operation: str = ANY, *, retry_after: RetryAfter = None, **options: Unpack[CallOptions]
+    ) -> Fault:
+        """Answer 429 in the shape of all refusals, before or after the commit.
+
+        If the profile says `http.rate_limit_precedes_execution`, only before the commit is allowed. A client may rely
+        on that setting and send again, so a fault after the commit would make it pay twice.
+
+        Args:
+            operation: As for all faults.
+            retry_after: Seconds; a timedelta or datetime, sent as a date; `None` for no such header; `absent`,
+                `date`, `past`, `nonsense` or `huge`. Any other text is sent as it is.
+            options: As for all faults.
+        """
+        return self._arm("rate_limited", operation, {"retry_after": retry_after, **options})
+
+    def refuse(
+        self, operation: str | None = None, *, seconds: float | None = None, **options: Unpack[CallOptions]
+    ) -> Fault:
+        """Stop listening: the kernel refuses connections, and idle ones are closed.
+
+        The fault has fired as soon as the sandbox stops listening, whether or not a connection was refused.
+
+        Args:
+            operation: The call at which this happens, before or after its commit; that call is reset. `None` is
+                immediately.
+            seconds: Until it listens again, in real time; `None` is until the fault is disarmed. The sandbox listens
+                again when no other fault of this kind goes on.
+            options: As for all faults, if there is an operation.
+
+        Raises:
+            ConfigurationError: The sandbox does not run, and it should stop listening immediately.
+        """
+        if operation is not None or options:
+            return self._arm("refuse", operation or ANY, {"seconds": seconds, **options})
+        KINDS["refuse"].check({"seconds": seconds})
+        if self._server is None:
+            raise ConfigurationError("the sandbox does not run, so it cannot refuse connections: start it first")
+        fault = self._arm("refuse", ANY, {"seconds": seconds})
+        fault.fired += 1
+        self._server.shut(seconds, by=fault)
+        return fault
+
+    def reset_before(self, operation: str = ANY, **options: Unpack[CallOptions]) -> Fault:
+        """Do nothing, and reset the TCP connection."""
+        return self._arm("reset_before", operation, options)
+
+    def reset_after_commit(self, operation: str = ANY, **options: Unpack[CallOptions]) -> Fault:
+        """Do what is asked, commit it, and reset the TCP connection instead of answering."""
+        return self._arm("reset_after_commit", operation, options)
+
+    def truncated_body(self, operation: str = ANY, **options: Unpack[CallOptions]) -> Fault:
         """Send half of the body that Content-Length promises, and close; after or before the commit."""
-        return self._arm(TruncatedBody(), operation, aim)
+        return self._arm("truncated_body", operation, options)
 
-    def malformed_json(self, operation: str = ANY, **aim: Unpack[Options]) -> Fault:
-        """Send a whole body that lacks its last bracket; after or before the commit."""
-        return self._arm(MalformedJson(), operation, aim)
+    def malformed_json(self, operation: str = ANY, **options: Unpack[CallOptions]) -> Fault:
+        """Send a body without its last bracket; after or before the commit."""
+        return self._arm("malformed_json", operation, options)
 
-    def wrong_content_type(self, operation: str = ANY, **aim: Unpack[Options]) -> Fault:
-        """Send the right answer as `text/html`."""
-        return self._arm(WrongContentType(), operation, aim)
+    def wrong_content_type(self, operation: str = ANY, **options: Unpack[CallOptions]) -> Fault:
+        """Send the right response as `text/html`."""
+        return self._arm("wrong_content_type", operation, options)
 
-    def huge_body(self, operation: str = ANY, *, size: int = 16 << 20, **aim: Unpack[Options]) -> Fault:
-        """Send the right answer with blanks behind it: so many bytes in all, 1 GiB at most."""
-        return self._arm(HugeBody(size=size), operation, aim)
+    def huge_body(self, operation: str = ANY, *, size: int = 16 << 20, **options: Unpack[CallOptions]) -> Fault:
+        """Send the right response with spaces behind it: so many bytes in all, at most 1 GiB."""
+        return self._arm("huge_body", operation, {"size": size, **options})
 
-    def gzip_bomb(self, operation: str = ANY, *, size: int = 200 << 20, **aim: Unpack[Options]) -> Fault:
-        """Send, packed to a thousandth, the right answer with blanks behind it: unpacked, so many bytes at least."""
-        return self._arm(GzipBomb(size=size), operation, aim)
+    def gzip_bomb(self, operation: str = ANY, *, size: int = 200 << 20, **options: Unpack[CallOptions]) -> Fault:
+        """Send the right response compressed to a thousandth, with spaces: it unpacks to at least so many bytes."""
+        return self._arm("gzip_bomb", operation, {"size": size, **options})
 
-    def slow_drip(self, operation: str = ANY, *, seconds: float = 0.1, **aim: Unpack[Options]) -> Fault:
-        """Send the right answer byte by byte, so many seconds of real time apart."""
-        return self._arm(SlowDrip(seconds=seconds), operation, aim)
+    def slow_drip(self, operation: str = ANY, *, seconds: float = 0.1, **options: Unpack[CallOptions]) -> Fault:
+        """Send the right response byte by byte, so many seconds of real time apart."""
+        return self._arm("slow_drip", operation, {"seconds": seconds, **options})
 
     def redirect(
-        self, operation: str = ANY, *, status: int = 302, location: str | None = None, **aim: Unpack[Options]
+        self, operation: str = ANY, *, status: int = 302, location: str | None = None, **options: Unpack[CallOptions]
     ) -> Fault:
         """Answer 301, 302, 303, 307 or 308, before or after the commit.
 
         Args:
-            operation: As for all.
-            status: Which.
-            location: Where to; `None`: to the very address of the call, so that who follows a 307 does it again.
-            aim: As for all.
+            operation: As for all faults.
+            status: The HTTP status.
+            location: Where to; `None` is the address of the call itself, so that following a 307 repeats it.
+            options: As for all faults.
         """
-        return self._arm(Redirect(status=status, location=location), operation, aim)
+        return self._arm("redirect", operation, {"status": status, "location": location, **options})
 
-    def stale_keep_alive(self, operation: str = ANY, **aim: Unpack[Options]) -> Fault:
-        """Close a connection that was kept open, as the next call comes over it; first calls do not count."""
-        return self._arm(StaleKeepAlive(), operation, aim)
+    def stale_keep_alive(self, operation: str = ANY, **options: Unpack[CallOptions]) -> Fault:
+        """Close a connection that was kept open when its next call arrives; first calls do not count."""
+        return self._arm("stale_keep_alive", operation, options)
 
-    def arm(self, kind: str, options: Mapping[str, str] | None = None) -> Fault:
-        """Arm a fault that is written in texts.
+    def serve(self, server: Server | None) -> None:
+        """Set where the sandbox listens now, if it does."""
+        self._server = server
 
-        Args:
-            kind: The method's name, such as `reset_after_commit`, or `notification.` and that of a notification's.
-            options: `on`, which is the operation or the kind of notification, and the method's options; an empty
-                text is none, and `times` may be `always`. `options_of(kind)` lists them.
+    def _arm(self, kind: str, on: str, options: Mapping[str, Any]) -> Fault:
+        if self._rate_limit_first and kind == "rate_limited" and options.get("phase") == "after":
+            rule = "before for rate_limited, because the profile says http.rate_limit_precedes_execution"
+            raise invalid("phase", rule, "after")
+        return self.armed_faults.arm(KINDS[kind], on, options, self._reopen)
 
-        Raises:
-            InvalidArgumentError: There is no such kind, it has no such option, or the option cannot be so.
-            ConfigurationError: As for `refuse`.
-        """
-        effect, on, aim = read_fault(kind, {} if options is None else options)
-        if isinstance(effect, Refuse):
-            return self.refuse(on, seconds=effect.seconds, **aim)
-        return self._arm(effect, on or ANY, aim)
-
-    def serve(self, door: Door | None) -> None:
-        """Say where the sandbox listens now, if anywhere."""
-        self._door = door
-
-    def _arm(self, effect: Effect, on: str, aim: Aiming) -> Fault:
-        if self._refused_first and isinstance(effect, RateLimited) and aim.get("phase") == "after":
-            rule = "before for rate_limited, where the profile says http.rate_limit_precedes_execution"
-            raise wrong("phase", rule, "after")
-        return self.armoury.arm(effect, on, aim, self._ended)
-
-    def _ended(self, fault: Fault) -> None:
-        if isinstance(fault.effect, Refuse) and self._door:
-            self._door.reopen(fault)
+    def _reopen(self, fault: Fault) -> None:
+        if fault.kind == "refuse" and self._server:
+            self._server.reopen(fault)

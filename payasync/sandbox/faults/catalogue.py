@@ -1,18 +1,18 @@
-"""The catalogue of faults: what each does, by which options, and when it can."""
+"""The catalogue of faults: what each one does, when it can happen, and the options that it takes."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from attrs import field, frozen
 
 from payasync.errors import InvalidArgumentError
+from payasync.settings import is_number
 
-if TYPE_CHECKING:
-    from attrs import Attribute
-
+Phase: TypeAlias = Literal["before", "after"]
+"""Before the commit nothing was done; after it everything was done and stored."""
 RetryAfter: TypeAlias = int | timedelta | datetime | str | None
 
 RETRY_AFTER: Final[Mapping[str, RetryAfter]] = MappingProxyType(
@@ -24,37 +24,24 @@ RETRY_AFTER: Final[Mapping[str, RetryAfter]] = MappingProxyType(
         "huge": "9" * 30,
     }
 )
-"""Kinds of Retry-After that have a name; a date is reckoned from the moment at which the fault fires."""
+"""Named values of Retry-After; a timedelta counts from the moment at which the fault fires."""
 
-MOST_BYTES: Final = 1 << 30
-"""What the sandbox itself sends at most, or has a bomb become: larger ones prove no more."""
+MAX_BYTES: Final = 1 << 30
+"""The largest body that the sandbox sends, or that a gzip bomb unpacks to."""
+MAX_SECONDS: Final = 300 * 86_400
+"""How long a notification can be held back, by the sandbox's clock."""
+ALWAYS: Final = "always"
+"""What a form says for `times=None`."""
 
-LONGEST: Final = 300 * 86_400
-"""Seconds by the sandbox's clock that a notification may be held back."""
 
-
-def wrong(name: str, rule: str, value: object) -> InvalidArgumentError:
+def invalid(name: str, rule: str, value: object) -> InvalidArgumentError:
     """Return the error about an argument of a fault."""
     return InvalidArgumentError(f"{name} must be {rule}, not {value!r}", field=name, rule=rule, value=value)
 
 
-def must(rule: str, holds: Callable[[Any], bool]) -> Callable[[object, "Attribute[Any]", Any], None]:
-    """Return a field's check.
-
-    Args:
-        rule: What the value must be, in words.
-        holds: Whether it is.
-    """
-
-    def check(_: object, attribute: "Attribute[Any]", value: Any) -> None:
-        if not holds(value):
-            raise wrong(attribute.name, rule, value)
-
-    return check
-
-
-def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def is_count(value: object) -> bool:
+    """Return whether a value is an integer of 1 or more, and not a bool."""
+    return type(value) is int and value >= 1
 
 
 def _is_retry_after(value: object) -> bool:
@@ -69,253 +56,242 @@ def _is_address(value: object) -> bool:
     return value is None or (isinstance(value, str) and value.isascii() and value.isprintable() and " " not in value)
 
 
-SECONDS: Final = must("a number of seconds above 0", lambda value: _number(value) and 0 < value < inf)
-SPAN: Final = must(
-    f"a number of seconds above 0, {LONGEST} at most", lambda value: _number(value) and 0 < value <= LONGEST
-)
-UNTIL: Final = must(
-    "a number of seconds above 0, or none", lambda value: value is None or (_number(value) and 0 < value < inf)
-)
-AGE: Final = must(
-    f"an integer of seconds from 1 to {LONGEST}", lambda value: type(value) is int and 1 <= value <= LONGEST
-)
-BYTES: Final = must(f"an integer from 1 to {MOST_BYTES}", lambda value: type(value) is int and 1 <= value <= MOST_BYTES)
-ERROR: Final = must("a status from 500 to 599", lambda value: type(value) is int and 500 <= value < 600)  # noqa: PLR2004 - 5xx
-REDIRECTION: Final = must("301, 302, 303, 307 or 308", lambda value: value in (301, 302, 303, 307, 308))
-RETRIES: Final = must(
-    f"seconds, a timedelta, a datetime with a time zone, none, one of {', '.join(RETRY_AFTER)}, or a header's text",
-    _is_retry_after,
-)
-ADDRESS: Final = must("an address in ASCII without blanks", _is_address)
-
-
-Phase: TypeAlias = Literal["before", "after"]
-"""Before: nothing is done; after: all is done, and committed."""
+def _read_times(text: str) -> int | None:
+    return None if text == ALWAYS else int(text)
 
 
 @frozen(kw_only=True)
-class Effect:
-    """What a fault does; each class of them is a kind of fault.
+class Option:
+    """An argument of a fault.
 
     Attributes:
-        kind: Its name.
-        phases: When it can happen; the first one unless it is said. A notification has none.
+        label: Its name in a form.
+        rule: What it must be, in words.
+        allows: Returns whether a value follows the rule.
+        parse: Returns the value that a text of a form stands for.
+        placeholder: What a form shows while nothing is entered.
     """
 
-    kind: ClassVar[str]
-    phases: ClassVar[tuple[Phase, ...]] = ("before", "after")
-
-
-@frozen(kw_only=True)
-class Latency(Effect):
-    """The answer comes late."""
-
-    kind: ClassVar[str] = "latency"
-    seconds: float = field(default=1.0, validator=SECONDS)
-
-
-@frozen(kw_only=True)
-class Hang(Effect):
-    """No answer, and the connection stays."""
-
-    kind: ClassVar[str] = "hang"
-
-
-@frozen(kw_only=True)
-class ServerError(Effect):
-    """An answer of 5xx."""
-
-    kind: ClassVar[str] = "server_error"
-    status: int = field(default=503, validator=ERROR)
-
-
-@frozen(kw_only=True)
-class RateLimited(Effect):
-    """An answer of 429."""
-
-    kind: ClassVar[str] = "rate_limited"
-    retry_after: RetryAfter = field(default=None, validator=RETRIES)
-
-
-@frozen(kw_only=True)
-class Refuse(Effect):
-    """Nobody listens."""
-
-    kind: ClassVar[str] = "refuse"
-    seconds: float | None = field(default=None, validator=UNTIL)
-
-
-@frozen(kw_only=True)
-class ResetBefore(Effect):
-    """A reset in place of the call."""
-
-    kind: ClassVar[str] = "reset_before"
-    phases: ClassVar[tuple[Phase, ...]] = ("before",)
-
-
-@frozen(kw_only=True)
-class ResetAfterCommit(Effect):
-    """A reset in place of the answer."""
-
-    kind: ClassVar[str] = "reset_after_commit"
-    phases: ClassVar[tuple[Phase, ...]] = ("after",)
-
-
-@frozen(kw_only=True)
-class TruncatedBody(Effect):
-    """Half of the body that the headers promise."""
-
-    kind: ClassVar[str] = "truncated_body"
-    phases: ClassVar[tuple[Phase, ...]] = ("after", "before")
-
-
-@frozen(kw_only=True)
-class MalformedJson(Effect):
-    """A whole body that is no JSON."""
-
-    kind: ClassVar[str] = "malformed_json"
-    phases: ClassVar[tuple[Phase, ...]] = ("after", "before")
-
-
-@frozen(kw_only=True)
-class WrongContentType(Effect):
-    """The right answer, called a web page."""
-
-    kind: ClassVar[str] = "wrong_content_type"
-    phases: ClassVar[tuple[Phase, ...]] = ("after",)
-
-
-@frozen(kw_only=True)
-class HugeBody(Effect):
-    """The right answer, with blanks behind it."""
-
-    kind: ClassVar[str] = "huge_body"
-    phases: ClassVar[tuple[Phase, ...]] = ("after",)
-    size: int = field(default=16 << 20, validator=BYTES)
-
-
-@frozen(kw_only=True)
-class GzipBomb(Effect):
-    """The right answer with blanks behind it, packed."""
-
-    kind: ClassVar[str] = "gzip_bomb"
-    phases: ClassVar[tuple[Phase, ...]] = ("after",)
-    size: int = field(default=200 << 20, validator=BYTES)
-
-
-@frozen(kw_only=True)
-class SlowDrip(Effect):
-    """The right answer, byte by byte."""
-
-    kind: ClassVar[str] = "slow_drip"
-    phases: ClassVar[tuple[Phase, ...]] = ("after",)
-    seconds: float = field(default=0.1, validator=SECONDS)
-
-
-@frozen(kw_only=True)
-class Redirect(Effect):
-    """An answer that sends the client elsewhere."""
-
-    kind: ClassVar[str] = "redirect"
-    status: int = field(default=302, validator=REDIRECTION)
-    location: str | None = field(default=None, validator=ADDRESS)
-
-
-@frozen(kw_only=True)
-class StaleKeepAlive(Effect):
-    """A connection that was kept is closed as its next call comes."""
-
-    kind: ClassVar[str] = "stale_keep_alive"
-    phases: ClassVar[tuple[Phase, ...]] = ("before",)
-
-
-@frozen(kw_only=True)
-class BeforeAnswer(Effect):
-    """The notifications of a call arrive before its answer."""
-
-    kind: ClassVar[str] = "notification.before_answer"
-    phases: ClassVar[tuple[Phase, ...]] = ("after",)
-
-
-@frozen(kw_only=True)
-class OfNotification(Effect):
-    """What befalls a notification on its way."""
-
-    phases: ClassVar[tuple[Phase, ...]] = ()
-
-
-@frozen(kw_only=True)
-class Drop(OfNotification):
-    """It is lost."""
-
-    kind: ClassVar[str] = "notification.drop"
-
-
-@frozen(kw_only=True)
-class Duplicate(OfNotification):
-    """It arrives twice."""
-
-    kind: ClassVar[str] = "notification.duplicate"
-
-
-@frozen(kw_only=True)
-class Reorder(OfNotification):
-    """A later one overtakes it."""
-
-    kind: ClassVar[str] = "notification.reorder"
-    seconds: float = field(default=60.0, validator=SPAN)
-
-
-@frozen(kw_only=True)
-class Delay(OfNotification):
-    """It is sent late, by the sandbox's clock."""
-
-    kind: ClassVar[str] = "notification.delay"
-    seconds: float = field(default=60.0, validator=SPAN)
-
-
-@frozen(kw_only=True)
-class Corrupt(OfNotification):
-    """A character of its body changes after it was signed."""
-
-    kind: ClassVar[str] = "notification.corrupt"
-
-
-@frozen(kw_only=True)
-class OldTimestamp(OfNotification):
-    """It is signed with a time that has passed."""
-
-    kind: ClassVar[str] = "notification.old_timestamp"
-    seconds: int = field(default=86_400, validator=AGE)
-
-
-KINDS: Final[Mapping[str, type[Effect]]] = MappingProxyType(
+    label: str
+    rule: str
+    allows: Callable[[Any], bool]
+    parse: Callable[[str], Any] = str
+    placeholder: str = ""
+
+    @property
+    def mode(self) -> str:
+        """The `inputmode` of its field in a form."""
+        return "numeric" if self.parse is int else "decimal" if self.parse is float else "text"
+
+    def check(self, name: str, value: object) -> None:
+        """Check a value.
+
+        Raises:
+            InvalidArgumentError: It breaks the rule.
+        """
+        if not self.allows(value):
+            raise invalid(name, self.rule, value)
+
+    def read(self, name: str, text: str) -> Any:
+        """Return the value that a text stands for.
+
+        Raises:
+            InvalidArgumentError: The text cannot be read.
+        """
+        try:
+            return self.parse(text.strip())
+        except ValueError:
+            pass
+        raise invalid(name, self.rule, text)
+
+
+_SECONDS: Final = Option(
+    label="Seconds",
+    rule="a number of seconds above 0",
+    allows=lambda value: is_number(value) and 0 < value < inf,
+    parse=float,
+)
+_UNTIL: Final = Option(
+    label="Seconds",
+    rule="a number of seconds above 0, or None",
+    allows=lambda value: value is None or (is_number(value) and 0 < value < inf),
+    parse=float,
+)
+_DELAY: Final = Option(
+    label="Seconds",
+    rule=f"a number of seconds above 0 and up to {MAX_SECONDS}",
+    allows=lambda value: is_number(value) and 0 < value <= MAX_SECONDS,
+    parse=float,
+)
+_AGE: Final = Option(
+    label="Seconds",
+    rule=f"an integer of seconds from 1 to {MAX_SECONDS}",
+    allows=lambda value: is_count(value) and value <= MAX_SECONDS,
+    parse=int,
+)
+_ERROR_STATUS: Final = Option(
+    label="HTTP status",
+    rule="a status from 500 to 599",
+    allows=lambda value: is_count(value) and 500 <= value <= 599,  # noqa: PLR2004 - 5xx
+    parse=int,
+)
+_REDIRECT_STATUS: Final = Option(
+    label="HTTP status",
+    rule="301, 302, 303, 307 or 308",
+    allows=lambda value: value in (301, 302, 303, 307, 308),
+    parse=int,
+)
+_RETRY_AFTER: Final = Option(
+    label="Retry-After",
+    rule=f"seconds, a timedelta, a datetime with a time zone, None, one of {', '.join(RETRY_AFTER)}, "
+    "or the text of a header",
+    allows=_is_retry_after,
+)
+_SIZE: Final = Option(
+    label="Bytes",
+    rule=f"an integer from 1 to {MAX_BYTES}",
+    allows=lambda value: is_count(value) and value <= MAX_BYTES,
+    parse=int,
+)
+_LOCATION: Final = Option(label="Location", rule="an address in ASCII without spaces", allows=_is_address)
+
+TRIGGER_OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
     {
-        effect.kind: effect
-        for effect in (
-            Latency,
-            Hang,
-            ServerError,
-            RateLimited,
-            Refuse,
-            ResetBefore,
-            ResetAfterCommit,
-            TruncatedBody,
-            MalformedJson,
-            WrongContentType,
-            HugeBody,
-            GzipBomb,
-            SlowDrip,
-            Redirect,
-            StaleKeepAlive,
-            BeforeAnswer,
-            Drop,
-            Duplicate,
-            Reorder,
-            Delay,
-            Corrupt,
-            OldTimestamp,
+        "order": Option(
+            label="Only this number",
+            rule="the number of an order, refund or subscription",
+            allows=lambda value: value is None or (isinstance(value, str) and value != ""),
+            placeholder="any",
+        ),
+        "nth": Option(
+            label="From the nth one", rule="an integer of 1 or more", allows=is_count, parse=int, placeholder="1"
+        ),
+        "times": Option(
+            label="How often",
+            rule="an integer of 1 or more, or None",
+            allows=lambda value: value is None or is_count(value),
+            parse=_read_times,
+            placeholder=f"1, or {ALWAYS}",
+        ),
+        "probability": Option(
+            label="Probability",
+            rule="a number above 0 and up to 1",
+            allows=lambda value: value is None or (is_number(value) and 0 < value <= 1),
+            parse=float,
+            placeholder="0 to 1",
+        ),
+        "seed": Option(
+            label="Seed",
+            rule="an integer",
+            allows=lambda value: value is None or type(value) is int,
+            parse=int,
+        ),
+    }
+)
+"""The options that every fault takes."""
+
+
+@frozen
+class FaultKind:
+    """A row of the catalogue.
+
+    Attributes:
+        name: Such as `reset_after_commit` or `notification.drop`.
+        summary: What it does, in words.
+        phases: When it can happen; the first is the default. A fault of a notification has none.
+        options: Those that it takes beside `TRIGGER_OPTIONS`.
+    """
+
+    name: str
+    summary: str
+    phases: tuple[Phase, ...]
+    options: Mapping[str, Option] = field(factory=dict)
+
+    @property
+    def of_notification(self) -> bool:
+        """Whether a delivery meets it, and not a call."""
+        return not self.phases
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Check the names and values of options.
+
+        Raises:
+            InvalidArgumentError: This fault has no such option, or the value breaks its rule.
+        """
+        known = {**self.options, **TRIGGER_OPTIONS}
+        for name, value in options.items():
+            if name in known:
+                known[name].check(name, value)
+            elif name != "phase":
+                raise invalid("option", f"one of {', '.join(known)} for {self.name}", name)
+        if options.get("probability") is None and options.get("seed") is not None:
+            raise invalid("seed", "given with a probability", options["seed"])
+        phase = options.get("phase", next(iter(self.phases), None))
+        if phase not in (self.phases or (None,)):
+            rule = " or ".join(self.phases) or "left out: a notification is sent after the commit"
+            raise invalid("phase", f"{rule} for {self.name}", phase)
+
+    def read(self, texts: Mapping[str, str]) -> dict[str, Any]:
+        """Return the options that the texts of a form stand for; an empty text is left out.
+
+        Raises:
+            InvalidArgumentError: A text cannot be read.
+        """
+        known = {**self.options, **TRIGGER_OPTIONS}
+        entered = {name: text for name, text in texts.items() if text.strip()}
+        return {name: known[name].read(name, text) if name in known else text for name, text in entered.items()}
+
+
+_BEFORE: Final[tuple[Phase, ...]] = ("before",)
+_AFTER: Final[tuple[Phase, ...]] = ("after",)
+_EITHER: Final[tuple[Phase, ...]] = ("before", "after")
+_AFTER_OR_BEFORE: Final[tuple[Phase, ...]] = ("after", "before")
+
+KINDS: Final[Mapping[str, FaultKind]] = MappingProxyType(
+    {
+        kind.name: kind
+        for kind in (
+            FaultKind("latency", "The response is late, in real time.", _EITHER, {"seconds": _SECONDS}),
+            FaultKind("hang", "There is no response, and the connection stays open.", _EITHER),
+            FaultKind("server_error", "The response is a 5xx.", _EITHER, {"status": _ERROR_STATUS}),
+            FaultKind("rate_limited", "The response is a 429.", _EITHER, {"retry_after": _RETRY_AFTER}),
+            FaultKind("refuse", "The sandbox stops listening: connections are refused.", _EITHER, {"seconds": _UNTIL}),
+            FaultKind("reset_before", "The connection is reset, and nothing was done.", _BEFORE),
+            FaultKind("reset_after_commit", "Everything was done, and the connection is reset.", _AFTER),
+            FaultKind("truncated_body", "The connection closes after half of the body.", _AFTER_OR_BEFORE),
+            FaultKind("malformed_json", "The body lacks its last bracket.", _AFTER_OR_BEFORE),
+            FaultKind("wrong_content_type", "The response is right, but says text/html.", _AFTER),
+            FaultKind("huge_body", "The response is right, and many spaces follow it.", _AFTER, {"size": _SIZE}),
+            FaultKind("gzip_bomb", "The response unpacks to a thousand times its size.", _AFTER, {"size": _SIZE}),
+            FaultKind("slow_drip", "The response arrives byte by byte.", _AFTER, {"seconds": _SECONDS}),
+            FaultKind(
+                "redirect",
+                "The response redirects, by default to the same call.",
+                _EITHER,
+                {"status": _REDIRECT_STATUS, "location": _LOCATION},
+            ),
+            FaultKind("stale_keep_alive", "A connection that was kept open closes at its next call.", _BEFORE),
+            FaultKind("notification.before_answer", "Notifications of a call arrive before its response.", _AFTER),
+            FaultKind("notification.drop", "The notification is lost, and sent again later.", ()),
+            FaultKind("notification.duplicate", "The notification arrives twice.", ()),
+            FaultKind("notification.reorder", "A later notification overtakes it.", (), {"seconds": _DELAY}),
+            FaultKind(
+                "notification.delay", "The notification is late, by the sandbox's clock.", (), {"seconds": _DELAY}
+            ),
+            FaultKind("notification.corrupt", "A character of its body changes after it was signed.", ()),
+            FaultKind("notification.old_timestamp", "Its signed timestamp is old.", (), {"seconds": _AGE}),
         )
     }
 )
-"""By name."""
+"""All faults, by name."""
+
+
+def find_kind(name: str) -> FaultKind:
+    """Return a row of the catalogue.
+
+    Raises:
+        InvalidArgumentError: There is no such fault.
+    """
+    if name not in KINDS:
+        raise invalid("kind", f"one of {', '.join(KINDS)}", name)
+    return KINDS[name]

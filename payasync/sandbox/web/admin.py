@@ -1,9 +1,11 @@
-"""The dashboard and its controls over HTTP: behind the admin token, and for pages of this sandbox only."""
+"""The dashboard and its controls over HTTP: only with the admin token, and only from pages of this sandbox."""
 
 import hmac
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from functools import cached_property
+from typing import Any, Final, TypeVar, get_args
 from urllib.parse import parse_qsl
 
 from aiohttp import web
@@ -13,43 +15,43 @@ from yarl import URL
 
 from payasync.credentials import Secret
 from payasync.errors import PayasyncError
-from payasync.sandbox.clock import Pace
+from payasync.sandbox.clock import Clock, Happened, Pace
 from payasync.sandbox.dialect import STATUSES, Vocabulary
 from payasync.sandbox.faults.arming import Faults
-from payasync.sandbox.model import RefusedError
-from payasync.sandbox.scheduler import Clock
-from payasync.sandbox.server import read_body
+from payasync.sandbox.faults.catalogue import find_kind
+from payasync.sandbox.model import Decision, Entry, RefusedError
+from payasync.sandbox.server import read_body, read_object
 from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import Keys
-from payasync.sandbox.store import Store, read_object
-from payasync.sandbox.timeline import Entry, Timeline, line
-from payasync.sandbox.web.actions import Actions
-from payasync.sandbox.web.dashboard import Lists, View, dashboard, history, overview, refused_page
-from payasync.sandbox.web.pages import TIMELINE, Page
+from payasync.sandbox.store import Store
+from payasync.sandbox.timeline import Timeline, format_entry
+from payasync.sandbox.web.dashboard import MAX_ADVANCE, UNITS, render_dashboard, render_timeline
+from payasync.sandbox.web.pages import TIMELINE, render_page
 
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _COOKIE_TEXT: Final = b"payasync sandbox: the dashboard's cookie"
+_HTTP_PORT: Final = 80
 
 
-def hosts(bound: str, port: int) -> frozenset[str]:
+def allowed_hosts(bound: str, port: int) -> frozenset[str]:
     """Return what a Host header may say.
 
     Args:
         bound: The address that the sandbox listens on.
-        port: Its port; 80 may be left out, as it is in `http` addresses.
+        port: Its port. Port 80 may be left out, as in `http` addresses.
     """
     names = {*_LOOPBACK, f"[{bound}]" if ":" in bound else bound.lower()}
-    return frozenset(f"{name}:{port}" for name in names) | (frozenset(names) if port == 80 else frozenset())  # noqa: PLR2004
+    return frozenset(f"{name}:{port}" for name in names) | (frozenset(names) if port == _HTTP_PORT else frozenset())
 
 
 @frozen(kw_only=True)
-class AdminDoor:
-    """The way to the dashboard and its controls.
+class AdminAccess:
+    """Decides who may use the dashboard and its controls.
 
     Attributes:
-        token: Opens it.
+        token: The admin token.
         hosts: What a Host header may say.
-        port: Names the cookie: browsers give a host's cookies to all of its ports.
+        port: Part of the cookie's name, because browsers send a host's cookies to all of its ports.
     """
 
     token: Secret
@@ -63,11 +65,11 @@ class AdminDoor:
 
     @property
     def key(self) -> Secret:
-        """The cookie's value: it opens the door from a page of this sandbox, and tells nobody the token."""
+        """The cookie's value, which gives access to pages of this sandbox and does not reveal the token."""
         return Secret(hmac.new(self.token.reveal().encode(), _COOKIE_TEXT, "sha256").hexdigest())
 
-    def opened_by(self, token: str) -> bool:
-        """Return whether a text is the token; it takes as long wherever they differ."""
+    def accepts(self, token: str) -> bool:
+        """Return whether a text is the token, in constant time."""
         return _equal(token, self.token)
 
     def check_host(self, headers: MultiMapping[str]) -> None:
@@ -82,26 +84,26 @@ class AdminDoor:
             raise RefusedError("invalid", f"this sandbox answers to these hosts only: {expected}", status=421)
 
     def check(self, headers: Mapping[str, str], cookies: Mapping[str, str], *, changes: bool) -> None:
-        """Check that a request may look, or change something.
+        """Check that a request may read, or change something.
 
         Args:
             headers: The request's.
-            cookies: Its cookies.
-            changes: It is not only to look.
+            cookies: The request's.
+            changes: It changes something.
 
         Raises:
-            RefusedError: It knows no token, or it comes from a page of somebody else.
+            RefusedError: The token is missing, or the request comes from another page.
         """
         scheme, _, token = headers.get("Authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and self.opened_by(token.strip()):
+        if scheme.lower() == "bearer" and self.accepts(token.strip()):
             return
         if not _equal(cookies.get(self.cookie, ""), self.key):
             raise RefusedError("unauthenticated", "The sandbox's admin token is missing or wrong", status=401)
-        if changes and not _from_here(headers):
+        if changes and not _is_same_origin(headers):
             raise RefusedError("unauthenticated", "The form must be sent from this sandbox's own page", status=403)
 
 
-def _from_here(headers: Mapping[str, str]) -> bool:
+def _is_same_origin(headers: Mapping[str, str]) -> bool:
     origin, site = headers.get("Origin", ""), headers.get("Sec-Fetch-Site", "same-origin")
     return site == "same-origin" and origin.lower() == f"http://{headers.get('Host', '')}".lower()
 
@@ -110,165 +112,30 @@ def _equal(given: str, expected: Secret) -> bool:
     return hmac.compare_digest(given.encode(errors="surrogateescape"), expected.reveal().encode())
 
 
+T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Fields = Mapping[str, str]
 
 _PREFIX: Final = "/admin/"
 _FORM: Final = "application/x-www-form-urlencoded"
 _JSON: Final = "application/json"
-_MOST_FIELDS: Final = 32
+_MAX_FIELDS: Final = 32
 _NOTICE: Final = re.compile(r"[0-9]{1,15}")
-
-
-class Admin:
-    """Shows the dashboard, and does what its forms ask for.
-
-    Args:
-        door: Says who may.
-        actions: What can be done.
-        timeline: Holds what was done.
-        view: Returns what the dashboard shows now, with the notice of what was just done.
-    """
-
-    def __init__(
-        self,
-        door: AdminDoor,
-        actions: Actions,
-        timeline: Timeline,
-        view: Callable[[Entry | None], View],
-    ) -> None:
-        self._door = door
-        self._actions = actions.by_name()
-        self._timeline = timeline
-        self._view = view
-
-    def routes(self) -> list[web.RouteDef]:
-        """Return the routes of the dashboard and of what it can do."""
-        return [
-            web.get("/", self._enter, allow_head=False),
-            web.get(TIMELINE, self._guarded(self._history), allow_head=False),
-            web.get("/admin/timeline", self._guarded(self._lines), allow_head=False),
-            *(web.post(f"{_PREFIX}{name}", self._guarded(self._do)) for name in self._actions),
-        ]
-
-    @web.middleware
-    async def check_host(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse a request that is not for this sandbox: a name of somebody else may lead here."""
-        try:
-            self._door.check_host(request.headers)
-        except RefusedError as refused:
-            return web.Response(status=421, text=f"{refused.message}\n")
-        return await handler(request)
-
-    def _guarded(self, handler: Handler) -> Handler:
-        async def guarded(request: web.Request) -> web.StreamResponse:
-            try:
-                self._door.check(request.headers, request.cookies, changes=request.method == "POST")
-            except RefusedError as refused:
-                return _closed(request, refused)
-            return await handler(request)
-
-        return guarded
-
-    async def _enter(self, request: web.Request) -> web.StreamResponse:
-        token = request.query.get("token")
-        if token is None:
-            return await self._guarded(self._dashboard)(request)
-        if not self._door.opened_by(token):
-            return _closed(request, RefusedError("unauthenticated", "The token is not this sandbox's", status=401))
-        answer = _see("/")
-        answer.set_cookie(self._door.cookie, self._door.key.reveal(), httponly=True, samesite="Strict", path="/")
-        return answer
-
-    async def _dashboard(self, request: web.Request) -> web.Response:
-        notice = request.query.get("notice", "")
-        known = self._timeline.done(int(notice)) if _NOTICE.fullmatch(notice) else None
-        return _sent(dashboard(self._view(known)))
-
-    async def _history(self, request: web.Request) -> web.Response:
-        about = request.query.get("about", "").strip()
-        return _sent(history(about, self._timeline.entries(about)))
-
-    async def _lines(self, _request: web.Request) -> web.Response:
-        return _told(200, {"timeline": [line(entry) for entry in self._timeline.entries()]})
-
-    async def _do(self, request: web.Request) -> web.Response:
-        name = request.path.removeprefix(_PREFIX)
-        try:
-            done, refused = await self._actions[name](await _fields(request)), None
-        except (RefusedError, PayasyncError) as error:
-            done, refused = "", _as_refusal(error)
-        notice = self._timeline.add(
-            Entry(kind="admin", name=name, outcome=done or "not done", reason=refused.message if refused else "")
-        )
-        if not _by_script(request):
-            return _see(f"/?notice={notice}")
-        return _not_done(refused) if refused else _told(200, {"done": done})
-
-
-async def _fields(request: web.Request) -> dict[str, str]:
-    if request.content_type == _JSON:
-        document = read_object(await read_body(request, _JSON))
-        return {name: _plain(name, value) for name, value in document.items()}
-    body = await read_body(request, _FORM)
-    try:
-        return dict(parse_qsl(body.decode("ascii"), max_num_fields=_MOST_FIELDS, errors="strict"))
-    except ValueError:
-        pass
-    raise RefusedError("invalid", "the form cannot be read", status=400)
-
-
-def _plain(name: str, value: object) -> str:
-    if isinstance(value, str | int | float) and not isinstance(value, bool):
-        return str(value)
-    raise RefusedError("invalid", f"{name} must be a text or a number", field=name)
-
-
-def _as_refusal(error: RefusedError | PayasyncError) -> RefusedError:
-    if isinstance(error, RefusedError):
-        return error
-    return RefusedError("invalid", str(error), field=getattr(error, "field", None) or "")
-
-
-def _by_script(request: web.Request) -> bool:
-    return request.content_type == _JSON or "Authorization" in request.headers
-
-
-def _closed(request: web.Request, refused: RefusedError) -> web.Response:
-    if _by_script(request) or request.path.startswith(_PREFIX):
-        return _not_done(refused)
-    return _sent(refused_page(refused.status or 401, refused.message))
-
-
-def _not_done(refused: RefusedError) -> web.Response:
-    field = {"field": refused.field} if refused.field else {}
-    return _told(refused.status or STATUSES[refused.why], {"error": refused.message, **field})
-
-
-def _told(status: int, document: Mapping[str, Any]) -> web.Response:
-    return web.json_response(document, status=status, headers={"Cache-Control": "no-store"})
-
-
-def _sent(page: Page) -> web.Response:
-    return web.Response(text=page.html, status=page.status, headers=page.headers, content_type="text/html")
-
-
-def _see(location: str) -> web.Response:
-    return web.Response(
-        status=303, headers={"Location": location, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
-    )
+_NUMBER: Final = re.compile(r"[0-9]{1,7}")
+_DECISIONS: Final[Mapping[str, Decision]] = {decision: decision for decision in get_args(Decision)}
 
 
 @frozen(kw_only=True)
-class Shown:
-    """What the dashboard shows, and works.
+class Admin:
+    """Shows the dashboard, and does what its forms ask for.
 
     Attributes:
         url: Where the sandbox listens.
         keys: With the admin token.
         words: The profile's.
-        store: Holds all of it.
-        timeline: Tells what happened.
-        service: Does what is asked.
+        store: Holds what is shown.
+        timeline: Holds what was done.
+        service: Moves orders and refunds.
         faults: Those that are armed.
         clock: Tells and advances the time.
         pace: How the time goes.
@@ -284,40 +151,198 @@ class Shown:
     clock: Clock
     pace: Pace
 
-    def admin(self) -> Admin:
-        """Return the dashboard with its controls."""
-        return Admin(self._door(), self._actions(), self.timeline, self._view)
-
-    def _door(self) -> AdminDoor:
+    @cached_property
+    def access(self) -> AdminAccess:
+        """Decides who may use it."""
         address = URL(self.url)
         port = address.port or 0
-        return AdminDoor(token=self.keys.admin, hosts=hosts(address.host or "", port), port=port)
+        return AdminAccess(token=self.keys.admin, hosts=allowed_hosts(address.host or "", port), port=port)
 
-    def _actions(self) -> Actions:
-        return Actions(
-            service=self.service,
-            store=self.store,
-            faults=self.faults,
-            advance=self.clock.advance,
-            resend=self.service.telling.resend,
-        )
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes of the dashboard and of its controls."""
+        actions = {
+            "orders/decide": self._decide_order,
+            "refunds/settle": self._settle_refund,
+            "notifications/resend": self._resend,
+            "clock/advance": self._advance_clock,
+            "faults/arm": self._arm_fault,
+            "faults/disarm": self._disarm_fault,
+        }
+        return [
+            web.get("/", self._enter, allow_head=False),
+            web.get(TIMELINE, self._guard(self._show_timeline), allow_head=False),
+            web.get("/admin/timeline", self._guard(self._list_timeline), allow_head=False),
+            *(web.post(f"{_PREFIX}{name}", self._guard(self._run(name, do))) for name, do in actions.items()),
+        ]
 
-    def _view(self, notice: Entry | None) -> View:
-        profile = self.words.profile
-        return View(
+    @web.middleware
+    async def check_host(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuse a request that is for another host: a foreign name may lead to this machine."""
+        try:
+            self.access.check_host(request.headers)
+        except RefusedError as refused:
+            return web.Response(status=421, text=f"{refused.message}\n")
+        return await handler(request)
+
+    def _guard(self, handler: Handler) -> Handler:
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            try:
+                self.access.check(request.headers, request.cookies, changes=request.method == "POST")
+            except RefusedError as refused:
+                return _refuse_access(request, refused)
+            return await handler(request)
+
+        return guarded
+
+    async def _enter(self, request: web.Request) -> web.StreamResponse:
+        token, access = request.query.get("token"), self.access
+        if token is None:
+            return await self._guard(self._show_dashboard)(request)
+        if not access.accepts(token):
+            return _refuse_access(
+                request, RefusedError("unauthenticated", "The token is not this sandbox's", status=401)
+            )
+        response = _redirect("/")
+        response.set_cookie(access.cookie, access.key.reveal(), httponly=True, samesite="Strict", path="/")
+        return response
+
+    async def _show_dashboard(self, request: web.Request) -> web.Response:
+        notice = request.query.get("notice", "")
+        return render_dashboard(
             url=self.url,
             merchant_id=self.keys.merchant.merchant_id,
-            profile=self.words.title,
+            words=self.words,
+            store=self.store,
+            timeline=self.timeline,
+            faults=self.faults,
             now=self.clock.now(),
-            clock=_going(self.pace),
-            lists=Lists(profile.amount_unit, self.words.state),
-            told=overview(self.store, self.timeline),
-            armed=[str(fault) for fault in self.faults.armed()],
-            notice=notice,
+            pace=self.pace,
+            notice=self.timeline.done(int(notice)) if _NOTICE.fullmatch(notice) else None,
         )
 
+    async def _show_timeline(self, request: web.Request) -> web.Response:
+        about = request.query.get("about", "").strip()
+        return render_timeline(about, self.timeline.entries(about))
 
-def _going(pace: Pace) -> str:
-    if not pace.rate:
-        return "standing still"
-    return "real" if pace.rate == 1 else f"{pace.rate:g} times as fast"
+    async def _list_timeline(self, _request: web.Request) -> web.Response:
+        return _json(200, {"timeline": [format_entry(entry) for entry in self.timeline.entries()]})
+
+    def _run(self, name: str, do: Callable[[Fields], Awaitable[str]]) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            done, refused = "", None
+            try:
+                done = await do(await _read_fields(request))
+            except RefusedError as error:
+                refused = error
+            except PayasyncError as error:
+                refused = RefusedError("invalid", str(error), field=getattr(error, "field", None) or "")
+            reason = refused.message if refused else ""
+            notice = self.timeline.add(Entry(kind="admin", name=name, outcome=done or "not done", reason=reason))
+            if not _is_script(request):
+                return _redirect(f"/?notice={notice}")
+            return _refuse(refused) if refused else _json(200, {"done": done})
+
+        return handle
+
+    async def _decide_order(self, fields: Fields) -> str:
+        number, decision = _text(fields, "out_trade_no"), _choose(fields, "decision", _DECISIONS)
+        with self.store.transaction():
+            order = self.service.decide(self.service.order(number), decision)
+        return f"Order {number} is {order.state}."
+
+    async def _settle_refund(self, fields: Fields) -> str:
+        number = _text(fields, "out_refund_no")
+        succeeded = _choose(fields, "state", {"succeeded": True, "failed": False})
+        with self.store.transaction():
+            refund = self.service.settle_refund(self.service.refund(number), "succeeded" if succeeded else "failed")
+        return f"Refund {number} has {refund.state}."
+
+    async def _resend(self, fields: Fields) -> str:
+        number = _text(fields, "notification_id")
+        with self.store.transaction():
+            self.service.resend(number)
+        return f"Notification {number} is sent again."
+
+    async def _advance_clock(self, fields: Fields) -> str:
+        unit, text = _choose(fields, "unit", {unit: unit for unit in UNITS}), _text(fields, "amount")
+        if not (_NUMBER.fullmatch(text) and int(text)):
+            raise RefusedError("invalid", f"amount must be a whole number from 1 to {MAX_ADVANCE}", field="amount")
+        happened = await self.clock.advance(**{unit: int(text)})
+        return f"The clock was advanced by {int(text)} {unit}. {_describe(happened)}"
+
+    async def _arm_fault(self, fields: Fields) -> str:
+        kind, on = _text(fields, "kind"), fields.get("on", "").strip() or None
+        texts = {name: text for name, text in fields.items() if name not in {"kind", "on"}}
+        options = find_kind(kind).read(texts)
+        if kind == "refuse" and "seconds" not in options:
+            # Nobody could disarm it: the dashboard is refused too.
+            raise RefusedError("invalid", "seconds must say when refuse ends; pass 60", field="seconds")
+        return f"Armed: {self.faults.arm(kind, on, **options)}."
+
+    async def _disarm_fault(self, fields: Fields) -> str:
+        text = _text(fields, "fault")
+        fault = next((fault for fault in self.faults.armed() if str(fault) == text), None)
+        if fault is None:
+            raise RefusedError("absent", "this fault is not armed any more")
+        fault.disarm()
+        return f"Disarmed: {text}."
+
+
+async def _read_fields(request: web.Request) -> Fields:
+    if request.content_type == _JSON:
+        document = read_object(await read_body(request, _JSON))
+        for name, value in document.items():
+            if not isinstance(value, str | int | float) or isinstance(value, bool):
+                raise RefusedError("invalid", f"{name} must be a text or a number", field=name)
+        return {name: str(value) for name, value in document.items()}
+    body = await read_body(request, _FORM)
+    try:
+        return dict(parse_qsl(body.decode("ascii"), max_num_fields=_MAX_FIELDS, errors="strict"))
+    except ValueError:
+        pass
+    raise RefusedError("invalid", "the form cannot be read", status=400)
+
+
+def _text(fields: Fields, name: str) -> str:
+    if text := fields.get(name, ""):
+        return text
+    raise RefusedError("invalid", f"{name} is missing", field=name)
+
+
+def _choose(fields: Fields, name: str, values: Mapping[str, T]) -> T:
+    text = _text(fields, name)
+    if text not in values:
+        raise RefusedError("invalid", f"{name} must be {' or '.join(values)}", field=name)
+    return values[text]
+
+
+def _describe(happened: Iterable[Happened]) -> str:
+    counted = Counter(each.what for each in happened)
+    if not counted:
+        return "Nothing fell due."
+    return f"Fell due: {', '.join(f'{what} ({count})' for what, count in counted.items())}."
+
+
+def _is_script(request: web.Request) -> bool:
+    return request.content_type == _JSON or "Authorization" in request.headers
+
+
+def _refuse_access(request: web.Request, refused: RefusedError) -> web.Response:
+    if _is_script(request) or request.path.startswith(_PREFIX):
+        return _refuse(refused)
+    return render_page("closed.html", style="dashboard.css", status=refused.status or 401, message=refused.message)
+
+
+def _refuse(refused: RefusedError) -> web.Response:
+    field = {"field": refused.field} if refused.field else {}
+    return _json(refused.status or STATUSES[refused.why], {"error": refused.message, **field})
+
+
+def _json(status: int, document: Mapping[str, Any]) -> web.Response:
+    return web.json_response(document, status=status, headers={"Cache-Control": "no-store"})
+
+
+def _redirect(location: str) -> web.Response:
+    return web.Response(
+        status=303, headers={"Location": location, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+    )

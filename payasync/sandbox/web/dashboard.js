@@ -1,4 +1,4 @@
-// What happens meanwhile appears by itself. A part that somebody uses is left alone, and so is every form.
+// The page refreshes itself. Forms, and parts that are focused or selected, are left alone.
 (() => {
   const opened = (part) => [...part.querySelectorAll("details[open]")].map((each) => each.id);
   const used = (part) => part.contains(document.activeElement)
@@ -10,10 +10,10 @@
   };
   const refresh = async () => {
     if (document.hidden) return;
-    const answer = await fetch(location.pathname + location.search).catch(() => ({ ok: false }));
-    document.getElementById("lost").hidden = answer.ok;
-    if (!answer.ok) return;
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const response = await fetch(location.pathname + location.search).catch(() => ({ ok: false }));
+    document.getElementById("lost").hidden = response.ok;
+    if (!response.ok) return;
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
     for (const part of document.querySelectorAll("[data-live]")) {
       const fresh = page.getElementById(part.id);
       if (fresh && !used(part) && fresh.innerHTML !== part.innerHTML.replaceAll(' open=""', "")) renew(part, fresh);

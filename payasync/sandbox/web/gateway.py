@@ -1,27 +1,31 @@
 """The payment gateway, where the customer decides (spec: Endpoints, rule 2)."""
 
 from typing import Final, get_args
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from aiohttp import web
 from yarl import URL
 
-from payasync.sandbox.model import Decision, Order, RefusedError
+from payasync.sandbox.model import Decision, Order, RefusedError, format_order_amount
+from payasync.sandbox.rules import MOST_DECLINES
 from payasync.sandbox.server import read_body
 from payasync.sandbox.service import Service
 from payasync.sandbox.store import Store
-from payasync.sandbox.timeline import FACTS, Facts, note
-from payasync.sandbox.web.pages import PATH, Page, decision_page, outcome_page, page_path, refusal_page
+from payasync.sandbox.timeline import note
+from payasync.sandbox.web.pages import GATEWAY, gateway_path, render_page
 
 _DECISIONS: Final[dict[str, Decision]] = {decision: decision for decision in get_args(Decision)}
+_TITLES: Final = {"absent": "No such page", "busy": "Busy"}
 
 
 class Gateway:
     """Shows an order's page, and does what its customer decides.
 
+    A client that accepts JSON gets the order's state, and the decisions that its page offers.
+
     Args:
-        service: Does it.
-        store: Holds the transaction around it.
+        service: Decides orders.
+        store: Holds the transaction.
         merchant: The merchant's name, as the customer reads it.
         unit: What amounts count: `minor` or `major`.
     """
@@ -34,61 +38,68 @@ class Gateway:
 
     def routes(self) -> list[web.RouteDef]:
         """Return the page's routes."""
-        path = PATH + "/{token}"
+        path = GATEWAY + "/{token}"
         return [web.get(path, self._show, allow_head=False), web.post(path, self._decide)]
 
     async def _show(self, request: web.Request) -> web.Response:
         try:
             order = self._service.at_gateway(request.match_info["token"])
         except RefusedError as refused:
-            return _sent(refusal_page(404, "No such page", refused.message))
-        return _sent(self._page(order))
+            return _render_refusal(404, "No such page", refused.message)
+        offered = [*_DECISIONS] if order.state == "pending" else []
+        if request.headers.get("Accept") == "application/json":
+            return web.json_response({"state": order.state, "decisions": offered})
+        return self._render(order, decisions=offered)
 
     async def _decide(self, request: web.Request) -> web.Response:
-        request[FACTS] = Facts(name="gateway")
+        note(request, name="gateway")
+        token = request.match_info["token"]
         try:
-            decision = _decision(await read_body(request, "application/x-www-form-urlencoded"))
+            decision = _read_decision(await read_body(request, "application/x-www-form-urlencoded"))
             note(request, name=f"gateway.{decision}")
-            after = self._decided(request.match_info["token"], decision)
+            with self._store.transaction():
+                order = self._service.decide(self._service.at_gateway(token), decision)
         except RefusedError as refused:
-            note(request, refused=refused)
-            return self._refused(request.match_info["token"], refused)
-        note(request, reference=after.out_trade_no)
-        if after.state == "pending" and decision == "decline":
-            return _see(page_path(after))
-        if after.return_url is None:
-            return _sent(outcome_page(after, self._merchant, self._unit))
-        return _see(back(after.return_url, cancelled=decision == "cancel"))
-
-    def _decided(self, token: str, decision: Decision) -> Order:
-        with self._store.transaction():
-            return self._service.decide(self._service.at_gateway(token), decision)
-
-    def _refused(self, token: str, refused: RefusedError) -> web.Response:
-        if refused.why != "wrong_state":
-            title = {"absent": "No such page", "busy": "Busy"}.get(refused.why, "Not understood")
+            note(request, reason=refused.message)
+            if refused.why == "wrong_state":
+                return self._render(self._service.at_gateway(token), status=409)
             status = refused.status or {"absent": 404, "busy": 503}.get(refused.why, 400)
-            return _sent(refusal_page(status, title, refused.message))
-        order = self._service.at_gateway(token)
-        return _sent(outcome_page(order, self._merchant, self._unit, status=409))
+            return _render_refusal(status, _TITLES.get(refused.why, "Not understood"), refused.message)
+        note(request, reference=order.out_trade_no)
+        if order.state == "pending" and decision == "decline":
+            return _redirect(gateway_path(order))
+        if order.return_url is None:
+            return self._render(order)
+        return _redirect(build_return_url(order.return_url, cancelled=decision == "cancel"))
 
-    def _page(self, order: Order) -> Page:
-        if order.state == "pending":
-            return decision_page(order, self._merchant, self._unit)
-        return outcome_page(order, self._merchant, self._unit)
+    def _render(self, order: Order, *, decisions: list[str] | None = None, status: int = 200) -> web.Response:
+        amount, _, currency = format_order_amount(order, self._unit).rpartition(" ")
+        return render_page(
+            "gateway.html",
+            style="gateway.css",
+            status=status,
+            form_action=_form_action(order.return_url) if decisions else "'none'",
+            order=order,
+            merchant=self._merchant,
+            amount=amount,
+            currency=currency,
+            decisions=decisions,
+            declines_left=MOST_DECLINES - order.declines,
+        )
 
 
-def back(return_url: str, *, cancelled: bool) -> str:
-    """Return where the customer is sent back to: the order's return URL, with `cancelled=1` where they cancelled."""
+def build_return_url(return_url: str, *, cancelled: bool) -> str:
+    """Return where the customer is sent: the order's return URL, with `cancelled=1` if they cancelled."""
     url = return_url if return_url.isascii() else str(URL(return_url))
     if not cancelled:
         return url
+    # By text: a parser would rewrite the merchant's own query.
     address, hash_sign, fragment = url.partition("#")
     joint = "" if address.endswith(("?", "&")) else "&" if "?" in address else "?"
     return f"{address}{joint}cancelled=1{hash_sign}{fragment}"
 
 
-def _decision(body: bytes) -> Decision:
+def _read_decision(body: bytes) -> Decision:
     try:
         fields = dict(parse_qsl(body.decode("ascii"), max_num_fields=8))
     except ValueError:
@@ -99,9 +110,21 @@ def _decision(body: bytes) -> Decision:
     return decision
 
 
-def _sent(page: Page) -> web.Response:
-    return web.Response(text=page.html, status=page.status, headers=page.headers, content_type="text/html")
+def _form_action(return_url: str | None) -> str:
+    """Return where the form may lead: browsers apply this policy to the redirect after it too."""
+    if return_url is None:
+        return "'self'"
+    parts = urlsplit(return_url)
+    host = parts.hostname or ""
+    if not host.isascii() or not host.replace("-", "").replace(".", "").isalnum():
+        return f"'self' {parts.scheme}:"
+    port = f":{parts.port}" if parts.port else ""
+    return f"'self' {parts.scheme}://{host}{port}"
 
 
-def _see(location: str) -> web.Response:
+def _render_refusal(status: int, title: str, message: str) -> web.Response:
+    return render_page("refusal.html", style="gateway.css", status=status, title=title, message=message)
+
+
+def _redirect(location: str) -> web.Response:
     return web.Response(status=303, headers={"Location": location, "Cache-Control": "no-store"})

@@ -1,4 +1,4 @@
-"""The dashboard's door over HTTP."""
+"""Who may use the dashboard, and what its controls do."""
 
 import re
 from datetime import timedelta
@@ -6,8 +6,12 @@ from typing import Any, Final
 
 import aiohttp
 import pytest
+from multidict import CIMultiDict
 
+from payasync.credentials import Secret
 from payasync.sandbox import Sandbox
+from payasync.sandbox.model import RefusedError
+from payasync.sandbox.web.admin import AdminAccess, allowed_hosts
 from tests.sandbox.admin import Operator
 from tests.sandbox.foreign import Receiver
 
@@ -20,16 +24,20 @@ ACTIONS: Final = (
     "faults/disarm",
 )
 CANARY: Final = "CANARY42"
+TOKEN: Final = "the-admin-token"
+ACCESS: Final = AdminAccess(token=Secret(TOKEN), hosts=allowed_hosts("127.0.0.1", 8000), port=8000)
+COOKIE: Final = {ACCESS.cookie: ACCESS.key.reveal()}
+HERE: Final = {"Host": "127.0.0.1:8000", "Origin": "http://127.0.0.1:8000"}
 
 
 @pytest.fixture
 def operator(sandbox: Sandbox, http: aiohttp.ClientSession) -> Operator:
-    """Somebody who knows the token."""
+    """An operator who knows the token."""
     return Operator(sandbox, http)
 
 
-async def test_link_opens_once_and_hides_the_token(operator: Operator) -> None:
-    """The link with the token gives a cookie that no script reads and no other site sends, and leads to `/`."""
+async def test_link_sets_a_cookie_and_hides_the_token(operator: Operator) -> None:
+    """The link with the token sets a cookie that no script and no other site gets, and leads to `/`."""
     token = operator.sandbox.admin_token.reveal()
     answer = await operator.get(f"/?token={token}", {})
     cookie = answer.headers["Set-Cookie"]
@@ -40,7 +48,7 @@ async def test_link_opens_once_and_hides_the_token(operator: Operator) -> None:
 
 
 async def test_dashboard_opens_by_the_cookie(operator: Operator) -> None:
-    """With the cookie the dashboard is there; the token stands nowhere in it."""
+    """The cookie opens the dashboard, which does not contain the token."""
     await operator.sandbox.given.pending_order(out_trade_no=CANARY)
     page = await operator.get("/", await operator.opened())
 
@@ -50,20 +58,20 @@ async def test_dashboard_opens_by_the_cookie(operator: Operator) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/?token=wrong", "/?token=", f"/timeline?about={CANARY}", "/admin/timeline"])
 async def test_nothing_is_shown_without_the_token(operator: Operator, path: str) -> None:
-    """Whoever does not know the token is told so, and learns nothing of what the sandbox holds."""
+    """Without the token nothing of the sandbox is shown."""
     await operator.sandbox.given.pending_order(out_trade_no=CANARY)
     answer = await operator.get(path, {})
-    told = str(answer.document)
+    text = str(answer.document)
 
     assert 401 == answer.status
-    assert CANARY not in told.replace(path, "")
-    assert "SANDBOX" not in told
+    assert CANARY not in text.replace(path, "")
+    assert "SANDBOX" not in text
     assert "Set-Cookie" not in answer.headers
 
 
 @pytest.mark.parametrize("action", ACTIONS)
 async def test_nothing_is_done_without_the_token(operator: Operator, action: str) -> None:
-    """Each action asks for the token before it reads what is sent."""
+    """Each action checks the token before it reads the fields."""
     number = await operator.sandbox.given.pending_order()
     fields = {"out_trade_no": number, "decision": "authorize", "amount": "1", "unit": "days", "kind": "hang"}
     before = operator.sandbox.clock.now()
@@ -84,8 +92,8 @@ async def test_nothing_is_done_without_the_token(operator: Operator, action: str
         {"Sec-Fetch-Site": "cross-site"},
     ],
 )
-async def test_pages_of_others_do_nothing(operator: Operator, changed: dict[str, str | None]) -> None:
-    """A browser that has opened the dashboard lets no other page use it, nor one that does not say which it is."""
+async def test_forms_of_other_pages_are_refused(operator: Operator, changed: dict[str, str | None]) -> None:
+    """A form of another page, or of a page that does not say where it is from, is refused."""
     number = await operator.sandbox.given.pending_order()
     headers = {name: value for name, value in {**await operator.opened(), **changed}.items() if value is not None}
     answer = await operator.press("orders/decide", headers, out_trade_no=number, decision="authorize")
@@ -96,8 +104,8 @@ async def test_pages_of_others_do_nothing(operator: Operator, changed: dict[str,
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", "/"), ("GET", "/gateway/x"), ("POST", "/v1/payments"), ("GET", "/payment/status")]
 )
-async def test_names_of_others_lead_nowhere(operator: Operator, method: str, path: str) -> None:
-    """A name that somebody points at this machine opens no page and no endpoint, even with the token."""
+async def test_foreign_host_is_refused(operator: Operator, method: str, path: str) -> None:
+    """A foreign host name that leads to this machine opens no page and no endpoint, even with the token."""
     headers = {**operator.token, "Host": "evil.example"}
     answer = await operator.foreign.send(method, path, headers=headers)
 
@@ -105,8 +113,8 @@ async def test_names_of_others_lead_nowhere(operator: Operator, method: str, pat
     assert [] == operator.sandbox.timeline()
 
 
-async def test_to_look_changes_nothing(operator: Operator) -> None:
-    """No GET does anything: the actions answer to POST alone."""
+async def test_get_changes_nothing(operator: Operator) -> None:
+    """A GET changes nothing: the actions answer only to POST."""
     await operator.sandbox.given.pending_order()
     before = operator.sandbox.timeline()
     statuses = [(await operator.get(f"/admin/{action}")).status for action in ACTIONS]
@@ -118,7 +126,7 @@ async def test_to_look_changes_nothing(operator: Operator) -> None:
 
 
 async def test_form_leads_back_with_its_notice(operator: Operator) -> None:
-    """After a form the dashboard says what was done; a number that names no such entry says nothing."""
+    """After a form the dashboard shows what was done; any other number of a notice shows nothing."""
     number = await operator.sandbox.given.pending_order()
     headers = await operator.opened()
     answer = await operator.press("orders/decide", headers, out_trade_no=number, decision="authorize")
@@ -131,7 +139,7 @@ async def test_form_leads_back_with_its_notice(operator: Operator) -> None:
 
 
 async def test_form_that_is_refused_says_why(operator: Operator) -> None:
-    """What cannot be done leads back to the dashboard too, with the reason."""
+    """A refused form leads back to the dashboard too, with the reason."""
     headers = await operator.opened()
     answer = await operator.press("orders/decide", headers, out_trade_no="T9", decision="authorize")
     page = await operator.get(answer.headers["Location"], headers)
@@ -140,7 +148,7 @@ async def test_form_that_is_refused_says_why(operator: Operator) -> None:
 
 
 async def test_script_pays(operator: Operator) -> None:
-    """With the token in its header, a script does by JSON what the forms do."""
+    """A script with the token does by JSON what the forms do."""
     number = await operator.sandbox.given.pending_order()
     answer = await operator.do("orders/decide", out_trade_no=number, decision="authorize")
 
@@ -149,7 +157,7 @@ async def test_script_pays(operator: Operator) -> None:
 
 
 async def test_script_settles_a_refund(http: aiohttp.ClientSession) -> None:
-    """A refund that waits is ended either way, once."""
+    """A processing refund is settled either way, once."""
     async with Sandbox(refunds="by hand") as sandbox, sandbox.session() as pay:
         operator = Operator(sandbox, http)
         order = await sandbox.given.paid_order(total_amt=450)
@@ -161,7 +169,7 @@ async def test_script_settles_a_refund(http: aiohttp.ClientSession) -> None:
 
 
 async def test_script_advances_the_clock(http: aiohttp.ClientSession) -> None:
-    """The clock goes on by what is asked for, and what fell due is told."""
+    """The clock advances by what was asked for, and the response says what fell due."""
     async with Sandbox(clock="frozen") as sandbox:
         before = sandbox.clock.now()
         number = await sandbox.given.pending_order()
@@ -177,7 +185,7 @@ async def test_script_advances_the_clock(http: aiohttp.ClientSession) -> None:
 
 
 async def test_script_arms_and_disarms_a_fault(operator: Operator) -> None:
-    """A fault is armed by its name and options, and disarmed by what it says of itself."""
+    """A fault is armed by its name and options, and disarmed by its text."""
     armed = await operator.do("faults/arm", kind="latency", on="orders.query", seconds=0.5, nth=2)
     texts = [str(fault) for fault in operator.sandbox.faults.armed()]
     disarmed = await operator.do("faults/disarm", fault=texts[0])
@@ -188,7 +196,7 @@ async def test_script_arms_and_disarms_a_fault(operator: Operator) -> None:
 
 
 async def test_script_resends_a_notification(operator: Operator, receiver: Receiver) -> None:
-    """A notification goes out again under its number."""
+    """A notification is sent again under its number."""
     await operator.sandbox.given.paid_order()
     await operator.sandbox.settle()
     number = receiver.received[0].headers["webhook-id"]
@@ -199,7 +207,7 @@ async def test_script_resends_a_notification(operator: Operator, receiver: Recei
 
 
 async def test_script_reads_the_timeline(operator: Operator) -> None:
-    """The timeline is there as JSON."""
+    """The timeline can be read as JSON."""
     await operator.sandbox.given.pending_order(out_trade_no="T1")
     answer = await operator.get("/admin/timeline")
 
@@ -221,6 +229,7 @@ async def test_script_reads_the_timeline(operator: Operator) -> None:
         ("clock/advance", {"unit": "centuries", "amount": 1}, 422, "unit"),
         ("faults/arm", {"kind": "meteor"}, 422, "kind"),
         ("faults/arm", {"kind": "latency", "nth": "x"}, 422, "nth"),
+        ("faults/arm", {"kind": "refuse"}, 422, "seconds"),
         ("faults/disarm", {}, 422, "fault"),
         ("notifications/resend", {"notification_id": "msg_0"}, 404, None),
     ],
@@ -228,7 +237,7 @@ async def test_script_reads_the_timeline(operator: Operator) -> None:
 async def test_what_cannot_be_done(
     operator: Operator, action: str, fields: dict[str, Any], status: int, field: str | None
 ) -> None:
-    """Each wrong argument is refused by its name, and nothing is done."""
+    """Each wrong field is refused by its name, and nothing is done."""
     answer = await operator.do(action, **fields)
 
     assert (status, field) == (answer.status, answer.document.get("field"))
@@ -247,8 +256,107 @@ async def test_what_cannot_be_done(
     ],
 )
 async def test_hostile_bodies(operator: Operator, content_type: str, body: bytes, status: int) -> None:
-    """What is neither form nor JSON gets its 4xx."""
+    """A body that is neither a form nor JSON gets a 4xx."""
     headers = {**operator.token, "Content-Type": content_type}
     answer = await operator.foreign.send("POST", "/admin/orders/decide", data=body, headers=headers)
 
     assert (status, ["error"]) == (answer.status, list(answer.document))
+
+
+def refused(headers: dict[str, str], cookies: dict[str, str], *, changes: bool) -> int | None:
+    """Return the status with which a request is refused, or `None` where it is let in."""
+    try:
+        ACCESS.check(headers, cookies, changes=changes)
+    except RefusedError as error:
+        return error.status
+    return None
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost:8000", "LOCALHOST:8000", "[::1]:8000"])
+def test_hosts_of_this_machine_are_allowed(host: str) -> None:
+    """A Host header may name this machine and the sandbox's port."""
+    ACCESS.check_host(CIMultiDict({"Host": host}))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [],
+        [""],
+        ["127.0.0.1"],
+        ["127.0.0.1:8001"],
+        ["evil.example:8000"],
+        ["localhost.evil.example:8000"],
+        ["localhost.:8000"],
+        ["127.0.0.1:8000@evil.example"],
+        ["127.0.0.1:8000", "127.0.0.1:8000"],
+    ],
+)
+def test_other_hosts_are_refused(given: list[str]) -> None:
+    """A foreign host, another port, no host and two hosts are refused."""
+    with pytest.raises(RefusedError) as caught:
+        ACCESS.check_host(CIMultiDict([("Host", host) for host in given]))
+
+    assert 421 == caught.value.status
+
+
+@pytest.mark.parametrize(("bound", "port", "host"), [("::1", 9, "[::1]:9"), ("127.0.0.5", 9, "127.0.0.5:9")])
+def test_bound_address_is_one_of_the_hosts(bound: str, port: int, host: str) -> None:
+    """The address that the sandbox listens on is an allowed host, an IPv6 one in brackets."""
+    assert host in allowed_hosts(bound, port)
+
+
+def test_port_80_may_be_left_out() -> None:
+    """Browsers leave out port 80."""
+    assert {"localhost", "localhost:80"} <= allowed_hosts("127.0.0.1", 80)
+    assert "localhost" not in allowed_hosts("127.0.0.1", 8000)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": TOKEN},
+        {"Authorization": "Bearer"},
+        {"Authorization": f"Basic {TOKEN}"},
+        {"Authorization": f"Bearer {TOKEN}x"},
+        {"Authorization": f"Bearer {TOKEN[:-1]}"},
+        {"Authorization": "Bearer \udcff"},
+        {"Authorization": f"Bearer {ACCESS.key.reveal()}"},
+    ],
+)
+def test_only_the_token_gives_access(headers: dict[str, str]) -> None:
+    """A text that is nearly the token, or the cookie's value, is not the token."""
+    assert 401 == refused(headers, {}, changes=False)
+
+
+@pytest.mark.parametrize("cookies", [{}, {ACCESS.cookie: ""}, {ACCESS.cookie: TOKEN}, {"other": ACCESS.key.reveal()}])
+def test_only_the_cookie_replaces_the_token(cookies: dict[str, str]) -> None:
+    """A cookie with another name or value gives no access, and neither does the token as a cookie."""
+    assert 401 == refused(HERE, cookies, changes=False)
+
+
+def test_cookie_gives_access_from_this_sandboxs_page() -> None:
+    """The cookie is enough to read; a form must also come from a page of this sandbox."""
+    assert refused({}, COOKIE, changes=False) is None
+    assert refused(HERE, COOKIE, changes=True) is None
+    assert refused({**HERE, "Sec-Fetch-Site": "same-origin"}, COOKIE, changes=True) is None
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "127.0.0.1:8000"},
+        {**HERE, "Origin": "null"},
+        {**HERE, "Origin": "http://evil.example"},
+        {**HERE, "Origin": "http://127.0.0.1:8001"},
+        {**HERE, "Origin": "https://127.0.0.1:8000"},
+        {**HERE, "Origin": "http://localhost:8000"},
+        {**HERE, "Sec-Fetch-Site": "same-site"},
+        {**HERE, "Sec-Fetch-Site": "cross-site"},
+        {**HERE, "Sec-Fetch-Site": "none"},
+    ],
+)
+def test_cross_origin_forms_are_refused(headers: dict[str, str]) -> None:
+    """A form of another page is refused although the browser sends the cookie with it."""
+    assert 403 == refused(headers, COOKIE, changes=True)

@@ -12,7 +12,7 @@ import pytest
 from payasync import Profile
 from payasync.profile.schema import States
 from payasync.sandbox import Sandbox
-from payasync.sandbox.web.dashboard import MOST
+from payasync.sandbox.web.dashboard import MAX_LISTED
 from tests.sandbox.admin import Operator
 from tests.sandbox.foreign import REFUND, Receiver
 
@@ -23,7 +23,7 @@ MONTHLY: Final = {"billingFrequency": "monthly", "amount": 900, "startDate": "29
 
 @pytest.fixture
 def operator(sandbox: Sandbox, http: aiohttp.ClientSession) -> Operator:
-    """Somebody who knows the token."""
+    """An operator who knows the token."""
     return Operator(sandbox, http)
 
 
@@ -40,7 +40,7 @@ def hashed(text: str) -> str:
 
 
 async def test_empty_lists_say_how_to_fill_them(operator: Operator) -> None:
-    """Each empty list says what to do next; the first by a whole program with the address, and where the keys are."""
+    """Each empty list says what to do next; the first has a whole program, and says where the keys are."""
     page = (await operator.get("/")).document
     hints = {name: section(page, name) for name in ("orders", "refunds", "subscriptions", "notifications", "requests")}
 
@@ -52,8 +52,8 @@ async def test_empty_lists_say_how_to_fill_them(operator: Operator) -> None:
     )
 
 
-async def test_keys_stand_nowhere(operator: Operator) -> None:
-    """The dashboard says where the keys are, and not what they are."""
+async def test_keys_are_not_shown(operator: Operator) -> None:
+    """The dashboard does not contain a key."""
     sandbox = operator.sandbox
     given = sandbox.credentials
     keys = [given.secret_key, given.signing_key, *given.notification_keys, sandbox.admin_token]
@@ -63,7 +63,7 @@ async def test_keys_stand_nowhere(operator: Operator) -> None:
 
 
 async def test_policy_allows_its_own_style_and_script_alone(operator: Operator) -> None:
-    """One style and one script, each by its hash; forms and requests to the sandbox alone; nothing inline besides."""
+    """The policy allows one style and one script by their hashes, and forms and requests to the sandbox only."""
     answer = await operator.get("/")
     page = answer.document
     styles, scripts = (re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL) for tag in ("style", "script"))
@@ -79,8 +79,8 @@ async def test_policy_allows_its_own_style_and_script_alone(operator: Operator) 
     )
 
 
-async def test_what_others_write_is_escaped(operator: Operator) -> None:
-    """No text of an order, a subscription, a request or a search can become markup."""
+async def test_texts_are_escaped(operator: Operator) -> None:
+    """No text of an order, a request or a search becomes markup."""
     sandbox = operator.sandbox
     await sandbox.given.paid_order(out_trade_no="T1", subject=EVIL, notify_url="http://127.0.0.1:1/?'<script>")
     await sandbox.settle()
@@ -91,8 +91,8 @@ async def test_what_others_write_is_escaped(operator: Operator) -> None:
     assert [True, True] == ["&lt;script&gt;" in page for page in pages[:2]]
 
 
-async def test_states_are_told_twice(http: aiohttp.ClientSession) -> None:
-    """A state is told by our name, and by the value that the profile has for it."""
+async def test_state_is_shown_with_the_profiles_value(http: aiohttp.ClientSession) -> None:
+    """A state is shown by our name and by the profile's value."""
     profile = Profile(states=States(order={"paid": ("BEZAHLT",)}))
     async with Sandbox(profile) as sandbox:
         await sandbox.given.paid_order(out_trade_no="T1")
@@ -102,7 +102,7 @@ async def test_states_are_told_twice(http: aiohttp.ClientSession) -> None:
 
 
 async def test_buttons_fit_the_state(http: aiohttp.ClientSession) -> None:
-    """Only what can be done is offered: a pending order is decided, a refund that is processing settled."""
+    """Only possible actions are offered: a pending order is decided, a processing refund settled."""
     async with Sandbox(refunds="by hand") as sandbox, sandbox.session() as pay:
         operator = Operator(sandbox, http)
         await sandbox.given.pending_order(out_trade_no="T1")
@@ -117,8 +117,8 @@ async def test_buttons_fit_the_state(http: aiohttp.ClientSession) -> None:
     assert (2, 0) == (section(before, "refunds").count("<form"), section(after, "refunds").count("<form"))
 
 
-async def test_subscription_shows_when_it_goes_on(operator: Operator) -> None:
-    """A subscription shows what it bills, and when next."""
+async def test_subscription_shows_when_it_begins(operator: Operator) -> None:
+    """A subscription shows what it bills, and when it begins."""
     begun = await operator.foreign.send("POST", "/subscriptions/create", json=MONTHLY, headers=operator.foreign.bearer)
     listed = section((await operator.get("/")).document, "subscriptions")
 
@@ -126,8 +126,8 @@ async def test_subscription_shows_when_it_goes_on(operator: Operator) -> None:
         assert text in listed
 
 
-async def test_subscription_that_ends_has_no_next(http: aiohttp.ClientSession) -> None:
-    """An active subscription renews; one that was cancelled does not."""
+async def test_cancelled_subscription_has_no_next_period(http: aiohttp.ClientSession) -> None:
+    """An active subscription shows its renewal; a cancelled one does not."""
     async with Sandbox(clock=datetime(2027, 1, 1, tzinfo=UTC)) as sandbox:
         operator = Operator(sandbox, http)
         bearer, plan = operator.foreign.bearer, {**MONTHLY, "startDate": "2027-01-01"}
@@ -143,8 +143,8 @@ async def test_subscription_that_ends_has_no_next(http: aiohttp.ClientSession) -
 @pytest.mark.parametrize(
     ("clock", "said"), [("real", "real"), ("frozen", "standing still"), ("60x", "60 times as fast")]
 )
-async def test_header_says_how_time_goes(http: aiohttp.ClientSession, clock: str, said: str) -> None:
-    """The time beside the title is the sandbox's: whoever reads it must know whether it moves."""
+async def test_header_says_how_fast_time_moves(http: aiohttp.ClientSession, clock: str, said: str) -> None:
+    """The header says whether the sandbox's time moves, and how fast."""
     async with Sandbox(clock=clock) as sandbox:
         page = (await Operator(sandbox, http).get("/")).document
 
@@ -152,7 +152,7 @@ async def test_header_says_how_time_goes(http: aiohttp.ClientSession, clock: str
 
 
 async def test_many_attempts_are_folded(http: aiohttp.ClientSession) -> None:
-    """All attempts of a notification are kept and shown, folded where they are several."""
+    """All attempts of a notification are shown; several are folded."""
     async with Sandbox(clock="frozen") as sandbox:
         await sandbox.given.paid_order(notify_url="http://127.0.0.1:1/gone")
         await sandbox.clock.advance(days=2)
@@ -163,7 +163,7 @@ async def test_many_attempts_are_folded(http: aiohttp.ClientSession) -> None:
 
 
 async def test_notification_shows_its_attempts(operator: Operator, receiver: Receiver) -> None:
-    """A notification shows where it went, each attempt with its answer, and when the next one is due."""
+    """A notification shows its address, each attempt with its response, and when the next one is due."""
     sandbox = operator.sandbox
     await sandbox.given.paid_order(out_trade_no="T1")
     await sandbox.given.paid_order(out_trade_no="T2", notify_url="http://127.0.0.1:1/gone")
@@ -175,7 +175,7 @@ async def test_notification_shows_its_attempts(operator: Operator, receiver: Rec
         "delivered",
         "http://127.0.0.1:1/gone",
         "waiting",
-        "no answer",
+        "no response",
         "connection refused",
         "due ",
     ):
@@ -183,18 +183,18 @@ async def test_notification_shows_its_attempts(operator: Operator, receiver: Rec
 
 
 async def test_only_the_newest_are_listed(operator: Operator) -> None:
-    """However many there are, the newest fifty are listed, newest first, and that there are more."""
-    numbers = [f"N{count:04}" for count in range(MOST + 2)]
+    """Only the newest fifty are listed, newest first, with a hint that there are more."""
+    numbers = [f"N{count:04}" for count in range(MAX_LISTED + 2)]
     for number in numbers:
         await operator.sandbox.given.pending_order(out_trade_no=number)
     listed = section((await operator.get("/")).document, "orders")
 
     assert numbers[:1:-1] == re.findall(r'class="number"[^>]*><code>(\w+)</code>', listed)
-    assert f"the newest {MOST}; there are older ones" in listed
+    assert f"the newest {MAX_LISTED}; there are older ones" in listed
 
 
-async def test_bad_signature_unfolds_its_text(operator: Operator) -> None:
-    """A request whose signature was wrong shows what was to be signed, beside the reason."""
+async def test_bad_signature_shows_the_text_to_sign(operator: Operator) -> None:
+    """A request with a wrong signature shows the text that should have been signed."""
     fields = {**operator.foreign.signed({"outTradeNo": "T1"}), "sign": "0" * 64}
     await operator.foreign.send("POST", "/payment/orderquery", json=fields)
     listed = section((await operator.get("/")).document, "requests")
@@ -202,8 +202,8 @@ async def test_bad_signature_unfolds_its_text(operator: Operator) -> None:
     assert f"merchantId=SANDBOX&amp;nonceStr={fields['nonceStr']}&amp;outTradeNo=T1" in listed
 
 
-async def test_history_of_one_number(operator: Operator) -> None:
-    """All that happened to one number stands on its page, oldest first, and nothing of others."""
+async def test_timeline_of_one_number(operator: Operator) -> None:
+    """The page of a number lists all its entries, oldest first, and no others."""
     await operator.foreign.place("T1")
     await operator.foreign.place("T2")
     await operator.sandbox.customer.authorize("T1")
@@ -214,12 +214,12 @@ async def test_history_of_one_number(operator: Operator) -> None:
         :4
     ]
     assert not re.search(r"\bT2\b", page)
-    assert "Nothing is known of it." in nothing
+    assert "No entry names it." in nothing
 
 
 @pytest.mark.parametrize("named_by", ["outTradeNo", "paymentId"])
-async def test_history_of_an_order_has_its_refunds(operator: Operator, named_by: str) -> None:
-    """An order's page tells of its refunds, and of what was asked by its payment's number, whichever it is found by."""
+async def test_timeline_of_an_order_includes_its_refunds(operator: Operator, named_by: str) -> None:
+    """An order's page includes its refunds, whether it is found by its number or by its payment's."""
     await operator.foreign.place("T2")
     await operator.sandbox.customer.authorize("T2")
     await operator.foreign.post(REFUND, outTradeNo="T2", outRefundNo="R2", totalAmt=450, refundAmt=1)
@@ -228,9 +228,9 @@ async def test_history_of_an_order_has_its_refunds(operator: Operator, named_by:
     await operator.foreign.post(REFUND, outTradeNo="T1", outRefundNo="R1", totalAmt=450, refundAmt=1)
     await operator.foreign.send("GET", f"/payment/status?outTradeNo={order.document['paymentId']}")
     page = (await operator.get(f"/timeline?about={order.document[named_by]}")).document
-    told = re.findall(r"<div><code>([\w.]+)</code>", page)
+    names = re.findall(r"<div><code>([\w.]+)</code>", page)
 
     # Deliveries come when they come.
-    assert ["refund", "refund", "refunds.create", "payments.status"] == [name for name in told if name in LATER]
+    assert ["refund", "refund", "refunds.create", "payments.status"] == [name for name in names if name in LATER]
     assert "<code>R1</code></a> <strong>200 SBX_OK" in page
     assert not re.search(r"\bR2\b", page)

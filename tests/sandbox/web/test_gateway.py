@@ -24,7 +24,7 @@ async def press(foreign: Foreign, page: str, decision: str) -> Answer:
 
 
 async def test_page_shows_what_is_paid(foreign: Foreign) -> None:
-    """The page says merchant, title, description and amount, and that it is a sandbox."""
+    """The page shows the merchant, title, description and amount, and says that it is a sandbox."""
     page = await foreign.send("GET", await opened(foreign, subject="Coffee", body="Large coffee"))
 
     assert 200 == page.status
@@ -33,7 +33,7 @@ async def test_page_shows_what_is_paid(foreign: Foreign) -> None:
 
 
 async def test_page_works_without_script(foreign: Foreign) -> None:
-    """One plain form, three named buttons, no script; each can be reached and pressed by keyboard."""
+    """The page has one plain form with three named buttons, and no script."""
     path = await opened(foreign)
     page = await foreign.send("GET", path)
 
@@ -44,16 +44,27 @@ async def test_page_works_without_script(foreign: Foreign) -> None:
     assert not re.search(r"<script|tabindex|\son\w+=", page.document)
 
 
-async def test_what_merchants_write_is_escaped(foreign: Foreign) -> None:
-    """No text of an order can become markup."""
+async def test_json_says_what_the_page_offers(foreign: Foreign) -> None:
+    """A client that accepts JSON gets the state and the decisions; a paid order offers none."""
+    path, headers = await opened(foreign), {"Accept": "application/json"}
+    before = await foreign.send("GET", path, headers=headers)
+    await press(foreign, path, "authorize")
+    after = await foreign.send("GET", path, headers=headers)
+
+    assert {"state": "pending", "decisions": ["authorize", "decline", "cancel"]} == before.document
+    assert {"state": "paid", "decisions": []} == after.document
+
+
+async def test_texts_are_escaped(foreign: Foreign) -> None:
+    """No text of an order becomes markup."""
     page = await foreign.send("GET", await opened(foreign, subject=EVIL, body=EVIL))
 
     assert "<script" not in page.document
-    assert 2 == page.document.count("&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;&amp;amp;")
+    assert 2 == page.document.count("&#34;&gt;&lt;script&gt;alert(1)&lt;/script&gt;&amp;amp;")
 
 
 async def test_policy_forbids_everything_but_the_form(foreign: Foreign) -> None:
-    """The page's policy allows its one style and its form, which may lead back to the merchant's host only."""
+    """The policy allows the page's style, and its form only to lead to the merchant's host."""
     page = await foreign.send("GET", await opened(foreign, returnUrl=THANKS))
     policy = page.headers["Content-Security-Policy"]
 
@@ -77,7 +88,7 @@ async def test_policy_forbids_everything_but_the_form(foreign: Foreign) -> None:
     ],
 )
 async def test_return_url_cannot_widen_the_policy(foreign: Foreign, return_url: str, sources: str) -> None:
-    """A host that could not stand in a policy is not written into it."""
+    """A host that cannot stand in a policy is not written into it."""
     path = await opened(foreign, returnUrl=return_url.replace(" ", ""))
     page = await foreign.send("GET", path)
 
@@ -85,7 +96,7 @@ async def test_return_url_cannot_widen_the_policy(foreign: Foreign, return_url: 
 
 
 async def test_pressing_twice_pays_once(foreign: Foreign, sandbox: Sandbox) -> None:
-    """The second press leads back too, and changes nothing."""
+    """A second press leads back too, and changes nothing."""
     path = await opened(foreign, returnUrl=THANKS)
     answers = [await press(foreign, path, "authorize") for _ in range(2)]
     await sandbox.settle()
@@ -105,7 +116,7 @@ async def test_pressing_twice_pays_once(foreign: Foreign, sandbox: Sandbox) -> N
     ],
 )
 async def test_cancelling_leads_back(foreign: Foreign, sandbox: Sandbox, given: str, expected: str) -> None:
-    """Who cancels goes back with `cancelled=1`; the order stays pending, for the merchant to close."""
+    """A customer who cancels returns with `cancelled=1`; the order stays pending, for the merchant to close."""
     answer = await press(foreign, await opened(foreign, returnUrl=given), "cancel")
 
     assert (303, expected) == (answer.status, answer.headers["Location"])
@@ -113,20 +124,20 @@ async def test_cancelling_leads_back(foreign: Foreign, sandbox: Sandbox, given: 
 
 
 async def test_third_decline_fails(foreign: Foreign, sandbox: Sandbox) -> None:
-    """Two declines leave the customer at the page, the third fails the order and leads back."""
+    """Two declines keep the customer at the page; the third fails the order and leads back."""
     path = await opened(foreign, returnUrl=THANKS)
     answers = [await press(foreign, path, "decline") for _ in range(2)]
     page = await foreign.send("GET", path)
     last = await press(foreign, path, "decline")
 
     assert [(303, path)] * 2 == [(answer.status, answer.headers["Location"]) for answer in answers]
-    assert "One more time, and the order fails." in page.document
+    assert "The order fails after one more decline." in page.document
     assert (THANKS, "failed") == (last.headers["Location"], sandbox.ledger.order_state("T1"))
 
 
 @pytest.mark.parametrize(("decision", "title"), [("authorize", "Paid"), ("cancel", "Cancelled")])
 async def test_without_return_url_the_page_says_it(foreign: Foreign, decision: str, title: str) -> None:
-    """Without a return URL the customer reads what became of the order."""
+    """Without a return URL the page shows the order's outcome."""
     answer = await press(foreign, await opened(foreign), decision)
 
     assert (200, True) == (answer.status, f"<strong>{title}.</strong>" in answer.document)
@@ -134,7 +145,7 @@ async def test_without_return_url_the_page_says_it(foreign: Foreign, decision: s
 
 @pytest.mark.parametrize("decision", ["authorize", "decline", "cancel"])
 async def test_closed_order(foreign: Foreign, sandbox: Sandbox, decision: str) -> None:
-    """What the merchant has closed cannot be paid from a page that was open before."""
+    """An order that the merchant has closed cannot be paid from a page that was opened before."""
     path = await opened(foreign, returnUrl=THANKS)
     await foreign.post(CLOSE, outTradeNo="T1")
     answer = await press(foreign, path, decision)
@@ -148,7 +159,7 @@ async def test_closed_order(foreign: Foreign, sandbox: Sandbox, decision: str) -
 
 @pytest.mark.parametrize("decision", ["decline", "cancel"])
 async def test_paid_order_stays_paid(foreign: Foreign, sandbox: Sandbox, decision: str) -> None:
-    """What is paid is not undone from a page that was open before."""
+    """A paid order cannot be undone from a page that was opened before."""
     path = await opened(foreign)
     await press(foreign, path, "authorize")
     answer = await press(foreign, path, decision)
@@ -168,7 +179,7 @@ async def test_paid_order_stays_paid(foreign: Foreign, sandbox: Sandbox, decisio
     ],
 )
 async def test_hostile_forms(foreign: Foreign, sandbox: Sandbox, content_type: str, body: bytes, status: int) -> None:
-    """What is not the page's form pays nothing."""
+    """A body that is not the page's form pays nothing."""
     path = await opened(foreign)
     answer = await foreign.send("POST", path, data=body, headers={"Content-Type": content_type})
 
@@ -177,7 +188,7 @@ async def test_hostile_forms(foreign: Foreign, sandbox: Sandbox, content_type: s
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_unknown_page(foreign: Foreign, method: str) -> None:
-    """A token that nobody was given names no page."""
+    """An unknown token has no page."""
     answer = await foreign.send(method, "/gateway/unknown", data={"decision": "authorize"})
 
     assert (404, "text/html; charset=utf-8") == (answer.status, answer.headers["Content-Type"])

@@ -19,6 +19,10 @@ CREATE TABLE payasync_intents (
     created timestamptz NOT NULL,
     updated timestamptz NOT NULL,
     sent_at timestamptz,
+    silent_since timestamptz,
+    tick text,
+    answered boolean NOT NULL DEFAULT FALSE,
+    named json,
     outcome text,
     reason text NOT NULL DEFAULT '',
     UNIQUE (merchant, number),
@@ -30,3 +34,8 @@ CREATE INDEX payasync_intents_due ON payasync_intents (coalesce(lease, due), id)
 CREATE INDEX payasync_intents_by_state ON payasync_intents (state, id);
 CREATE INDEX payasync_intents_about ON payasync_intents (reference, operation);
 CREATE INDEX payasync_intents_ended ON payasync_intents (updated) WHERE state IN ('succeeded', 'rejected');
+
+CREATE TABLE payasync_services (
+    merchant text PRIMARY KEY,
+    service text NOT NULL
+);

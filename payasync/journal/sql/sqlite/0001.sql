@@ -19,6 +19,10 @@ CREATE TABLE payasync_intents (
     created REAL NOT NULL,
     updated REAL NOT NULL,
     sent_at REAL,
+    silent_since REAL,
+    tick TEXT,
+    answered INTEGER NOT NULL DEFAULT 0,
+    named TEXT,
     outcome TEXT,
     reason TEXT NOT NULL DEFAULT '',
     UNIQUE (merchant, number),
@@ -30,3 +34,8 @@ CREATE INDEX payasync_intents_due ON payasync_intents (coalesce(lease, due));
 CREATE INDEX payasync_intents_by_state ON payasync_intents (state, id);
 CREATE INDEX payasync_intents_about ON payasync_intents (reference, operation);
 CREATE INDEX payasync_intents_ended ON payasync_intents (updated) WHERE state IN ('succeeded', 'rejected');
+
+CREATE TABLE payasync_services (
+    merchant TEXT PRIMARY KEY NOT NULL,
+    service TEXT NOT NULL
+) STRICT;

@@ -6,6 +6,7 @@ CREATE TABLE payasync_events (
     kind text,
     event text,
     verified boolean NOT NULL,
+    lasting boolean NOT NULL DEFAULT false,
     raw bytea NOT NULL,
     headers json NOT NULL,
     received_at timestamptz NOT NULL,
@@ -24,4 +25,6 @@ CREATE INDEX payasync_events_due ON payasync_events (due, id) WHERE due IS NOT N
 CREATE INDEX payasync_events_waiting ON payasync_events (since) WHERE due IS NOT NULL;
 CREATE INDEX payasync_events_by_state ON payasync_events (state, id);
 CREATE INDEX payasync_events_forgettable ON payasync_events (since)
-WHERE (state = 'done' OR (due IS NULL AND NOT verified)) AND substr(key, 1, 10) <> 'confirmed:';
+WHERE (state = 'done' OR (due IS NULL AND NOT verified)) AND NOT lasting AND substr(key, 1, 10) <> 'confirmed:';
+CREATE INDEX payasync_events_to_empty ON payasync_events (since)
+WHERE state = 'done' AND (lasting OR substr(key, 1, 10) = 'confirmed:') AND length(raw) > 0;

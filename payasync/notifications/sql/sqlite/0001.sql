@@ -6,6 +6,7 @@ CREATE TABLE events (
     kind TEXT,
     event TEXT,
     verified INTEGER NOT NULL,
+    lasting INTEGER NOT NULL DEFAULT 0,
     raw BLOB NOT NULL,
     headers TEXT NOT NULL,
     received_at REAL NOT NULL,
@@ -23,7 +24,9 @@ CREATE INDEX events_due ON events (due) WHERE due IS NOT NULL;
 CREATE INDEX events_waiting ON events (since) WHERE due IS NOT NULL;
 CREATE INDEX events_by_state ON events (state, id);
 CREATE INDEX events_forgettable ON events (since)
-WHERE (state = 'done' OR (due IS NULL AND NOT verified)) AND substr(key, 1, 10) <> 'confirmed:';
+WHERE (state = 'done' OR (due IS NULL AND NOT verified)) AND NOT lasting AND substr(key, 1, 10) <> 'confirmed:';
+CREATE INDEX events_to_empty ON events (since)
+WHERE state = 'done' AND (lasting OR substr(key, 1, 10) = 'confirmed:') AND length(raw) > 0;
 
 CREATE TABLE handled (
     event INTEGER NOT NULL REFERENCES events ON DELETE CASCADE,

@@ -1,0 +1,169 @@
+"""What the journal keeps of a response: no signature, no nonce, no detail of a customer."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import orjson
+from attrs import frozen
+
+from payasync.documents import ABSENT, at, dumps
+from payasync.journal.entries import CUSTOMER, wire_names
+from payasync.journal.intents import Outcome
+from payasync.profile.schema import NONCE, SIGN, AnswerShape
+from payasync.wire.call import Call, Reply
+from payasync.wire.response import payload
+
+HIDDEN: Final = "***"
+SHORTEST_PART: Final = 6
+"""Characters from which a detail is hidden inside other texts. A shorter one stands there by chance."""
+SMALLEST_NUMBER: Final = 10**6
+"""From here on a number may identify a customer. A smaller one may be an amount."""
+
+OWN: Final = (
+    "payment_id",
+    "payment_status",
+    "redirect_url",
+    "order_status",
+    "refund_status",
+    "subscription_id",
+    "subscription_status",
+)
+"""What the profile locates in a response is the service's own, even if it looks like a customer's detail."""
+
+
+def redact_outcome(call: Call, reply: Reply, *, whole: bool = False) -> Outcome:
+    """Return what may be kept of the response to a call.
+
+    Args:
+        call: The call.
+        reply: The response.
+        whole: Keep the whole document and not only what the profile locates in it.
+    """
+    shape = call.profile.answer
+    document = reply.document if whole else select_located(shape, reply.document)
+    if whole or _customer_name(call) in call.fields:
+        document = _redactor(call, reply.document).redact(document)
+    try:
+        body = dumps(document)
+    except TypeError:  # an integer of more than 64 bits, such as the service's number of a payment
+        body = json.dumps(document).encode()
+    kind, _, name = shape.request_id.partition(":")
+    request_id = reply.headers.get(name) if name and kind == "header" else None
+    return Outcome(
+        status=reply.status,
+        headers={} if request_id is None else {name: request_id},
+        body=body,
+        verified=reply.verified,
+        recovered=reply.recovered,
+    )
+
+
+def redact_text(call: Call, text: str) -> str:
+    """Return a text in one line, without the customer's details."""
+    return " ".join(_redactor(call, None).redact_text(text).split())
+
+
+def select_located(shape: AnswerShape, document: Any) -> dict[str, Any]:
+    """Return the parts of a document that the profile's paths lead to, each at its place."""
+    selected: dict[str, Any] = {}
+    inner = shape.data and at(document, shape.data) is not ABSENT
+    if inner:
+        _set_at(selected, shape.data, {})
+    prefix = f"{shape.data}." if inner else ""
+    within = (f"{prefix}{path}" for name in OWN if (path := getattr(shape, name)))
+    for path in (shape.code, shape.message, shape.request_id, *within):
+        value = at(document, path) if path else ABSENT
+        if isinstance(value, str | int):
+            _set_at(selected, path, value)
+    return selected
+
+
+def _set_at(document: dict[str, Any], path: str, value: str | int | dict[str, Any]) -> None:
+    """Set a value at a dotted path. A list on the way becomes an object, which the same path reads."""
+    *way, last = path.split(".")
+    for step in way:
+        document = document.setdefault(step, {})
+    document[last] = value
+
+
+def _customer_name(call: Call) -> str:
+    return wire_names(call.operation.name, call.profile).get(CUSTOMER, CUSTOMER)
+
+
+@frozen
+class _Redactor:
+    """Removes what may not be kept.
+
+    Attributes:
+        names: Members that are left out wherever they stand.
+        details: The customer's.
+        own: Values that the profile locates; they stay.
+    """
+
+    names: frozenset[str]
+    details: tuple[str | int, ...]
+    own: tuple[str | int, ...]
+
+    def redact(self, value: Any) -> Any:
+        """Return a copy of a JSON value, redacted."""
+        if isinstance(value, dict):
+            return {
+                self.redact_text(name): self.redact(inner) for name, inner in value.items() if name not in self.names
+            }
+        if isinstance(value, list):
+            return [self.redact(inner) for inner in value]
+        if isinstance(value, str):
+            return self.redact_text(value)
+        return HIDDEN if type(value) is int and value not in self.own and value in self.details else value
+
+    def redact_text(self, text: str) -> str:
+        """Return a text without the customer's details."""
+        if text in self.own:
+            return text
+        if text in self.details:
+            return HIDDEN
+        for detail in self.details:
+            if isinstance(detail, str) and len(detail) >= SHORTEST_PART:
+                text = text.replace(detail, HIDDEN)
+        return text
+
+
+def _redactor(call: Call, document: Any) -> _Redactor:
+    shape, customer = call.profile.answer, _customer_name(call)
+    names = {NONCE, SIGN, shape.signature.rpartition(".")[2] or SIGN, CUSTOMER, customer}
+    data = payload(shape, document)
+    located = (at(data, path) for each in OWN if (path := getattr(shape, each)))
+    own = (at(document, shape.code), at(document, shape.request_id), *located)
+    return _Redactor(
+        frozenset(names),
+        tuple(_details(call.fields.get(customer))),
+        tuple(value for value in own if isinstance(value, str) or type(value) is int),
+    )
+
+
+def _details(value: Any) -> Iterator[str | int]:
+    """Yield the values inside a JSON value that may identify a customer."""
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _details(inner)
+    elif (isinstance(value, str) and value) or (type(value) is int and value >= SMALLEST_NUMBER):
+        yield value
+
+
+def outcome_to_json(outcome: Outcome) -> str:
+    """Return an outcome as JSON."""
+    facts: dict[str, Any] = {
+        "status": outcome.status,
+        "headers": dict(outcome.headers),
+        "body": outcome.body.decode(errors="backslashreplace"),
+        "verified": outcome.verified,
+        "recovered": outcome.recovered,
+    }
+    return orjson.dumps(facts).decode()
+
+
+def outcome_from_json(text: str) -> Outcome:
+    """Return the outcome that `outcome_to_json` has written."""
+    facts: dict[str, Any] = orjson.loads(text)
+    return Outcome(**{**facts, "body": facts["body"].encode()})

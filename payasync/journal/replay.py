@@ -1,0 +1,113 @@
+"""What a call gets whose write the journal knows already: the recorded response, or the reason why nothing is sent."""
+
+import shlex
+from datetime import UTC
+from typing import Final
+
+from multidict import CIMultiDict
+
+from payasync.errors import ConfigurationError, IntentConflictError, OutcomeUnknownError, PayasyncError
+from payasync.journal.intents import Begun, Intent, Outcome, Step, asked_for
+from payasync.profile.sandbox_profile import PROFILE as SANDBOX
+from payasync.wire.call import Reply
+
+AT_IT: Final = "it is being sent, or whoever was sending it was cut off"
+TAKEN: Final = "somebody else has taken it, or ended it, meanwhile"
+"""The reason why a claim no longer counts."""
+
+
+def recorded_reply(intent: Intent) -> Reply:
+    """Return the recorded response. For an intent that a person has ended, it has no body."""
+    kept = intent.outcome or Outcome(status=204, recovered=True)
+    return Reply(
+        status=kept.status,
+        headers=CIMultiDict(kept.headers),
+        body=kept.body,
+        attempts=0,
+        recovered=kept.recovered,
+        verified=kept.verified,
+    )
+
+
+def conflict_error(intent: Intent) -> IntentConflictError:
+    """Return why a request is neither sent nor kept whose key stands for another intent."""
+    keys = [f"intent {intent.intent!r}" if intent.intent else "", f"number {intent.reference}" if intent.number else ""]
+    return IntentConflictError(
+        f"{' and '.join(filter(None, keys))} stands for another request: intention {intent.id} in the journal. Take "
+        "another number or intent for this one, or make that one again as it was",
+        operation=intent.operation,
+        reference=intent.reference,
+        reason="the same key was used before for a different request",
+        intent_id=intent.id,
+    )
+
+
+def refusal_error(begun: Begun) -> PayasyncError:
+    """Return why an intent is not sent."""
+    intent = begun.intent
+    if begun.step is Step.CONFLICT:
+        return conflict_error(intent)
+    reason = intent.reason or "an earlier attempt has no recognised answer"
+    if begun.step is Step.WAIT:
+        reason = AT_IT if intent.state == "sending" else TAKEN
+    return OutcomeUnknownError(
+        f"intention {intent.id} in the journal is {intent.state}: {reason}; {_next_step(intent)}",
+        operation=intent.operation,
+        reference=intent.reference,
+        reason=reason,
+        intent_id=intent.id,
+        asked=asked_for(intent),
+        used_before=intent.answered,
+    )
+
+
+def lost_lease_error(intent: Intent, error: PayasyncError) -> OutcomeUnknownError:
+    """Return the error of a call that sent nothing, while another process took its write over.
+
+    Args:
+        intent: The intent, as the call held it.
+        error: Why nothing was sent.
+    """
+    return OutcomeUnknownError(
+        f"this call sent nothing, but its lease on intention {intent.id} in the journal is over, and another process "
+        "may have sent it. Ask for its state, or make the same call again: the journal answers it. Take no new number",
+        operation=intent.operation,
+        reference=intent.reference,
+        attempts=error.attempts,
+        reason=TAKEN,
+        intent_id=intent.id,
+        asked=asked_for(intent),
+    )
+
+
+def _next_step(intent: Intent) -> str:
+    """Return what the caller can do: nobody asks about what is being sent, or about what has no number."""
+    if intent.state == "manual":
+        return f"it may have been done: find out, and say so: payasync journal resolve {intent.id}"
+    if intent.state == "sending" and intent.lease is not None:
+        until = intent.lease.astimezone(UTC)
+        return f"it may have been done: payasync reconcile asks from {until:%Y-%m-%d %H:%M:%S} UTC on; do not repeat it"
+    if intent.number is None:
+        return f"it may have been done: look for it at the service, and say so: payasync journal resolve {intent.id}"
+    return "it may have been done: ask for its state, do not repeat it"
+
+
+def other_service_error(merchant: str, kept: str, given: str, place: str) -> ConfigurationError:
+    """Return why a session of another service may neither send nor ask.
+
+    Args:
+        merchant: The merchant's number.
+        kept: The service that the journal's writes went to.
+        given: The session's.
+        place: Where the journal is.
+    """
+    known, session_service = ("the sandbox" if each == SANDBOX.name else each for each in (kept, given))
+    same = "nothing was done there" if kept == SANDBOX.name else "it is the same one at a new address"
+    old = "sandbox" if kept == SANDBOX.name else kept
+    moved = f"; if {same}, tell it: payasync journal move {old} {given} --journal {shlex.quote(place)}"
+    return ConfigurationError(
+        f"journal {place!r} has what merchant {merchant!r} sent to {known}, and this session's service is "
+        f"{session_service}: nothing was sent or asked. Give each service a journal of its own"
+        f"{'' if given == SANDBOX.name else moved}",
+        field="journal",
+    )

@@ -1,1 +1,0 @@
-ALTER TABLE payasync_intents ADD COLUMN named TEXT;

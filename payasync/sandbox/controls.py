@@ -1,0 +1,462 @@
+"""What a test does and reads beside the wire: starting points, the bank, the customer and the ledger."""
+
+import re
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from datetime import date
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias
+
+import aiohttp
+from yarl import URL
+
+from payasync.documents import encodable
+from payasync.errors import InvalidArgumentError, NoAnswerError
+from payasync.sandbox.arguments import (
+    Check,
+    check_amount,
+    check_currency,
+    check_customer,
+    check_frequency,
+    check_pattern,
+    check_text,
+    check_url,
+)
+from payasync.sandbox.dialect import value_at
+from payasync.sandbox.model import (
+    Answered,
+    Attempt,
+    Charge,
+    Decision,
+    Notification,
+    Order,
+    Refund,
+    RefundState,
+    RefusedError,
+    Subscription,
+)
+from payasync.sandbox.service import Service
+from payasync.sandbox.store import Store
+
+
+class WithDocument(Protocol):
+    """A response of the service, such as that of `orders.place`."""
+
+    @property
+    def document(self) -> Any: ...  # noqa: D102 - its JSON
+
+
+class Redirecting(Protocol):
+    """A response that says where the customer goes, such as that of `orders.place`."""
+
+    @property
+    def redirect_url(self) -> str | None: ...  # noqa: D102 - said above
+
+
+Named: TypeAlias = WithDocument | str
+"""What names an order, a refund or a subscription: its number, or a response that contains it."""
+Paying: TypeAlias = Redirecting | Named
+"""What names an order or a payment: a response, the address in it, or a number."""
+
+
+class Numbers:
+    """Finds the number that a test means, which may pass the response that contains it instead.
+
+    Args:
+        paths: Where responses have it: paths into their documents, by our names such as `out_trade_no`.
+    """
+
+    def __init__(self, paths: Mapping[str, str]) -> None:
+        self._paths = paths
+
+    def find(self, name: str, named: object) -> str | None:
+        """Return a text as it is, or what a response has at the path of `name`; `None` if it is neither."""
+        path, document = self._paths.get(name), getattr(named, "document", None)
+        text = named if isinstance(named, str) else value_at(document, path) if path else None
+        return text if isinstance(text, str) and text and encodable(text) else None
+
+    def number(self, name: str, named: object) -> str:
+        """Return the number of `out_trade_no`, `out_refund_no` or `subscription_id`.
+
+        Raises:
+            InvalidArgumentError: It is neither a number nor a response that contains one.
+        """
+        number = self.find(name, named)
+        if number is None:
+            raise _invalid(name, "a number as a text, or an answer of this sandbox that tells it", named)
+        return number
+
+
+def _invalid(field: str, rule: str, value: object) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{field} must be {rule}, not {value!r}", field=field, rule=rule, value=value)
+
+
+@contextmanager
+def manual_change(store: Store, **given: object) -> Generator[None]:
+    """Commit all that is done inside, or nothing if it is refused.
+
+    Args:
+        store: Has the transaction.
+        given: The caller's arguments: the number first, and the wanted state last.
+
+    Raises:
+        InvalidArgumentError: It is refused.
+    """
+    try:
+        with store.transaction():
+            yield
+    except RefusedError as error:
+        refused = error
+    else:
+        return
+    numbered, *_, ended = (*given, *given)
+    field = refused.argument if refused.argument in given else numbered if refused.why == "absent" else ended
+    message = f"{field}: {given[field]!r} is refused: {refused.message}"
+    raise InvalidArgumentError(message, field=field, rule=refused.message, value=given[field])
+
+
+class Factories:
+    """Makes orders and subscriptions; each method returns the number of what it made.
+
+    Args:
+        service: Makes them.
+        store: Has the transaction.
+        identifier: The pattern that numbers must match as a whole.
+    """
+
+    def __init__(self, service: Service, store: Store, identifier: str) -> None:
+        self._checks: Final[Mapping[str, Check]] = {
+            "total_amt": check_amount,
+            "currency": check_currency,
+            "out_trade_no": partial(check_pattern, re.compile(identifier)),
+            "subject": check_text,
+            "body": check_text,
+            "notify_url": check_url,
+            "return_url": check_url,
+        }
+        self._service = service
+        self._store = store
+
+    async def pending_order(self, total_amt: int = 450, currency: str = "CAD", **given: Any) -> str:
+        """Make an order that nobody has paid yet.
+
+        Args:
+            total_amt: Its amount.
+            currency: Its currency.
+            given: `out_trade_no`, `subject`, `body`, `notify_url`, `return_url`.
+
+        Raises:
+            InvalidArgumentError: The number is taken, or an argument is invalid; the error names it.
+        """
+        with manual_change(self._store, out_trade_no=given.get("out_trade_no")):
+            return self._place(total_amt=total_amt, currency=currency, **given).out_trade_no
+
+    async def paid_order(self, total_amt: int = 450, currency: str = "CAD", **given: Any) -> str:
+        """Make an order that is paid; its notification is sent if there is an address for it.
+
+        Args:
+            total_amt: Its amount.
+            currency: Its currency.
+            given: As for `pending_order`.
+
+        Raises:
+            InvalidArgumentError: The number is taken, or an argument is invalid; the error names it.
+        """
+        with manual_change(self._store, out_trade_no=given.get("out_trade_no")):
+            order = self._place(total_amt=total_amt, currency=currency, **given)
+            return self._service.decide(order, "authorize").out_trade_no
+
+    async def subscription(
+        self,
+        frequency: str = "monthly",
+        amount: int = 900,
+        *,
+        start_date: date | None = None,
+        customer: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Make a subscription, and return its number.
+
+        Args:
+            frequency: How often it is billed.
+            amount: What each period costs.
+            start_date: When its first period begins; left out: today, by the sandbox's time.
+            customer: Details.
+
+        Raises:
+            InvalidArgumentError: An argument is invalid; the error names it.
+        """
+        if start_date is not None and type(start_date) is not date:
+            raise _invalid("start_date", "a date without a time", start_date)
+        details = {"email": "a@example.com"} if customer is None else customer
+        terms = {
+            "frequency": _checked("frequency", check_frequency, frequency),
+            "amount": _checked("amount", check_amount, amount),
+            "customer": _checked("customer", _check_details, details),
+            "start_date": start_date or self._service.today(),
+        }
+        with manual_change(self._store, **terms):
+            return self._service.create_subscription(**terms).subscription_id
+
+    def _place(self, **given: Any) -> Order:
+        for name, value in given.items():
+            if name not in self._checks:
+                raise _invalid(name, f"left out: there are {', '.join(self._checks)}", value)
+        return self._service.place_order(
+            **{name: _checked(name, self._checks[name], value) for name, value in given.items() if value is not None}
+        )
+
+
+def _check_details(value: object) -> str:
+    return check_customer(dict(value) if isinstance(value, Mapping) else value)
+
+
+def _checked(field: str, check: Check, value: object) -> Any:
+    try:
+        return check(value)
+    except ValueError as error:
+        rule = str(error)
+    raise _invalid(field, rule, value)
+
+
+MOST_TIMES: Final = 1000
+
+
+class Bank:
+    """Ends refunds, and makes charges of subscriptions fail.
+
+    Args:
+        service: Does it.
+        store: Has the transaction.
+        numbers: Finds numbers in responses.
+    """
+
+    def __init__(self, service: Service, store: Store, numbers: Numbers) -> None:
+        self._service = service
+        self._store = store
+        self._numbers = numbers
+
+    async def settle_refund(self, out_refund_no: Named, state: RefundState = "succeeded") -> None:
+        """End a refund that is processing, such as those of `Sandbox(refunds="by hand")`, and notify the merchant.
+
+        Args:
+            out_refund_no: Its number, or a response that contains it.
+            state: `succeeded` or `failed`.
+
+        Raises:
+            InvalidArgumentError: There is no such refund, it has ended before, or `state` is not an end.
+        """
+        number = self._numbers.number("out_refund_no", out_refund_no)
+        with manual_change(self._store, out_refund_no=number, state=state):
+            self._service.settle_refund(self._service.refund(number), state)
+
+    async def fail_renewals(self, subscription_id: Named, times: int = 1) -> None:
+        """Make the next charges of a subscription fail: it is past due, and after the third in a row cancelled.
+
+        Args:
+            subscription_id: Its number, or a response that contains it.
+            times: How many; 0: no more.
+
+        Raises:
+            InvalidArgumentError: There is no such subscription, it is cancelled, or `times` is invalid.
+        """
+        if type(times) is not int or not 0 <= times <= MOST_TIMES:
+            raise _invalid("times", f"an integer from 0 to {MOST_TIMES}", times)
+        number = self._numbers.number("subscription_id", subscription_id)
+        with manual_change(self._store, subscription_id=number):
+            self._service.fail_charges(number, times)
+
+
+class Customer:
+    """Opens an order's gateway page over HTTP and presses a button.
+
+    Each method takes a response about an order or a payment, the address in it, or the number of either. It returns
+    the address that the customer is sent back to. It returns `None` if the customer stays at the gateway: there is no
+    return URL, or the page does not offer the button, because the order is no longer pending. If a fault keeps the
+    gateway from answering, it raises `NoAnswerError`; the ledger shows whether it was done.
+
+    Args:
+        http: The browser.
+        page_url: Returns the address of the gateway page by the number of the order or the payment, if there is one.
+        base: The sandbox's own address: no other page is opened.
+        numbers: Finds addresses and numbers in responses.
+    """
+
+    def __init__(
+        self, http: aiohttp.ClientSession, *, page_url: Callable[[str], str | None], base: str, numbers: Numbers
+    ) -> None:
+        self._http = http
+        self._numbers = numbers
+        self._page_url = page_url
+        self._base = base
+
+    async def authorize(self, order: Paying) -> str | None:
+        """Pay.
+
+        Raises:
+            InvalidArgumentError: It names no order of this sandbox.
+        """
+        return await self._press(order, "authorize")
+
+    async def decline(self, order: Paying) -> str | None:
+        """Let the payment be declined: the first two times the customer stays at the gateway and may try again.
+
+        Raises:
+            InvalidArgumentError: It names no order of this sandbox.
+        """
+        return await self._press(order, "decline")
+
+    async def cancel(self, order: Paying) -> str | None:
+        """Go back without paying: the order stays pending, for the merchant to close.
+
+        Raises:
+            InvalidArgumentError: It names no order of this sandbox.
+        """
+        return await self._press(order, "cancel")
+
+    async def _press(self, order: Paying, decision: Decision) -> str | None:
+        page_url = URL(self._address(order))
+        try:
+            # As JSON, because the page itself needs an extra.
+            headers = {"Accept": "application/json"}
+            async with self._http.get(page_url, headers=headers, allow_redirects=False) as page:
+                if page.status != 200:  # noqa: PLR2004 - the page is there, or it is not
+                    raise _unknown(order)
+                offered = (await page.json())["decisions"]
+            if decision not in offered:
+                return None
+            async with self._http.post(page_url, data={"decision": decision}, allow_redirects=False) as answer:
+                location = answer.headers.get("Location")
+        except (aiohttp.ClientError, TimeoutError) as error:
+            why = str(error) or type(error).__name__
+        else:
+            return None if location in {None, page_url.raw_path} else location
+        raise NoAnswerError(f"the gateway does not answer: {why}")
+
+    def _address(self, order: Paying) -> str:
+        # A response's document is read by the sandbox's own paths: the response may have no such attribute.
+        named = order if hasattr(order, "document") or isinstance(order, str) else getattr(order, "redirect_url", None)
+        address = self._numbers.find("redirect_url", named)
+        if address is None or "://" not in address:
+            number = self._numbers.find("out_trade_no", order)
+            address = None if number is None else self._page_url(number)
+        if address is None or not address.startswith(f"{self._base}/"):
+            raise _unknown(order)
+        return address
+
+
+def _unknown(order: Paying) -> InvalidArgumentError:
+    rule = "an answer of this sandbox about an order or a payment, the address in it, or the number of either"
+    return _invalid("order", rule, order)
+
+
+class Ledger:
+    """Reads what the service really did, whatever a client was told; states are by our names, such as `paid`.
+
+    A method that takes a number also takes a response that contains it, such as that of `orders.place`. An order is
+    found by its payment's number, too. Anything else is an `InvalidArgumentError`.
+
+    Args:
+        store: The sandbox's.
+        numbers: Finds numbers in responses.
+    """
+
+    def __init__(self, store: Store, numbers: Numbers) -> None:
+        self._store = store
+        self._numbers = numbers
+
+    def paid(self, out_trade_no: Named) -> int:
+        """Return what was paid for an order; 0 if there is none."""
+        order = self._order(out_trade_no)
+        return order.total_amt if order and order.state == "paid" else 0
+
+    def refunded(self, out_trade_no: Named) -> int:
+        """Return what was refunded of an order; 0 if there is none."""
+        order = self._order(out_trade_no)
+        return self._store.refunded(order.out_trade_no) if order else 0
+
+    def order_state(self, out_trade_no: Named) -> str:
+        """Return an order's state: pending, paid, failed, expired or closed.
+
+        Raises:
+            InvalidArgumentError: There is no such order.
+        """
+        order = self._order(out_trade_no)
+        if order is None:
+            raise _not_here("out_trade_no", out_trade_no)
+        return order.state
+
+    def refund_state(self, out_refund_no: Named) -> str:
+        """Return a refund's state: processing, succeeded or failed.
+
+        Raises:
+            InvalidArgumentError: There is no such refund.
+        """
+        refund: Refund | None = self._store.refund(self._numbers.number("out_refund_no", out_refund_no))
+        if refund is None:
+            raise _not_here("out_refund_no", out_refund_no)
+        return refund.state
+
+    def subscription_state(self, subscription_id: Named) -> str:
+        """Return a subscription's state: scheduled, active, past_due or cancelled.
+
+        Raises:
+            InvalidArgumentError: There is no such subscription.
+        """
+        return self._subscription(subscription_id).state
+
+    def subscription_amount(self, subscription_id: Named) -> int:
+        """Return what a subscription bills each time.
+
+        Raises:
+            InvalidArgumentError: There is no such subscription.
+        """
+        return self._subscription(subscription_id).amount
+
+    def orders(self) -> int:
+        """Count the orders that endpoint 2 made, and those of `sandbox.given`."""
+        return self._store.count_orders("order")
+
+    def payments(self) -> int:
+        """Count the payments that endpoint 1 made."""
+        return self._store.count_orders("payment")
+
+    def refunds(self) -> int:
+        """Count the refunds."""
+        return self._store.count_refunds()
+
+    def calls(self, operation: str | None = None) -> list[Answered]:
+        """Return the calls that were answered, oldest first.
+
+        Args:
+            operation: Only those of one, by its name such as `refunds.create`.
+        """
+        return self._store.calls(operation)
+
+    def deliveries(self) -> list[Attempt]:
+        """Return the attempts to deliver notifications, oldest first."""
+        return self._store.attempts()
+
+    def notifications(self) -> list[Notification]:
+        """Return the notifications, oldest first; each has a `state`: waiting, delivered or dead."""
+        return self._store.notifications()
+
+    def charges(self, subscription_id: Named) -> list[Charge]:
+        """Return what a subscription was billed, period by period.
+
+        Raises:
+            InvalidArgumentError: There is no such subscription.
+        """
+        return self._store.charges(self._subscription(subscription_id).subscription_id)
+
+    def _order(self, out_trade_no: Named) -> Order | None:
+        return self._store.order_named(self._numbers.number("out_trade_no", out_trade_no))
+
+    def _subscription(self, subscription_id: Named) -> Subscription:
+        subscription = self._store.subscription(self._numbers.number("subscription_id", subscription_id))
+        if subscription is None:
+            raise _not_here("subscription_id", subscription_id)
+        return subscription
+
+
+def _not_here(field: str, value: Named) -> InvalidArgumentError:
+    return _invalid(field, "the number of something in this sandbox", value)

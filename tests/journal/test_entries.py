@@ -1,0 +1,335 @@
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from hashlib import sha256
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from payasync.endpoints import ARGUMENTS, OPERATIONS, custom_operation
+from payasync.errors import ConfigurationError, InvalidArgumentError
+from payasync.journal.entries import (
+    COUNTED,
+    WRITES,
+    Keep,
+    digest,
+    entry_of_call,
+    entry_of_request,
+    keep_all_but_customer,
+    keep_amounts,
+    request_of,
+)
+from payasync.journal.intents import Draft, Intent
+from payasync.resources.orders import PlaceOrder
+from payasync.resources.subscriptions import CancelSubscription, CreateSubscription
+from payasync.wire.call import Call
+from payasync.wire.request import Request
+from payasync.wire.response import Response
+from tests.building import CREDENTIALS, FULL, PROFILE, codec
+from tests.journal.building import PAYMENT, START, draft, refund
+
+WRITTEN: Final = {name: request for name, request in FULL.items() if name in WRITES}
+"""One request for each write, with every argument that it takes."""
+
+
+def whole(operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Keep all."""
+    del operation
+    return arguments
+
+
+def called(request: Request[Response], **facts: Any) -> Call:
+    """Return the call of a request."""
+    return codec().call(request, **facts)
+
+
+def queued(request: Request[Any], keep: Keep = whole) -> Intent:
+    """Return a request as a journal has it."""
+    made = entry_of_request(request, "M1", None, keep)
+    facts = {name: getattr(made, name) for name in ("operation", "merchant", "hash", "request", "queued")}
+    return Intent(**facts, id=1, state="new", created=START, updated=START)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_call_and_request_are_drafted_alike(name: str) -> None:
+    """Queued or sent at once, and whatever wire names the profile gives: a request is the same under its key."""
+    of_wire = entry_of_call(called(WRITTEN[name], intent="a"), "M1", keep_all_but_customer)
+    of_arguments = entry_of_request(WRITTEN[name], "M1", "a", whole)
+
+    assert evolve(of_arguments, request=of_wire.request, queued=False, named=of_wire.named) == of_wire
+
+
+def test_draft_says_what_the_call_is_about() -> None:
+    """A row is found by its operation and number, and shows what was asked for."""
+    expected = Draft(
+        operation="refunds.create",
+        merchant="M1",
+        reference="R1",
+        number="refunds.create:R1",
+        intent="complaint-7",
+        hash=draft().hash,
+        request={"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 200},
+        named={"merchantId": "M1"},
+    )
+
+    assert expected == entry_of_call(called(refund(), intent="complaint-7"), "M1", keep_all_but_customer)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("payments.create", None),
+        ("orders.place", "orders.place:T1"),
+        ("orders.close", "orders.close:T1"),
+        ("refunds.create", "refunds.create:R1"),
+        ("subscriptions.create", None),
+        ("subscriptions.update", None),
+        ("subscriptions.cancel", None),
+    ],
+)
+def test_numbers_are_those_that_name_one_write(name: str, expected: str | None) -> None:
+    """A merchant's own number names one placing, one closing, one refund; a subscription is changed many times."""
+    assert expected == entry_of_call(called(WRITTEN[name]), "M1", keep_all_but_customer).number
+
+
+def test_order_without_a_number_has_none() -> None:
+    """What nothing names is a row of its own each time."""
+    made = entry_of_call(called(PlaceOrder(total_amt=1, currency="CAD")), "M1", keep_all_but_customer)
+
+    assert (None, None) == (made.reference, made.number)
+
+
+def test_nothing_is_kept_beyond_the_documents_fields() -> None:
+    """Who the customer is, nonces, and what no response is compared with of `extra` and constants, are not kept."""
+    request = CreateSubscription(
+        frequency="monthly",
+        amount=900,
+        start_date=date(2027, 1, 31),
+        customer={"email": "canary@example.com"},
+        extra={"phone": "canary"},
+    )
+    call = called(request).with_fields(nonceStr="canary", sign="canary", deviceNo="canary")
+
+    made = entry_of_call(call, "M1", keep_all_but_customer)
+
+    assert {"frequency": "monthly", "amount": 900, "start_date": "31.01.2027"} == made.request
+    assert {} == made.named
+
+
+def test_what_responses_are_compared_with_is_kept() -> None:
+    """No argument says it, and the request did; a value that nothing is compared with is not kept."""
+    call = called(refund(extra={"currency": "CAD", "phone": "canary"})).with_fields(outTradeNo="T1")
+    strange = called(refund(extra={"currency": {"email": "canary"}}))
+
+    assert {"merchantId": "M1", "currency": "CAD"} == entry_of_call(call, "M1", keep_amounts).named
+    assert {"merchantId": "M1"} == entry_of_call(strange, "M1", keep_amounts).named
+
+
+def test_keep_has_its_way_with_arguments() -> None:
+    """What it leaves out of them is kept nowhere else."""
+    made = entry_of_call(called(PlaceOrder(total_amt=1, currency="CAD")), "M1", lambda *_: {})
+
+    assert ({}, {"merchantId": "M1"}) == (made.request, made.named)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_words_and_addresses_of_a_direct_call_are_not_kept(name: str) -> None:
+    """What moves no money may be about somebody: of a call that no worker sends it is not needed."""
+    made = entry_of_call(called(WRITTEN[name]), "M1", keep_amounts)
+    all_of_it = entry_of_call(called(WRITTEN[name]), "M1", whole).request
+
+    assert made.request == {each: all_of_it[each] for each in COUNTED[name] if each in all_of_it and each != "customer"}
+    assert made.hash == entry_of_call(called(WRITTEN[name]), "M1", whole).hash
+
+
+def test_whom_and_when_tell_two_subscriptions_apart() -> None:
+    """One intent for Alice and for Bob is a mistake, and so is one for two first days; neither can be read of it."""
+    given: dict[str, Any] = {"frequency": "monthly", "amount": 900}
+    days = date(2027, 1, 31), date(2027, 2, 28)
+    drafts = [
+        entry_of_call(
+            called(CreateSubscription(**given, start_date=day, customer={"email": email})), "M1", keep_amounts
+        )
+        for day, email in [(days[0], "alice@a.example"), (days[0], "bob@a.example"), (days[1], "bob@a.example")]
+    ]
+
+    assert 3 == len({each.hash for each in drafts})
+    assert "a.example" not in str(drafts)
+
+
+def test_date_that_cannot_be_read_back_counts_as_it_was_written() -> None:
+    """A form that says too little to be read, such as an ISO year without its week, tells dates apart all the same."""
+    yearly = evolve(PROFILE, formats={"start_date": "%G"})
+    days = date(2027, 1, 31), date(2027, 2, 28), date(2028, 1, 31)
+    requests = [CreateSubscription(frequency="yearly", amount=900, start_date=day, customer={}) for day in days]
+    hashes = [entry_of_call(codec(yearly).call(each), "M1", keep_amounts).hash for each in requests]
+
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_unknown_endpoints_fields_are_not_kept() -> None:
+    """Of an endpoint that the document does not show, nobody knows which field is a customer's."""
+    call = codec().custom(
+        custom_operation("POST", "/payment/transfer", read=False), {"customer": "c"}, bearer=False, signed=True
+    )
+    made = entry_of_call(call, "M1", keep_all_but_customer)
+
+    assert ({}, None) == (made.request, made.number)
+
+
+def test_keep_decides_on_a_call() -> None:
+    """Who may keep more, or less, says so in a function of the operation and its arguments."""
+    asked = list[str]()
+
+    def keep(operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked.append(operation)
+        return {name: arguments[name] for name in ("customer", "amount")}
+
+    made = entry_of_call(called(WRITTEN["subscriptions.create"]), "M1", keep)
+
+    assert {"customer": {"email": "a@example.com"}, "amount": 900} == made.request
+    assert ["subscriptions.create"] == asked
+
+
+@pytest.mark.parametrize("wrong", [None, ["amount"], {"amount": object()}, {1: 2}])
+def test_keep_is_held_to_its_promise(wrong: Any) -> None:
+    """What cannot be written down is the configuration's fault, before anything is sent."""
+    with pytest.raises(ConfigurationError, match="keep must return a mapping of names to JSON values") as caught:
+        entry_of_call(called(PAYMENT), "M1", lambda *_: wrong)
+
+    assert "keep" == caught.value.field
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_queued_request_comes_out_as_it_went_in(name: str) -> None:
+    """A worker sends what was queued: every argument, with the type that it had."""
+    assert WRITTEN[name] == request_of(queued(WRITTEN[name]))
+
+
+def test_queued_request_keeps_extra() -> None:
+    """What is sent from the journal is sent whole."""
+    request = refund(extra={"deviceNo": "7", "nested": {"a": [1, None]}})
+
+    assert request == request_of(queued(request, keep_all_but_customer))
+
+
+def test_queued_moment_stays_a_moment() -> None:
+    """A start that is given to the second is not rounded to its day, since the profile may write the hour."""
+    start = datetime(2027, 1, 31, 12, 30, tzinfo=UTC)
+    request = CreateSubscription(frequency="monthly", amount=900, start_date=start, customer={})
+
+    assert request == request_of(queued(request))
+
+
+@pytest.mark.parametrize(
+    ("keep", "reason"),
+    [
+        (keep_all_but_customer, "customer is not"),
+        (lambda _, given: {**given, "customer": {}}, "what `keep` changes is not"),
+    ],
+)
+def test_what_is_not_kept_whole_is_not_queued(keep: Keep, reason: str) -> None:
+    """A request that would be sent with something missing is refused as it is queued, not days later."""
+    with pytest.raises(InvalidArgumentError, match=reason) as caught:
+        entry_of_request(WRITTEN["subscriptions.create"], "M1", None, keep)
+
+    assert ("request", "subscriptions.create") == (caught.value.field, caught.value.operation)
+
+
+@pytest.mark.parametrize("wrong", [FULL["orders.query"], None, "refunds.create", CancelSubscription])
+def test_only_writes_are_queued(wrong: Any) -> None:
+    """A read has no outcome that anybody waits for."""
+    with pytest.raises(InvalidArgumentError, match="request must be a write"):
+        entry_of_request(wrong, "M1", None, whole)
+
+
+@pytest.mark.parametrize(
+    ("merchant", "intent", "field"), [("", None, "merchant"), (7, None, "merchant"), ("M1", " ", "intent")]
+)
+def test_keys_are_texts(merchant: Any, intent: Any, field: str) -> None:
+    """A key that is none is refused by its name."""
+    with pytest.raises(InvalidArgumentError, match=f"{field} must be a text that is not empty"):
+        entry_of_request(refund(), merchant, intent, whole)
+
+
+def test_direct_call_is_not_sent_from_the_journal() -> None:
+    """Of a direct call too little is kept to send it; its caller makes it again, under the same key."""
+    with pytest.raises(InvalidArgumentError, match="1 was a direct call, or") as caught:
+        request_of(evolve(queued(refund()), queued=False))
+
+    assert "intent_id" == caught.value.field
+
+
+def test_profile_is_the_one_that_the_wire_names_come_from() -> None:
+    """These tests use wire names that are not the document's: else they would prove less."""
+    assert "customer" not in PROFILE.fields.values()
+    assert "M1" == CREDENTIALS.merchant_id
+
+
+SAID: Final = {"description", "subject", "body", "refund_desc"}
+
+
+ADDRESSES: Final = {"notify_url", "return_url"}
+
+
+CIRCUMSTANCES: Final = {"scene_type"}
+
+
+REFUND: Final[dict[str, Any]] = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 200}
+
+
+def test_every_write_has_its_line() -> None:
+    """Each write of the document says what of it moves money."""
+    assert {operation.name for operation in OPERATIONS if not operation.read} == COUNTED.keys()
+
+
+@pytest.mark.parametrize("operation", COUNTED)
+def test_all_counts_but_words_addresses_and_circumstances(operation: str) -> None:
+    """References, amounts, the currency and the frequency count; what a deployment may change does not."""
+    given = {argument.name for argument in ARGUMENTS[operation]}
+
+    assert given - SAID - ADDRESSES - CIRCUMSTANCES == set(COUNTED[operation])
+
+
+@pytest.mark.parametrize("name", REFUND)
+def test_each_of_what_counts_counts(name: str) -> None:
+    """Two requests that differ in one thing that counts are two requests."""
+    other = "X" if isinstance(REFUND[name], str) else 451
+
+    assert digest("refunds.create", "M1", REFUND) != digest("refunds.create", "M1", {**REFUND, name: other})
+
+
+def test_operation_and_merchant_count() -> None:
+    """The same numbers of another merchant, or for another purpose, are another request."""
+    given = {"out_trade_no": "T1"}
+    digests = {digest("orders.close", "M1", given), digest("orders.close", "M2", given), digest("x", "M1", given)}
+
+    assert 3 == len(digests)
+
+
+def test_order_and_words_do_not_count() -> None:
+    """The same request is the same, however it is written down."""
+    other = {"refund_desc": "cold", "notify_url": "https://a.example/", **dict(reversed(REFUND.items()))}
+
+    assert digest("refunds.create", "M1", REFUND) == digest("refunds.create", "M1", other)
+
+
+def test_absence_and_types_count() -> None:
+    """What is left out is not what is empty, and a text is no number."""
+    given: list[dict[str, Any]] = [{}, {"amount": 1}, {"amount": "1"}, {"frequency": "1"}]
+
+    assert 4 == len({digest("subscriptions.update", "M1", each) for each in given})
+
+
+def test_all_fields_of_an_unknown_endpoint_count() -> None:
+    """Of an endpoint that the document does not show, nobody knows what moves money."""
+    path = "POST /payment/transfer"
+
+    assert digest(path, "M1", {"a": {"b": 1}}) != digest(path, "M1", {"a": {"b": 2}})
+
+
+def test_digest_never_changes() -> None:
+    """A journal that was written years ago still knows its requests."""
+    text = b'["refunds.create","M1",{"out_refund_no":"R1","out_trade_no":"T1","refund_amt":200,"total_amt":450}]'
+
+    assert sha256(text).hexdigest() == digest("refunds.create", "M1", REFUND)

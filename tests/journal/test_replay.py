@@ -1,0 +1,129 @@
+from typing import Any
+
+import pytest
+from multidict import CIMultiDict
+
+from payasync.errors import IntentConflictError, OutcomeUnknownError
+from payasync.journal.intents import Begun, Outcome, Step
+from payasync.journal.redaction import outcome_from_json, outcome_to_json
+from payasync.journal.replay import recorded_reply, refusal_error
+from payasync.wire.call import Reply
+from tests.journal.building import kept
+
+OUTCOME = Outcome(status=201, body='{"é":1}'.encode(), headers={"X-Request-Id": "7"}, verified=True, recovered=True)
+
+
+@pytest.mark.parametrize("outcome", [OUTCOME, Outcome(status=204), Outcome(status=200, body=b"\xff", verified=False)])
+def test_outcome_comes_back_as_it_was_written(outcome: Outcome) -> None:
+    """What a journal gives today is what it was given years ago; bytes that are no text come as their escapes."""
+    expected = outcome.body.decode(errors="backslashreplace").encode()
+
+    assert (outcome.status, expected, outcome.headers, outcome.verified, outcome.recovered) == (
+        outcome_from_json(outcome_to_json(outcome)).status,
+        outcome_from_json(outcome_to_json(outcome)).body,
+        outcome_from_json(outcome_to_json(outcome)).headers,
+        outcome_from_json(outcome_to_json(outcome)).verified,
+        outcome_from_json(outcome_to_json(outcome)).recovered,
+    )
+
+
+def test_answer_is_the_services_own() -> None:
+    """The same call again gets the answer that it got, and `attempts` says that nothing was sent."""
+    expected = Reply(
+        status=201,
+        headers=CIMultiDict({"X-Request-Id": "7"}),
+        body='{"é":1}'.encode(),
+        attempts=0,
+        recovered=True,
+        verified=True,
+    )
+    found = recorded_reply(kept(state="succeeded", outcome=OUTCOME))
+
+    assert expected == found
+    assert "7" == found.headers["x-request-id"]
+
+
+def test_persons_word_has_no_body() -> None:
+    """What a person has ended is answered with a success that says nothing it does not know."""
+    found = recorded_reply(kept(state="succeeded"))
+
+    assert (204, b"", 0, True, None) == (found.status, found.body, found.attempts, found.recovered, found.verified)
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"intent": "a"}, "intent 'a' and number R1 stands for another request: intention 7 in the journal"),
+        ({"intent": "a", "number": None}, "intent 'a' stands for another request"),
+        ({}, "number R1 stands for another request"),
+    ],
+)
+def test_conflict_names_the_other(facts: dict[str, str | None], words: str) -> None:
+    """Who used a key twice is told for what it was used first."""
+    error = refusal_error(Begun(Step.CONFLICT, kept(id=7, **facts)))
+
+    assert isinstance(error, IntentConflictError)
+    assert words in str(error)
+    assert ("refunds.create", "R1", 7, False) == (error.operation, error.reference, error.intent_id, error.sent)
+
+
+@pytest.mark.parametrize(
+    ("step", "state", "reason", "expected"),
+    [
+        (Step.WAIT, "sending", "", "it is being sent, or whoever was sending it was cut off"),
+        (Step.WAIT, "succeeded", "", "somebody else has taken it, or ended it, meanwhile"),
+        (Step.WAIT, "unknown", "no answer", "somebody else has taken it, or ended it, meanwhile"),
+        (Step.ASK, "unknown", "no answer", "no answer"),
+        (Step.ASK, "manual", "", "an earlier attempt has no recognised answer"),
+    ],
+)
+def test_unknown_says_what_to_ask_about(step: Step, state: str, reason: str, expected: str) -> None:
+    """What may have been done is not repeated: the error names it, in the service's words and in the journal's."""
+    error = refusal_error(Begun(step, kept(id=7, state=state, reason=reason)))
+
+    assert isinstance(error, OutcomeUnknownError)
+    assert (expected, "refunds.create", "R1", 7, None, 0) == (
+        error.reason,
+        error.operation,
+        error.reference,
+        error.intent_id,
+        error.sent,
+        error.attempts,
+    )
+    assert f"intention 7 in the journal is {state}: {expected}; it may have been done" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("facts", "advice"),
+    [
+        ({}, "ask for its state, do not repeat it"),
+        ({"state": "manual"}, "find out, and say so: payasync journal resolve 7"),
+        ({"number": None}, "look for it at the service, and say so: payasync journal resolve 7"),
+    ],
+)
+def test_advice_can_be_followed(facts: dict[str, Any], advice: str) -> None:
+    """Only where a number names it can anybody ask for its state; else a person looks, and tells the journal."""
+    error = refusal_error(Begun(Step.ASK, kept(id=7, **{"state": "unknown", **facts})))
+
+    assert str(error).endswith(f"it may have been done: {advice}")
+
+
+ARGUMENTS = {"out_trade_no": "T1", "total_amt": 450, "refund_amt": 200}
+
+
+@pytest.mark.parametrize("named", [{"merchantId": "M9", "currency": "CAD"}, {}, None])
+def test_what_was_sent_goes_with_the_error(named: dict[str, object] | None) -> None:
+    """So that `pay.reconcile(error)` believes no response about another refund."""
+    begun = Begun(Step.ASK, kept(state="unknown", request=ARGUMENTS, named=named))
+    asked = {"outTradeNo": "T1", "outRefundNo": "R1", "totalAmt": 450, "refundAmt": 200, **(named or {})}
+
+    assert asked == refusal_error(begun).asked
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_used_before_goes_with_the_error(*, answered: bool) -> None:
+    """Whoever calls again learns that the service said so of an earlier call."""
+    error = refusal_error(Begun(Step.ASK, kept(state="unknown", answered=answered)))
+
+    assert isinstance(error, OutcomeUnknownError)
+    assert answered is error.used_before

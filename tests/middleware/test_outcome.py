@@ -1,0 +1,649 @@
+"""The failure matrix as plain functions: what the end of an attempt means, and what follows from it."""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+
+from payasync.endpoints import OPERATIONS, Kind, custom_operation
+from payasync.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    DuplicateError,
+    InvalidArgumentError,
+    NoAnswerError,
+    NoAnswerTimeoutError,
+    NotSentError,
+    NotSentTimeoutError,
+    OutcomeUnknownError,
+    PayasyncError,
+    ServiceError,
+    SessionClosedError,
+)
+from payasync.middleware.outcome import (
+    Action,
+    Outcome,
+    Recourse,
+    classify,
+    confirms_absence,
+    decide,
+    decide_after_absence,
+    final_error,
+    has_own_number,
+    leaves_doubt,
+    parse_retry_after,
+    recourse,
+)
+from payasync.profile.profile import Profile
+from payasync.profile.schema import AnswerShape, HttpCodes, ResultCodes
+from payasync.resources.orders import PlaceOrder
+from payasync.wire.call import Call, Reply
+from tests.building import PROFILE, bare_call, call_for, codec, reply
+from tests.matrix.table import KINDS, ROWS
+
+CODED: Final = evolve(
+    PROFILE,
+    answer=AnswerShape(code="code", ok=("OK",)),
+    codes=ResultCodes(not_executed=("PARAM",), retryable=("BUSY",), duplicate=("USED",), absent=("NONE",)),
+)
+FIRST_429: Final = evolve(CODED, http=HttpCodes(rate_limit_precedes_execution=True))
+SIGNED: Final = evolve(CODED, answer=AnswerShape(code="code", ok=("OK",), signature="sign"))
+
+BESIDE: Final = evolve(CODED, answer=AnswerShape(data="data", code="code", ok=("OK",), signature="data.sign"))
+"""The code stands beside what is signed: whoever has a genuine success can change it."""
+UNSIGNED_REFUSALS: Final = evolve(SIGNED, answer=evolve(SIGNED.answer, refusals_signed=False))
+
+COLUMNS: Final = {
+    "1": "payments.create",
+    "2": "",
+    "2n": "orders.place",
+    "3": "orders.query",
+    "4": "orders.close",
+    "5": "refunds.create",
+    "6": "payments.status",
+    "7": "refunds.status",
+    "8": "subscriptions.create",
+    "9": "subscriptions.update",
+    "10": "subscriptions.cancel",
+}
+"""The ten operations; 2 with a number stands beside 2 without one."""
+
+READS: Final = ("3", "6", "7")
+
+
+def call_of(number: str, profile: Profile = CODED) -> Call:
+    """Return the call of a column."""
+    if number == "2":
+        return codec(profile).call(PlaceOrder(total_amt=1, currency="CAD"))
+    return call_for(COLUMNS[number], profile)
+
+
+USUAL_4XX: Final = (400, 404, 405, 413, 415, 422)
+UNSENT: Final = (NotSentError("refused"), NotSentError("handshake cut"))
+LOST: Final = (NoAnswerError("write failed"), NoAnswerError("no response"), NoAnswerError("truncated"))
+HTML: Final = Reply(status=200, headers={}, body=b"<html>")
+FORGED: Final = evolve(reply({"code": "OK"}), verified=False)
+UNSIGNED: Final = reply({"code": "OK"})
+
+Ends = tuple[Reply | PayasyncError, ...]
+ENDS: Final[list[tuple[str, Ends, Profile]]] = [
+    ("not sent", UNSENT, CODED),
+    ("not sent in time", (NotSentTimeoutError("late"),), CODED),
+    ("not sendable", (NotSentError("untrusted", permanent=True),), CODED),
+    ("no response", LOST, CODED),
+    ("no response in time", (NoAnswerTimeoutError("late"),), CODED),
+    ("unrecognised", (HTML, reply(None, 204), reply([]), reply({})), CODED),
+    ("unverified", (FORGED, UNSIGNED), SIGNED),
+    ("redirect", tuple(reply({}, status) for status in (301, 302, 303, 307, 308)), CODED),
+    ("not executed", (*(reply({}, status) for status in USUAL_4XX), reply({"code": "PARAM"})), CODED),
+    ("not authenticated", (reply({}, 401), reply({}, 403)), CODED),
+    ("absent", (reply({"code": "NONE"}),), CODED),
+    ("unlisted", (*(reply({}, status) for status in (402, 410, 418)), reply({"code": "WHAT"})), CODED),
+    ("duplicate", (reply({}, 409), reply({"code": "USED"})), CODED),
+    ("rate limited", (reply({}, 429),), CODED),
+    ("rate limited before it", (reply({}, 429),), FIRST_429),
+    ("server error", (*(reply({}, status) for status in (500, 502, 503, 504)), reply({"code": "BUSY"})), CODED),
+]
+"""By row of the table, the attempts that end so, and what the service does."""
+
+ACTIONS: Final = {
+    "repeat": Action.REPEAT,
+    "wait": Action.REPEAT,
+    "query": Action.QUERY,
+    "unknown": Action.END,
+    "definite": Action.END,
+    "used": Action.END,
+}
+CELLS: Final = [
+    pytest.param(name, end, number, profile, id=f"{name}-{index}-{number}")
+    for name, ends, profile in ENDS
+    for index, end in enumerate(ends)
+    for number in COLUMNS
+]
+cells = pytest.mark.parametrize(("name", "end", "number", "profile"), CELLS)
+
+
+def test_each_row_has_its_ends() -> None:
+    """No row of the table is left out."""
+    assert {name for name, _, _ in ENDS} == ROWS.keys()
+
+
+@cells
+def test_first_attempt(name: str, end: Reply | PayasyncError, number: str, profile: Profile) -> None:
+    """Every cell of the table: what follows, which error is the final one, and whether doubt stays."""
+    call, row = call_of(number, profile), ROWS[name]
+    outcome = classify(call, end)
+    doubt = leaves_doubt(call, outcome)
+
+    assert (row.error(number) is OutcomeUnknownError) == doubt
+    assert ACTIONS[row.word(number)] is decide(call, outcome, doubt=doubt)
+    assert row.error(number) is type(final_error(call, outcome, end, doubt=doubt))
+
+
+def second(name: str, number: str) -> Action:
+    """Return what follows a second attempt, after one that nobody knows the end of."""
+    kind, word = KINDS[number], ROWS[name].word(number)
+    if kind == "unnamed":
+        return Action.END
+    if name == "duplicate":
+        return Action.QUERY
+    if name in {"not executed", "not authenticated", "absent"}:
+        return Action.END if kind == "close" else Action.QUERY
+    return Action.QUERY if word == "wait" and kind == "named" else ACTIONS[word]
+
+
+@cells
+def test_attempt_after_one_in_doubt(name: str, end: Reply | PayasyncError, number: str, profile: Profile) -> None:
+    """Doubt is sticky: a refusal says nothing of an attempt before it, and "used before" leads to a query."""
+    call = call_of(number, profile)
+    outcome = classify(call, end)
+
+    if not call.read:
+        assert second(name, number) is decide(call, outcome, doubt=True)
+        assert OutcomeUnknownError is type(final_error(call, outcome, end, doubt=True))
+
+
+@pytest.mark.parametrize("number", COLUMNS)
+@pytest.mark.parametrize("doubt", [False, True])
+def test_success_is_the_end(number: str, *, doubt: bool) -> None:
+    """A recognised answer is the answer, whatever was before it."""
+    call = call_of(number)
+    found = classify(call, reply({"code": "OK"}))
+
+    assert Action.DONE is decide(call, found, doubt=doubt)
+    assert not leaves_doubt(call, found)
+
+
+@pytest.mark.parametrize(("read", "expected"), [(True, Recourse.REPEAT), (False, Recourse.NONE)])
+def test_recourse_of_an_endpoint_of_ones_own(expected: Recourse, *, read: bool) -> None:
+    """A call to an unknown endpoint is a write that nothing names, unless the caller says that it reads."""
+    assert expected is recourse(bare_call(custom_operation("POST", "/bill", read=read)))
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        (NoAnswerError("cut"), Action.REPEAT),
+        (reply({}, 503), Action.REPEAT),
+        (HTML, Action.REPEAT),
+        (reply({}, 302), Action.REPEAT),
+        (reply({}, 418), Action.REPEAT),
+        (reply({}, 400), Action.END),
+        (reply({"code": "NONE"}), Action.END),
+        (reply({}, 409), Action.END),
+    ],
+)
+@pytest.mark.parametrize("number", ["2n", "5"])
+def test_after_a_final_absent(number: str, end: Reply | PayasyncError, expected: Action) -> None:
+    """What was in doubt was not done: it is sent again; a refusal that came meanwhile is definite."""
+    call = call_of(number)
+
+    assert expected is decide_after_absence(call, classify(call, end))
+
+
+@pytest.mark.parametrize("number", READS)
+@pytest.mark.parametrize(
+    ("answer", "profile", "expected"),
+    [
+        (reply({"code": "NONE"}), CODED, True),
+        (reply({"code": "NONE"}, 404), CODED, True),
+        (reply({}, 404), CODED, False),
+        (reply({}, 404), evolve(CODED, http=HttpCodes(absent=(404,))), True),
+        (reply({"code": "PARAM"}, 404), evolve(CODED, http=HttpCodes(absent=(404,))), False),
+        (reply({"code": "OK"}), CODED, False),
+        (reply({"code": "NONE"}, 500), CODED, False),
+        (NoAnswerError("cut"), CODED, False),
+        (NotSentError("refused"), CODED, False),
+        (reply({"code": "NONE"}), SIGNED, False),
+        (evolve(reply({"code": "NONE"}), verified=False), SIGNED, False),
+        (evolve(reply({"code": "NONE"}), verified=True), SIGNED, True),
+        (evolve(reply({"code": "NONE", "totalAmt": 450}), verified=True), SIGNED, True),
+        (evolve(reply({"code": "NONE", "data": {"totalAmt": 450}}), verified=True), BESIDE, False),
+        (evolve(reply({"code": "NONE", "data": {"amount": 450}}), verified=True), BESIDE, False),
+        (evolve(reply({"code": "NONE", "data": {"text": "none"}}), verified=True), BESIDE, True),
+        (reply({"code": "NONE", "totalAmt": 450}), CODED, True),
+        (reply({"code": "NONE"}), UNSIGNED_REFUSALS, True),
+        (evolve(reply({"code": "NONE"}), verified=False), UNSIGNED_REFUSALS, False),
+    ],
+)
+def test_absent_in_the_profiles_words(
+    number: str, answer: Reply | PayasyncError, profile: Profile, *, expected: bool
+) -> None:
+    """Only what the profile calls absent is, and where responses are signed, only what their signature can prove."""
+    assert expected == confirms_absence(call_of(number, profile), answer)
+
+
+ENVELOPED: Final = evolve(
+    PROFILE,
+    answer=AnswerShape(data="data", code="code", ok=(0, "OK"), message="msg"),
+    codes=ResultCodes(
+        not_executed=("PARAM", 7), retryable=("BUSY",), duplicate=("USED", "already paid"), absent=("NONE",)
+    ),
+    http=HttpCodes(not_executed=(400, 401, 403, 404, 422), absent=(404, 410)),
+)
+READ_NAMES: Final = [operation.name for operation in OPERATIONS if operation.kind is Kind.READ]
+WRITES: Final = [operation.name for operation in OPERATIONS if operation.kind is not Kind.READ]
+KEYED: Final = [operation.name for operation in OPERATIONS if operation.kind is Kind.KEYED]
+UNKEYED: Final = [operation.name for operation in OPERATIONS if operation.kind is Kind.UNKEYED]
+
+
+def code(value: object, status: int = 200, **more: object) -> Reply:
+    """Return a reply in an envelope with a result code."""
+    return reply({"code": value, **more}, status)
+
+
+BY_STATUS: Final[list[tuple[int, Outcome]]] = [
+    *((status, Outcome.REDIRECT) for status in (300, 301, 302, 303, 307, 308, 399)),
+    (429, Outcome.RATE_LIMITED),
+    *((status, Outcome.SERVER_ERROR) for status in (500, 501, 502, 503, 504, 599)),
+]
+"""What is judged by status alone."""
+
+BY_CODE: Final[list[tuple[Reply, Outcome]]] = [
+    (code(0), Outcome.SUCCESS),
+    (code("OK"), Outcome.SUCCESS),
+    (code("OK", 201), Outcome.SUCCESS),
+    (code("OK", data={"a": 1}), Outcome.SUCCESS),
+    (code("0"), Outcome.UNLISTED),
+    (code(False), Outcome.UNLISTED),  # noqa: FBT003 - a code
+    (code(0.0), Outcome.UNLISTED),
+    (code(None), Outcome.UNLISTED),
+    (code("ok"), Outcome.UNLISTED),
+    (code([0]), Outcome.UNLISTED),
+    (code("PARAM"), Outcome.NOT_EXECUTED),
+    (code(7), Outcome.NOT_EXECUTED),
+    (code("7"), Outcome.UNLISTED),
+    (code("BUSY"), Outcome.SERVER_ERROR),
+    (code("USED"), Outcome.DUPLICATE),
+    (code("NONE"), Outcome.ABSENT),
+    (code("FAIL", msg="already paid"), Outcome.DUPLICATE),
+    (code("FAIL", msg="something else"), Outcome.UNLISTED),
+    (code("FAIL", msg=7), Outcome.NOT_EXECUTED),
+    (code("PARAM", msg="already paid"), Outcome.NOT_EXECUTED),
+    (code("BUSY", msg="PARAM"), Outcome.SERVER_ERROR),
+    (code("OK", msg="already paid"), Outcome.SUCCESS),
+    (reply({"msg": "already paid"}), Outcome.UNRECOGNISED),
+    (reply({}), Outcome.UNRECOGNISED),
+    (reply([]), Outcome.UNRECOGNISED),
+    (reply("OK"), Outcome.UNRECOGNISED),
+    (reply(None), Outcome.UNRECOGNISED),
+    (HTML, Outcome.UNRECOGNISED),
+    (code("OK", 199), Outcome.UNRECOGNISED),
+    (code("OK", 101), Outcome.UNRECOGNISED),
+]
+"""Answers that say whether it was done, where the profile has a path to a code."""
+
+REFUSALS: Final[list[tuple[Reply, Outcome, Outcome]]] = [
+    (reply({}, 400), Outcome.NOT_EXECUTED, Outcome.NOT_EXECUTED),
+    (evolve(HTML, status=401), Outcome.NOT_EXECUTED, Outcome.NOT_EXECUTED),
+    (reply({}, 404), Outcome.ABSENT, Outcome.NOT_EXECUTED),
+    (reply({}, 410), Outcome.ABSENT, Outcome.UNLISTED),
+    (reply({}, 409), Outcome.DUPLICATE, Outcome.DUPLICATE),
+    (reply({}, 402), Outcome.UNLISTED, Outcome.UNLISTED),
+    (reply({}, 418), Outcome.UNLISTED, Outcome.UNLISTED),
+    (code("USED", 400), Outcome.DUPLICATE, Outcome.DUPLICATE),
+    (code("NONE", 400), Outcome.ABSENT, Outcome.ABSENT),
+    (code("BUSY", 400), Outcome.SERVER_ERROR, Outcome.SERVER_ERROR),
+    (code("PARAM", 409), Outcome.NOT_EXECUTED, Outcome.NOT_EXECUTED),
+    (code("BUSY", 404), Outcome.SERVER_ERROR, Outcome.SERVER_ERROR),
+    (code("OTHER", 404), Outcome.ABSENT, Outcome.NOT_EXECUTED),
+    (code("OTHER", 409), Outcome.DUPLICATE, Outcome.DUPLICATE),
+    (code("OK", 400), Outcome.NOT_EXECUTED, Outcome.NOT_EXECUTED),
+    (code("OK", 418), Outcome.UNLISTED, Outcome.UNLISTED),
+    (code("x", 418, msg="already paid"), Outcome.DUPLICATE, Outcome.DUPLICATE),
+]
+"""4xx: a listed code or message, then `http.absent` on queries, then `http.not_executed`, then 409."""
+
+
+@pytest.mark.parametrize(("status", "expected"), BY_STATUS)
+@pytest.mark.parametrize("document", [{}, {"code": "OK"}, {"code": "PARAM"}, {"code": "NONE"}, None])
+def test_outcome_by_status_alone(status: int, expected: Outcome, document: object) -> None:
+    """3xx, 429 and 5xx are what they are: no code in the body makes them anything else."""
+    assert expected is classify(call_for("refunds.create", ENVELOPED), reply(document, status))
+
+
+@pytest.mark.parametrize(("answer", "expected"), BY_CODE)
+@pytest.mark.parametrize("name", ["refunds.create", "orders.query"])
+def test_outcome_by_code(name: str, answer: Reply, expected: Outcome) -> None:
+    """HTTP 200 says nothing where a code does; codes compare by type and value."""
+    assert expected is classify(call_for(name, ENVELOPED), answer)
+
+
+@pytest.mark.parametrize(("answer", "read", "write"), REFUSALS)
+def test_outcome_of_a_refusal(answer: Reply, read: Outcome, write: Outcome) -> None:
+    """The most exact word counts; that nothing is there is an answer to a query only."""
+    assert read is classify(call_for("orders.query", ENVELOPED), answer)
+    assert write is classify(call_for("refunds.create", ENVELOPED), answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (reply({}), Outcome.SUCCESS),
+        (reply({"code": "PARAM"}, 201), Outcome.SUCCESS),
+        (reply([]), Outcome.UNRECOGNISED),
+        (reply(None, 204), Outcome.UNRECOGNISED),
+        (HTML, Outcome.UNRECOGNISED),
+        *((reply({}, status), Outcome.NOT_EXECUTED) for status in (400, 401, 403, 404, 405, 413, 415, 422)),
+        *((reply({}, status), Outcome.UNLISTED) for status in (402, 406, 408, 410, 411, 418, 425, 451)),
+        (reply({}, 409), Outcome.DUPLICATE),
+    ],
+)
+def test_outcome_without_a_profile(answer: Reply, expected: Outcome) -> None:
+    """Without a path to a code, a JSON object with 2xx is success, and the usual 4xx were not executed."""
+    assert expected is classify(call_for("payments.create", Profile()), answer)
+
+
+BY_MESSAGE: Final = evolve(ENVELOPED, answer=AnswerShape(message="msg"))
+"""It says what messages mean, and shows no place of a result code."""
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("PARAM", Outcome.NOT_EXECUTED),
+        (7, Outcome.NOT_EXECUTED),
+        ("BUSY", Outcome.SERVER_ERROR),
+        ("USED", Outcome.DUPLICATE),
+        ("already paid", Outcome.DUPLICATE),
+        ("NONE", Outcome.ABSENT),
+        ("all is well", Outcome.SUCCESS),
+        ("OK", Outcome.SUCCESS),
+        ("", Outcome.SUCCESS),
+        ("param", Outcome.SUCCESS),
+        ("7", Outcome.SUCCESS),
+        (None, Outcome.SUCCESS),
+        (["PARAM"], Outcome.SUCCESS),
+    ],
+)
+@pytest.mark.parametrize("name", ["refunds.create", "payments.create", "orders.query"])
+def test_outcome_by_message_alone(name: str, message: object, expected: Outcome) -> None:
+    """Where no place of a code is known, a 2xx is what its listed message says, and else success."""
+    for status in (200, 201):
+        assert expected is classify(call_for(name, BY_MESSAGE), reply({"msg": message, "code": "PARAM"}, status))
+
+
+def test_outcome_without_the_message() -> None:
+    """An answer without a message has said nothing against its 2xx; what is no object is still none."""
+    call = call_for("refunds.create", BY_MESSAGE)
+
+    assert Outcome.SUCCESS is classify(call, reply({}))
+    assert Outcome.UNRECOGNISED is classify(call, reply(["PARAM"]))
+    assert Outcome.SERVER_ERROR is classify(call, reply({"msg": "PARAM"}, 500))
+
+
+def test_code_says_more_than_the_message() -> None:
+    """Where a code says success, a message that is listed elsewhere takes nothing back."""
+    assert Outcome.SUCCESS is classify(call_for("refunds.create", ENVELOPED), code("OK", msg="PARAM"))
+
+
+def test_message_is_asked_only_where_the_profile_says_so() -> None:
+    """A listed code that stands at a place which the profile does not name means nothing."""
+    profile = evolve(ENVELOPED, answer=AnswerShape(message="msg"))
+
+    assert Outcome.NOT_EXECUTED is classify(call_for("refunds.create", profile), code("USED", 400))
+    assert Outcome.DUPLICATE is classify(call_for("refunds.create", profile), reply({"msg": "USED"}, 400))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        (NotSentError("refused"), Outcome.NOT_SENT),
+        (NotSentTimeoutError("no connection in time"), Outcome.NOT_SENT),
+        (NotSentError("bad certificate", permanent=True), Outcome.NOT_SENDABLE),
+        (NoAnswerError("reset"), Outcome.NO_RESPONSE),
+        (NoAnswerTimeoutError("no answer in time"), Outcome.NO_RESPONSE),
+        (ConfigurationError("no key"), Outcome.NOT_SENDABLE),
+        (InvalidArgumentError("cannot be signed"), Outcome.NOT_SENDABLE),
+        (SessionClosedError("closed"), Outcome.NOT_SENDABLE),
+    ],
+)
+@pytest.mark.parametrize("name", READ_NAMES + WRITES)
+def test_outcome_without_a_reply(name: str, outcome: PayasyncError, expected: Outcome) -> None:
+    """Either nothing was sent, and then repeating helps or does not, or nobody knows."""
+    assert expected is classify(call_for(name), outcome)
+
+
+SIGNED_ENVELOPE: Final = evolve(ENVELOPED, answer=evolve(ENVELOPED.answer, signature="data.sign"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "verified", "expected"),
+    [
+        (code("OK"), True, Outcome.SUCCESS),
+        (code("OK"), None, Outcome.UNVERIFIED),
+        (code("OK"), False, Outcome.UNVERIFIED),
+        (code("NONE"), True, Outcome.ABSENT),
+        (code("NONE"), None, Outcome.ABSENT),
+        (code("NONE"), False, Outcome.UNVERIFIED),
+        (reply({}, 400), None, Outcome.NOT_EXECUTED),
+        (reply({}, 400), False, Outcome.UNVERIFIED),
+        (reply({}, 302), False, Outcome.REDIRECT),
+        (reply({}, 429), False, Outcome.RATE_LIMITED),
+        (reply({}, 500), False, Outcome.SERVER_ERROR),
+        (HTML, None, Outcome.UNRECOGNISED),
+    ],
+)
+def test_outcome_where_answers_are_signed(answer: Reply, expected: Outcome, *, verified: bool | None) -> None:
+    """A success must verify; a failure only where it carries a signature; 3xx, 429 and 5xx are what they are."""
+    assert expected is classify(call_for("refunds.create", SIGNED_ENVELOPE), evolve(answer, verified=verified))
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_the_profiles_own_list_says_which_statuses_mean_not_executed(name: str) -> None:
+    """A status counts as "not executed" where the profile lists it, in place of the assumed list, not beside it."""
+    own = evolve(ENVELOPED, http=HttpCodes(not_executed=(418,)))
+    call = call_for(name, own)
+
+    assert Outcome.NOT_EXECUTED is classify(call, reply({}, 418))
+    assert Outcome.UNLISTED is classify(call, reply({}, 400))
+
+
+def word(call: Call, outcome: Reply | PayasyncError, *, earlier: bool = False) -> PayasyncError:
+    """Return the error of a call whose last attempt ended so, and whose earlier one nobody knows the end of."""
+    found = classify(call, outcome)
+    return final_error(call, found, outcome, doubt=earlier or leaves_doubt(call, found))
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [(code("NONE", 401), ServiceError), (code("USED", 403), DuplicateError), (code("PARAM", 401), AuthenticationError)],
+)
+def test_a_code_says_more_than_401(answer: Reply, expected: type[PayasyncError]) -> None:
+    """A listed code that is about the number is not about the keys."""
+    assert expected is type(word(call_for("refunds.create", ENVELOPED), answer))
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [NotSentError("refused"), ConfigurationError("no key"), InvalidArgumentError("no"), OutcomeUnknownError("?")],
+)
+@pytest.mark.parametrize("name", ["payments.create", "orders.query"])
+def test_an_error_of_ours_is_its_own_last_word(name: str, outcome: PayasyncError) -> None:
+    """What already says what to do next is not said anew."""
+    assert outcome is word(call_for(name), outcome)
+
+
+def test_refusal_tells_what_the_service_said() -> None:
+    """The error has the service's code and words, the answer, and what the call was about."""
+    answer = evolve(code("PARAM", 418, msg="no such currency"), attempts=2)
+    error: Any = word(call_for("refunds.create", ENVELOPED), answer)
+
+    assert ("PARAM", "no such currency", 418) == (error.code, error.message, error.http_status)
+    assert ("refunds.create", "R1", 2, None) == (error.operation, error.reference, error.attempts, error.retry_after)
+    assert {"code": "PARAM", "msg": "no such currency"} == error.response.document
+    assert Outcome.NOT_EXECUTED.value == error.reason
+    assert (
+        "refunds.create R1: HTTP 418, refused before it was done (code 'PARAM': no such currency) (after 2 attempts)"
+        == str(error)
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "code_", "message", "shown"),
+    [
+        (code(7), 7, None, "(code 7)"),
+        (code(7, msg=5), 7, "5", "(code 7: 5)"),
+        (code("PARAM", msg=None), "PARAM", None, "(code 'PARAM')"),
+        (code("PARAM", msg=["x"]), "PARAM", None, "(code 'PARAM')"),
+        (reply({"msg": "PARAM"}, 400), None, "PARAM", "(PARAM)"),
+        (reply(None, 400), None, None, "done"),
+    ],
+)
+def test_refusal_shows_what_is_there(answer: Reply, code_: object, message: str | None, shown: str) -> None:
+    """A code is a text or an integer; what is neither, or missing, is `None` and leaves no trace."""
+    error: Any = word(call_for("refunds.create", ENVELOPED), answer)
+
+    assert (code_, message) == (error.code, error.message)
+    assert str(error).endswith(shown)
+
+
+LONG: Final = "no such currency\n" * 50_000
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("x" * 200, "x" * 200),
+        ("x" * 201, "x" * 199 + "…"),
+        (LONG, ("no such currency " * 12)[:199] + "…"),
+        ("one\r\nINFO two", "one INFO two"),
+        (" a \t\x0b\x00\x1b[31m\x7f\x85\x9f\u2028\u2029 b ", "a [31m b"),
+        ("a\u00a0b", "a b"),
+        ("Größe 😀 日本", "Größe 😀 日本"),
+        ("\n" * 900_000 + "late", "late"),
+    ],
+    ids=["limit", "beyond", "long", "log line", "control", "space", "unicode", "blank"],
+)
+@pytest.mark.parametrize("earlier", [False, True], ids=["refused", "in doubt"])
+def test_error_shows_a_line_of_the_message(message: str, shown: str, *, earlier: bool) -> None:
+    """A log gets one line, and no more of it than a person reads; the error keeps what the service said."""
+    error: Any = word(call_for("refunds.create", ENVELOPED), code("PARAM", 400, msg=message), earlier=earlier)
+
+    assert f"(code 'PARAM': {shown})" in str(error)
+    assert 500 > len(str(error))
+    assert str(error).isprintable()
+    assert {"code": "PARAM", "msg": message} == error.response.document
+    assert earlier or message == error.message
+
+
+def test_error_shows_a_line_of_the_code() -> None:
+    """A code may be as long as its service likes, too."""
+    said = code("a\n" * 300, 418)
+    error: Any = word(call_for("orders.query", ENVELOPED), said)
+
+    assert f"(code {('a ' * 100)[:199] + '…'!r})" in str(error)
+    assert "a\n" * 300 == error.code
+
+
+def test_unknown_outcome_has_the_answer() -> None:
+    """An answer that was not understood is kept for a person to read."""
+    error: Any = word(call_for("refunds.create"), reply({"odd": 1}, 503, {"retry-after": "3"}))
+
+    assert {"odd": 1} == error.response.data
+    assert (3.0, Outcome.SERVER_ERROR.value, "R1") == (error.retry_after, error.reason, error.reference)
+
+
+@pytest.mark.parametrize("name", UNKEYED)
+def test_unkeyed_writes_name_nothing(name: str) -> None:
+    """A subscription's number is the service's own: it does not make a second change harmless."""
+    assert not has_own_number(call_for(name))
+
+
+def test_doubt_is_not_told_twice() -> None:
+    """What already says that the outcome is unknown is not said anew."""
+    outcome = OutcomeUnknownError("?")
+
+    assert outcome is word(call_for("refunds.create"), outcome, earlier=True)
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_write_is_never_called_a_read(name: str) -> None:
+    """A write that got no answer, though a query said later that it was not done, is no `NoAnswerError`."""
+    error = final_error(call_for(name), Outcome.NO_RESPONSE, NoAnswerError("cut"), doubt=False)
+
+    assert OutcomeUnknownError is type(error)
+
+
+NOW: Final = datetime(2027, 1, 31, 12, 0, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(("value", "expected"), [("0", 0.0), ("120", 120.0), (" 5 ", 5.0), ("999999999", 999999999.0)])
+def test_seconds(value: str, expected: float) -> None:
+    """A whole number is so many seconds."""
+    assert expected == parse_retry_after(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("Sun, 31 Jan 2027 12:00:30 GMT", 30.0),
+        ("Sun, 31 Jan 2027 13:00:30 +0100", 30.0),
+        ("Sun, 31 Jan 2027 12:00:30", 30.0),
+        ("Sunday, 31-Jan-27 12:01:00 GMT", 60.0),
+        ("Sun, 31 Jan 2027 11:00:00 GMT", 0.0),
+    ],
+)
+def test_date(value: str, expected: float) -> None:
+    """A date is measured against the clock, in UTC where it names no zone; one that has passed is now."""
+    assert expected == parse_retry_after(value, lambda: NOW)
+
+
+def test_date_without_a_clock_of_our_own() -> None:
+    """The wall clock is the default: a date long past asks for no wait."""
+    assert 0.0 == parse_retry_after("Thu, 01 Jan 1970 00:00:00 GMT")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "",
+        "soon",
+        "-5",
+        "1.5",
+        "1e3",
+        "5 s",
+        "1000000000",
+        "٣",
+        "Sun",
+        "Sun, 99 Jan 2027 12:00:30 GMT",
+        "Sun, 31 Jan 99999 12:00:30 GMT",
+        "Sun, 31 Jan 99999999999999999999 12:00:30 GMT",
+        "Sun, 31 Jan 2027 12:00:30 +9999999",
+    ],
+)
+def test_nonsense_is_ignored(value: str | None) -> None:
+    """A header that does not say how long asks for nothing."""
+    assert parse_retry_after(value) is None
+
+
+@given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, \d{1,3} [A-Z][a-z]{2} \d{1,6} \d{1,2}:\d{1,2}:\d{1,2} [+-]?\w{0,8}"))
+def test_nothing_that_a_service_sends_raises(value: str) -> None:
+    """Whatever stands there, it is seconds from 0 on, or nothing."""
+    seconds = parse_retry_after(value, lambda: NOW)
+
+    assert seconds is None or seconds >= 0

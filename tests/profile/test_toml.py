@@ -1,0 +1,526 @@
+import json
+import pickle
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from payasync import (
+    Accept,
+    AnswerShape,
+    ConfigurationError,
+    HttpCodes,
+    NotificationShape,
+    Parameter,
+    Profile,
+    Recovery,
+    ResultCodes,
+    SortedPairs,
+    States,
+)
+from payasync.endpoints import ARGUMENTS
+from payasync.profile.sandbox_profile import PROFILE
+from payasync.profile.schema import RESERVED
+
+WHOLE: Final = Path(__file__).with_name("whole_profile.toml").read_text(encoding="utf-8")
+PROFILE_OF_WHOLE: Final = Profile.from_toml(WHOLE)
+
+CODES: Final = "a list, each of it a text or an integer"
+TABLE: Final = "must be a table of names, each with"
+
+
+def test_each_key_is_its_argument() -> None:
+    """TOML says what Python says: the tables are the arguments, and the file has every one of them."""
+    tables = tomllib.loads(WHOLE)
+    tables |= {f"{thing}_status": table for thing, table in tables.pop("status").items()}
+    bare = Profile(signature=SortedPairs(), payment_status=Parameter("x"), refund_status=Parameter("x"))
+
+    assert tables == json.loads(as_json(PROFILE_OF_WHOLE))
+    assert [] == list(same(attrs.asdict(bare), attrs.asdict(PROFILE_OF_WHOLE)))
+    assert PROFILE_OF_WHOLE == pickle.loads(pickle.dumps(PROFILE_OF_WHOLE))  # noqa: S301 - made in the same line
+
+
+def same(bare: Mapping[str, Any], whole: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the keys for which the whole form has the default."""
+    for name, default in bare.items():
+        if isinstance(default, dict) and default:
+            yield from same(default, whole[name])
+        elif default == whole[name]:
+            yield name
+
+
+def test_file_says_what_its_text_says(tmp_path: Path) -> None:
+    """A file is read as UTF-8, by a path or its text."""
+    file = tmp_path / "service.toml"
+    file.write_text(f"# für den Dienst\n{WHOLE}", encoding="utf-8")
+
+    assert PROFILE_OF_WHOLE == Profile.from_file(file)
+    assert PROFILE_OF_WHOLE == Profile.from_file(str(file))
+
+
+@pytest.mark.parametrize("text", ["", WHOLE, f"\n{WHOLE}"])
+def test_a_byte_order_mark_is_nothing(tmp_path: Path, text: str) -> None:
+    """Some editors begin a file in UTF-8 with a mark, which is no part of its text."""
+    file = tmp_path / "service.toml"
+    file.write_text(text, encoding="utf-8-sig")
+
+    assert b"\xef\xbb\xbf" == file.read_bytes()[:3]
+    assert Profile.from_toml(text) == Profile.from_file(file)
+    assert Profile.from_toml(text) == Profile.from_toml(f"\ufeff{text}")
+
+
+def line_of(text: str, error: ConfigurationError) -> str:
+    """Return the line that an error names."""
+    assert error.line
+
+    return text.split("\n")[error.line - 1]
+
+
+TOP: Final = (
+    "name, bearer, signed, merchant, identifier, amount_unit, signature, fields, formats, constants, headers, "
+    "accept, status, answer, states, codes, http, recovery, notification"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "meant", "allowed"),
+    [
+        ('nam = "x"', "nam", "name", TOP),
+        ("[signatures]", "signatures", "signature", ""),
+        ('[signature]\nencodng = "hex"', "signature.encodng", "encoding", ""),
+        ("[accept]\nlengths = {}", "accept.lengths", "length", ""),
+        ("[recovery]\nquarantin = 5", "recovery.quarantin", "quarantine", "quarantine"),
+        ('[status.payment]\nname = "x"\nplaces = "query"', "status.payment.places", "place", "name, place"),
+        ('[status.refunds]\nname = "x"', "status.refunds", "refund", "payment, refund"),
+        ("[signature]\n9 = 1", "signature.9", None, ""),
+        ("shop = 1", "shop", None, ""),
+        ('[payment_status]\nname = "x"', "payment_status", "[status.payment]", TOP),
+        ('[refund_status]\nname = "x"', "refund_status", "[status.refund]", ""),
+    ],
+)
+def test_unknown_key(text: str, key: str, meant: str | None, allowed: str) -> None:
+    """A misspelt key would leave a point open in silence: it is refused, with what was meant and what is allowed."""
+    with pytest.raises(ConfigurationError) as caught:
+        Profile.from_toml(text)
+
+    suggestion = f"did you mean {meant}? " if meant else ""
+    assert str(caught.value).startswith(
+        f"profile, line {caught.value.line}: {key} is unknown: {suggestion}allowed are "
+    )
+    assert str(caught.value).endswith(f" {allowed}" if allowed else "")
+    assert key == caught.value.field
+    assert key.rpartition(".")[2] in line_of(text, caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "why"),
+    [
+        ("name = 1", "name", "must be a text, not 1"),
+        ('bearer = "payments.create"', "bearer", "must be a list, each of it a text, not 'payments.create'"),
+        ("signature = 'md5'", "signature", "must be a table, not 'md5'"),
+        ('[signature]\nencoding = "upper"', "signature.encoding", "must be one of 'hex', 'HEX', 'base64', not 'upper'"),
+        ("[fields]\nreturn_url = 5", "fields.return_url", f"fields {TABLE} a text, not 'return_url' with an integer"),
+        ("constants = 1", "constants", f"{TABLE} a table, not an integer"),
+        ('[constants]\nkey = "sk_live"', "constants.key", f"constants {TABLE} a table, not 'key' with a text"),
+        ('[headers]\nX-A = "sk_live"\nX-B = 2', "headers.X-B", f"headers {TABLE} a text, not 'X-B' with an integer"),
+        ('[accept]\namount = ["1", "2"]', "accept.amount", "must be a list, each of it an integer, not ['1', '2']"),
+        (
+            '[accept]\nlength = {subject = "30"}',
+            "accept.length.subject",
+            f"accept.length {TABLE} an integer, not 'subject' with '30'",
+        ),
+        (
+            '[accept.required]\n"orders.place" = "subject"',
+            "accept.required.orders.place",
+            f"accept.required {TABLE} a list, each of it a text, not 'orders.place' with 'subject'",
+        ),
+        ("status = 1", "status", "must be a table, not 1"),
+        ("[status.payment]\nname = 1", "status.payment.name", "must be a text, not 1"),
+        (
+            '[status.refund]\nname = "x"\nplace = "body"',
+            "status.refund.place",
+            "must be one of 'query', 'path', 'header', not 'body'",
+        ),
+        ('[answer]\nok = "SUCCESS"', "answer.ok", f"must be {CODES}, not 'SUCCESS'"),
+        (
+            '[states.order]\npaid = "SUCCESS"',
+            "states.order.paid",
+            f"states.order {TABLE} {CODES}, not 'paid' with 'SUCCESS'",
+        ),
+        ("[notification]\ntolerance = true", "notification.tolerance", "must be an integer, not True"),
+    ],
+)
+def test_wrong_type(text: str, field: str, why: str) -> None:
+    """Nothing is converted, no text is a list of its letters, and the error names the key and its line."""
+    with pytest.raises(ConfigurationError) as caught:
+        Profile.from_toml(text)
+
+    said = f"{field} {why}" if why.startswith("must") else why
+    assert f"profile, line {caught.value.line}: {said}" == str(caught.value)
+    assert field == caught.value.field
+    assert field.rpartition(".")[2] in line_of(text, caught.value)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "line", "why"),
+    [
+        ('bearer = ["payments.creat"]', "bearer", 1, "bearer must not hold 'payments.creat'; allowed are"),
+        ('[answer]\ncurrency = "a..b"', "answer.currency", 2, "answer.currency must be a dotted path"),
+        ('\n[signature]\nalgorithm = "md5"', "signature.key_param", 2, "signature.key_param must be given with"),
+        ('[constants."*"]\nsign = "x"', "constants.*.sign", 2, "constants.*.sign must not set sign"),
+        ('[status.payment]\nname = ""', "status.payment.name", 2, "status.payment.name is empty: a parameter"),
+        ('[status.payment]\nplace = "path"', "status.payment.name", 1, "status.payment.name is missing"),
+        ('[status.refund]\nname = "sign"', "status.refund.name", 2, "status.refund.name must not set sign"),
+        (
+            '[status.payment]\nname = "a"\n[status.refund]\nname = "Host"\nplace = "header"',
+            "status.refund.name",
+            4,
+            "status.refund.name: 'Host' must not carry an identifier",
+        ),
+        ('[answer]\ncode = "code"', "answer.ok", 1, "answer.ok must list the codes"),
+        (
+            '[states.order]\npayed = ["X"]',
+            "states.order.payed",
+            2,
+            "states.order must not hold payed; allowed are pending, paid",
+        ),
+        ("[answer]\nok = [0]\n[codes]\nabsent = [0]", "codes.absent", 4, "answer.ok and codes.absent both hold 0"),
+        ('name = "x"\n[headers]\nX-A = "1"\n\nX-B = "é"', "headers.X-B", 5, "headers: 'X-B' must be of visible ASCII"),
+        (
+            '[constants."orders.place"]\nv = 1\ntotalAmt = 2',
+            "constants.orders.place.totalAmt",
+            3,
+            "constants.orders.place.totalAmt is the argument total_amt, which every call gives",
+        ),
+        (
+            '[accept.required]\n"orders.query" = []\n"orders.place" = ["subjct"]',
+            "accept.required.orders.place",
+            3,
+            "accept.required.orders.place must not hold 'subjct': did you mean subject?",
+        ),
+    ],
+)
+def test_contradiction(text: str, field: str, line: int, why: str) -> None:
+    """What a part refuses about itself comes out with its key, as TOML writes it, and the line of key or table."""
+    with pytest.raises(ConfigurationError) as caught:
+        Profile.from_toml(text)
+
+    assert str(caught.value).startswith(f"profile, line {line}: {why}")
+    assert (field, line) == (caught.value.field, caught.value.line)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "why"),
+    [
+        ('name = "x"\nbearer = ', None, "profile: not TOML: Invalid value"),
+        ('name = "x"\nbearer == []', 2, "profile, line 2: not TOML: Invalid value"),
+        ("a\x00", 1, "profile, line 1: not TOML: "),
+        ('name = "x"\nname = "y"\n', 2, "profile, line 2: not TOML: Cannot overwrite a value"),
+        (f"name = {'1' * 5_000}", None, "profile: not TOML: "),
+        (f"name = {'[' * 100_000}", None, "profile: not TOML: "),
+    ],
+    ids=["ends", "sign", "invisible", "twice", "long number", "deep"],
+)
+def test_not_toml(text: str, line: int | None, why: str) -> None:
+    """A text that is no TOML, or more than can be read, is told where, as far as TOML says."""
+    with pytest.raises(ConfigurationError) as caught:
+        Profile.from_toml(text)
+
+    assert str(caught.value).startswith(why)
+    assert ("profile", line) == (caught.value.field, caught.value.line)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("text", [b'name = "x"', None, 5, Path("service.toml")], ids=repr)
+def test_what_is_no_text(text: Any) -> None:
+    """Bytes, or a path, are not read for a text."""
+    with pytest.raises(ConfigurationError) as caught:
+        Profile.from_toml(text)
+
+    assert f"profile must be a TOML text, not {text!r}" == str(caught.value)
+    assert ("profile", None) == (caught.value.field, caught.value.line)
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        (Path("/nowhere/service.toml"), "No such file or directory"),
+        ("/nowhere/service.toml", "No such file or directory"),
+        *((path, "not a path") for path in (5, None, b"service.toml", "a\x00b", ["a"])),
+    ],
+    ids=repr,
+)
+def test_unreadable_file(path: Any, why: str) -> None:
+    """A file that cannot be read is named, with the reason."""
+    with pytest.raises(ConfigurationError) as caught:
+        Profile.from_file(path)
+
+    shown = str(path) if isinstance(path, Path) else path
+    assert f"profile: cannot read {shown!r}: {why}" == str(caught.value)
+    assert ("profile", None) == (caught.value.field, caught.value.line)
+    assert caught.value.__context__ is None
+
+
+def test_file_that_is_not_utf_8(tmp_path: Path) -> None:
+    """The decoder's error is not passed on."""
+    (tmp_path / "service.toml").write_bytes(b"name = '\xff'")
+    with pytest.raises(ConfigurationError, match="not UTF-8 text") as caught:
+        Profile.from_file(tmp_path / "service.toml")
+
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("\nname == 1", ", line 2: not TOML: Invalid value"),
+        ("name = ", ": not TOML: Invalid value"),
+        ("# ours\nname = 1", ", line 2: name must be a text, not 1"),
+        ("[answer]\nkode = ''", ", line 2: answer.kode is unknown: did you mean code?"),
+        (
+            'name = "x"\n\n# signs\n[signature]\nalgorithm = "ed25519"\n\nencoding = "upper"',
+            ", line 7: signature.encoding must be one of 'hex', 'HEX', 'base64', not 'upper'",
+        ),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_errors_begin_with_file_and_line(tmp_path: Path, text: str, why: str, end: str) -> None:
+    """Who reads several profiles learns which of them is wrong, and where."""
+    file = tmp_path / "live.toml"
+    file.write_bytes(text.replace("\n", end).encode())
+    with pytest.raises(ConfigurationError) as caught:
+        Profile.from_file(file)
+
+    assert str(caught.value).startswith(f"{file}{why}")
+
+
+@pytest.mark.parametrize("key", [line for line in WHOLE.split("\n") if " = " in line])
+def test_every_key_has_its_line(key: str) -> None:
+    """Whichever key of a whole profile holds what it cannot, its line is the one that is named."""
+    name = key.partition(" = ")[0]
+    lines = WHOLE.replace(key, f"{name} = 2027-01-31").split("\n")
+    with pytest.raises(ConfigurationError) as caught:
+        Profile.from_toml("\n".join(lines))
+
+    assert f"{name} = 2027-01-31" == line_of("\n".join(lines), caught.value)
+
+
+@given(st.text() | st.lists(st.sampled_from(WHOLE.split("\n"))).map("\n".join))
+def test_nothing_foreign_escapes(text: str) -> None:
+    """Any text is a profile, or our own error."""
+    try:
+        profile = Profile.from_toml(text)
+    except ConfigurationError:
+        return
+
+    assert isinstance(profile, Profile)
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        'name = """\nbearer = 1\n"""',
+        "name = '''\n[signature]\n]\n'''",
+        'signed = [ # ]\n"orders.place",\n\n]',
+        f"constants.'*'.a{'.a' * 20} = [\n'bearer = 1'\n]",
+    ],
+)
+def test_line_below_a_value_of_several_lines(above: str) -> None:
+    """What stands inside a text or a list is no key and no header, whatever it looks like."""
+    text = f"# ours\r\n{above}\nbearer = 5"
+    with pytest.raises(ConfigurationError, match="bearer must be a list") as caught:
+        Profile.from_toml(text)
+
+    assert text.count("\n") + 1 == caught.value.line
+
+
+def round_trip(profile: Profile) -> Profile:
+    """Return what is read from what was written."""
+    return Profile.from_toml(profile.to_toml())
+
+
+@pytest.mark.parametrize("profile", [Profile(), PROFILE, PROFILE_OF_WHOLE], ids=["bare", "sandbox", "whole form"])
+def test_what_is_written_reads_back(profile: Profile) -> None:
+    """A profile is the one that is read from its TOML form."""
+    assert as_json(profile) == as_json(round_trip(profile))
+    assert profile == round_trip(profile)
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        Profile(bearer=()),
+        Profile(signed=(), merchant=()),
+        Profile(signature=SortedPairs()),
+        Profile(signature=SortedPairs(allow_delimiters=())),
+        Profile(http=HttpCodes(not_executed=())),
+        Profile(accept=Accept(required={"orders.place": ()})),
+        Profile(constants={"*": {}}),
+        Profile(constants={"*": {"outer": {"inner": {}}, "empty": {}}}),
+        Profile(constants={"*": {"list": [[], {}, [{"a": {}}]]}}),
+        Profile(states=States(order={"paid": ()})),
+        Profile(fields={"customer": ""}),
+        Profile(answer=AnswerShape(refusals_signed=False)),
+        Profile(answer=AnswerShape(total_amt="", currency="currency")),
+        Profile(http=HttpCodes(duplicate=())),
+        Profile(recovery=Recovery(quarantine=0.0)),
+        Profile(recovery=Recovery(quarantine=1e-7)),
+        Profile(recovery=Recovery(quarantine=1e300)),
+    ],
+    ids=repr,
+)
+def test_what_is_empty_or_small_is_something(profile: Profile) -> None:
+    """An empty list, table or scheme that differs from the default is written, and so are numbers of any size."""
+    assert as_json(profile) == as_json(round_trip(profile))
+    assert profile == round_trip(profile)
+
+
+class Custom:
+    """A scheme outside the families."""
+
+    def sign(self, *_: object, **__: object) -> str:
+        """Sign nothing."""
+        raise NotImplementedError
+
+    def verify(self, *_: object, **__: object) -> bool:
+        """Verify nothing."""
+        raise NotImplementedError
+
+
+def as_json(profile: Profile) -> str:
+    """Return a profile so that `1`, `1.0` and `true` are three things, which `==` takes for one."""
+    return json.dumps(attrs.asdict(profile), sort_keys=True)
+
+
+class Named(str, Enum):  # noqa: UP042 - the older form, which formats as its name
+    """A text that has a name, too."""
+
+    ONE = "one"
+
+
+def test_an_enum_is_written_as_its_value() -> None:
+    """A `str` Enum stands in the file as its text, as a key and as a value."""
+    profile = Profile(name=Named.ONE, constants={"*": {Named.ONE: [Named.ONE]}})
+
+    assert ("one", {"*": {"one": ["one"]}}) == (round_trip(profile).name, round_trip(profile).constants)
+
+
+WRITTEN: Final = """\
+name = "q \\"u\\" ü"
+bearer = []
+
+[signature]
+algorithm = "rsa-sha256"
+encoding = "base64"
+
+[constants."*"]
+signType = "RSA"
+ratio = 0.5
+tags = ["a", {"b.c" = [1, false]}]
+
+[constants."*".device]
+os = "x"
+
+[constants."orders.place"]
+
+[accept.required]
+"orders.place" = ["subject"]
+
+[status.refund]
+name = "no"
+place = "path"
+"""
+
+
+def test_written_text() -> None:
+    """It reads as somebody would write it: tables in their order, one line for each key, and no default."""
+    profile = Profile(
+        name='q "u" ü',
+        bearer=[],
+        signed=["orders.place", "orders.query", "orders.close", "refunds.create"],
+        signature=SortedPairs(algorithm="rsa-sha256", encoding="base64", separator="&", exclude=["sign"]),
+        constants={
+            "*": {"signType": "RSA", "ratio": 0.5, "device": {"os": "x"}, "tags": ["a", {"b.c": [1, False]}]},
+            "orders.place": {},
+        },
+        accept=Accept(amount=[], required={"orders.place": ["subject"]}),
+        refund_status=Parameter("no", "path"),
+        notification=NotificationShape(tolerance=300),
+    )
+
+    assert WRITTEN == profile.to_toml()
+    assert WRITTEN == round_trip(profile).to_toml()
+
+
+@pytest.mark.parametrize(
+    ("profile", "field"),
+    [
+        (Profile(signature=Custom()), "signature"),
+        (Profile(constants={"*": {"note": None}}), "constants.*.note"),
+        (Profile(constants={"orders.place": {"a": {"b": [1, None]}}}), "constants.orders.place.a.b"),
+        (Profile(constants={"*": {"a": [{"b": None}]}}), "constants.*.a"),
+        (Profile(name="\ud800"), "name"),
+        (Profile(fields={"customer": "a\udfffb"}), "fields.customer"),
+        (Profile(payment_status=Parameter("\ud800")), "status.payment.name"),
+        (Profile(codes=ResultCodes(absent=[1, "\ud800"])), "codes.absent"),
+        (Profile(accept=Accept(amount=(1, 10**5000))), "accept.amount"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_what_toml_cannot_hold_is_refused(profile: Profile, field: str) -> None:
+    """It is said which key holds it; nothing is left out silently, nor written so that no file can hold it."""
+    with pytest.raises(ConfigurationError, match="TOML cannot hold") as caught:
+        profile.to_toml()
+
+    assert field == caught.value.field
+    assert str(caught.value).startswith(field)
+    assert str(caught.value).isprintable()
+
+
+TEXTS: Final = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
+    [*'"\\\n\t\x00\x1f\x7f\x85\u2028é🙂#=', "\r\n", "a.b", "[x]", '"' * 3, "'" * 3]
+)
+WHOLES: Final = st.integers(-(2**63), 2**63 - 1)
+TEXTS_OR_WHOLES: Final = TEXTS | WHOLES
+JSON: Final[st.SearchStrategy[Any]] = st.recursive(
+    st.booleans() | TEXTS_OR_WHOLES | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+TAKEN: Final = RESERVED | {argument.wire for arguments in ARGUMENTS.values() for argument in arguments}
+CONSTANTS: Final = st.dictionaries(TEXTS, JSON, max_size=3).filter(TAKEN.isdisjoint)
+
+
+@given(
+    text=TEXTS,
+    constants=CONSTANTS,
+    codes=st.lists(TEXTS_OR_WHOLES, unique_by=lambda code: (type(code), code), max_size=6),
+    quarantine=st.none() | st.floats(0, 1e300) | st.integers(0, 10**9),
+)
+def test_any_profile_reads_back(
+    text: str, constants: dict[str, Any], codes: list[str | int], quarantine: float | None
+) -> None:
+    """Whatever texts, numbers and tables a profile holds, its TOML form holds them, without a control character."""
+    profile = Profile(
+        name=text,
+        fields={"customer": f"customer {text}"},
+        constants={"*": constants},
+        states=States(order={"paid": codes[:2], "closed": codes[2:]}),
+        codes=ResultCodes(not_executed=codes),
+        recovery=Recovery(quarantine=quarantine),
+    )
+    written = profile.to_toml()
+
+    assert as_json(profile) == as_json(Profile.from_toml(written.encode().decode()))
+    assert profile == Profile.from_toml(written)
+    assert written == round_trip(profile).to_toml()
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", written)

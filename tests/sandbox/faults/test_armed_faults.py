@@ -1,0 +1,164 @@
+"""Armed faults: which calls trigger them, how often they fire, and which were missed."""
+
+import pickle
+from typing import Any, Final
+
+import pytest
+
+from payasync.errors import PayasyncError
+from payasync.sandbox.faults import KINDS, FaultNeverFiredError, Faults
+from payasync.sandbox.faults.armed_faults import UNALTERED, ArmedFaults, corrupt_body
+
+NONE: Final = frozenset[str]()
+
+
+def calls(armed: ArmedFaults, count: int, operation: str = "orders.query", *numbers: str) -> list[int]:
+    """Return which of so many calls meet a fault, counted from 1."""
+    met = (armed.fire_for_call(operation, frozenset(numbers), reused=False) for _ in range(count))
+    return [number for number, fault in enumerate(met, 1) if fault]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [1]),
+        ({"times": 2}, [1, 2]),
+        ({"times": None}, [1, 2, 3, 4, 5]),
+        ({"nth": 3}, [3]),
+        ({"nth": 2, "times": 3}, [2, 3, 4]),
+        ({"probability": 1}, [1, 2, 3, 4, 5]),
+        ({"probability": 1.0, "nth": 4, "times": 1}, [4]),
+    ],
+    ids=str,
+)
+def test_calls_that_trigger_a_fault(options: Any, expected: list[int]) -> None:
+    """`nth` says when it begins, `times` how often it fires: once by default, without limit with a probability."""
+    armed = ArmedFaults()
+    armed.arm(KINDS["latency"], "*", options)
+
+    assert expected == calls(armed, 5)
+
+
+def test_what_a_call_must_name() -> None:
+    """Only calls of its operation that name its number are counted; `*` is any operation."""
+    armed = ArmedFaults()
+    fault = armed.arm(KINDS["latency"], "refunds.create", {"order": "T1", "times": None})
+    other = calls(armed, 2, "orders.query", "T1") + calls(armed, 2, "refunds.create", "T2", "R2")
+    same = calls(armed, 2, "refunds.create", "T1", "R1")
+
+    assert ([], [1, 2]) == (other, same)
+    assert (2, 2) == (fault.seen, fault.fired)
+
+
+def test_first_armed_comes_first() -> None:
+    """A call meets one fault; the others wait for the next call."""
+    armed = ArmedFaults()
+    first, second = armed.arm(KINDS["latency"], "*", {}), armed.arm(KINDS["server_error"], "*", {})
+    met = [armed.fire_for_call("orders.query", NONE, reused=False) for _ in range(3)]
+
+    assert [first, second, None] == met
+    assert (1, 2) == (first.seen, second.seen)
+
+
+def test_same_seed_same_calls() -> None:
+    """The seed can be read from the fault and repeats its draws; another seed draws others."""
+    armed = ArmedFaults()
+    drawn = armed.arm(KINDS["latency"], "*", {"probability": 0.3})
+    first = calls(armed, 200)
+    drawn.disarm()
+    armed.arm(KINDS["latency"], "*", {"probability": 0.3, "seed": drawn.seed})
+    again = calls(armed, 200)
+    other = ArmedFaults(draw_seed=lambda: 1)
+    other.arm(KINDS["latency"], "*", {"probability": 0.3})
+
+    assert first == again
+    assert 30 < len(first) < 90
+    assert first != calls(other, 200)
+    assert f"probability 0.3, seed {drawn.seed}" in str(drawn)
+
+
+def test_stale_connection_is_a_reused_one() -> None:
+    """A stale connection is a reused one: the first call over a connection is not counted."""
+    armed = ArmedFaults()
+    fault = armed.arm(KINDS["stale_keep_alive"], "*", {})
+    fresh = armed.fire_for_call("orders.query", NONE, reused=False)
+    seen = fault.seen
+
+    assert (None, 0) == (fresh, seen)
+    assert fault is armed.fire_for_call("orders.query", NONE, reused=True)
+
+
+def test_fault_shows_itself() -> None:
+    """A failed test shows what a fault is, and how often it fired."""
+    fault = ArmedFaults().arm(KINDS["latency"], "refunds.create", {})
+
+    assert "<Fault latency on refunds.create, fired 0, seen 0>" == repr(fault)
+
+
+def test_calls_and_notifications_are_counted_apart() -> None:
+    """Faults of notifications ignore calls, and faults of calls ignore notifications."""
+    armed = ArmedFaults()
+    armed.arm(KINDS["notification.corrupt"], "refund", {})
+    met = calls(armed, 1)
+    armed.arm(KINDS["latency"], "*", {})
+    other = armed.plan_delivery("payment", NONE, timed=True)
+    plan = armed.plan_delivery("refund", NONE, timed=True)
+
+    assert ([], UNALTERED) == (met, other)
+    assert plan.corrupted
+
+
+def test_old_timestamp_needs_a_time() -> None:
+    """If a profile's notifications carry no time, an old timestamp does not fire."""
+    armed = ArmedFaults()
+    fault = armed.arm(KINDS["notification.old_timestamp"], "*", {"seconds": 86_400})
+
+    assert UNALTERED is armed.plan_delivery("refund", NONE, timed=False)
+    assert 0 == fault.fired
+    assert 86_400 == armed.plan_delivery("refund", NONE, timed=True).age
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ('{"a": 95}', '{"a": 96}'),
+        ('{"a": 9}', '{"a": 1}'),
+        ('{"a": "T0"}', '{"a": "T1"}'),
+        ('{"a": ""}', '{"a": ""'),
+        ('{"nonceStr":"ab12","n":1}', '{"nonceStr":"0b12","n":1}'),
+        ('{"nonceStr": "0b12","n":1}', '{"nonceStr": "1b12","n":1}'),
+    ],
+)
+def test_corrupted_body(body: str, expected: str) -> None:
+    """One character changes: of the nonce, or else the last digit. Without both, the end is lost."""
+    assert expected == corrupt_body(body)
+
+
+def test_disarmed_fault_is_over() -> None:
+    """A disarmed fault does not fire, is not listed and is not missed; disarming again does nothing."""
+    faults = Faults()
+    fault, other = faults.latency(), faults.hang("orders.query")
+    listed = faults.armed()
+    fault.disarm()
+    fault.disarm()
+
+    assert [fault, other] == listed
+    assert [other] == faults.armed()
+    assert not fault.armed
+    faults.clear()
+    faults.check()
+    assert [] == faults.armed()
+
+
+def test_missed_fault_is_named() -> None:
+    """The error names the fault and what it saw. It is a failed assertion, and can be pickled."""
+    faults = Faults()
+    faults.reset_after_commit("refunds.create", order="R1", nth=2)
+    with pytest.raises(FaultNeverFiredError) as caught:
+        faults.check()
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - made here
+
+    assert "reset_after_commit on refunds.create (order R1, from number 2), which saw 0 of these" in str(caught.value)
+    assert isinstance(caught.value, PayasyncError)
+    assert isinstance(caught.value, AssertionError)
+    assert (FaultNeverFiredError, str(caught.value)) == (type(again), str(again))

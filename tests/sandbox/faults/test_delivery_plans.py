@@ -1,0 +1,216 @@
+"""Faults of notifications, with any profile: what arrives, what does not, and when."""
+
+import itertools
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from aiohttp import web
+from attrs import evolve
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from payasync import CreateRefund, NotificationShape
+from payasync.documents import at
+from payasync.sandbox import PROFILE, Sandbox
+from tests.inside import turns
+from tests.sandbox.foreign import Delivered, Receiver
+from tests.sandbox.world import World
+
+
+async def paid(world: World, *numbers: str) -> None:
+    """Pay orders one after the other, and attempt what is due."""
+    for number in numbers:
+        await world.sandbox.given.paid_order(out_trade_no=number)
+        await world.sandbox.settle()
+
+
+def refund(out_refund_no: str, out_trade_no: str) -> CreateRefund:
+    """Return a request for a refund of 100."""
+    return CreateRefund(
+        out_trade_no=out_trade_no, out_refund_no=out_refund_no, total_amt=450, refund_amt=100, refund_desc="cold"
+    )
+
+
+def delivered_orders(world: World) -> list[object]:
+    """Return the numbers of the orders in notifications, in the order of delivery."""
+    return [each.number("out_trade_no") for each in world.notified()]
+
+
+async def test_drop(world: World) -> None:
+    """A dropped attempt has failed: the notification is sent again when its next attempt is due."""
+    fault = world.sandbox.faults.notifications.drop("payment", times=2)
+    await paid(world, "T1")
+    first = delivered_orders(world)
+    await world.sandbox.clock.advance(seconds=5)
+    second = delivered_orders(world)
+    await world.sandbox.clock.advance(minutes=5)
+
+    assert ([], [], ["T1"]) == (first, second, delivered_orders(world))
+    assert [False, False, True] == [each.acknowledged for each in world.sandbox.ledger.deliveries()]
+    assert "lost on its way: notification.drop on payment" == world.sandbox.ledger.deliveries()[0].error
+    assert 2 == fault.fired
+
+
+async def test_duplicate(world: World) -> None:
+    """It arrives twice, and both deliveries are recorded; after an acknowledgement it is not sent again."""
+    world.sandbox.faults.notifications.duplicate()
+    await paid(world, "T1")
+    await world.sandbox.clock.advance(days=1)
+
+    assert ["T1", "T1"] == delivered_orders(world)
+    assert [True, True] == [each.acknowledged for each in world.sandbox.ledger.deliveries()]
+
+
+@pytest.mark.parametrize("acknowledged", [1, 2])
+async def test_duplicate_that_is_acknowledged_once(world: World, acknowledged: int) -> None:
+    """If the receiver acknowledges one of the two, it is delivered and not sent again."""
+    count = itertools.count(1)
+
+    async def answer() -> web.Response:
+        (world.acknowledge if next(count) == acknowledged else world.refuse)()
+        answered, world.receiver.answer = await world.receiver.answer(), answer
+        return answered
+
+    world.receiver.answer = answer
+    world.sandbox.faults.notifications.duplicate()
+    await paid(world, "T1")
+    await world.sandbox.clock.advance(days=1)
+
+    assert ["delivered"] == [each.state for each in world.sandbox.ledger.notifications()]
+    assert [acknowledged == 1, acknowledged == 2] == [each.acknowledged for each in world.sandbox.ledger.deliveries()]
+
+
+async def test_reorder(world: World) -> None:
+    """The next notification overtakes it, and then it arrives."""
+    world.sandbox.faults.notifications.reorder("payment")
+    await paid(world, "T1", "T2", "T3")
+
+    assert ["T2", "T1", "T3"] == delivered_orders(world)
+
+
+async def test_reorder_without_another(world: World) -> None:
+    """If no other notification overtakes it, it arrives when its seconds are over, and blocks nothing."""
+    world.sandbox.faults.notifications.reorder(order="T1", seconds=10)
+    await paid(world, "T1")
+    first = delivered_orders(world)
+    await world.sandbox.clock.advance(seconds=9)
+    second = delivered_orders(world)
+    await world.sandbox.clock.advance(seconds=1)
+
+    assert ([], [], ["T1"]) == (first, second, delivered_orders(world))
+
+
+async def test_delay(world: World) -> None:
+    """It is sent late by the sandbox's clock, without an earlier attempt; others are not delayed."""
+    fault = world.sandbox.faults.notifications.delay(order="T1", seconds=3600, times=None)
+    await paid(world, "T1", "T2")
+    await world.sandbox.clock.advance(seconds=3599)
+    before = delivered_orders(world), len(world.sandbox.ledger.deliveries())
+    await world.sandbox.clock.advance(seconds=1)
+
+    assert (["T2"], 1) == before
+    assert (["T2", "T1"], 1) == (delivered_orders(world), fault.fired)
+
+
+async def test_corrupt(world: World) -> None:
+    """One character differs from what was signed; the next notification is right."""
+    world.sandbox.faults.notifications.corrupt("payment")
+    await paid(world, "T1", "T2")
+    bad, good = (each.delivered for each in world.notified())
+
+    assert isinstance(bad.document, dict)
+    assert [False, True] == [genuine(world, each) for each in (bad, good)]
+
+
+def genuine(world: World, delivered: Delivered) -> bool:
+    """Return whether a notification is as it was signed."""
+    shape, scheme = world.profile.notification, world.profile.signature
+    credentials = world.sandbox.credentials
+    if shape.verification == "standard-webhooks":
+        try:
+            Webhook(credentials.notification_keys[0].reveal()).verify(delivered.body, dict(delivered.headers))
+        except WebhookVerificationError:
+            return False
+        return True
+    above, _, name = shape.signature.rpartition(".")
+    fields = dict(at(delivered.document, above) if above else delivered.document)
+    signature = fields.pop(name)
+    assert scheme
+    return scheme.verify(fields, signature, path="", key=credentials.service_keys[0]) is True
+
+
+async def test_old_timestamp(world: World) -> None:
+    """The old time is signed too, so a receiver that checks signatures only would believe it."""
+    fault = world.sandbox.faults.notifications.old_timestamp(seconds=7200)
+    await paid(world, "T1")
+    (notified,) = world.notified()
+    shape = world.profile.notification
+    if shape.verification != "standard-webhooks" and not shape.time:
+        assert 0 == fault.fired
+        fault.disarm()
+        return
+    written = at(notified.delivered.document, shape.time) if shape.time else ""
+    if shape.verification == "standard-webhooks":
+        when = datetime.fromtimestamp(int(notified.delivered.headers["webhook-timestamp"]), UTC)
+    else:
+        when = datetime.fromisoformat(written)
+        assert genuine(world, notified.delivered)
+
+    assert 1 == fault.fired
+    assert timedelta(hours=1.9) < datetime.now(UTC) - when < timedelta(hours=2.1)
+
+
+async def test_old_timestamp_of_an_unsigned_body(receiver: Receiver) -> None:
+    """A time in an unsigned body is old too."""
+    plain = NotificationShape(
+        verification="none",
+        data="data",
+        kind="type",
+        kinds={"payment": ("paid",)},
+        out_trade_no="outTradeNo",
+        time="when",
+        ack_status=200,
+        ack_body='{"received": true}',
+    )
+    async with Sandbox(evolve(PROFILE, notification=plain), webhook_url=receiver.url) as sandbox:
+        sandbox.faults.notifications.old_timestamp(seconds=86_400)
+        await sandbox.given.paid_order()
+        await sandbox.settle()
+    when = datetime.fromisoformat(json.loads(receiver.received[0].body)["when"])
+
+    assert timedelta(hours=23) < datetime.now(UTC) - when < timedelta(hours=25)
+
+
+async def test_before_answer(world: World) -> None:
+    """The notification is acknowledged before the call is answered, however long that takes."""
+    await paid(world, "T1")
+
+    async def slow() -> web.Response:
+        await turns(100)
+        shape = world.profile.notification
+        return web.Response(status=shape.ack_status or 200, text=shape.ack_body or "")
+
+    world.receiver.answer = slow
+    world.sandbox.faults.notifications.before_answer("refunds.create")
+    await world.pay.send(refund("R1", "T1"))
+    at_answer = len(world.sandbox.ledger.deliveries())
+    await world.pay.send(refund("R2", "T1"))
+    without = len(world.sandbox.ledger.deliveries())
+    await world.sandbox.settle()
+
+    assert (2, 2, 3) == (at_answer, without, len(world.sandbox.ledger.deliveries()))
+
+
+async def test_what_a_notification_matches(world: World) -> None:
+    """A notification matches by its kind and by any number in it: a refund's names its order too."""
+    about = world.sandbox.faults.notifications.drop("refund", order="T1")
+    other = world.sandbox.faults.notifications.drop("subscription")
+    await paid(world, "T1", "T2")
+    await world.pay.send(refund("R2", "T2"))
+    await world.sandbox.settle()
+    before = about.seen
+    await world.pay.send(refund("R1", "T1"))
+    await world.sandbox.settle()
+    other.disarm()
+
+    assert (0, 1, 0) == (before, about.fired, other.seen)

@@ -1,0 +1,503 @@
+"""Faults on a plain socket: each one sends the bytes that its name says."""
+
+import asyncio
+import errno
+import gzip
+import json
+import socket
+import zlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import aiohttp
+import pytest
+from attrs import evolve, frozen
+
+from payasync.profile.schema import HttpCodes
+from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox import sandbox as wiring
+from payasync.sandbox.faults.injection import compress_padded, format_retry_after
+from tests.inside import turns, until
+from tests.sandbox.foreign import REFUND, Foreign
+
+PATIENCE: Final = 10
+
+
+@frozen
+class Seen:
+    """What came back over a socket, up to its end.
+
+    Attributes:
+        head: The status line and the headers, in small letters.
+        body: What followed.
+        reset: Whether a reset ended it, and not an orderly close.
+    """
+
+    head: bytes
+    body: bytes
+    reset: bool
+
+    @property
+    def status(self) -> int:
+        """The HTTP status; 0 if there was no response."""
+        return int(self.head.split()[1]) if self.head else 0
+
+    def header(self, name: str) -> str | None:
+        """Return a header, by its name in small letters."""
+        lines = (line.partition(b":") for line in self.head.split(b"\r\n")[1:])
+        return next((value.strip().decode() for each, _, value in lines if each == name.encode()), None)
+
+
+class Plain:
+    """A client on a plain socket, which keeps every byte of a response."""
+
+    def __init__(self, sandbox: Sandbox, foreign: Foreign, order: str) -> None:
+        self.sandbox = sandbox
+        self.order = order
+        self.foreign = foreign
+        self._netloc = self.sandbox.url.removeprefix("http://")
+        self.streams: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    async def connect(self, limit: int = 1 << 16) -> None:
+        """Open another connection for the next requests; its buffer holds `limit` bytes."""
+        host, port = self._netloc.split(":")
+        self.streams.append(await asyncio.open_connection(host, int(port), limit=limit))
+
+    async def send(self, out_refund_no: str = "R1", *, last: bool = True) -> None:
+        """Ask for a refund of 100."""
+        if not self.streams:
+            await self.connect()
+        fields = {"outTradeNo": self.order, "outRefundNo": out_refund_no, "totalAmt": 450, "refundAmt": 100}
+        body = json.dumps(self.foreign.signed(fields)).encode()
+        head = f"POST {REFUND} HTTP/1.1\r\nHost: {self._netloc}\r\nContent-Length: {len(body)}\r\n"
+        head += "Content-Type: application/json\r\n"
+        head += "Connection: close\r\n\r\n" if last else "\r\n"
+        self.streams[-1][1].write(head.encode() + body)
+
+    async def answer(self) -> Seen:
+        """Read one response with a Content-Length."""
+        reader = self.streams[-1][0]
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        seen = Seen(head, b"", reset=False)
+        return Seen(head, await reader.readexactly(int(seen.header("content-length") or 0)), reset=False)
+
+    async def end(self) -> Seen:
+        """Read until the connection ends."""
+        reader, received, reset = self.streams[-1][0], bytearray(), False
+        async with asyncio.timeout(PATIENCE):
+            try:
+                while part := await reader.read(1 << 16):
+                    received += part
+            except ConnectionResetError as error:
+                reset = error.errno == errno.ECONNRESET
+        head, _, body = bytes(received).partition(b"\r\n\r\n")
+        return Seen(head.lower(), body, reset)
+
+    async def refund(self) -> Seen:
+        """Ask for a refund, and read until the connection ends."""
+        await self.send()
+        return await self.end()
+
+    def done(self) -> tuple[int, int]:
+        """Return what was refunded, and the refunds that there are."""
+        return self.sandbox.ledger.refunded(self.order), self.sandbox.ledger.refunds()
+
+    def close(self) -> None:
+        """Hang up."""
+        for _, writer in self.streams:
+            writer.transport.abort()
+
+
+NOTHING: Final = (0, 0)
+ALL: Final = (100, 1)
+BOTH: Final = pytest.mark.parametrize(("phase", "done"), [("before", NOTHING), ("after", ALL)], ids=["before", "after"])
+
+
+@pytest.fixture
+async def plain(foreign: Foreign, sandbox: Sandbox) -> AsyncIterator[Plain]:
+    """A plain socket for an order that was paid."""
+    client = Plain(sandbox, foreign, await sandbox.given.paid_order())
+    yield client
+    client.close()
+
+
+def is_answer(body: bytes) -> bool:
+    """Return whether a body is the answer to the refund."""
+    return bool(json.loads(body)["outRefundNo"] == "R1")
+
+
+@pytest.mark.parametrize(("kind", "done"), [("reset_before", NOTHING), ("reset_after_commit", ALL)])
+async def test_reset_without_a_response(plain: Plain, kind: str, done: tuple[int, int]) -> None:
+    """The connection is reset without a byte. Either nothing was done or recorded, or everything."""
+    plain.sandbox.faults.arm(kind, "refunds.create")
+    seen = await plain.refund()
+
+    assert (b"", b"", True) == (seen.head, seen.body, seen.reset)
+    assert (done, done[1]) == (plain.done(), len(plain.sandbox.ledger.calls("refunds.create")))
+
+
+@BOTH
+async def test_server_error(plain: Plain, phase: str, done: tuple[int, int]) -> None:
+    """The response is any 5xx, before or after the commit."""
+    plain.sandbox.faults.server_error(status=502, phase=phase)  # type: ignore[arg-type] # one of the two
+    seen = await plain.refund()
+
+    assert (502, done) == (seen.status, plain.done())
+
+
+async def test_rate_limited(plain: Plain) -> None:
+    """The response is a 429 with this Retry-After, and nothing was done."""
+    plain.sandbox.faults.rate_limited(retry_after=7)
+    seen = await plain.refund()
+
+    assert (429, "7", NOTHING) == (seen.status, seen.header("retry-after"), plain.done())
+
+
+async def test_rate_limited_after_the_commit(http: aiohttp.ClientSession) -> None:
+    """If the profile does not say that a 429 precedes execution, it may come after the commit."""
+    async with Sandbox(evolve(PROFILE, http=HttpCodes())) as sandbox:
+        client = Plain(sandbox, Foreign(sandbox, http), await sandbox.given.paid_order())
+        sandbox.faults.rate_limited(phase="after")
+        seen = await client.refund()
+        client.close()
+
+        assert (429, ALL) == (seen.status, client.done())
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_redirect(plain: Plain, status: int) -> None:
+    """By default a redirect leads to the same call, so following it repeats the call."""
+    plain.sandbox.faults.redirect("refunds.create", status=status)
+    plain.sandbox.faults.redirect("refunds.create", status=status, location="http://127.0.0.1:1/", phase="after")
+    seen = await plain.refund()
+    first = plain.done()
+    await plain.connect()
+    away = await plain.refund()
+
+    assert (status, REFUND, NOTHING) == (seen.status, seen.header("location"), first)
+    assert (status, "http://127.0.0.1:1/", ALL) == (away.status, away.header("location"), plain.done())
+
+
+async def test_truncated_body(plain: Plain) -> None:
+    """Content-Length is longer than the body, which begins as the response does; the connection closes normally."""
+    plain.sandbox.faults.truncated_body()
+    seen = await plain.refund()
+    length = int(seen.header("content-length") or 0)
+
+    assert (200, False, length // 2, ALL) == (seen.status, seen.reset, len(seen.body), plain.done())
+    assert seen.body.startswith(b"{")
+
+
+async def test_malformed_json(plain: Plain) -> None:
+    """The body has its Content-Length, and is not JSON."""
+    plain.sandbox.faults.malformed_json()
+    seen = await plain.refund()
+
+    assert (200, len(seen.body), ALL) == (seen.status, int(seen.header("content-length") or 0), plain.done())
+    assert seen.header("content-type") == "application/json"
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(seen.body)
+    assert is_answer(seen.body + b"}")
+
+
+@pytest.mark.parametrize("kind", ["truncated_body", "malformed_json"])
+async def test_broken_bodies_before_the_commit(plain: Plain, kind: str) -> None:
+    """A body can be broken before the commit too."""
+    plain.sandbox.faults.arm(kind, phase="before")
+    seen = await plain.refund()
+
+    assert (200, NOTHING) == (seen.status, plain.done())
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(seen.body)
+
+
+async def test_wrong_content_type(plain: Plain) -> None:
+    """The body is right, but says that it is a web page."""
+    plain.sandbox.faults.wrong_content_type()
+    seen = await plain.refund()
+
+    assert "text/html" == (seen.header("content-type") or "").partition(";")[0]
+    assert (True, ALL) == (is_answer(seen.body), plain.done())
+
+
+@pytest.mark.parametrize("size", [1, 100_000, 3_000_000])
+async def test_huge_body(plain: Plain, size: int) -> None:
+    """The body has the size that was asked for, or that of the response if it is larger, and is JSON."""
+    plain.sandbox.faults.huge_body(size=size)
+    seen = await plain.refund()
+
+    assert len(seen.body) == int(seen.header("content-length") or 0) >= size
+    assert size in {1, len(seen.body)}
+    assert (True, ALL) == (is_answer(seen.body), plain.done())
+
+
+async def test_gzip_bomb(plain: Plain) -> None:
+    """The body unpacks to 500 times its size or more, and begins with the response."""
+    plain.sandbox.faults.gzip_bomb(size=20 << 20)
+    await plain.send()
+    seen = await plain.end()
+    unpacked = zlib.decompressobj(31).decompress(dechunked(seen.body))
+
+    assert ("gzip", ALL) == (seen.header("content-encoding"), plain.done())
+    assert 20 << 20 <= len(unpacked) < 22 << 20
+    assert len(seen.body) < len(unpacked) // 500
+    assert is_answer(unpacked)
+
+
+def dechunked(body: bytes) -> bytes:
+    """Return a body without the marks of its chunks."""
+    whole = bytearray()
+    while body:
+        size, _, body = body.partition(b"\r\n")
+        whole += body[: int(size, 16)]
+        body = body[int(size, 16) + 2 :]
+    return bytes(whole)
+
+
+def test_gzip_bomb_is_one_stream() -> None:
+    """The standard library unpacks it, and checks its checksum and length."""
+    assert b"{}" + b" " * (2 << 20) == gzip.decompress(b"".join(compress_padded(b"{}", (1 << 20) + 3)))
+    assert b"{}" == gzip.decompress(b"".join(compress_padded(b"{}", 1)))
+
+
+async def test_slow_drip(plain: Plain) -> None:
+    """The response arrives byte by byte, complete and right."""
+    plain.sandbox.faults.slow_drip(seconds=0.0001)
+    # So small that no two bytes can be read at once where they were not sent at once.
+    await plain.connect(limit=1)
+    reader, writer = plain.streams[-1]
+    await plain.send()
+    parts = []
+    async with asyncio.timeout(PATIENCE):
+        while part := await reader.read(1 << 16):
+            parts.append(part)
+    head, _, body = b"".join(parts).partition(b"\r\n\r\n")
+
+    assert (True, ALL) == (is_answer(body), plain.done())
+    assert len(parts) > len(body) // 2
+    assert not writer.is_closing()
+    assert b"200 OK" in head
+
+
+async def test_stale_keep_alive(plain: Plain) -> None:
+    """The first call over a connection is answered. At the second the connection closes, and nothing was done."""
+    fault = plain.sandbox.faults.stale_keep_alive("refunds.create")
+    await plain.send("R1", last=False)
+    first = await plain.answer()
+    await plain.send("R2")
+    second = await plain.end()
+
+    assert (200, b"", b"") == (first.status, second.head, second.body)
+    assert (1, ALL) == (fault.fired, plain.done())
+
+
+@BOTH
+async def test_latency(plain: Plain, phase: str, done: tuple[int, int]) -> None:
+    """The response is late; the work was done before or after the delay, as the phase says."""
+    fault = plain.sandbox.faults.latency("refunds.create", seconds=0.05, phase=phase)  # type: ignore[arg-type] # one of the two
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    await plain.send()
+    await until(lambda: fault.fired)
+    await turns(1)
+    meanwhile = plain.done()
+    seen = await plain.end()
+
+    assert (200, done, ALL) == (seen.status, meanwhile, plain.done())
+    assert loop.time() - started >= 0.05
+
+
+@pytest.fixture
+def patient_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that waits for its requests when it closes: a request that does not end makes it hang."""
+    monkeypatch.setattr(wiring, "SHUTDOWN_SECONDS", 3000)
+
+
+@pytest.mark.usefixtures("patient_server")
+@BOTH
+async def test_hang(plain: Plain, phase: str, done: tuple[int, int]) -> None:
+    """There is no response. When the sandbox closes, the connection is reset and no task is left."""
+    before = asyncio.all_tasks()
+    async with asyncio.timeout(PATIENCE), Sandbox() as sandbox:
+        client = Plain(sandbox, Foreign(sandbox, plain.foreign.http), await sandbox.given.paid_order())
+        fault = sandbox.faults.hang(phase=phase)  # type: ignore[arg-type] # one of the two
+        await client.send()
+        await until(lambda: fault.fired)
+        await turns(1)
+        meanwhile = client.done()
+    seen = await client.end()
+
+    assert (b"", True, done) == (seen.head, seen.reset, meanwhile)
+    assert set() == asyncio.all_tasks() - before
+    client.close()
+
+
+@pytest.mark.usefixtures("patient_server")
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("slow_drip", {"seconds": 3000}),
+        ("latency", {"seconds": 3000}),
+        ("latency", {"seconds": 3000, "phase": "after"}),
+        ("huge_body", {"size": 1 << 30}),
+        ("gzip_bomb", {"size": 1 << 30}),
+    ],
+    ids=str,
+)
+async def test_closing_ends_slow_faults(plain: Plain, kind: str, options: dict[str, Any]) -> None:
+    """The sandbox closes without waiting for a slow fault or a client that does not read."""
+    before = asyncio.all_tasks()
+    async with asyncio.timeout(PATIENCE), Sandbox() as sandbox:
+        client = Plain(sandbox, Foreign(sandbox, plain.foreign.http), await sandbox.given.paid_order())
+        fault = sandbox.faults.arm(kind, **options)
+        await client.send()
+        await until(lambda: fault.fired)
+    client.close()
+
+    assert set() == asyncio.all_tasks() - before
+
+
+@pytest.mark.parametrize(("kind", "done"), [("slow_drip", ALL), ("hang", NOTHING)])
+async def test_fault_ends_when_the_client_hangs_up(plain: Plain, kind: str, done: tuple[int, int]) -> None:
+    """If the client hangs up, the fault ends."""
+    before = asyncio.all_tasks()
+    fault = plain.sandbox.faults.arm(kind)
+    await plain.send()
+    await until(lambda: fault.fired)
+    plain.close()
+    await until(lambda: asyncio.all_tasks() <= before)
+
+    assert done == plain.done()
+
+
+def refused(url: str) -> bool:
+    """Return whether the kernel refuses a connection."""
+    host, port = url.removeprefix("http://").split(":")
+    with socket.socket() as one:
+        return one.connect_ex((host, int(port))) == errno.ECONNREFUSED
+
+
+async def test_refuse_until_disarmed(plain: Plain) -> None:
+    """Connections are refused immediately, and kept ones close; after disarming the sandbox listens again."""
+    await plain.send(last=False)
+    await plain.answer()
+    before = refused(plain.sandbox.url)
+    fault = plain.sandbox.faults.refuse()
+    during = refused(plain.sandbox.url)
+    kept = await plain.end()
+    fault.disarm()
+    after = refused(plain.sandbox.url)
+    await plain.connect()
+    again = await plain.refund()
+
+    assert (False, True, False) == (before, during, after)
+    assert (b"", 1, 200) == (kept.head, fault.fired, again.status)
+
+
+async def test_refuse_until_both_are_disarmed(plain: Plain) -> None:
+    """If two overlap, the sandbox listens again when both are disarmed, from any thread."""
+    later = plain.sandbox.faults.refuse("refunds.create")
+    await plain.refund()
+    now = plain.sandbox.faults.refuse(seconds=3000)
+    later.disarm()
+    during = refused(plain.sandbox.url)
+    await asyncio.to_thread(now.disarm)
+    await until(lambda: not refused(plain.sandbox.url))
+
+    assert during
+
+
+async def test_refuse_for_some_seconds(plain: Plain) -> None:
+    """After its seconds the sandbox listens again, on the same port."""
+    plain.sandbox.faults.refuse(seconds=0.05)
+    during = refused(plain.sandbox.url)
+    await until(lambda: not refused(plain.sandbox.url))
+    seen = await plain.refund()
+
+    assert (True, 200) == (during, seen.status)
+
+
+@BOTH
+async def test_refuse_at_a_call(plain: Plain, phase: str, done: tuple[int, int]) -> None:
+    """The call that triggers it is reset, and later connections are refused."""
+    fault = plain.sandbox.faults.refuse("refunds.create", phase=phase)  # type: ignore[arg-type] # one of the two
+    before = refused(plain.sandbox.url)
+    seen = await plain.refund()
+    during = refused(plain.sandbox.url)
+    fault.disarm()
+
+    assert (False, True, False) == (before, during, refused(plain.sandbox.url))
+    assert (True, b"", done) == (seen.reset, seen.head, plain.done())
+
+
+async def test_refusing_keeps_the_port(plain: Plain) -> None:
+    """While it refuses, no other process can take the port; clearing all faults opens it."""
+    port = int(plain.sandbox.url.rpartition(":")[2])
+    plain.sandbox.faults.refuse()
+    plain.sandbox.faults.refuse()
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.1", port))
+    plain.sandbox.faults.clear()
+
+    assert 200 == (await plain.refund()).status
+
+
+async def test_sandbox_that_refuses_can_be_closed() -> None:
+    """A sandbox that refuses can be closed, and its port is free then."""
+    async with Sandbox() as sandbox:
+        port = int(sandbox.url.rpartition(":")[2])
+        sandbox.faults.refuse(seconds=3000)
+    async with Sandbox(port=port) as again:
+        assert not refused(again.url)
+        again.faults.refuse().disarm()
+        again.faults.refuse()
+
+
+async def test_response_carries_the_sandboxs_mark(plain: Plain) -> None:
+    """The response of a fault carries the sandbox's mark too."""
+    plain.sandbox.faults.slow_drip(seconds=0.0001)
+    plain.sandbox.faults.server_error(nth=2)
+    drip = await plain.refund()
+    await plain.connect()
+    error = await plain.refund()
+
+    assert ("1", "1") == (drip.header("x-payasync-sandbox"), error.header("x-payasync-sandbox"))
+
+
+@pytest.mark.parametrize("request_", [b"{}", b"no JSON", b'{"outRefundNo": ["R1"]}'], ids=str)
+async def test_faults_come_before_the_checks(foreign: Foreign, sandbox: Sandbox, request_: bytes) -> None:
+    """A request that would be refused meets the fault too, and needs no number."""
+    sandbox.faults.server_error("refunds.create", nth=2)
+    sandbox.faults.server_error("refunds.create", order="R1").disarm()
+    headers = {"Content-Type": "application/json"}
+    first = await foreign.send("POST", REFUND, data=request_, headers=headers)
+    second = await foreign.send("POST", REFUND, data=request_, headers=headers)
+
+    assert first.status in {400, 422}
+    assert 503 == second.status
+
+
+NOON: Final = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, None),
+        ("absent", None),
+        (0, "0"),
+        (7, "7"),
+        (timedelta(seconds=2), "Sat, 31 Jan 2026 12:00:02 GMT"),
+        ("date", "Sat, 31 Jan 2026 12:00:02 GMT"),
+        ("past", "Fri, 30 Jan 2026 12:00:00 GMT"),
+        (NOON, "Sat, 31 Jan 2026 12:00:00 GMT"),
+        ("nonsense", "soon"),
+        ("huge", "9" * 30),
+        ("-1", "-1"),
+    ],
+    ids=str,
+)
+def test_retry_after(given: Any, expected: str | None) -> None:
+    """Every kind of Retry-After can be sent: none, seconds, a date, a past one, nonsense, a huge one."""
+    assert expected == format_retry_after(given, NOON)

@@ -1,0 +1,264 @@
+"""What a test does and reads beside the wire: factories, the bank, the customer and the ledger."""
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import pytest
+
+from payasync.errors import InvalidArgumentError, NoAnswerError
+from payasync.sandbox import Sandbox
+from tests.sandbox.foreign import Foreign, Receiver
+from tests.sandbox.world import SAMPLES, World
+
+NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("refunds", "state", "code"), [("succeed", "succeeded", "SUCCEEDED"), ("fail", "failed", "REFUND_FAILED")]
+)
+async def test_refunds_that_end_at_once(
+    http: aiohttp.ClientSession, receiver: Receiver, refunds: Any, state: str, code: str
+) -> None:
+    """The answer tells the end already; the notification comes all the same."""
+    async with Sandbox(refunds=refunds, webhook_url=receiver.url) as sandbox:
+        number = await sandbox.given.paid_order(notify_url="http://127.0.0.1:1/")
+        answer = await Foreign(sandbox, http).refund("R1", 100, out_trade_no=number)
+        await sandbox.settle()
+
+        assert (f"SBX_{code}", state) == (answer.document["status"], sandbox.ledger.refund_state("R1"))
+    assert [f"refund.{state}"] == [one.document["type"] for one in receiver.received]
+
+
+async def test_refund_after_a_time(http: aiohttp.ClientSession, tmp_path: Path) -> None:
+    """After so much of the sandbox's time it succeeds, over a restart, too; ended by hand before, it stays so."""
+    path = str(tmp_path / "sandbox.db")
+    async with Sandbox(refunds=timedelta(days=2), clock=NOON, db=path) as first:
+        foreign = Foreign(first, http)
+        number = await first.given.paid_order()
+        await foreign.refund("R1", 100, out_trade_no=number)
+        await foreign.refund("R2", 100, out_trade_no=number)
+        await first.bank.settle_refund("R2", "failed")
+        early = await first.clock.advance(days=1)
+    async with Sandbox(clock="frozen", db=path) as second:
+        report = await second.clock.advance(days=1)
+
+        assert ([], ["2027-02-02T12:00:00.000Z  refund succeeded  R1"]) == (list(early), [str(one) for one in report])
+        assert ("succeeded", "failed", 100) == (
+            second.ledger.refund_state("R1"),
+            second.ledger.refund_state("R2"),
+            second.ledger.refunded(number),
+        )
+
+
+@pytest.mark.parametrize(("repeated", "status"), [("same", 200), ("refused", 409)])
+async def test_same_refund_again(http: aiohttp.ClientSession, repeated: Any, status: int) -> None:
+    """By a switch the same request is the same refund, or a number that was used before; another one never is."""
+    async with Sandbox(repeated_refunds=repeated) as sandbox:
+        foreign = Foreign(sandbox, http)
+        number = await sandbox.given.paid_order()
+        answers = [await foreign.refund("R1", amount, out_trade_no=number) for amount in (100, 100, 101)]
+
+        assert [200, status, 409] == [answer.status for answer in answers]
+        assert (100, 1) == (sandbox.ledger.refunded(number), sandbox.ledger.refunds())
+
+
+@pytest.mark.parametrize(
+    ("act", "field"),
+    [
+        (lambda bank: bank.settle_refund("R9"), "out_refund_no"),
+        (lambda bank: bank.settle_refund("R1", "processing"), "state"),
+        (lambda bank: bank.settle_refund("R1", "lost"), "state"),
+        (lambda bank: bank.fail_renewals("S9"), "subscription_id"),
+        (lambda bank: bank.fail_renewals("S1", -1), "times"),
+        (lambda bank: bank.fail_renewals("S1", times=True), "times"),
+        (lambda bank: bank.fail_renewals("S1", 10**20), "times"),
+    ],
+)
+async def test_what_the_bank_refuses(http: aiohttp.ClientSession, act: Callable[[Any], Any], field: str) -> None:
+    """What is not there, or cannot be, is refused, and names the argument at fault."""
+    async with Sandbox(refunds="by hand") as sandbox:
+        number = await sandbox.given.paid_order()
+        await Foreign(sandbox, http).refund("R1", 100, out_trade_no=number)
+        with pytest.raises(InvalidArgumentError) as refused:
+            await act(sandbox.bank)
+
+        assert (field, "processing") == (refused.value.field, sandbox.ledger.refund_state("R1"))
+
+
+async def test_refund_ends_once(http: aiohttp.ClientSession) -> None:
+    """What has ended does not end again."""
+    async with Sandbox() as sandbox:
+        number = await sandbox.given.paid_order()
+        await Foreign(sandbox, http).refund("R1", 100, out_trade_no=number)
+        with pytest.raises(InvalidArgumentError, match="does not go from succeeded to failed"):
+            await sandbox.bank.settle_refund("R1", "failed")
+
+
+async def test_cancelled_subscription_has_no_charges_to_fail() -> None:
+    """What is cancelled is not billed any more."""
+    async with Sandbox(clock=NOON) as sandbox:
+        number = await sandbox.given.subscription("daily")
+        await sandbox.bank.fail_renewals(number, 3)
+        await sandbox.clock.advance(days=3)
+        with pytest.raises(InvalidArgumentError, match="the subscription is cancelled") as refused:
+            await sandbox.bank.fail_renewals(number)
+
+    assert "subscription_id" == refused.value.field
+
+
+THANKS = "https://shop.example/thanks"
+
+
+class Placed:
+    """An answer, as a client gives it."""
+
+    def __init__(self, redirect_url: str | None) -> None:
+        self.redirect_url = redirect_url
+
+
+async def test_three_ways_to_name_an_order(foreign: Foreign, sandbox: Sandbox) -> None:
+    """An answer, its address and the order's number mean the same order."""
+    url = (await foreign.place("T1", returnUrl=THANKS)).document["redirectUrl"]
+
+    assert [f"{THANKS}?cancelled=1"] * 3 == [await sandbox.customer.cancel(way) for way in (Placed(url), url, "T1")]
+
+
+async def test_decline_stays_until_it_fails(sandbox: Sandbox) -> None:
+    """Two declines keep the customer at the gateway; the third sends them back."""
+    number = await sandbox.given.pending_order(return_url=THANKS)
+
+    assert [None, None, THANKS] == [await sandbox.customer.decline(number) for _ in range(3)]
+    assert "failed" == sandbox.ledger.order_state(number)
+
+
+@pytest.mark.parametrize(
+    "order", ["T9", "https://shop.example/gateway/x", "{url}/gateway/x", "{url}.example/", Placed(None)]
+)
+async def test_what_names_no_order(sandbox: Sandbox, order: str | Placed) -> None:
+    """A customer goes to no page but those of this sandbox, and says so."""
+    with pytest.raises(InvalidArgumentError, match="order must be"):
+        await sandbox.customer.authorize(order.format(url=sandbox.url) if isinstance(order, str) else order)
+
+
+async def test_gateway_that_refuses_connections(sandbox: Sandbox) -> None:
+    """Where nobody listens, the customer cannot pay, and is told so in our words; later they can."""
+    number = await sandbox.given.pending_order()
+    fault = sandbox.faults.refuse()
+    with pytest.raises(NoAnswerError, match="the gateway does not answer: Cannot connect"):
+        await sandbox.customer.authorize(number)
+    fault.disarm()
+    await sandbox.customer.authorize(number)
+
+    assert "paid" == sandbox.ledger.order_state(number)
+
+
+DAY: Final = date(2999, 1, 31)
+TERMS: Final[dict[str, Any]] = {"frequency": "monthly", "amount": 900, "start_date": DAY, "customer": {"a": "b"}}
+
+
+async def test_answers_name_what_they_tell(slow_world: World) -> None:
+    """With any profile, an answer says as well as a number which order and which refund is meant."""
+    pay, sandbox = slow_world.pay, slow_world.sandbox
+    order = await pay.send(SAMPLES["orders.place"])
+    await sandbox.customer.authorize(order)
+    refund = await pay.send(SAMPLES["refunds.create"])
+    before = sandbox.ledger.refund_state(refund)
+    await sandbox.bank.settle_refund(refund)
+    ledger = sandbox.ledger
+
+    assert ("processing", "succeeded") == (before, ledger.refund_state(refund))
+    assert (450, 200, "paid") == (ledger.paid(order), ledger.refunded(order), ledger.order_state(order))
+    assert (450, 200) == (ledger.paid(refund), ledger.refunded(refund))
+
+
+async def test_answers_name_subscriptions(world: World) -> None:
+    """So do answers about subscriptions."""
+    made, sandbox = await world.pay.send(SAMPLES["subscriptions.create"]), world.sandbox
+    await sandbox.bank.fail_renewals(made)
+    ledger = sandbox.ledger
+
+    assert ("scheduled", 900, []) == (
+        ledger.subscription_state(made),
+        ledger.subscription_amount(made),
+        ledger.charges(made),
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [lambda paid: paid, lambda paid: paid.payment_id, lambda paid: paid["outTradeNo"]],
+    ids=["answer", "payment", "order"],
+)
+async def test_payment_is_paid_and_found(sandbox: Sandbox, name: Callable[[Any], Any]) -> None:
+    """What endpoint 1 answers has a gateway page: by the answer, by the payment's number and by the order's."""
+    async with sandbox.session() as pay:
+        made = await pay.payments.create(amount=100, currency="USD", description="x")
+    await sandbox.customer.authorize(name(made))
+
+    assert ("paid", 100, 0) == (
+        sandbox.ledger.order_state(name(made)),
+        sandbox.ledger.paid(name(made)),
+        sandbox.ledger.refunded(name(made)),
+    )
+
+
+async def test_query_names_its_order(sandbox: Sandbox) -> None:
+    """An answer without an address names its order all the same."""
+    number = await sandbox.given.pending_order()
+    async with sandbox.session() as pay:
+        await sandbox.customer.authorize(await pay.orders.query(number))
+
+    assert "paid" == sandbox.ledger.order_state(number)
+
+
+ASKED: Final[list[tuple[str, str]]] = [
+    ("paid", "out_trade_no"),
+    ("refunded", "out_trade_no"),
+    ("order_state", "out_trade_no"),
+    ("refund_state", "out_refund_no"),
+    ("subscription_state", "subscription_id"),
+    ("subscription_amount", "subscription_id"),
+    ("charges", "subscription_id"),
+]
+
+
+@pytest.mark.parametrize("value", [None, 5, b"T1", "", "\ud800", ["T1"], {"outTradeNo": "T1"}], ids=repr)
+async def test_what_names_nothing(sandbox: Sandbox, value: object) -> None:
+    """Anything else is refused by name and rule, and reaches no database."""
+    for method, field in ASKED:
+        with pytest.raises(InvalidArgumentError, match="a number as a text, or an answer") as caught:
+            getattr(sandbox.ledger, method)(value)
+
+        assert (field, value) == (caught.value.field, caught.value.value)
+
+
+async def test_answer_about_something_else(sandbox: Sandbox) -> None:
+    """An answer that tells no such number names nothing."""
+    async with sandbox.session() as pay:
+        order = await pay.orders.place(total_amt=450, currency="CAD")
+        made = await pay.subscriptions.create(**TERMS)
+
+    for ask in (
+        lambda: sandbox.ledger.refund_state(order),
+        lambda: sandbox.ledger.subscription_state(order),
+        lambda: sandbox.ledger.paid(made),
+    ):
+        with pytest.raises(InvalidArgumentError, match="a number as a text, or an answer"):
+            ask()
+
+
+@pytest.mark.parametrize("value", [None, 5, "", "\ud800"], ids=repr)
+async def test_what_the_bank_and_the_customer_refuse(sandbox: Sandbox, value: Any) -> None:
+    """They ask for the same, in the same words of our own."""
+    for act, field in (
+        (sandbox.bank.settle_refund, "out_refund_no"),
+        (sandbox.bank.fail_renewals, "subscription_id"),
+        (sandbox.customer.authorize, "order"),
+    ):
+        with pytest.raises(InvalidArgumentError) as caught:
+            await act(value)
+
+        assert field == caught.value.field

@@ -1,0 +1,300 @@
+"""The rules: periods, subscriptions, and what may be chosen about refunds."""
+
+from calendar import monthrange
+from collections.abc import AsyncIterator
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from typing import Any, Final
+
+import aiohttp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from payasync.errors import ConfigurationError
+from payasync.sandbox import Sandbox, rules
+from payasync.sandbox.model import Subscription
+from payasync.sandbox.rules import STEPS, current_period, midnight, next_period, period_step
+from tests.sandbox.foreign import Foreign, Receiver
+
+
+def walked(start: date, frequency: str, count: int) -> list[date]:
+    """Return when the next periods begin."""
+    begun = list[date]()
+    day: date | None = start
+    while day and len(begun) < count:
+        day = next_period(day, frequency, start)
+        begun += [day] if day else []
+    return begun
+
+
+def test_month_ends() -> None:
+    """What begins on 31 January goes on on the last of each month, and not on the 28th of March."""
+    expected = ["2027-02-28", "2027-03-31", "2027-04-30", "2027-05-31", "2027-06-30", "2027-07-31", "2027-08-31"]
+
+    assert expected == [day.isoformat() for day in walked(date(2027, 1, 31), "monthly", 7)]
+
+
+@pytest.mark.parametrize(
+    ("start", "frequency", "expected"),
+    [
+        (date(2028, 1, 31), "monthly", ["2028-02-29", "2028-03-31"]),
+        (date(2028, 2, 29), "yearly", ["2029-02-28", "2030-02-28", "2031-02-28", "2032-02-29"]),
+        (date(2027, 11, 30), "quarterly", ["2028-02-29", "2028-05-30"]),
+        (date(2027, 12, 15), "monthly", ["2028-01-15", "2028-02-15"]),
+        (date(2027, 2, 26), "weekly", ["2027-03-05", "2027-03-12"]),
+        (date(2028, 2, 28), "daily", ["2028-02-29", "2028-03-01"]),
+        (date(2027, 1, 31), "MONTHLY", ["2027-02-28"]),
+    ],
+)
+def test_frequencies(start: date, frequency: str, expected: list[str]) -> None:
+    """Leap years and short months are counted as the calendar has them."""
+    assert expected == [day.isoformat() for day in walked(start, frequency, len(expected))]
+
+
+def test_frequency_that_has_changed() -> None:
+    """Where a period began on another day than the start's, that day is the anchor from then on."""
+    start, begun = date(2027, 1, 31), date(2027, 2, 7)
+    days = [begun]
+    for _ in range(2):
+        days.append(next_period(days[-1], "monthly", start) or begun)
+
+    assert [date(2027, 2, 7), date(2027, 3, 7), date(2027, 4, 7)] == days
+
+
+@pytest.mark.parametrize("frequency", STEPS)
+def test_calendar_ends(frequency: str) -> None:
+    """After the last year there is no period."""
+    assert next_period(date(9999, 12, 31), frequency, date(9999, 12, 31)) is None
+
+
+@given(
+    start=st.dates(date(1, 1, 1), date(2100, 12, 31)),
+    days=st.integers(0, 5000),
+    frequency=st.sampled_from(list(STEPS)),
+)
+def test_current_period_is_one_that_was_walked_to(start: date, days: int, frequency: str) -> None:
+    """The period of a day began on the last day, of those that follow from the start, that is not after it."""
+    today = start + timedelta(days=days)
+    begun = current_period(start, frequency, today)
+    following = next_period(begun, frequency, start)
+
+    assert start <= begun <= today
+    assert following is None or today < following
+    if days < 400:
+        assert begun in {start, *walked(start, frequency, days + 1)}
+
+
+@given(start=st.dates(date(1, 1, 1), date(9000, 1, 1)), frequency=st.sampled_from(["monthly", "quarterly", "yearly"]))
+def test_no_month_is_left_out(start: date, frequency: str) -> None:
+    """Periods of months lie so many months apart, on the start's day or the month's last."""
+    days = [start, *walked(start, frequency, 30)]
+    months = [day.year * 12 + day.month for day in days]
+
+    assert {period_step(frequency).months} == {after - before for before, after in pairwise(months)}
+    assert [min(start.day, monthrange(day.year, day.month)[1]) for day in days] == [day.day for day in days]
+
+
+def test_what_is_cancelled_is_not_renewed() -> None:
+    """A timer that is late changes nothing."""
+    cancelled = Subscription(
+        subscription_id="S1",
+        frequency="daily",
+        amount=9,
+        start_date=date(2027, 1, 31),
+        customer="{}",
+        state="cancelled",
+    )
+
+    assert cancelled is rules.renew(cancelled)
+
+
+def test_midnight() -> None:
+    """A day begins at midnight in UTC."""
+    assert datetime(2027, 1, 31, tzinfo=UTC) == midnight(date(2027, 1, 31))
+
+
+START: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
+MONTH: Final = timedelta(days=31)
+CREATE: Final = "/subscriptions/create"
+UPDATE: Final = "/subscriptions/update"
+CANCEL: Final = "/subscriptions/cancel"
+PLAN: Final[dict[str, Any]] = {
+    "billingFrequency": "monthly",
+    "amount": 900,
+    "startDate": "2027-01-31",
+    "customer": {"email": "a@example.com"},
+}
+
+
+@pytest.fixture
+async def sandbox(receiver: Receiver) -> AsyncIterator[Sandbox]:
+    """A sandbox whose time stands at noon of 31 January 2027."""
+    async with Sandbox(clock=START, webhook_url=receiver.url) as running:
+        yield running
+
+
+@pytest.fixture
+def foreign(sandbox: Sandbox, http: aiohttp.ClientSession) -> Foreign:
+    """A client that is not payasync's."""
+    return Foreign(sandbox, http)
+
+
+def told(receiver: Receiver) -> list[tuple[str, int]]:
+    """Return what the merchant was told, and of which period."""
+    return [(one.document["type"].partition(".")[2], one.document["data"]["period"]) for one in receiver.received]
+
+
+async def created(foreign: Foreign, **changes: Any) -> str:
+    """Make a subscription over the wire, and return its number."""
+    answer = await foreign.send("POST", CREATE, json={**PLAN, **changes}, headers=foreign.bearer)
+    return str(answer.document["subscriptionId"])
+
+
+async def test_created_in_the_past_is_billed_for_this_period_only(sandbox: Sandbox) -> None:
+    """A start date years ago is no debt: the period that goes on is billed, and the next one as the anchor has it."""
+    number = await sandbox.given.subscription(start_date=date(2000, 1, 15))
+    await sandbox.clock.advance(days=20)
+
+    assert ["2027-01-31", "2027-02-15"] == [one.at.date().isoformat() for one in sandbox.ledger.charges(number)]
+
+
+async def test_update_counts_from_the_next_period_on(sandbox: Sandbox, foreign: Foreign) -> None:
+    """A new amount and a new frequency change nothing about the period that goes on."""
+    number = await created(foreign)
+    changes = {"subscriptionId": number, "amount": 1000, "billingFrequency": "yearly"}
+    updated = await foreign.send("POST", UPDATE, json=changes, headers=foreign.bearer)
+    await sandbox.clock.advance(days=28 + 366)
+
+    assert (200, 1000, "yearly") == (
+        updated.status,
+        updated.document["amount"],
+        updated.document["billingFrequency"],
+    )
+    assert [("2027-01-31", 900), ("2027-02-28", 1000), ("2028-02-29", 1000)] == [
+        (one.at.date().isoformat(), one.amount) for one in sandbox.ledger.charges(number)
+    ]
+
+
+async def test_start_that_is_brought_forward_begins_it(sandbox: Sandbox, foreign: Foreign, receiver: Receiver) -> None:
+    """Updated to a start date of today, a scheduled subscription is active and billed."""
+    number = await created(foreign, startDate="2027-03-01")
+    changes = {"subscriptionId": number, "startDate": "2027-01-31", "amount": 1000}
+    updated = await foreign.send("POST", UPDATE, json=changes, headers=foreign.bearer)
+    await sandbox.settle()
+
+    assert (200, "SBX_ACTIVE") == (updated.status, updated.document["status"])
+    assert ([("started", 1)], [1000]) == (told(receiver), [one.amount for one in sandbox.ledger.charges(number)])
+
+
+async def test_third_failure_in_a_row_cancels(sandbox: Sandbox, receiver: Receiver) -> None:
+    """Two failures and a success begin anew; three in a row cancel, and nothing is billed after that."""
+    number = await sandbox.given.subscription("daily")
+    await sandbox.bank.fail_renewals(number, 2)
+    await sandbox.clock.advance(days=3)
+    await sandbox.bank.fail_renewals(number, 100)
+    report = await sandbox.clock.advance(days=100)
+
+    assert "cancelled" == sandbox.ledger.subscription_state(number)
+    assert [("past_due", 2), ("past_due", 3), ("renewed", 4), ("past_due", 5), ("past_due", 6), ("cancelled", 7)] == (
+        told(receiver)
+    )
+    assert ["subscription past_due", "subscription past_due", "subscription cancelled"] == [
+        one.what for one in report if one.what.startswith("subscription ")
+    ]
+
+
+async def test_failing_can_be_taken_back(sandbox: Sandbox) -> None:
+    """Charges that were to fail succeed again where that is said before."""
+    number = await sandbox.given.subscription()
+    await sandbox.bank.fail_renewals(number, 3)
+    await sandbox.bank.fail_renewals(number, 0)
+    await sandbox.clock.advance(MONTH)
+
+    assert "active" == sandbox.ledger.subscription_state(number)
+
+
+@pytest.mark.parametrize("flag", [True, "true"])
+async def test_cancel_at_period_end(sandbox: Sandbox, foreign: Foreign, receiver: Receiver, flag: object) -> None:
+    """With `atPeriodEnd` (the sandbox's own field) it stays active until the period ends, and is not billed again."""
+    number = await created(foreign)
+    fields = {"subscriptionId": number, "atPeriodEnd": flag}
+    answers = [await foreign.send("POST", CANCEL, json=fields, headers=foreign.bearer) for _ in range(2)]
+    await sandbox.clock.advance(days=27)
+    before = sandbox.ledger.subscription_state(number), told(receiver)
+    await sandbox.clock.advance(days=365)
+
+    assert [(200, "SBX_ACTIVE")] * 2 == [(one.status, one.document["status"]) for one in answers]
+    assert (("active", []), "cancelled") == (before, sandbox.ledger.subscription_state(number))
+    assert ([("cancelled", 1)], 1) == (told(receiver), len(sandbox.ledger.charges(number)))
+
+
+async def test_cancel_at_period_end_before_the_first(sandbox: Sandbox, foreign: Foreign) -> None:
+    """What has not begun has no period to end: it is cancelled at once."""
+    number = await created(foreign, startDate="2027-03-01")
+    fields = {"subscriptionId": number, "atPeriodEnd": True}
+    answer = await foreign.send("POST", CANCEL, json=fields, headers=foreign.bearer)
+
+    assert (200, "cancelled") == (answer.status, sandbox.ledger.subscription_state(number))
+
+
+@pytest.mark.parametrize("flag", [False, "false", None])
+async def test_cancel_at_once(sandbox: Sandbox, foreign: Foreign, receiver: Receiver, flag: object) -> None:
+    """Else it is cancelled at once, and never billed again."""
+    number = await created(foreign)
+    fields = {"subscriptionId": number, **({} if flag is None else {"atPeriodEnd": flag})}
+    answer = await foreign.send("POST", CANCEL, json=fields, headers=foreign.bearer)
+    await sandbox.clock.advance(days=365)
+
+    assert (200, "SBX_CANCELLED") == (answer.status, answer.document["status"])
+    assert ([("cancelled", 1)], 1) == (told(receiver), len(sandbox.ledger.charges(number)))
+
+
+@pytest.mark.parametrize("flag", [1, "yes", None, [], {}])
+async def test_neither_yes_nor_no(sandbox: Sandbox, foreign: Foreign, flag: object) -> None:
+    """Another word for when to cancel is refused, and nothing is cancelled."""
+    number = await created(foreign)
+    fields = {"subscriptionId": number, "atPeriodEnd": flag}
+    answer = await foreign.send("POST", CANCEL, json=fields, headers=foreign.bearer)
+
+    assert (422, "atPeriodEnd") == (answer.status, answer.document["field"])
+    assert "active" == sandbox.ledger.subscription_state(number)
+
+
+@pytest.mark.parametrize("word", ["hourly", "month", "", "1"])
+async def test_unknown_frequency(foreign: Foreign, word: str) -> None:
+    """A frequency that the sandbox does not know is refused with those that it knows."""
+    answer = await foreign.send("POST", CREATE, json={**PLAN, "billingFrequency": word}, headers=foreign.bearer)
+
+    assert ((422, "SBX_INVALID"), "billingFrequency") == (answer.told, answer.document["field"])
+    assert "one of daily, weekly, monthly, quarterly, yearly" in answer.document["message"]
+
+
+async def test_subscriptions_go_on_after_a_restart(tmp_path: Any) -> None:
+    """Periods are durable: a sandbox that is started again bills what falls due from then on, each once."""
+    path = str(tmp_path / "sandbox.db")
+    async with Sandbox(clock=START, db=path) as first:
+        number = await first.given.subscription()
+        await first.clock.advance(days=28)
+    async with Sandbox(clock="frozen", db=path) as second:
+        await second.clock.advance(days=31)
+
+        assert [1, 2, 3] == [charge.period for charge in second.ledger.charges(number)]
+
+
+@pytest.mark.parametrize("refunds", ["", "succeeded", "hand", None, 5, timedelta(), timedelta(days=-1), []])
+def test_what_is_no_end(refunds: Any) -> None:
+    """Anything else is a mistake in the configuration."""
+    with pytest.raises(ConfigurationError, match="refunds must be") as refused:
+        Sandbox(refunds=refunds)
+
+    assert "refunds" == refused.value.field
+
+
+@pytest.mark.parametrize("repeated", ["", "once", None, True])
+def test_what_is_no_repetition(repeated: Any) -> None:
+    """So is another word for what a repeated number means."""
+    with pytest.raises(ConfigurationError, match="repeated_refunds must be") as refused:
+        Sandbox(repeated_refunds=repeated)
+
+    assert "repeated_refunds" == refused.value.field

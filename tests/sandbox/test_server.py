@@ -1,0 +1,518 @@
+"""The server: where it listens, how it refuses connections, and what it reads of a request."""
+
+import asyncio
+import errno
+import gc
+import gzip
+import json
+import socket
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from payasync.errors import ConfigurationError
+from payasync.sandbox import Sandbox
+from payasync.sandbox.server import Server, listen, loopback, url_of
+from tests.inside import turns, until
+from tests.sandbox.foreign import PAY, PLACE, Foreign, raw
+
+
+def refused(door: "Opened") -> bool:
+    """Return whether the kernel refuses a connection."""
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", door.port)) == errno.ECONNREFUSED
+
+
+class Opened(Server):
+    """A door whose port is known, and whose server answers as soon as it is let."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        super().__init__(listening)
+        self.port = int(listening.getsockname()[1])
+        self.arrived = asyncio.Event()
+        self.let = asyncio.Event()
+        self.let_go = list[object]()
+
+    def reopen(self, by: object = None) -> None:
+        """Reopen it, and note for whom."""
+        super().reopen(by)
+        self.let_go.append(by)
+
+    async def serve(self, _request: web.Request) -> web.Response:
+        """Answer."""
+        self.arrived.set()
+        await self.let.wait()
+        return web.Response(text="here")
+
+
+@pytest.fixture
+async def door() -> AsyncIterator[Opened]:
+    """A door that is open."""
+    made = Opened(socket.create_server(("127.0.0.1", 0)))
+    application = web.Application(middlewares=[made.note])
+    application.router.add_get("/", made.serve)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    assert runner.server
+    await made.open(runner.server)
+    yield made
+    made.close()
+    await runner.cleanup()
+
+
+async def ask(door: Opened, http: aiohttp.ClientSession) -> str:
+    """Ask, and return the answer."""
+    async with http.get(f"http://127.0.0.1:{door.port}/") as answer:
+        return await answer.text()
+
+
+async def test_request_under_way_is_answered(door: Opened, http: aiohttp.ClientSession) -> None:
+    """Who has asked before the door is shut gets the answer, and then the connection ends."""
+    asking = asyncio.create_task(ask(door, http))
+    await door.arrived.wait()
+    door.shut()
+    door.let.set()
+    answer = await asking
+    door.reopen()
+
+    assert "here" == answer
+    assert "here" == await ask(door, http)
+
+
+async def test_opening_by_hand_ends_the_wait(door: Opened) -> None:
+    """A time that was said for one shutting does not open the next one."""
+    door.shut(0.01)
+    door.reopen()
+    door.shut()
+    # Timers run in their order: by then the first one would have opened it.
+    door.shut(0.01, by="later")
+    await until(lambda: "later" in door.let_go)
+
+    assert refused(door)
+    assert [None, "later"] == door.let_go
+
+
+async def test_time_of_one_does_not_open_it_for_another(door: Opened) -> None:
+    """Where the time of one has passed, the other still holds it."""
+    door.shut(0.01, by="one")
+    door.shut(by="two")
+    await until(lambda: door.let_go)
+    during = refused(door)
+    door.reopen("two")
+
+    assert (True, False) == (during, refused(door))
+
+
+@pytest.mark.parametrize("count", range(5))
+async def test_connection_that_is_just_accepted_is_closed(door: Opened, count: int) -> None:
+    """Whichever turn the loop is at with a connection as the door is shut, it ends, and nobody waits for ever."""
+    with socket.create_connection(("127.0.0.1", door.port)) as one:
+        one.settimeout(0)
+        await turns(count)
+        door.shut()
+        with suppress(ConnectionResetError):
+            async with asyncio.timeout(10):
+                assert b"" == await asyncio.get_running_loop().sock_recv(one, 1)
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("127.0.0.1", "127.0.0.1"), ("127.8.9.1", "127.8.9.1"), ("localhost", "127.0.0.1"), ("::1", "::1")],
+)
+def test_loopback_is_taken(host: str, address: str) -> None:
+    """The machine's own addresses are taken; `localhost` is 127.0.0.1, whatever a resolver says."""
+    assert address == loopback(host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "0.0.0.0",  # noqa: S104 - it must be refused
+        "::",
+        "",
+        "192.168.1.1",
+        "example.com",
+        "localhost.example",
+        "LOCALHOST",
+        "::ffff:127.0.0.1",
+        "::1%lo",
+        "0:0:0:0:0:0:0:1",
+        "127.1",
+        "[::1]",
+        "127.0.0.1 ",
+        None,
+        2130706433,
+        b"\x7f\x00\x00\x01",
+    ],
+)
+def test_all_else_is_refused(host: object) -> None:
+    """What others could reach, and what is written so that one must think about it, is refused by name."""
+    with pytest.raises(ConfigurationError, match="host must be this machine alone") as refused:
+        loopback(host)  # type: ignore[arg-type]
+
+    assert repr(host) in str(refused.value)
+
+
+@pytest.mark.parametrize("port", [-1, 65536, "80", 80.0, True, None])
+def test_port_is_a_number_that_there_is(port: object) -> None:
+    """A port is an integer from 0 to 65535."""
+    with pytest.raises(ConfigurationError, match="port: cannot listen"):
+        listen("127.0.0.1", port)  # type: ignore[arg-type]
+
+
+def test_taken_port_is_said_to_be() -> None:
+    """Where somebody listens already, the error says what to do."""
+    with listen("127.0.0.1", 0) as first, pytest.raises(ConfigurationError, match="it is in use") as refused:
+        listen("127.0.0.1", first.getsockname()[1])
+
+    assert url_of(first) if first.fileno() >= 0 else "port" in str(refused.value)
+
+
+async def test_sandbox_listens_on_another_loopback_address() -> None:
+    """The URL, and all that leads to pages, follow the host that was given."""
+    async with Sandbox(host="127.8.9.1") as sandbox, sandbox.session() as pay:
+        order = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
+        await sandbox.customer.authorize(order)
+        paid = await pay.orders.query("T1")
+
+    assert sandbox_host(order.redirect_url) == "127.8.9.1"
+    assert "paid" == paid.state
+
+
+def sandbox_host(url: str | None) -> str:
+    """Return the host of a URL."""
+    assert url
+    return url.removeprefix("http://").partition(":")[0]
+
+
+async def test_sandbox_listens_on_ipv6() -> None:
+    """`::1` stands in brackets in URLs, and all works over it; a machine without it says so."""
+    sandbox = Sandbox(host="::1")
+    if not has_ipv6():
+        with pytest.raises(ConfigurationError, match=r"cannot listen on \[::1\]"):
+            await sandbox.start()
+        return
+    async with sandbox, sandbox.session() as pay:
+        url = sandbox.url
+        order = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
+        await sandbox.customer.authorize(order)
+        paid = await pay.orders.query("T1")
+
+    assert url.startswith("http://[::1]:")
+    assert "paid" == paid.state
+
+
+def has_ipv6() -> bool:
+    """Return whether this machine has `::1`."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_closing_leaves_no_connection_open(turns: int) -> None:
+    """A connection that comes in whichever turn of the loop before the end is closed with all others."""
+
+    async def connected_and_closed() -> socket.socket:
+        sandbox = await Sandbox().start()
+        client = socket.create_connection(("127.0.0.1", int(sandbox.url.rpartition(":")[2])))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await sandbox.close()
+        return client
+
+    with warnings.catch_warnings(record=True) as left:
+        warnings.simplefilter("always", ResourceWarning)
+        client = asyncio.run(connected_and_closed())
+        gc.collect()
+    client.close()
+
+    assert [] == [str(each.message) for each in left]
+
+
+GOOD: Final = {"outTradeNo": "T1", "totalAmt": 450, "currency": "CAD"}
+POST_JSON: Final = b"POST /v1/payments HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+JSON: Final = {"Content-Type": "application/json"}
+BAD: Final[dict[str, list[Any]]] = {
+    "totalAmt": [0, -1, 2**53, 10**18, 1.0, 4.5, True, "450", None, [450], {}],
+    "currency": ["", "CA", "CADX", "C1D", 124, None, ["CAD"], "CÄD"],
+    "outTradeNo": ["", "a b", "a" * 65, "é", "T1\n", 1, None, "a/b", "'; DROP TABLE orders; --"],
+    "notifyUrl": [
+        "",
+        "/n",
+        "shop.example",
+        "ftp://shop.example/",
+        "javascript:alert(1)",
+        "http://",
+        "http://shop.example:99999/",
+        "http://shop.example:0/",
+        "http://[::1/",
+        "http://shop.example/a b",
+        "http://shop.example/\r\nX: 1",
+        "http://shop.example/\u2028",
+        "http://" + "a" * 2048,
+        7,
+        None,
+    ],
+    "returnUrl": ["data:text/html,x", "http://shop.example/\r\nSet-Cookie: a=b", "//shop.example", {}],
+    "subject": ["x" * 4097, 1, None, ["x"]],
+    "sceneType": ["", "x" * 129, 1],
+    "nonceStr": ["", "n" * 129, 1, None],
+    "sign": ["", 1, None, "x" * 2049],
+}
+
+
+def cases() -> Iterator[tuple[str, Any]]:
+    """Yield each bad value with its field."""
+    for name, values in BAD.items():
+        for value in values:
+            yield name, value
+
+
+@pytest.mark.parametrize(("name", "value"), list(cases()))
+async def test_bad_fields(foreign: Foreign, sandbox: Sandbox, name: str, value: object) -> None:
+    """A field that is not what it must be is refused by name, before its signature is looked at."""
+    answer = await foreign.send("POST", PLACE, json={**foreign.signed(GOOD), name: value})
+
+    assert ((422, "SBX_INVALID"), name) == (answer.told, answer.document["field"])
+    assert 0 == sandbox.ledger.orders()
+
+
+@pytest.mark.parametrize("value", [1.5, True, [], {"a": 1}])
+async def test_unsignable_fields(foreign: Foreign, value: object) -> None:
+    """An unknown field without one text that could be signed is refused by name."""
+    answer = await foreign.send("POST", PLACE, json={**foreign.signed(GOOD), "other": value})
+
+    assert ((422, "SBX_INVALID"), "other") == (answer.told, answer.document["field"])
+
+
+@pytest.mark.parametrize("sign", ["é", "0" * 64, "zz", "\u0000", "SBX_OK"])
+async def test_texts_that_are_no_signature(foreign: Foreign, sign: str) -> None:
+    """Whatever stands in `sign`: it is not the signature."""
+    answer = await foreign.send("POST", PLACE, json={**foreign.signed(GOOD), "sign": sign})
+
+    assert (401, "SBX_BAD_SIGNATURE") == answer.told
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'"text"',
+        b"{} {}",
+        b"\xff",
+        b"\xef\xbb\xbf{}",
+        b'{"a":1,"a":1}',
+        b'{"a":{"b":1,"b":2}}',
+        b'{"a":NaN}',
+        b'{"a":-Infinity}',
+        b'{"a":1e999}',
+        b'{"a":"\\ud800"}',
+        b'{"\\ud800":1}',
+        b'{"a":"\n"}',
+        b'{"a":' + b"9" * 5000 + b"}",
+        b'{"a":' + b"[" * 32 + b"]" * 32 + b"}",
+        b"[" * 60_000,
+        b'{"a":' * 10_000,
+    ],
+)
+async def test_bodies_that_are_no_object(foreign: Foreign, body: bytes) -> None:
+    """What is no JSON object, or not one that all readers read alike, is malformed."""
+    answer = await foreign.send("POST", PLACE, data=body, headers=JSON)
+
+    assert (400, "SBX_INVALID") == answer.told
+
+
+async def test_depth_and_unicode_that_are_taken(foreign: Foreign) -> None:
+    """32 levels are allowed; texts are as they were sent, with surrogate pairs joined."""
+    deep = await foreign.send("POST", PLACE, data=b'{"a":' + b"[" * 31 + b"]" * 31 + b"}", headers=JSON)
+    text = json.dumps(foreign.signed({**GOOD, "\U0001f600": "é\U0001f600"}))
+    signed = await foreign.send("POST", PLACE, data=text.encode(), headers=JSON)
+
+    assert "\\ud83d\\ude00" in text
+    assert [422, 200] == [deep.status, signed.status]
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "application/json; charset=utf-16",
+        "json",
+        "application/jsonx",
+    ],
+)
+async def test_other_content_types(foreign: Foreign, content_type: str) -> None:
+    """Every body is sent as application/json (spec: What the service does)."""
+    body = json.dumps(foreign.signed(GOOD)).encode()
+    answer = await foreign.send("POST", PLACE, data=body, headers={"Content-Type": content_type})
+
+    assert (415, "SBX_INVALID") == answer.told
+
+
+async def test_compressed_body(foreign: Foreign) -> None:
+    """A compressed body is refused unread: a small one may hold a huge one."""
+    body = gzip.compress(json.dumps(foreign.signed(GOOD)).encode())
+    answer = await foreign.send("POST", PLACE, data=body, headers={**JSON, "Content-Encoding": "gzip"})
+
+    assert (415, "SBX_INVALID") == answer.told
+
+
+async def test_size_comes_before_type(foreign: Foreign) -> None:
+    """A body that is too large is refused first, whatever it is."""
+    answer = await foreign.send("POST", PLACE, data=b"x" * 65_537, headers={"Content-Type": "text/plain"})
+
+    assert (413, "SBX_INVALID") == answer.told
+
+
+async def test_size_of_a_chunked_body(foreign: Foreign) -> None:
+    """A body without a length is cut off at the limit."""
+
+    async def chunks() -> Any:
+        for _ in range(20):
+            yield b" " * 4096
+
+    answer = await foreign.send("POST", PLACE, data=chunks(), headers=JSON)
+
+    assert (413, "SBX_INVALID") == answer.told
+
+
+async def test_largest_body_is_taken(foreign: Foreign) -> None:
+    """The limit itself is allowed."""
+    text = json.dumps(foreign.signed(GOOD)).encode()
+    answer = await foreign.send("POST", PLACE, data=text.ljust(65_536), headers=JSON)
+
+    assert 200 == answer.status
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "allow"),
+    [
+        ("GET", PLACE, 405, "POST"),
+        ("OPTIONS", "/payment/status", 405, "GET"),
+        ("POST", "/payment/status", 405, "GET"),
+        ("PUT", PAY, 405, "POST"),
+        ("GET", "/nothing", 404, None),
+        ("POST", "/payment/unifiedorder/", 404, None),
+        ("POST", "/payment/../v1/payments2", 404, None),
+        ("GET", "/gateway", 404, None),
+        ("GET", "/%ff%00", 404, None),
+    ],
+)
+async def test_other_paths_and_methods(
+    foreign: Foreign, method: str, path: str, status: int, allow: str | None
+) -> None:
+    """Unknown paths are 404, other methods 405 with those that are allowed."""
+    answer = await foreign.send(method, path)
+
+    assert (status, allow) == (answer.status, answer.headers.get("Allow"))
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("", 422),
+        ("outTradeNo=", 422),
+        ("outTradeNo=a%20b", 422),
+        ("outTradeNo=T1&outTradeNo=T2", 400),
+        ("outTradeNo=%ff", 422),
+        ("outTradeNo=%00", 422),
+        ("other=T1", 422),
+        ("outTradeNo=T1", 404),
+    ],
+)
+async def test_identifiers_of_a_query(foreign: Foreign, query: str, status: int) -> None:
+    """Endpoint 6 takes one identifier of the right form."""
+    answer = await foreign.send("GET", f"/payment/status?{query}", headers=foreign.bearer)
+
+    assert status == answer.status
+
+
+@pytest.mark.parametrize("name", ["billingFrequency", "amount", "startDate", "customer"])
+@pytest.mark.parametrize("value", [None, "", 0, [], {}, "2027-02-30"])
+async def test_bad_subscriptions(foreign: Foreign, name: str, value: object) -> None:
+    """Each term of a subscription is checked."""
+    plan = {"billingFrequency": "monthly", "amount": 1, "startDate": "2027-01-31", "customer": {"a": 1}, name: value}
+    answer = await foreign.send("POST", "/subscriptions/create", json=plan, headers=foreign.bearer)
+
+    assert ((422, "SBX_INVALID"), name) == (answer.told, answer.document["field"])
+
+
+@pytest.mark.parametrize("value", ["2027-1-1", "\u0662\u0660\u0662\u0667-01-01", "0001-01-01", "0999-12-31"])
+async def test_loosely_written_dates(foreign: Foreign, value: str) -> None:
+    """A date is taken only as the format itself writes it, from the year 1000 on."""
+    plan = {"billingFrequency": "monthly", "amount": 1, "startDate": value, "customer": {"a": 1}}
+    bad = await foreign.send("POST", "/subscriptions/create", json=plan, headers=foreign.bearer)
+    good = await foreign.send(
+        "POST", "/subscriptions/create", json={**plan, "startDate": "1000-01-01"}, headers=foreign.bearer
+    )
+
+    assert ((422, "SBX_INVALID"), "startDate") == (bad.told, bad.document["field"])
+    assert 200 == good.status
+
+
+@pytest.mark.parametrize(("length", "told"), [(8190, (404, "SBX_NOT_FOUND")), (8191, (414, "SBX_INVALID"))])
+async def test_long_address(foreign: Foreign, length: int, told: tuple[int, str]) -> None:
+    """An address that is too long is refused as everything is, at the service as anywhere."""
+    here = "/payment/status?outTradeNo=T1&x="
+    answer = await foreign.send("GET", here.ljust(length, "x"), headers=foreign.bearer)
+
+    assert (told, "1") == (answer.told, answer.headers.get("X-Payasync-Sandbox"))
+
+
+async def test_what_is_no_http_leaves_no_traceback(sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
+    """The client is told what is wrong with its bytes, and nobody else."""
+    lines = [b"nonsense", b"GET /" + b"x" * (1 << 20) + b" HTTP/1.1"]
+    answers = [await raw(sandbox.url, line + b"\r\nHost: x\r\n\r\n") for line in lines]
+
+    assert [b"400", b"400"] == [answer.split()[1] for answer in answers]
+    assert [] == [record.getMessage() for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        POST_JSON + b"Content-Length: -1\r\n\r\n{}",
+        POST_JSON + b"Content-Length: 99999999999\r\n\r\n",
+        POST_JSON + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+        b"POST /v1/payments HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}",
+        b"POST /v1/payments HTTP/1.1\r\nHost: x\r\nContent-Type: \xff\xfe; charset=\xff\r\nContent-Length: 2\r\n\r\n{}",
+        b"GET /payment/status?outTradeNo=\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+        POST_JSON + b'Authorization: Bearer \xff\r\nContent-Length: 31\r\n\r\n{"amount": 1, "currency":"USD"}',
+        b"GET /gateway/\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /gateway/%ff HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 9000 + b"\r\n\r\n",
+        b"nonsense\r\n\r\n",
+    ],
+)
+async def test_bytes_that_are_hardly_http(sandbox: Sandbox, request_: bytes) -> None:
+    """Whatever arrives: the answer is a 4xx."""
+    here = sandbox.url.removeprefix("http://").encode()
+    answer = await raw(sandbox.url, request_.replace(b"Host: x", b"Host: " + here))
+
+    assert b"4" == answer.split()[1][:1]
+    assert b"421" != answer.split()[1]
+
+
+async def test_body_that_breaks_off(sandbox: Sandbox, foreign: Foreign) -> None:
+    """A client that goes away in the middle of its body disturbs nobody."""
+    host, _, port = sandbox.url.removeprefix("http://").partition(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    writer.write(f"POST /v1/payments HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 99\r\n\r\n{{".encode())
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+    placed = await foreign.place("T1")
+
+    assert (200, ["orders.place"]) == (placed.status, [call.operation for call in sandbox.ledger.calls()])

@@ -1,0 +1,495 @@
+"""The service: orders, refunds and subscriptions with any profile, races, and the numbers that it gives."""
+
+import asyncio
+import re
+from datetime import UTC, date, datetime
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from payasync import Profile
+from payasync.documents import at
+from payasync.errors import DuplicateError, ServiceError
+from payasync.profile.schema import Accept
+from payasync.resources.orders import CloseOrder
+from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
+from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox.service import Numbering
+from payasync.wire.response import RefundResponse, SubscriptionResponse
+from tests.sandbox.world import SAMPLES, World, order, refund
+
+PLACE, QUERY, CLOSE = (SAMPLES[f"orders.{name}"] for name in ("place", "query", "close"))
+RETURN_URL = "https://shop.example/thanks?order=T1"
+
+
+async def test_new_order_is_pending(world: World) -> None:
+    """An order that was placed waits for its customer, at the address in its answer (spec: rule 2)."""
+    placed = await world.pay.send(order(out_trade_no="T1"))
+    found = await world.pay.orders.query("T1")
+
+    assert ("pending", "pending", "pending") == (placed.state, found.state, world.sandbox.ledger.order_state("T1"))
+    assert placed.redirect_url
+    assert placed.redirect_url.startswith(f"{world.sandbox.url}/gateway/")
+
+
+async def test_authorised_order_is_paid(world: World) -> None:
+    """Authorising pays: endpoints 3 and 6 say so (spec: rules 3 and 6)."""
+    placed = await world.pay.send(order(out_trade_no="T1"))
+    await world.sandbox.customer.authorize(placed)
+    found, status = await world.pay.orders.query("T1"), await world.pay.payments.status("T1")
+
+    assert ("paid", "paid", 450) == (found.state, status.state, world.sandbox.ledger.paid("T1"))
+
+
+async def test_third_decline_fails_the_order(world: World) -> None:
+    """Declined once and twice an order stays pending; the third time it has failed."""
+    await world.pay.send(order(out_trade_no="T1"))
+    states = list[str | None]()
+    for _ in range(3):
+        await world.sandbox.customer.decline("T1")
+        states.append((await world.pay.orders.query("T1")).state)
+
+    assert ["pending", "pending", "failed"] == states
+
+
+async def test_declined_order_can_still_be_paid(world: World) -> None:
+    """After a decline the customer tries again, and pays."""
+    await world.pay.send(order(out_trade_no="T1"))
+    await world.sandbox.customer.decline("T1")
+    await world.sandbox.customer.authorize("T1")
+
+    assert 450 == world.sandbox.ledger.paid("T1")
+
+
+async def test_cancelling_redirects_and_the_merchant_closes(world: World) -> None:
+    """Cancelling sends the customer back and changes nothing: the merchant closes the order (spec: rule 4)."""
+    await world.pay.send(order(out_trade_no="T1", return_url=RETURN_URL))
+    back = await world.sandbox.customer.cancel("T1")
+    pending = await world.pay.orders.query("T1")
+    closed = await world.pay.orders.close("T1")
+
+    assert back is not None
+    assert back.startswith(RETURN_URL)
+    assert ("pending", "closed") == (pending.state, closed.state)
+
+
+async def test_closed_again_gives_the_same_answer(world: World) -> None:
+    """Closing what is closed changes nothing, and is no error (spec: rule 4)."""
+    await world.pay.send(order(out_trade_no="T1"))
+    first, second = [await world.tell(CLOSE) for _ in range(2)]
+
+    assert ("done", "closed") == (first.why, first.state("order"))
+    assert (first.why, first.state("order")) == (second.why, second.state("order"))
+
+
+async def test_paid_order_does_not_close(world: World) -> None:
+    """A paid order is refunded, not closed: 409."""
+    await world.pay.send(order(out_trade_no="T1"))
+    await world.sandbox.customer.authorize("T1")
+    told = await world.tell(CLOSE)
+
+    assert (world.refused(409, "wrong_state"), "paid") == (
+        (told.status, told.why),
+        world.sandbox.ledger.order_state("T1"),
+    )
+
+
+async def test_order_without_a_number_gets_one(world: World) -> None:
+    """Endpoint 2 without `outTradeNo`: the sandbox makes one and returns it, and it names the order."""
+    placed = await world.pay.send(order())
+    number = at(placed.data, world.profile.answer.out_trade_no or "outTradeNo")
+    found = await world.pay.orders.query(number)
+
+    assert ("pending", 1) == (found.state, world.sandbox.ledger.orders())
+
+
+async def test_number_names_one_order(world: World) -> None:
+    """The same number again is a duplicate: 409, and the client says so."""
+    await world.pay.send(order(out_trade_no="T1"))
+    with pytest.raises(DuplicateError):
+        await world.pay.send(order(out_trade_no="T1"))
+    told = await world.tell(PLACE)
+
+    assert (world.refused(409, "duplicate"), "outTradeNo", 1) == (
+        (told.status, told.why),
+        told.field,
+        world.sandbox.ledger.orders(),
+    )
+
+
+async def test_unknown_order_is_absent(world: World) -> None:
+    """What nobody placed is not found: 404."""
+    told = [await world.tell(SAMPLES[name]) for name in ("orders.query", "orders.close", "payments.status")]
+    with pytest.raises(ServiceError):
+        await world.pay.orders.query("T1")
+
+    assert [world.refused(404, "absent")] * 3 == [(each.status, each.why) for each in told]
+
+
+async def test_payment_has_numbers_of_its_own(world: World) -> None:
+    """Endpoint 1 makes a payment that endpoint 6 knows by the payment's own number (spec: rules 1 and 6)."""
+    made = await world.pay.payments.create(amount=1000, currency="USD", description="Invoice 42")
+    found = await world.pay.payments.status(str(made.payment_id))
+
+    assert ("pending", made.payment_id) == (found.state, found.payment_id)
+    assert (1, 0) == (world.sandbox.ledger.payments(), world.sandbox.ledger.orders())
+
+
+async def test_payment_is_paid_at_its_page(world: World) -> None:
+    """A payment of endpoint 1 has a gateway page, too."""
+    made = await world.tell(SAMPLES["payments.create"])
+    await world.sandbox.customer.authorize(at(made.data, world.profile.answer.redirect_url))
+    found = await world.pay.payments.status(at(made.data, world.profile.answer.payment_id))
+
+    assert "paid" == found.state
+
+
+async def test_pending_order_expires_after_30_minutes(world: World) -> None:
+    """A minute before it can still be paid, afterwards not; the merchant may close it."""
+    for number in ("T1", "T2"):
+        await world.pay.send(order(out_trade_no=number))
+    await world.sandbox.clock.advance(minutes=29)
+    await world.sandbox.customer.authorize("T1")
+    await world.sandbox.clock.advance(minutes=1)
+    states = [(await world.pay.orders.query(number)).state for number in ("T1", "T2")]
+    await world.sandbox.customer.authorize("T2")
+    closed = await world.pay.orders.close("T2")
+
+    assert (["paid", "expired"], 0, "closed") == (states, world.sandbox.ledger.paid("T2"), closed.state)
+
+
+async def given_back(world: World, **changes: Any) -> RefundResponse:
+    """Have a refund made by the client."""
+    return await world.pay.send(refund(**changes))
+
+
+async def test_refund_of_a_part(world: World) -> None:
+    """Endpoint 5 gives money back, and endpoint 7 tells what became of it (spec: rules 5 and 6)."""
+    await world.sandbox.given.paid_order(out_trade_no="T1")
+    made = await given_back(world)
+    found = await world.pay.refunds.status("R1")
+
+    assert made.state in {"processing", "succeeded"}
+    assert ("succeeded", 200, 1) == (found.state, world.sandbox.ledger.refunded("T1"), world.sandbox.ledger.refunds())
+
+
+async def test_total_must_be_the_orders(world: World) -> None:
+    """`totalAmt` is that of the original order (spec: Refund request): 422, and the field is named."""
+    await world.sandbox.given.paid_order(out_trade_no="T1")
+    told = await world.tell(refund(total_amt=451))
+
+    assert (world.refused(422, "invalid"), "totalAmt", 0) == (
+        (told.status, told.why),
+        told.field,
+        world.sandbox.ledger.refunds(),
+    )
+
+
+async def test_sum_of_refunds_stays_within_what_was_paid(world: World) -> None:
+    """Refunds of 200, 200 and 200 of 450: the third is refused, with its field."""
+    await world.sandbox.given.paid_order(out_trade_no="T1")
+    told = [await world.tell(refund(out_refund_no=f"R{count}")) for count in range(3)]
+
+    assert ["done", "done", "wrong_state"] == [each.why for each in told]
+    assert ("refundAmt", 400) == (told[2].field, world.sandbox.ledger.refunded("T1"))
+    assert "50 is left to refund" in str(told[2].document)
+
+
+async def test_same_refund_again_is_the_same_refund(world: World) -> None:
+    """The same number with the same fields is done once, and answered as the first was."""
+    await world.sandbox.given.paid_order(out_trade_no="T1")
+    first, second = [await given_back(world, refund_amt=300) for _ in range(2)]
+
+    assert (first.state, 300, 1) == (second.state, world.sandbox.ledger.refunded("T1"), world.sandbox.ledger.refunds())
+
+
+async def test_changed_refund_under_the_same_number_is_refused(world: World) -> None:
+    """The same number with any other field is a duplicate: 409, and nothing more goes back."""
+    await world.sandbox.given.paid_order(out_trade_no="T1")
+    await given_back(world)
+    with pytest.raises(DuplicateError):
+        await given_back(world, refund_amt=201)
+    told = [await world.tell(refund(**change)) for change in ({"refund_desc": "x"}, {"extra": {"deviceNo": "7"}})]
+
+    assert {(*world.refused(409, "duplicate"), "outRefundNo")} == {(each.status, each.why, each.field) for each in told}
+    assert 200 == world.sandbox.ledger.refunded("T1")
+
+
+async def test_only_paid_orders_are_refunded(world: World) -> None:
+    """A pending order has nothing to give back: 409; an unknown one is absent: 404."""
+    unknown = await world.tell(refund())
+    await world.sandbox.given.pending_order(out_trade_no="T1")
+    pending = await world.tell(refund())
+
+    assert (world.refused(404, "absent"), world.refused(409, "wrong_state")) == (
+        (unknown.status, unknown.why),
+        (pending.status, pending.why),
+    )
+    assert pending.field is None
+
+
+async def test_unknown_refund_is_absent(world: World) -> None:
+    """What nobody asked for is not found: 404."""
+    told = await world.tell(SAMPLES["refunds.status"])
+    with pytest.raises(ServiceError):
+        await world.pay.refunds.status("R1")
+
+    assert world.refused(404, "absent") == (told.status, told.why)
+
+
+async def test_refund_is_processing_until_it_ends(slow_world: World) -> None:
+    """A refund that is processing has set its amount aside; it succeeds when the bank says so."""
+    world = slow_world
+    await world.sandbox.given.paid_order(out_trade_no="T1")
+    made = await given_back(world, refund_amt=400)
+    more = await world.tell(refund(out_refund_no="R2", refund_amt=100))
+    before = world.sandbox.ledger.refunded("T1")
+    await world.sandbox.bank.settle_refund("R1")
+    found = await world.pay.refunds.status("R1")
+
+    assert ("processing", "wrong_state", 0) == (made.state, more.why, before)
+    assert ("succeeded", 400) == (found.state, world.sandbox.ledger.refunded("T1"))
+
+
+async def test_failed_refund_gives_back_nothing(slow_world: World) -> None:
+    """What a failed refund had set aside can be refunded again, under another number."""
+    world = slow_world
+    await world.sandbox.given.paid_order(out_trade_no="T1")
+    await given_back(world, refund_amt=450)
+    await world.sandbox.bank.settle_refund("R1", "failed")
+    failed = await world.pay.refunds.status("R1")
+    again = await given_back(world, out_refund_no="R2", refund_amt=450)
+
+    assert ("failed", "processing", 0) == (failed.state, again.state, world.sandbox.ledger.refunded("T1"))
+
+
+def plan(start: date, **changes: Any) -> CreateSubscription:
+    """Return a request for a subscription from a day on."""
+    sample = SAMPLES["subscriptions.create"]
+    assert isinstance(sample, CreateSubscription)
+    return evolve(sample, start_date=start, **changes)
+
+
+async def begun(world: World, **changes: Any) -> SubscriptionResponse:
+    """Have the client make a subscription that starts on a 31 January, on the day before."""
+    await world.sandbox.clock.advance(datetime(2027, 1, 30, tzinfo=UTC) - world.sandbox.clock.now())
+    return await world.pay.send(plan(date(2027, 1, 31), **changes))
+
+
+def billed(world: World, made: SubscriptionResponse) -> list[tuple[str, int]]:
+    """Return the days on which a subscription was billed, each with how much."""
+    charges = world.sandbox.ledger.charges(str(made.subscription_id))
+    return [(f"{charge.at:%Y-%m-%d}", charge.amount) for charge in charges]
+
+
+async def test_subscription_waits_for_its_start(world: World) -> None:
+    """Before its start date a subscription is scheduled, and nothing is billed; on it, it is active."""
+    made = await begun(world)
+    before = billed(world, made)
+    await world.sandbox.clock.advance(days=1)
+
+    assert ("scheduled", []) == (made.state, before)
+    assert ("active", [("2027-01-31", 900)]) == (
+        world.sandbox.ledger.subscription_state(str(made.subscription_id)),
+        billed(world, made),
+    )
+
+
+async def test_cancelled_at_once(world: World) -> None:
+    """A cancelled subscription is billed no more, and cannot be changed or cancelled again (spec: endpoint 10)."""
+    made = await begun(world)
+    await world.sandbox.clock.advance(days=1)
+    number = str(made.subscription_id)
+    cancelled = await world.pay.subscriptions.cancel(number)
+    await world.sandbox.clock.advance(days=60)
+    told = [
+        await world.tell(CancelSubscription(subscription_id=number)),
+        await world.tell(UpdateSubscription(subscription_id=number, amount=1)),
+    ]
+
+    assert ("cancelled", [("2027-01-31", 900)]) == (cancelled.state, billed(world, made))
+    assert [world.refused(409, "wrong_state")] * 2 == [(each.status, each.why) for each in told]
+
+
+async def test_failed_charge_makes_it_past_due(world: World) -> None:
+    """A charge that fails leaves the subscription past due; the next one that succeeds makes it active again."""
+    made = await begun(world)
+    number = str(made.subscription_id)
+    await world.sandbox.clock.advance(days=1)
+    await world.sandbox.bank.fail_renewals(number)
+    states = list[str]()
+    for _ in range(2):
+        await world.sandbox.clock.advance(days=31)
+        states.append(world.sandbox.ledger.subscription_state(number))
+
+    assert ["past_due", "active"] == states
+
+
+async def test_subscription_that_has_begun_keeps_its_start(world: World) -> None:
+    """Once it has begun, its start date cannot change: 409, and the field is named."""
+    made = await begun(world)
+    await world.sandbox.clock.advance(days=1)
+    told = await world.tell(UpdateSubscription(subscription_id=str(made.subscription_id), start_date=date(2027, 3, 1)))
+
+    assert (world.refused(409, "wrong_state"), world.wire("start_date")) == ((told.status, told.why), told.field)
+
+
+async def test_answer_has_the_terms_as_they_were_given(world: World) -> None:
+    """Frequency, amount and start date come back under the names, and in the form, in which they were sent."""
+    request = plan(date(2027, 1, 31))
+    sent = world.fields(request)
+    told = await world.tell(request, fields=sent)
+    names = [world.wire(point) for point in ("frequency", "subscription_amount", "start_date")]
+
+    assert {name: sent[name] for name in names} == {name: told.data[name] for name in names}
+    assert at(told.data, (world.profile.answer.subscription_id or ""))
+
+
+async def test_unknown_subscription_is_absent(world: World) -> None:
+    """What nobody made is not found: 404."""
+    told = [await world.tell(SAMPLES[f"subscriptions.{name}"]) for name in ("update", "cancel")]
+    with pytest.raises(ServiceError):
+        await world.pay.subscriptions.cancel("S1")
+
+    assert [world.refused(404, "absent")] * 2 == [(each.status, each.why) for each in told]
+
+
+PARTS = 100
+
+
+@pytest.mark.parametrize("rounds", [10, pytest.param(200, marks=pytest.mark.long)])
+async def test_authorise_against_close_has_one_winner(world: World, rounds: int) -> None:
+    """Of many orders each is paid or closed, never both, and both sides are told the truth."""
+    outcomes = list[tuple[object, object, str, int]]()
+    for count in range(rounds):
+        placed = await world.pay.send(order(out_trade_no=f"T{count}", return_url="https://shop.example/thanks"))
+        # Whose task starts first alternates, so that both sides win.
+        sides = {"authorise": _authorised(world, str(placed.redirect_url)), "close": _closed(world, f"T{count}")}
+        turns = sorted(sides, reverse=count % 2 == 0)
+        told = dict(zip(turns, await asyncio.gather(*(sides[side] for side in turns)), strict=True))
+        state, paid = world.sandbox.ledger.order_state(f"T{count}"), world.sandbox.ledger.paid(f"T{count}")
+        outcomes.append((told["authorise"], told["close"], state, paid))
+
+    assert {(303, "wrong_state", "paid", 450), (409, "done", "closed", 0)} == set(outcomes)
+
+
+async def _authorised(world: World, page: str) -> int:
+    async with world.http.post(page, data={"decision": "authorize"}, allow_redirects=False) as answer:
+        return answer.status
+
+
+async def _closed(world: World, number: str) -> str:
+    return (await world.tell(CloseOrder(out_trade_no=number))).why
+
+
+async def test_concurrent_refunds_never_exceed_what_was_paid(world: World) -> None:
+    """Of 100 refunds of 7 at once, as many are done as 450 allows."""
+    await world.sandbox.given.paid_order(out_trade_no="T1")
+    requests = [refund(out_refund_no=f"R{count}", refund_amt=7) for count in range(PARTS)]
+    told = await asyncio.gather(*map(world.tell, requests))
+
+    assert ({"done": 64, "wrong_state": 36}, 448) == (
+        {why: [each.why for each in told].count(why) for why in ("done", "wrong_state")},
+        world.sandbox.ledger.refunded("T1"),
+    )
+
+
+async def test_same_refund_at_once_is_one(world: World) -> None:
+    """The same refund asked for by 20 at once is done once, and all are told so."""
+    await world.sandbox.given.paid_order(out_trade_no="T1")
+    told = await asyncio.gather(*(world.tell(refund()) for _ in range(20)))
+
+    assert ({"done"}, 200, 1) == (
+        {each.why for each in told},
+        world.sandbox.ledger.refunded("T1"),
+        world.sandbox.ledger.refunds(),
+    )
+
+
+async def test_same_order_at_once_is_one(world: World) -> None:
+    """Of 20 orders with one number, one is placed."""
+    told = await asyncio.gather(*(world.tell(order(out_trade_no="T1")) for _ in range(20)))
+
+    assert (["done"] + ["duplicate"] * 19, 1) == (sorted(each.why for each in told), world.sandbox.ledger.orders())
+
+
+async def test_same_nonce_at_once_is_taken_once(world: World) -> None:
+    """Of 20 copies of one request, one is done."""
+    place = SAMPLES["orders.place"]
+    fields = world.fields(place)
+    told = [each.why for each in await asyncio.gather(*(world.tell(place, fields=fields) for _ in range(20)))]
+
+    assert (1, 19) == (told.count("done"), told.count("nonce_used"))
+
+
+UUID: Final = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"
+
+
+def free(_number: str) -> bool:
+    """Take no number."""
+    return False
+
+
+def test_number_says_what_it_names() -> None:
+    """Where the profile allows it, a number begins with a letter that says what it is of."""
+    assert re.fullmatch("S[0-9]{20}", Numbering(PROFILE).new("S", free))
+
+
+@pytest.mark.parametrize(
+    "identifier",
+    ["[0-9]{8,32}", "[1-9][0-9]{11}", "[A-Z0-9]{6,16}", "[a-z0-9]{30,40}", "[a-z][0-9]+", "[0-9a-f]{32}", UUID],
+)
+def test_number_is_of_the_profiles_form(identifier: str) -> None:
+    """Whatever a profile says that numbers look like, those of the sandbox look so, each time."""
+    numbering = Numbering(Profile(identifier=identifier))
+    drawn = {numbering.new("T", free) for _ in range(50)}
+
+    assert [] == [number for number in drawn if not re.fullmatch(identifier, number)]
+    assert 50 == len(drawn)
+
+
+@pytest.mark.parametrize("name", ["out_trade_no", "identifier", "subscription_id"])
+def test_number_is_not_too_long(name: str) -> None:
+    """A number is no longer than the service takes it back as an argument."""
+    assert re.fullmatch("T[0-9]{11}", Numbering(Profile(accept=Accept(length={name: 12}))).new("T", free))
+
+
+def test_number_that_is_taken_is_not_given_again() -> None:
+    """What names something already is passed over."""
+    seen = list[str]()
+
+    def taken(number: str) -> bool:
+        seen.append(number)
+        return len(seen) < 3
+
+    given = Numbering(Profile(identifier="[0-9]{2}")).new("T", taken)
+
+    assert (3, given) == (len(seen), seen[-1])
+    assert [] == [number for number in seen if not re.fullmatch("[0-9]{2}", number)]
+
+
+@pytest.mark.parametrize(("identifier", "all_taken"), [("T[1-9]", True), ("SHOP-[0-9]+", False)])
+def test_number_where_none_of_the_profiles_is_found(identifier: str, *, all_taken: bool) -> None:
+    """Where all are taken, or the form is one that nobody could guess, the number is of our own form."""
+    given = Numbering(Profile(identifier=identifier)).new("T", lambda _: all_taken)
+
+    assert re.fullmatch("T[0-9]{20}", given)
+
+
+async def test_merchant_can_send_each_number_back() -> None:
+    """An order, a payment and a subscription can be asked about by the numbers that the sandbox gave them."""
+    profile = evolve(PROFILE, identifier="[0-9]{8,16}")
+    async with Sandbox(profile) as sandbox, sandbox.session() as pay:
+        order = await pay.orders.place(total_amt=450, currency="CAD")
+        payment = await pay.payments.create(amount=450, currency="CAD")
+        subscription = await pay.subscriptions.create(
+            frequency="monthly", amount=900, start_date=date(2999, 1, 1), customer={"email": "a@example.com"}
+        )
+        asked = [
+            await pay.orders.query(order["outTradeNo"]),
+            await pay.payments.status(str(payment.payment_id)),
+            await pay.subscriptions.cancel(str(subscription.subscription_id)),
+        ]
+
+    assert ["pending", "pending", "cancelled"] == [answer.state for answer in asked]

@@ -1,0 +1,722 @@
+"""Notifications: what is sent, how it is signed, where it may go, and how it is redelivered."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import logging
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import trustme
+from aiohttp import web
+from attrs import evolve
+from standardwebhooks import Webhook
+
+from payasync.documents import at
+from payasync.errors import InvalidArgumentError
+from payasync.profile.schema import NotificationShape
+from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox.dialect import Vocabulary
+from payasync.sandbox.webhooks import (
+    MOST,
+    MOST_AT_ONCE,
+    MOST_KEPT,
+    REDELIVERIES,
+    Acknowledgement,
+    Delivery,
+    explain_failure,
+    loopback_socket,
+    outgoing_client,
+    shorten_address,
+)
+from tests.inside import turns, until
+from tests.sandbox.foreign import CLOSE, Foreign, Receiver, acknowledged, as_coroutine
+from tests.sandbox.world import SAMPLES, Notified, World, refund
+
+PLAN: Final = {"billingFrequency": "monthly", "amount": 9, "startDate": "2000-01-31", "customer": {"a": "b"}}
+
+
+async def test_signature_by_hand(sandbox: Sandbox, receiver: Receiver) -> None:
+    """`v1` is the HMAC-SHA256 of number, time and body under the key behind `whsec_`."""
+    await sandbox.given.paid_order(notify_url=receiver.url)
+    await sandbox.settle()
+    (delivered,) = receiver.received
+    key = base64.b64decode(sandbox.credentials.notification_keys[0].reveal().removeprefix("whsec_"))
+    text = f"{delivered.headers['webhook-id']}.{delivered.headers['webhook-timestamp']}.{delivered.body}"
+    expected = base64.b64encode(hmac.new(key, text.encode(), hashlib.sha256).digest()).decode()
+
+    assert f"v1,{expected}" == delivered.headers["webhook-signature"]
+
+
+async def test_events_are_told_in_order(foreign: Foreign, sandbox: Sandbox, receiver: Receiver) -> None:
+    """Each change that matters is told once, in the order in which it was done."""
+    await foreign.place("T1")
+    await sandbox.customer.authorize("T1")
+    await foreign.refund("R1", 100, out_trade_no="T1")
+    await foreign.refund("R1", 100, out_trade_no="T1")
+    await foreign.place("T2")
+    await foreign.post(CLOSE, outTradeNo="T2")
+    await foreign.post(CLOSE, outTradeNo="T2")
+    await foreign.place("T3")
+    for _ in range(3):
+        await sandbox.customer.decline("T3")
+    made = await foreign.send("POST", "/subscriptions/create", json=PLAN, headers=foreign.bearer)
+    told = {"subscriptionId": made.document["subscriptionId"]}
+    await foreign.send("POST", "/subscriptions/cancel", json=told, headers=foreign.bearer)
+    await sandbox.settle()
+
+    assert ["payment.paid", "refund.succeeded", "payment.closed", "payment.failed", "subscription.cancelled"] == [
+        one.document["type"] for one in receiver.received
+    ]
+    assert ("R1", "T1", "SBX_SUCCEEDED", 100) == tuple(
+        receiver.received[1].document["data"][name] for name in ("outRefundNo", "outTradeNo", "status", "refundAmt")
+    )
+    assert (told["subscriptionId"], 1, "SBX_CANCELLED") == tuple(
+        receiver.received[-1].document["data"][name] for name in ("subscriptionId", "period", "status")
+    )
+    assert 5 == len({one.headers["webhook-id"] for one in receiver.received})
+
+
+async def test_without_address_nothing_is_told() -> None:
+    """No address, no notification, and nothing to wait for."""
+    async with Sandbox() as sandbox:
+        await sandbox.given.paid_order()
+        await sandbox.settle()
+
+        assert [] == sandbox.ledger.deliveries()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://192.0.2.1/notify",
+        "http://0.0.0.0:{port}/notify",
+        "http://[2001:db8::1]/notify",
+        "http://[::ffff:192.0.2.1]/notify",
+    ],
+)
+async def test_notifications_stay_on_this_machine(sandbox: Sandbox, receiver: Receiver, url: str) -> None:
+    """No request leaves the machine: the address is looked at where the connection is made."""
+    port = receiver.url.split(":")[2].partition("/")[0]
+    await sandbox.given.paid_order(notify_url=url.format(port=port))
+    await sandbox.settle()
+    (attempt,) = sandbox.ledger.deliveries()
+
+    assert (None, False) == (attempt.status, attempt.acknowledged)
+    assert "is not on this machine" in attempt.error
+    assert [] == receiver.received
+
+
+def test_socket_for_another_machine_is_not_made() -> None:
+    """What a name was resolved to is checked, and not the name."""
+    with pytest.raises(OSError, match="not on this machine"):
+        loopback_socket((2, 1, 6, "", ("192.0.2.1", 80)))
+
+
+async def test_names_of_this_machine_are_reached(sandbox: Sandbox, receiver: Receiver) -> None:
+    """A name that means a loopback address is one."""
+    await sandbox.given.paid_order(notify_url=receiver.url.replace("127.0.0.1", "localhost"))
+    await sandbox.settle()
+
+    assert 1 == len(receiver.received)
+
+
+async def test_remote_addresses_can_be_allowed(receiver: Receiver) -> None:
+    """`allow_remote` lifts the bound: any address is tried."""
+    async with Sandbox(allow_remote=True) as sandbox:
+        await sandbox.given.paid_order(notify_url=receiver.url.replace("127.0.0.1", "0.0.0.0"))  # noqa: S104 - tried
+        await sandbox.settle()
+
+        assert [True] == [one.acknowledged for one in sandbox.ledger.deliveries()]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (lambda: web.Response(status=302, headers={"Location": "/notify"}), "answered 302"),
+        (lambda: web.Response(status=500), "answered 500"),
+        (lambda: web.Response(status=299, text="ok"), "answered a body that does not acknowledge"),
+        (lambda: web.Response(text="ok"), "answered a body that does not acknowledge"),
+        (lambda: web.Response(text="x" * 100_000), "answered a body that does not acknowledge"),
+        (lambda: web.json_response({"received": False}), "answered a body that does not acknowledge"),
+    ],
+)
+async def test_only_the_profiles_answer_acknowledges(
+    sandbox: Sandbox, receiver: Receiver, answer: Callable[[], web.Response], words: str
+) -> None:
+    """Any 2xx with the profile's body, and nothing else; redirects are not followed; every attempt is recorded."""
+    receiver.answer = as_coroutine(answer)
+    await sandbox.given.paid_order(notify_url=receiver.url)
+    await sandbox.settle()
+    (attempt,) = sandbox.ledger.deliveries()
+
+    assert (False, True, 1) == (attempt.acknowledged, words in attempt.error, len(receiver.received))
+
+
+async def test_receiver_may_ask_the_sandbox(foreign: Foreign, sandbox: Sandbox, receiver: Receiver) -> None:
+    """`settle` waits for what a receiver causes, too: the change that it makes is told before `settle` returns."""
+    await foreign.place("T1")
+    await foreign.place("T2")
+
+    async def close_the_other() -> web.Response:
+        await foreign.post(CLOSE, outTradeNo="T2")
+        receiver.answer = as_coroutine(acknowledged)
+        return acknowledged()
+
+    receiver.answer = close_the_other
+    await sandbox.customer.authorize("T1")
+    await sandbox.settle()
+
+    assert ["payment.paid", "payment.closed"] == [one.document["type"] for one in receiver.received]
+
+
+async def test_due_notifications_survive(tmp_path: Path, receiver: Receiver) -> None:
+    """What was not delivered when the sandbox ended is delivered when it starts again."""
+    path, asked, answered = str(tmp_path / "sandbox.db"), asyncio.Event(), asyncio.Event()
+
+    async def hang() -> web.Response:
+        asked.set()
+        await answered.wait()
+        return acknowledged()
+
+    receiver.answer = hang
+    async with Sandbox(db=path) as first:
+        await first.given.paid_order(notify_url=receiver.url, out_trade_no="T1")
+        await asked.wait()
+    answered.set()
+    async with Sandbox(db=path) as second:
+        await second.settle()
+        attempts = second.ledger.deliveries()
+
+    assert [True] == [attempt.acknowledged for attempt in attempts]
+    assert 1 == len({one.headers["webhook-id"] for one in receiver.received})
+    assert 2 == len(receiver.received)
+
+
+OWN: Final = PROFILE.notification
+OPEN: Final = NotificationShape()
+BODY: Final = NotificationShape(verification="standard-webhooks", ack_body="ok")
+ANY: Final = NotificationShape(verification="standard-webhooks")
+EXACT: Final = evolve(BODY, ack_status=200)
+
+
+@pytest.mark.parametrize(
+    ("shape", "taken"),
+    [
+        (OWN, [(200, OWN.ack_body), (202, OWN.ack_body), (204, "")]),
+        (OPEN, [(200, OWN.ack_body), (202, OWN.ack_body), (204, "")]),
+        (BODY, [(200, "ok"), (202, "ok")]),
+        (ANY, [(200, OWN.ack_body), (200, "ok"), (202, OWN.ack_body), (202, "ok"), (204, "")]),
+        (EXACT, [(200, "ok")]),
+    ],
+    ids=["own", "open", "body", "any", "exact"],
+)
+def test_what_acknowledges_by_a_profile(shape: NotificationShape, taken: list[tuple[int, str]]) -> None:
+    """A status and a body that a profile names count exactly; what it leaves open is as generous as ours."""
+    filled = Vocabulary(evolve(PROFILE, notification=shape)).notification
+    acknowledgement = Acknowledgement.of(filled, shape)
+    answers = [(status, body) for status in (200, 202) for body in (OWN.ack_body, "ok")]
+
+    assert taken == [each for each in [*answers, (204, ""), (500, "ok")] if not acknowledgement.missing(*each)]
+
+
+NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
+LIFE: Final = timedelta(hours=18)
+"""Longer than all redeliveries of one notification take."""
+
+
+@pytest.fixture
+async def frozen(receiver: Receiver) -> AsyncIterator[Sandbox]:
+    """A sandbox whose time stands at noon."""
+    async with Sandbox(clock=NOON, webhook_url=receiver.url) as running:
+        yield running
+
+
+def refusing() -> web.Response:
+    """Answer as a server that is broken."""
+    return web.Response(status=503, text="try later")
+
+
+async def test_dead_letter(frozen: Sandbox, receiver: Receiver) -> None:
+    """Again after 5 seconds, 5 and 30 minutes, 2, 5 and 10 hours; then it is given up. Sent again, all that again."""
+    receiver.answer = as_coroutine(refusing)
+    await frozen.given.paid_order()
+    await frozen.clock.advance(LIFE)
+    given_up = len(receiver.received)
+    await frozen.clock.advance(days=365)
+
+    at = [one.at for one in frozen.ledger.deliveries()]
+    assert [5, 300, 1800, 7200, 18_000, 36_000] == [(then - before).total_seconds() for before, then in pairwise(at)]
+    assert (7, 7) == (given_up, len(receiver.received))
+    assert ["dead"] == [one.state for one in frozen.ledger.notifications()]
+    assert ["try later"] * 7 == [one.answer for one in frozen.ledger.deliveries()]
+    await frozen.resend(frozen.ledger.notifications()[0].notification_id)
+    await frozen.clock.advance(LIFE)
+    assert 14 == len(receiver.received)
+
+
+async def test_resend(frozen: Sandbox, receiver: Receiver) -> None:
+    """By hand a notification is sent again that was delivered."""
+    await frozen.given.paid_order()
+    await frozen.settle()
+    (notification,) = frozen.ledger.notifications()
+    await frozen.resend(notification.notification_id)
+    await frozen.settle()
+
+    assert [notification.notification_id] * 2 == [one.headers["webhook-id"] for one in receiver.received]
+    assert ["delivered"] == [one.state for one in frozen.ledger.notifications()]
+
+
+async def test_resend_of_nothing(frozen: Sandbox) -> None:
+    """A number that names no notification is refused."""
+    with pytest.raises(InvalidArgumentError, match="notification_id: 'msg_1' is refused") as refused:
+        await frozen.resend("msg_1")
+
+    assert "notification_id" == refused.value.field
+
+
+async def test_asked_for_again_while_it_is_under_way(frozen: Sandbox, receiver: Receiver) -> None:
+    """Sent again after its time had moved on, while an attempt was under way, it is attempted once more."""
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> web.Response:
+        asked.set()
+        await answered.wait()
+        return acknowledged()
+
+    receiver.answer = as_coroutine(refusing)
+    await frozen.given.paid_order()
+    await frozen.settle()
+    receiver.answer = wait
+    advancing = asyncio.create_task(frozen.clock.advance(seconds=5))
+    await asked.wait()
+    (notification,) = frozen.ledger.notifications()
+    await frozen.resend(notification.notification_id)
+    answered.set()
+    await advancing
+
+    assert [503, 200, 200] == [one.status for one in frozen.ledger.deliveries()]
+
+
+async def test_asked_for_again_in_the_same_moment(frozen: Sandbox, receiver: Receiver) -> None:
+    """Sent again while its first attempt is under way, with no time gone by, it is attempted once more."""
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> web.Response:
+        asked.set()
+        await answered.wait()
+        return acknowledged()
+
+    receiver.answer = wait
+    await frozen.given.paid_order()
+    await asked.wait()
+    (notification,) = frozen.ledger.notifications()
+    await frozen.resend(notification.notification_id)
+    answered.set()
+    await frozen.settle()
+
+    assert [200, 200] == [one.status for one in frozen.ledger.deliveries()]
+    assert [("delivered", 1)] == [(one.state, one.tries) for one in frozen.ledger.notifications()]
+
+
+async def test_slow_receiver_holds_up_nobody(frozen: Sandbox, receiver: Receiver) -> None:
+    """While one address takes its time, another one is told all that is due there; its own order is kept."""
+    slow = Receiver()
+    await slow.start()
+    answered = asyncio.Event()
+
+    async def wait() -> web.Response:
+        await answered.wait()
+        return acknowledged()
+
+    slow.answer = wait
+    for count in range(3):
+        await frozen.given.paid_order(out_trade_no=f"S{count}", notify_url=slow.url)
+        await frozen.given.paid_order(out_trade_no=f"T{count}")
+    async with asyncio.timeout(20):
+        await until(lambda: len(receiver.received) == 3)
+    await turns(50)
+    meanwhile = len(slow.received)
+    answered.set()
+    await frozen.settle()
+    await slow.close()
+
+    assert 1 == meanwhile
+    assert ["S0", "S1", "S2"] == [one.document["data"]["outTradeNo"] for one in slow.received]
+
+
+async def test_deliveries_at_once_are_bounded(frozen: Sandbox, receiver: Receiver) -> None:
+    """However many addresses are slow, so many deliveries are under way at most; all are told in the end."""
+    answered = asyncio.Event()
+
+    async def wait() -> web.Response:
+        await answered.wait()
+        return acknowledged()
+
+    receiver.answer = wait
+    for count in range(MOST_AT_ONCE * 2):
+        await frozen.given.paid_order(notify_url=f"{receiver.url}?{count}")
+    await until(lambda: len(receiver.received) >= MOST_AT_ONCE)
+    await turns(500)
+    at_once = len(receiver.received)
+    answered.set()
+    await frozen.settle()
+
+    assert (MOST_AT_ONCE, MOST_AT_ONCE * 2) == (at_once, len(receiver.received))
+
+
+class Raising:
+    """A scheme of somebody's own, with a mistake in it."""
+
+    def sign(self, _fields: object, *, path: str, key: object) -> str:
+        """Fail."""
+        raise KeyError(f"boom{path and key}")
+
+    def verify(self, *_given: object, **_others: object) -> bool:
+        """Take anything."""
+        return True
+
+
+async def test_notification_that_cannot_be_signed(receiver: Receiver) -> None:
+    """A mistake in the profile's signature is the attempt's error: the next attempt is due, and the sandbox goes on."""
+    shape = evolve(PROFILE.notification, verification="body", signature="sign")
+    profile = evolve(PROFILE, signature=Raising(), notification=shape)
+    async with Sandbox(profile, clock="frozen", webhook_url=receiver.url) as sandbox:
+        await sandbox.given.paid_order()
+        await sandbox.settle()
+        await sandbox.clock.advance(seconds=5)
+
+        assert ["KeyError: 'boom'"] * 2 == [one.error for one in sandbox.ledger.deliveries()]
+        assert ["waiting"] == [one.state for one in sandbox.ledger.notifications()]
+
+
+async def test_answers_are_kept_in_short(frozen: Sandbox, receiver: Receiver) -> None:
+    """Of a long answer the beginning is kept with the attempt."""
+    receiver.answer = as_coroutine(lambda: web.Response(text="x" * 10_000))
+    await frozen.given.paid_order()
+    await frozen.settle()
+
+    assert ["x" * MOST_KEPT] == [one.answer for one in frozen.ledger.deliveries()]
+
+
+async def test_schedule_survives_a_restart(tmp_path: Path, receiver: Receiver) -> None:
+    """What was due at the fifth minute before a restart is due then after it, with the attempts counted on."""
+    path = str(tmp_path / "sandbox.db")
+    receiver.answer = as_coroutine(refusing)
+    async with Sandbox(clock=NOON, db=path) as first:
+        await first.given.paid_order(notify_url=receiver.url)
+        await first.clock.advance(seconds=5)
+    async with Sandbox(clock="frozen", db=path) as second:
+        await second.settle()
+        before = len(second.ledger.deliveries())
+        await second.clock.advance(minutes=5)
+
+        assert (2, 3) == (before, len(second.ledger.deliveries()))
+        assert [3] == [one.tries for one in second.ledger.notifications()]
+
+
+PROGRAM: Final = """
+import asyncio
+from payasync.sandbox import Sandbox
+
+async def main():
+    async with Sandbox() as sandbox:
+        await sandbox.given.paid_order(notify_url="http://127.0.0.1:1/")
+        await sandbox.settle()
+        print(len(sandbox.ledger.deliveries()))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("http://127.0.0.1:9999/notify/payment", "http://127.0.0.1:9999/notify/payment"),
+        ("http://127.0.0.1:9999", "http://127.0.0.1:9999"),
+        ("http://[::1]:80/a?token=canary", "http://[::1]:80/a?…"),
+        ("http://me:canary@localhost/a#canary", "http://localhost/a"),
+        ("http://canary@localhost/a@b", "http://localhost/a@b"),
+        (f"http://a/{'x' * 100}", f"http://a/{'x' * (MOST - 10)}…"),
+    ],
+)
+def test_address(url: str, told: str) -> None:
+    """Its password and its query may open something, and are not told; a long one is cut."""
+    assert told == shorten_address(url)
+
+
+async def deliveries(caplog: pytest.LogCaptureFixture, receiver: Receiver, *, clock: datetime | str) -> list[Delivery]:
+    """Return what is told of a notification that is taken, and of one that is sent to a closed port."""
+    caplog.set_level(logging.INFO, "payasync.sandbox")
+    async with Sandbox(clock=clock) as sandbox:
+        await sandbox.given.paid_order(out_trade_no="T1", notify_url=receiver.url)
+        await sandbox.settle()
+        await sandbox.given.paid_order(out_trade_no="T2", notify_url="http://127.0.0.1:1/?canary")
+        await sandbox.settle()
+    return [record.__dict__["delivery"] for record in caplog.records if "delivery" in record.__dict__]
+
+
+async def test_each_attempt_is_told(caplog: pytest.LogCaptureFixture, receiver: Receiver) -> None:
+    """With its event, its number, how it ended, and how long it is until the next."""
+    taken, refused = await deliveries(caplog, receiver, clock="real")
+
+    assert ("payment.paid", "T1", 200, "", "delivered", None) == (
+        *(taken.event, taken.reference, taken.status),
+        *(taken.error, taken.state, taken.wait),
+    )
+    assert ("T2", None, "connection refused", "waiting", 1) == (
+        *(refused.reference, refused.status),
+        *(refused.error, refused.state, refused.tries),
+    )
+    assert refused.wait is not None
+    assert 0 < refused.wait <= 5
+
+
+async def test_clock_that_stands(caplog: pytest.LogCaptureFixture, receiver: Receiver) -> None:
+    """Then nobody knows when the next one comes."""
+    _, refused = await deliveries(caplog, receiver, clock=NOON)
+
+    assert ("waiting", None) == (refused.state, refused.wait)
+
+
+async def test_log_of_what_is_resent_while_under_way(caplog: pytest.LogCaptureFixture, receiver: Receiver) -> None:
+    """What is told is the notification as it is now: sent again by hand meanwhile, it is due at once."""
+    caplog.set_level(logging.INFO, "payasync.sandbox")
+    async with Sandbox(clock=NOON, webhook_url=receiver.url) as sandbox:
+
+        async def again() -> web.Response:
+            receiver.answer = as_coroutine(acknowledged)
+            await sandbox.resend(sandbox.ledger.notifications()[0].notification_id)
+            return web.Response(status=503)
+
+        receiver.answer = again
+        await sandbox.given.paid_order()
+        await sandbox.settle()
+    told = [record.__dict__["delivery"] for record in caplog.records]
+
+    assert [(503, "waiting", 0.0), (200, "delivered", None)] == [(one.status, one.state, one.wait) for one in told]
+
+
+async def test_no_secret_is_told(caplog: pytest.LogCaptureFixture, receiver: Receiver) -> None:
+    """Neither the query of an address, nor a body, nor a signature."""
+    told = await deliveries(caplog, receiver, clock="real")
+    (came,) = receiver.received
+    text = caplog.text + repr(told)
+
+    assert "delivery payment.paid T2 -> no answer: connection refused" in text
+    assert not [each for each in ("canary", "SBX_PAID", came.headers["webhook-signature"][3:]) if each in text]
+
+
+def test_library_prints_nothing() -> None:
+    """In somebody's program, which has not asked for logs, it is silent whatever becomes of notifications."""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", PROGRAM], capture_output=True, timeout=30, check=False)
+
+    assert (b"1\n", b"") == (done.stdout, done.stderr)
+
+
+async def reason(url: str) -> str:
+    """Return why a request gets no answer."""
+    async with outgoing_client(allow_remote=False) as http:
+        try:
+            async with http.post(url, data=b"{}") as answer:
+                await answer.read()
+        except Exception as error:  # noqa: BLE001 - whichever it is
+            return explain_failure(error)
+    return ""
+
+
+@asynccontextmanager
+async def server(answer: bytes, tls: ssl.SSLContext | None = None) -> AsyncGenerator[int]:
+    """Listen, and answer one thing."""
+
+    async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(answered, "127.0.0.1", 0, ssl=tls) as listening:
+        yield listening.sockets[0].getsockname()[1]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_closed_port(host: str) -> None:
+    """Nobody listens there."""
+    assert "connection refused" == await reason(f"http://{host}:1/?canary")
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "0.0.0.0"])  # noqa: S104 - it is refused
+async def test_another_machine(host: str) -> None:
+    """The sandbox itself keeps it from being sent, and says so."""
+    expected = "the address is not on this machine: the sandbox notifies loopback addresses only"
+
+    assert expected == await reason(f"http://{host}/")
+
+
+async def test_certificate() -> None:
+    """One that nobody vouches for."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    async with server(b"", context) as port:
+        assert "its certificate cannot be trusted" == await reason(f"https://127.0.0.1:{port}/")
+
+
+def test_no_answer_in_time() -> None:
+    """The time that a receiver has is told."""
+    assert "no answer within 5 seconds" == explain_failure(TimeoutError())
+
+
+async def test_address_that_cannot_be_used() -> None:
+    """A name that no host can have is no lack of an answer."""
+    assert "the address cannot be used" == await reason(f"http://{'a' * 70}.example/")
+
+
+async def paid(world: World, **given: Any) -> list[Notified]:
+    """Have an order paid, and return what was told of it."""
+    await world.sandbox.given.paid_order(out_trade_no="T1", **given)
+    await world.sandbox.settle()
+    return world.notified()
+
+
+async def test_payment_is_sent_with_any_profile(world: World) -> None:
+    """After authorisation the merchant's server is told, with the number and the state (spec: Events, 1)."""
+    (told,) = await paid(world)
+    kinds = world.profile.notification.kinds["payment"]
+
+    assert ("T1", "paid") == (told.number("out_trade_no"), told.state("order"))
+    assert told.event in ({kinds[0]} if world.profile.notification.kind else {None})
+
+
+async def test_notifications_go_to_the_address_of_the_order(world: World) -> None:
+    """`notifyUrl` goes before the account's own address (spec: Events, 1)."""
+    await paid(world, notify_url=f"{world.receiver.url}?order=T1")
+
+    assert [f"{world.receiver.url}?order=T1"] == [each.url for each in world.sandbox.ledger.deliveries()]
+
+
+async def test_refund_is_told(world: World) -> None:
+    """The end of a refund is told, with its number (spec: Events, 2)."""
+    await paid(world)
+    await world.pay.send(refund())
+    await world.sandbox.settle()
+    told = world.notified()[-1]
+
+    assert ("R1", "succeeded") == (told.number("out_refund_no"), told.state("refund"))
+
+
+async def test_subscription_is_told(world: World) -> None:
+    """Cancelling is told to the account's address, with the subscription's number (spec: Events, 3)."""
+    made = await world.tell(SAMPLES["subscriptions.create"])
+    number = at(made.data, (world.profile.answer.subscription_id or ""))
+    await world.pay.subscriptions.cancel(number)
+    await world.sandbox.settle()
+    told = world.notified()[-1]
+
+    assert (number, "cancelled") == (told.number("subscription_id"), told.state("subscription"))
+
+
+async def test_every_end_of_an_order_is_told(world: World) -> None:
+    """Failed, closed and expired orders are told like paid ones."""
+    for number in ("T1", "T2", "T3"):
+        await world.sandbox.given.pending_order(out_trade_no=number)
+    for _ in range(3):
+        await world.sandbox.customer.decline("T1")
+    await world.pay.orders.close("T2")
+    await world.sandbox.clock.advance(minutes=30)
+
+    assert {"T1": "failed", "T2": "closed", "T3": "expired"} == {
+        told.number("out_trade_no"): told.state("order") for told in world.notified()
+    }
+
+
+async def test_notification_is_genuine(world: World) -> None:
+    """Signed in its headers, `standardwebhooks` verifies it; signed in its body, the service's key does."""
+    (told,) = await paid(world)
+    shape, credentials = world.profile.notification, world.sandbox.credentials
+    if shape.verification == "standard-webhooks":
+        verifier = Webhook(credentials.notification_keys[0].reveal())
+        assert told.delivered.document == verifier.verify(told.delivered.body, dict(told.delivered.headers))
+        return
+    above, _, name = shape.signature.rpartition(".")
+    fields = dict(at(told.delivered.document, above))
+    signature, scheme = fields.pop(name), world.profile.signature
+
+    assert scheme
+    assert scheme.verify(fields, signature, path="", key=credentials.service_keys[0])
+    assert not scheme.verify({**fields, "more": "x"}, signature, path="", key=credentials.service_keys[0])
+
+
+async def test_right_status_with_another_body_does_not_acknowledge(world: World) -> None:
+    """A receiver that only says 200 has not understood: it is told again."""
+    world.refuse()
+    shape = world.profile.notification
+    world.answer(shape.ack_status or 200, "something else")
+    await paid(world)
+
+    assert [False] == [each.acknowledged for each in world.sandbox.ledger.deliveries()]
+
+
+async def test_redelivered_until_it_is_acknowledged(world: World) -> None:
+    """Refused twice, taken the third time: three attempts, of one notification, and then no more."""
+    world.refuse()
+    await paid(world)
+    await world.sandbox.clock.advance(REDELIVERIES[0])
+    world.acknowledge()
+    await world.sandbox.clock.advance(REDELIVERIES[1])
+    await world.sandbox.clock.advance(days=2)
+    attempts = world.sandbox.ledger.deliveries()
+
+    assert [False, False, True] == [each.acknowledged for each in attempts]
+    assert 1 == len({each.notification_id for each in attempts})
+
+
+async def test_redelivery_differs_in_what_is_volatile_only(world: World) -> None:
+    """A redelivery tells the same; what the profile calls volatile is fresh, and the signature fits it."""
+    world.refuse()
+    await paid(world)
+    await world.sandbox.clock.advance(REDELIVERIES[0])
+    first, second = (dict(leaves(told.delivered.document)) for told in world.notified())
+    shape = world.profile.notification
+    nonce = ".".join([*shape.signature.split(".")[:-1], "nonceStr"])
+    volatile = {nonce, shape.signature, *shape.volatile}
+
+    assert {path for path in first if first[path] != second[path]} <= volatile
+    assert first.keys() == second.keys()
+    assert (shape.verification == "body") == (first.get(nonce) != second.get(nonce))
+
+
+def leaves(document: Any, above: str = "") -> Iterator[tuple[str, object]]:
+    """Yield what stands in a document, each with its path."""
+    for name, value in document.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
+
+
+async def test_nothing_is_told_of_what_was_refused(world: World) -> None:
+    """A refund that was refused leaves no notification behind."""
+    await paid(world)
+    await world.tell(refund(total_amt=451))
+    await world.sandbox.settle()
+
+    assert 1 == len(world.sandbox.ledger.notifications())
+
+
+async def test_notification_holds_no_key(world: World) -> None:
+    """No secret of the merchant stands in a notification."""
+    (told,) = await paid(world)
+    credentials = world.sandbox.credentials
+    keys = [credentials.secret_key, credentials.signing_key, *credentials.notification_keys]
+    whole = told.delivered.body + json.dumps(dict(told.delivered.headers))
+
+    assert [] == [key for key in keys if key and key.reveal() in whole]

@@ -1,0 +1,274 @@
+"""The pages in a real browser, as people use them: by mouse, by keyboard, on a phone, in the dark, without script."""
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Any, Final
+
+import pytest
+from attrs import frozen
+from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright, expect
+
+from payasync.sandbox import Sandbox
+from tests.sandbox.chromium import chromium
+from tests.sandbox.foreign import Receiver
+from tests.sandbox.web.accessibility import violations
+
+PHONE: Final[ViewportSize] = {"width": 390, "height": 844}
+DESKTOP: Final[ViewportSize] = {"width": 1280, "height": 800}
+LONG: Final = "N" * 64
+
+
+@frozen
+class Visitor:
+    """A person with a browser.
+
+    Attributes:
+        page: What they look at.
+        complaints: What the browser had to complain about: errors, and violations of a page's policy.
+        elsewhere: The addresses that were asked for beyond the sandbox.
+    """
+
+    page: Page
+    complaints: list[str]
+    elsewhere: list[str]
+
+    def check(self) -> None:
+        """Check that the browser reported nothing, and requested nothing from elsewhere."""
+        assert ([], []) == (self.complaints, self.elsewhere)
+
+
+def visitor(page: Page, own: str) -> Visitor:
+    """Return somebody who looks at a page."""
+    complaints: list[str] = []
+    elsewhere: list[str] = []
+    page.on("console", lambda said: complaints.append(said.text) if said.type in {"error", "warning"} else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda asked: elsewhere.append(asked.url) if not asked.url.startswith((own, "data:")) else None)
+    return Visitor(page, complaints, elsewhere)
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    """The system's Chromium."""
+    async with async_playwright() as playwright:
+        running = await playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        yield running
+        await running.close()
+
+
+@pytest.fixture
+async def visiting(browser: Browser, sandbox: Sandbox) -> AsyncIterator[Visitor]:
+    """A visitor with a desktop browser."""
+    context = await browser.new_context(viewport=DESKTOP)
+    yield visitor(await context.new_page(), sandbox.url)
+    await context.close()
+
+
+def link(sandbox: Sandbox) -> str:
+    """Return the address that opens the dashboard."""
+    return f"{sandbox.url}/?token={sandbox.admin_token.reveal()}"
+
+
+async def pay_page(sandbox: Sandbox, **fields: Any) -> str:
+    """Place an order, and return the address of its page."""
+    async with sandbox.session() as pay:
+        given: dict[str, Any] = {"out_trade_no": "T1", "subject": "Coffee", "body": "Large coffee", **fields}
+        order = await pay.orders.place(total_amt=450, currency="CAD", **given)
+        return str(order.redirect_url)
+
+
+async def focused(page: Page) -> str:
+    """Return the text of what the keyboard is on."""
+    return str(await page.evaluate("document.activeElement.innerText"))
+
+
+async def test_customer_pays_by_keyboard(visiting: Visitor, sandbox: Sandbox, receiver: Receiver) -> None:
+    """Tab and Enter are enough, the focus is visible, and the customer returns to the merchant."""
+    page = visiting.page
+    await page.goto(await pay_page(sandbox, return_url=receiver.url))
+    await page.keyboard.press("Tab")
+    outline = await page.evaluate("getComputedStyle(document.activeElement).outlineWidth")
+    on = await focused(page)
+    visiting.check()
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(receiver.url)
+
+    assert ("Authorise 4.50 CAD", "3px", "paid") == (on, outline, sandbox.ledger.order_state("T1"))
+
+
+async def test_dashboard_shows_and_works(visiting: Visitor, sandbox: Sandbox, receiver: Receiver) -> None:
+    """An order appears without reloading and is paid by a button, its notification is resent, the clock advances."""
+    page = visiting.page
+    await page.goto(link(sandbox))
+    address = page.url
+    await expect(page.locator("#orders")).to_contain_text("none yet")
+    await sandbox.given.pending_order(out_trade_no="T1", subject="Coffee")
+    await page.get_by_role("button", name="Authorise order T1").click()
+    await expect(page.get_by_role("status")).to_have_text("Order T1 is paid.")
+    await expect(page.locator("#orders")).to_contain_text("SBX_PAID")
+    await expect(page.locator("#notifications")).to_contain_text("delivered")
+    await page.get_by_role("button", name="Resend payment.paid of T1").click()
+    await sandbox.settle()
+    await expect(page.locator("#notifications")).to_contain_text("2 attempts")
+    before = sandbox.clock.now()
+    await page.get_by_label("By", exact=True).fill("40")
+    await page.get_by_role("button", name="Advance", exact=True).click()
+    await expect(page.get_by_role("status")).to_contain_text("The clock was advanced by 40 days.")
+
+    assert (f"{sandbox.url}/", 40) == (address, (sandbox.clock.now() - before).days)
+    assert 2 == len(receiver.received)
+    visiting.check()
+
+
+@pytest.mark.long
+async def test_fault_is_armed_and_disarmed(visiting: Visitor, sandbox: Sandbox) -> None:
+    """The form arms a fault, the list shows it, its button disarms it; a wrong option is explained."""
+    page = visiting.page
+    await page.goto(link(sandbox))
+    await page.get_by_label("What goes wrong").select_option("server_error")
+    await page.get_by_label("On which").select_option("refunds.create")
+    await page.get_by_label("From the nth one").fill("2")
+    await page.get_by_role("button", name="Arm").click()
+    await expect(page.get_by_role("status")).to_contain_text("Armed: server_error on refunds.create")
+    await expect(page.get_by_role("list", name="Armed faults").get_by_role("listitem")).to_have_count(1)
+    armed = [fault.kind for fault in sandbox.faults.armed()]
+    await page.get_by_role("button", name="Disarm").click()
+    await expect(page.get_by_role("status")).to_contain_text("Disarmed: server_error")
+    await page.locator("#more-fault summary").click()
+    await page.get_by_label("Location").fill("http://127.0.0.1/")
+    await page.get_by_role("button", name="Arm").click()
+    await expect(page.get_by_role("status")).to_contain_text("option must be")
+
+    assert (["server_error"], []) == (armed, sandbox.faults.armed())
+    visiting.check()
+
+
+@pytest.mark.long
+async def test_form_that_is_filled_in_survives(visiting: Visitor, sandbox: Sandbox) -> None:
+    """A refresh does not touch a form that is being filled in, nor its focus."""
+    page = visiting.page
+    await page.goto(link(sandbox))
+    await page.locator("#more-fault summary").click()
+    await page.get_by_label("Only this number").fill("T77")
+    await sandbox.given.pending_order(out_trade_no="T1")
+    await expect(page.locator("#orders")).to_contain_text("SBX_PENDING")
+    field = page.get_by_label("Only this number")
+
+    await expect(field).to_have_value("T77")
+    await expect(field).to_be_focused()
+    await expect(page.get_by_label("Location")).to_be_visible()
+    visiting.check()
+
+
+@pytest.mark.long
+async def test_what_is_unfolded_stays_unfolded(visiting: Visitor, sandbox: Sandbox) -> None:
+    """A part that is refreshed keeps open what was unfolded."""
+    page = visiting.page
+    await sandbox.given.paid_order(out_trade_no="T1", notify_url="http://127.0.0.1:1/")
+    await sandbox.clock.advance(hours=1)
+    await page.goto(link(sandbox))
+    await page.locator("#notifications summary").click()
+    await page.locator("h1").click()
+    await sandbox.given.paid_order(out_trade_no="T2")
+    await expect(page.locator("#notifications")).to_contain_text("T2")
+
+    assert await page.locator("#notifications details").get_attribute("open") is not None
+    visiting.check()
+
+
+@pytest.mark.long
+async def test_page_of_an_ended_sandbox_says_so(visiting: Visitor, sandbox: Sandbox) -> None:
+    """If the sandbox has ended, the dashboard says that it is out of date."""
+    page = visiting.page
+    await page.goto(link(sandbox))
+    await expect(page.get_by_text("The sandbox does not answer.")).to_be_hidden()
+    await sandbox.close()
+
+    await expect(page.get_by_text("The sandbox does not answer.")).to_be_visible()
+
+
+@pytest.mark.long
+async def test_everything_works_without_script(browser: Browser, sandbox: Sandbox, receiver: Receiver) -> None:
+    """Without JavaScript the customer can pay, and the dashboard works."""
+    context = await browser.new_context(viewport=PHONE, java_script_enabled=False)
+    person = visitor(await context.new_page(), sandbox.url)
+    page = person.page
+    await page.goto(await pay_page(sandbox))
+    await page.get_by_role("button", name="Authorise").click()
+    await expect(page.get_by_role("status")).to_contain_text("Paid.")
+    await page.goto(link(sandbox))
+    await expect(page.locator("#orders")).to_contain_text("SBX_PAID")
+    await page.get_by_role("button", name="31 minutes").click()
+    await expect(page.get_by_role("status")).to_contain_text("The clock was advanced by 31 minutes.")
+    await page.get_by_role("link", name="show what is new").click()
+    await page.get_by_role("link", name="T1").first.click()
+    await expect(page.locator("main")).to_contain_text("pending -> paid")
+
+    assert 1 == len(receiver.received)
+    person.check()
+    await context.close()
+
+
+async def busy(sandbox: Sandbox) -> None:
+    """Make many things happen, with numbers and texts as long as allowed."""
+    await sandbox.given.paid_order(out_trade_no=LONG, subject="A long title " * 20, notify_url="http://127.0.0.1:1/")
+    await sandbox.given.pending_order(9_007_199_254_740_991, out_trade_no="T1", subject="Coffee", body="Large")
+    await sandbox.given.paid_order(out_trade_no="T2", subject="Tea")
+    async with sandbox.session() as pay:
+        await pay.refunds.create(out_trade_no="T2", out_refund_no="R1", total_amt=450, refund_amt=200)
+        await pay.subscriptions.create(
+            frequency="monthly", amount=900, start_date=sandbox.clock.now().date(), customer={"email": "a@example.com"}
+        )
+    await sandbox.clock.advance(hours=1)
+
+
+async def pages_of(context: BrowserContext, sandbox: Sandbox) -> AsyncGenerator[tuple[str, Page]]:
+    """Yield each page that people see, opened."""
+    page = await context.new_page()
+    await page.goto(await pay_page(sandbox, out_trade_no="T8"))
+    yield "gateway", page
+    await busy(sandbox)
+    await page.goto(link(sandbox))
+    yield "busy dashboard", page
+    await page.get_by_role("link", name=re.compile(LONG)).first.click()
+    yield "timeline", page
+    await page.goto(await pay_page(sandbox, out_trade_no="T9"))
+    await page.get_by_role("button", name="Decline").click()
+    yield "declined", page
+    await page.get_by_role("button", name="Authorise").click()
+    yield "paid", page
+    await page.goto(f"{sandbox.url}/gateway/unknown")
+    yield "unknown", page
+    async with Sandbox() as other:
+        await page.goto(other.url)
+        yield "closed", page
+        await page.goto(link(other))
+        yield "empty dashboard", page
+
+
+@pytest.mark.parametrize(
+    ("size", "scheme", "count"),
+    [
+        pytest.param(PHONE, "dark", 3, id="three pages"),
+        *(
+            pytest.param(size, scheme, 8, marks=pytest.mark.long)
+            for size in (PHONE, DESKTOP)
+            for scheme in ("light", "dark")
+        ),
+    ],
+)
+async def test_pages_are_for_everybody(browser: Browser, scheme: Any, size: Any, count: int) -> None:
+    """Every page has a language, headings in order, labels, contrast, focus and large targets, and fits its width."""
+    found: dict[str, list[str]] = {}
+    async with Sandbox(clock="frozen") as sandbox:
+        context = await browser.new_context(viewport=size, color_scheme=scheme)
+        async with aclosing(pages_of(context, sandbox)) as pages:
+            async for name, page in pages:
+                found[name] = await violations(page, touch=size is PHONE)
+                if len(found) == count:
+                    break
+        await context.close()
+
+    assert count == len(found)
+    assert {} == {name: each for name, each in found.items() if each}

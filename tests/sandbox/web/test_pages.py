@@ -1,0 +1,43 @@
+"""The pages need Jinja2, and nothing else of the sandbox does."""
+
+import subprocess
+import sys
+from typing import Final
+
+PROGRAM: Final = """
+import asyncio, sys
+sys.modules["jinja2"] = None
+import aiohttp
+from payasync.sandbox import Sandbox
+
+async def main():
+    async with Sandbox(clock="frozen") as sandbox, aiohttp.ClientSession() as http, sandbox.session() as pay:
+        token = {"Authorization": "Bearer " + sandbox.admin_token.reveal()}
+        order = await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")
+        for url in (order.redirect_url, sandbox.url, f"{sandbox.url}/timeline?about=T1"):
+            async with http.get(url, headers=token) as page:
+                print(page.status, await page.text(), end="")
+        day = {"amount": 1, "unit": "days"}
+        async with http.post(f"{sandbox.url}/admin/clock/advance", data=day, headers=token) as done:
+            print(done.status)
+        number = await sandbox.given.pending_order()
+        await sandbox.customer.authorize(number)
+        print(sandbox.ledger.order_state(number))
+
+asyncio.run(main())
+"""
+SAID: Final = "501 The sandbox's pages need Jinja2: python -m pip install 'payasync[sandbox]'\n"
+
+
+def test_only_pages_need_jinja() -> None:
+    """Without Jinja2 a page answers 501 with the command to install it; API, controls and customer work."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=60)
+
+    assert ("", SAID * 3 + "200\npaid\n") == (done.stderr, done.stdout)
+
+
+def test_jinja_is_loaded_for_the_first_page() -> None:
+    """Importing the sandbox does not load Jinja2."""
+    program = "import sys, payasync.sandbox; sys.exit('jinja2' in sys.modules)"
+
+    assert 0 == subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode

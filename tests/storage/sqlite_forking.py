@@ -1,0 +1,97 @@
+"""Forks with an SQLite file open; run as a program of its own, with what to do, the journal and the path."""
+
+import asyncio
+import itertools
+import os
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Final
+
+from payasync.storage import Schema, sqlite
+from payasync.storage.sqlite import SqliteFile
+
+SCHEMA: Final = Schema(name="inbox", application=0x1234, migrations=("CREATE TABLE notes (text TEXT NOT NULL);\n",))
+WRITERS: Final = 16
+CHILDREN: Final = 10
+
+
+async def note(file: SqliteFile, text: str) -> None:
+    """Write a text, and tell of it once that is done."""
+
+    def write(db: sqlite3.Connection) -> None:
+        db.execute("INSERT INTO notes VALUES (?)", (text,))
+
+    await file.run(write)
+    os.write(1, f"{text}\n".encode())
+
+
+def well(child: int) -> None:
+    """Wait for a child that ends well."""
+    assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def forked(path: str) -> int:
+    """Fork; the child has no handle of the file, or of what stands beside it."""
+    if child := os.fork():
+        return child
+    handles = Path("/proc/self/fd")
+    inherited = [link for link in handles.iterdir() if os.path.realpath(link).startswith(path)]
+    assert not inherited, inherited
+    return 0
+
+
+def both(file: SqliteFile) -> None:
+    """Have parent and child write, and the child end as programs end, before the parent goes on."""
+    asyncio.run(note(file, "before"))
+    child = forked(file.path)
+    if child:
+        well(child)
+    asyncio.run(note(file, "parent" if child else "child"))
+    if child:
+        asyncio.run(file.aclose())
+
+
+def closed(file: SqliteFile) -> None:
+    """Have the child close its file, while the parent goes on with its own."""
+    asyncio.run(note(file, "before"))
+    if child := forked(file.path):
+        well(child)
+        asyncio.run(note(file, "parent"))
+    asyncio.run(file.aclose())
+
+
+async def _writer(file: SqliteFile, numbers: "itertools.count[int]", enough: asyncio.Event) -> None:
+    while not enough.is_set():
+        await note(file, f"parent {next(numbers)}")
+
+
+async def _under_load(file: SqliteFile) -> None:
+    numbers, enough = itertools.count(), asyncio.Event()
+    writers = [asyncio.ensure_future(_writer(file, numbers, enough)) for _ in range(WRITERS)]
+    children = list[int]()
+    for number in range(CHILDREN):
+        for _ in range(number):
+            await note(file, f"between {next(numbers)}")
+        child = forked(file.path)
+        if not child:
+            asyncio.run(note(file, f"child {number}"))
+            os._exit(0)
+        children.append(child)
+    enough.set()
+    await asyncio.gather(*writers)
+    for child in children:
+        well(child)
+    await file.aclose()
+
+
+def load(file: SqliteFile) -> None:
+    """Fork again and again while others write, at whatever moment of a transaction that is."""
+    asyncio.run(_under_load(file))
+
+
+if __name__ == "__main__":
+    what, journal, path = sys.argv[1:]
+    if journal == "log":
+        sqlite.WAL_SINCE = (3, 0, 0)  # type: ignore[misc] # as if SQLite were new enough
+    {"both": both, "closed": closed, "load": load}[what](SqliteFile(path, SCHEMA))

@@ -1,0 +1,93 @@
+"""The endpoints of the document, the arguments of each, and endpoints of one's own."""
+
+from typing import Any
+
+import pytest
+from attrs import NOTHING, Attribute, fields
+
+from payasync.documents import Absent
+from payasync.endpoints import ARGUMENTS, TEXTS, custom_operation
+from payasync.errors import InvalidArgumentError
+from payasync.profile.schema import OPEN_FIELDS
+from tests.building import FULL
+
+
+def as_written(attribute: "Attribute[Any]") -> tuple[str, bool, bool]:
+    """Return what the class of a request says of one of its arguments: its name, whether it is a text, and needed."""
+    return attribute.name, attribute.type in (str, str | Absent), attribute.default is NOTHING
+
+
+@pytest.mark.parametrize("operation", FULL)
+def test_arguments_are_those_of_the_request(operation: str) -> None:
+    """The table says of each argument what the class of the request says: name, kind, need."""
+    kind: Any = type(FULL[operation])
+    expected = {as_written(each) for each in fields(kind) if each.name != "extra"}
+
+    assert expected == {(each.name, each.text, each.required) for each in ARGUMENTS[operation]}
+
+
+def test_open_arguments_are_the_profiles_fields() -> None:
+    """Each wire name that the document does not show has its key in the profile, and each key its argument."""
+    points = {each.point for arguments in ARGUMENTS.values() for each in arguments}
+
+    assert {"", *OPEN_FIELDS} == points
+
+
+def test_texts() -> None:
+    """Amounts, dates and objects are no texts: they have no length."""
+    others = {each.name for arguments in ARGUMENTS.values() for each in arguments} - TEXTS
+
+    assert {"amount", "total_amt", "refund_amt", "start_date", "customer"} == others
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/v1/bills/B-1", "/a/", "/a//b", "/a;v=1/b:c@d", "/%C3%A9", "/a%20b", "/.well-known", "/a..b"]
+)
+def test_custom_path_is_taken_as_it_is(path: str) -> None:
+    """Whatever RFC 3986 lets stand in a path can be asked for."""
+    assert path == custom_operation("GET", path, read=True).path
+
+
+@pytest.mark.parametrize("method", ["get", "CONNECT", "TRACE", "", "GET /x", "POST\r\n", None])
+def test_custom_method_must_be_one_of_five(method: Any) -> None:
+    """A method that is none, or that is not about a resource, is refused before any I/O."""
+    with pytest.raises(InvalidArgumentError, match="method must be one of GET, POST, PUT, PATCH, DELETE") as caught:
+        custom_operation(method, "/payment/bill", read=True)
+
+    assert ("method", "an HTTP method in capitals", method) == (
+        caught.value.field,
+        caught.value.rule,
+        caught.value.value,
+    )
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "payment/bill",
+        "https://evil.example/",
+        "/a?b=c",
+        "/a#b",
+        "/a b",
+        "/a\r\nX-B: 1",
+        "/a\n",
+        "/é",
+        "/\ud800",
+        "/..",
+        "/../admin",
+        "/a/../../b",
+        "/a/./b",
+        "/%2e%2E/admin",
+        "/a/..%2Fb",
+        "/a\\b",
+        None,
+        5,
+    ],
+)
+def test_custom_path_stays_below_the_base_url(path: Any) -> None:
+    """A path is no address, leaves the base URL's path in no way, and cannot break the request apart."""
+    with pytest.raises(InvalidArgumentError, match="path must be a path below the base URL") as caught:
+        custom_operation("GET", path, read=True)
+
+    assert ("path", "a path below the base URL", path) == (caught.value.field, caught.value.rule, caught.value.value)

@@ -1,0 +1,378 @@
+"""A request becomes a call by the profile, and a call becomes bytes."""
+
+from types import MappingProxyType
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+
+from payasync.endpoints import CREATE_PAYMENT, custom_operation
+from payasync.errors import ConfigurationError, InvalidArgumentError
+from payasync.profile.profile import Profile
+from payasync.profile.schema import Accept, Parameter
+from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
+from payasync.resources.payments import CreatePayment, QueryPayment
+from payasync.resources.refunds import CreateRefund, QueryRefund
+from payasync.resources.subscriptions import CancelSubscription, UpdateSubscription
+from payasync.session import Session
+from payasync.wire.call import Call, Reply, Send
+from payasync.wire.encode import encode
+from payasync.wire.request import Request
+from payasync.wire.response import Response
+from tests.building import CREDENTIALS, FULL, PROFILE, WIRE, bare_call, call_for, codec
+from tests.foreign import signatures
+from tests.foreign.recorder import Recorder
+
+ARGUMENT, OWN = "which is an argument: give it as such", "which is set by payasync itself"
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("totalAmt", ARGUMENT),
+        ("outTradeNo", ARGUMENT),
+        ("backTo", ARGUMENT),
+        ("merchantId", OWN),
+        ("nonceStr", OWN),
+        ("sign", OWN),
+    ],
+)
+@pytest.mark.parametrize("given", [FULL["orders.place"], PlaceOrder(total_amt=1, currency="CAD")], ids=["all", "few"])
+def test_extra_replaces_nothing(given: PlaceOrder, name: str, why: str) -> None:
+    """`extra` may not say what an argument or payasync itself says, even where the argument was not given."""
+    with pytest.raises(InvalidArgumentError, match=f"extra must not hold {name}, {why}") as caught:
+        codec().call(evolve(given, extra={"deviceNo": "7", name: "x"}))
+
+    assert ("extra", f"without {name}", [name], "orders.place", given.reference) == (
+        caught.value.field,
+        caught.value.rule,
+        caught.value.value,
+        caught.value.operation,
+        caught.value.reference,
+    )
+
+
+def test_extra_names_all_that_it_must_not_hold() -> None:
+    """Who is to mend it once is told all of it."""
+    with pytest.raises(InvalidArgumentError, match="extra must not hold currency, totalAmt, which is an argument"):
+        codec().call(evolve(FULL["orders.place"], extra={"totalAmt": 1, "currency": "USD"}))
+
+
+def test_two_arguments_under_one_wire_name() -> None:
+    """A name that passes for an open argument would lose one of the two: the call is refused, with its operation."""
+    profile = evolve(PROFILE, fields={"subscription_id": "planNo", "customer": "frequency"})
+    with pytest.raises(ConfigurationError, match=r"fields\.frequency is 'frequency'") as caught:
+        call_for("subscriptions.update", profile)
+
+    assert ("fields.frequency", "subscriptions.update", "S1") == (
+        caught.value.field,
+        caught.value.operation,
+        caught.value.reference,
+    )
+    assert call_for("orders.query", profile).fields
+
+
+@pytest.mark.parametrize("name", ["payments.status", "refunds.status"])
+def test_extra_does_not_replace_the_identifier(name: str) -> None:
+    """The identifier of endpoints 6 and 7 is an argument under the profile's name for it."""
+    parameter = {"payments.status": "tradeNo", "refunds.status": "refundNo"}[name]
+    with pytest.raises(InvalidArgumentError, match=f"must not hold {parameter}, which is set by payasync itself"):
+        codec().call(evolve(FULL[name], extra={parameter: "x"}))
+
+
+def test_nested_constants_are_each_calls_own() -> None:
+    """A layer that changes a nested constant of its call changes no other call, and not the profile."""
+    profile = evolve(PROFILE, constants={"*": {"device": {"parts": [1]}}})
+    made = codec(profile)
+    made.call(FULL["orders.query"]).fields["device"]["parts"].append(2)
+
+    assert {"parts": [1]} == made.call(FULL["orders.query"]).fields["device"]
+    assert {"*": {"device": {"parts": [1]}}} == profile.constants
+
+
+def test_the_callers_field_wins_over_a_constant() -> None:
+    """A constant is what is sent where the caller says nothing."""
+    constants = {"*": {"currency": "USD", "v": 1}, "orders.place": {"sceneType": "H5", "w": 1}}
+    request = evolve(FULL["orders.place"], extra={"v": 3, "w": 4})
+    fields = codec(evolve(PROFILE, constants=constants)).call(request).fields
+
+    assert {**WIRE["orders.place"], "v": 3, "w": 4} == fields
+
+
+def test_what_the_service_does_not_take_is_no_call() -> None:
+    """The profile's `accept` is asked first, and the error knows what it was about."""
+    with pytest.raises(InvalidArgumentError) as caught:
+        call_for("orders.place", Profile(accept=Accept(currency=("EUR",))))
+
+    assert ("currency", "orders.place", "T1") == (caught.value.field, caught.value.operation, caught.value.reference)
+
+
+CONSTANT: Final = evolve(
+    PROFILE,
+    constants={"*": {"signType": "RSA", "v": 1}, "orders.query": {"v": 2}},
+    merchant=[*FULL],
+)
+
+
+def spoil(call: Any) -> None:
+    """Do what no layer should: change the fields of a call in their place."""
+    call.fields.update(dict.fromkeys(call.fields, "spoilt"), more="spoilt")
+
+
+async def test_layer_that_changes_its_call() -> None:
+    """Over HTTP, too: the second call is sent as the profile and its caller say, whatever became of the first."""
+
+    async def layer(call: Call, send: Send) -> Reply:
+        if call.reference == "T1":
+            spoil(call)
+        return await send(call)
+
+    with Recorder() as service:
+        settings: dict[str, Any] = {"credentials": CREDENTIALS, "profile": evolve(CONSTANT, signed=())}
+        async with Session(service.url, middleware=[layer], **settings) as pay:
+            await pay.orders.query("T1")
+            await pay.orders.query("T2")
+    first, second = map(signatures.fields, service.requests)
+
+    assert {"spoilt"} == set(first.values())
+    assert {"merchantId": "M1", "outTradeNo": "T2", "signType": "RSA", "v": 2} == second
+
+
+def test_kind_of_ones_own() -> None:
+    """A request class derived from ours has a form of its own, beside that of its base."""
+
+    class Query(QueryOrder):
+        """As ours."""
+
+    both = codec()
+
+    assert both.call(FULL["orders.query"]).fields == both.call(Query(out_trade_no="T1")).fields
+    assert "T2" == both.call(Query(out_trade_no="T2")).fields["outTradeNo"]
+
+
+def test_custom_copies_its_fields() -> None:
+    """What the caller changes later changes nothing that is sent; any mapping will do."""
+    inner = {"a": [1]}
+    call = codec().custom(
+        custom_operation("POST", "/x", read=False),
+        MappingProxyType({"in": MappingProxyType(inner)}),
+        bearer=False,
+        signed=False,
+    )
+    inner["a"].append(2)
+
+    assert b'{"in":{"a":[1]}}' == encode(call).body
+
+
+@pytest.mark.parametrize("name", ["nonceStr", "sign"])
+def test_custom_signature_is_the_sessions_or_the_callers(name: str) -> None:
+    """A field is never replaced silently: who lets the session sign cannot give a signature of his own."""
+    operation = custom_operation("POST", "/x", read=False)
+    with pytest.raises(InvalidArgumentError, match=f"fields must not hold {name}, which is set by payasync itself"):
+        codec().custom(operation, {name: "x"}, bearer=False, signed=True)
+
+    assert {name: "x"} == codec().custom(operation, {name: "x"}, bearer=False, signed=False).fields
+
+
+def check_acceptance(request: Request[Response], profile: Profile) -> None:
+    """Make the call of a request for a service with this `identifier` and `accept`."""
+    codec(evolve(PROFILE, identifier=profile.identifier, accept=profile.accept)).call(request)
+
+
+def order(**facts: Any) -> PlaceOrder:
+    """Return an order with what it needs, and more."""
+    given: dict[str, Any] = {"total_amt": 450, "currency": "CAD", **facts}
+    return PlaceOrder(**given)
+
+
+def identified(number: str) -> list[Request[Response]]:
+    """Return a request for every argument that holds a number."""
+    return [
+        order(out_trade_no=number),
+        QueryOrder(out_trade_no=number),
+        CloseOrder(out_trade_no=number),
+        CreateRefund(out_trade_no=number, out_refund_no="R1", total_amt=1, refund_amt=1),
+        CreateRefund(out_trade_no="T1", out_refund_no=number, total_amt=1, refund_amt=1),
+        QueryPayment(identifier=number),
+        QueryRefund(identifier=number),
+        UpdateSubscription(subscription_id=number),
+        CancelSubscription(subscription_id=number),
+    ]
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_a_bare_profile_takes_what_the_document_shows(name: str) -> None:
+    """What the document leaves open is refused by nobody's guess."""
+    check_acceptance(FULL[name], Profile())
+
+
+@pytest.mark.parametrize("number", ["T1\n", " T1", "T 1", "T/1", "T1;", "é", "x" * 65, "T1\x00"])
+def test_numbers_match_the_pattern_as_a_whole(number: str) -> None:
+    """A number that is only partly one is refused, a line end behind it, too: it could break a text apart."""
+    for request in identified(number):
+        with pytest.raises(InvalidArgumentError, match="identifier") as caught:
+            check_acceptance(request, Profile())
+
+        assert number == caught.value.value
+
+
+@given(st.text(min_size=1).filter(str.strip) | st.from_regex(r"[A-Za-z0-9_-]{1,65}", fullmatch=True))
+def test_numbers_are_judged_by_the_pattern_alone(number: str) -> None:
+    """A number is taken exactly where it is of the allowed characters and length."""
+    allowed = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
+    fits = set(number) <= allowed and len(number) <= 64
+
+    assert fits == accepts(QueryOrder(out_trade_no=number), Profile())
+
+
+def test_pattern_of_the_profile() -> None:
+    """A service with numbers of another form is described by its profile; the error names the pattern."""
+    profile = Profile(identifier="A|AB")
+    check_acceptance(QueryOrder(out_trade_no="AB"), profile)
+    with pytest.raises(InvalidArgumentError, match=r"matches A\|AB") as caught:
+        check_acceptance(QueryOrder(out_trade_no="ABC"), profile)
+
+    assert ("out_trade_no", "ABC") == (caught.value.field, caught.value.value)
+
+
+@pytest.mark.parametrize(
+    ("accept", "good", "bad", "field", "rule"),
+    [
+        (Accept(currency=("CAD", "USD")), order(), order(currency="EUR"), "currency", "one of CAD, USD"),
+        (Accept(currency=("CAD",)), order(), CreatePayment(amount=1, currency="USD"), "currency", "one of CAD"),
+        (Accept(scene_type=("JSAPI",)), order(), order(scene_type="H5"), "scene_type", "one of JSAPI"),
+        (Accept(amount=(100, 500)), order(total_amt=100), order(total_amt=99), "total_amt", "from 100 to 500"),
+        (Accept(amount=(100, 500)), order(total_amt=500), order(total_amt=501), "total_amt", "from 100 to 500"),
+        (
+            Accept(amount=(1, 5)),
+            CreatePayment(amount=5, currency="USD"),
+            CreatePayment(amount=6, currency="USD"),
+            "amount",
+            "from 1 to 5",
+        ),
+        (Accept(amount=(201, 500)), order(), FULL["refunds.create"], "refund_amt", "from 201 to 500"),
+        (Accept(length={"subject": 3}), order(subject="tea"), order(subject="milk"), "subject", "at most 3 characters"),
+        (Accept(length={"out_trade_no": 1}), order(), order(out_trade_no="T1"), "out_trade_no", "at most 1 characters"),
+    ],
+)
+def test_what_the_service_does_not_take_is_refused_here(
+    accept: Accept, good: Request[Response], bad: Request[Response], field: str, rule: str
+) -> None:
+    """Each key of the profile's `accept` refuses before any I/O, and names the field, the rule and the value."""
+    profile = Profile(accept=accept)
+    check_acceptance(good, profile)
+    with pytest.raises(InvalidArgumentError, match=rule) as caught:
+        check_acceptance(bad, profile)
+
+    assert field == caught.value.field
+    assert rule in str(caught.value.rule)
+    assert getattr(bad, field) == caught.value.value
+
+
+def test_required_by_this_service() -> None:
+    """A service may demand, for one operation, what the document leaves optional."""
+    profile = Profile(accept=Accept(required={"orders.place": ("subject", "notify_url")}))
+    check_acceptance(order(subject="", notify_url="https://shop.example"), profile)
+    check_acceptance(CreatePayment(amount=1, currency="USD"), profile)
+    with pytest.raises(InvalidArgumentError, match="notify_url is missing: this service requires it") as caught:
+        check_acceptance(order(subject="tea"), profile)
+
+    assert ("notify_url", "required by this service") == (caught.value.field, caught.value.rule)
+
+
+def test_length_counts_texts_only() -> None:
+    """What was not given has no length, nor what another operation takes."""
+    profile = Profile(accept=Accept(length={"body": 1, "scene_type": 1}))
+
+    assert accepts(order(), profile)
+    assert accepts(FULL["subscriptions.create"], profile)
+
+
+def test_required_in_extra() -> None:
+    """A field that the document does not show is given where it stands in `extra`, whatever it holds."""
+    profile = Profile(accept=Accept(required={"orders.place": ("deviceNo",)}))
+    check_acceptance(order(extra={"deviceNo": None}), profile)
+    check_acceptance(CreatePayment(amount=1, currency="USD"), profile)
+    with pytest.raises(InvalidArgumentError, match="deviceNo is missing in extra: this service requires it") as caught:
+        check_acceptance(order(extra={"device": "7"}), profile)
+
+    assert ("deviceNo", "required by this service") == (caught.value.field, caught.value.rule)
+
+
+def test_an_argument_is_not_given_by_extra() -> None:
+    """`extra` has wire names: what stands there under the name of an argument is another field."""
+    profile = Profile(accept=Accept(required={"orders.place": ("notify_url",)}))
+
+    assert not accepts(order(extra={"notify_url": "https://shop.example"}), profile)
+
+
+@pytest.mark.parametrize("name", ["reference", "operation", "answer"])
+def test_a_field_named_as_an_attribute_of_a_request(name: str) -> None:
+    """A wire name is that of a field, and of nothing else that a request has."""
+    profile = Profile(accept=Accept(required={"orders.place": (name,)}))
+
+    assert not accepts(order(out_trade_no="T1"), profile)
+    assert accepts(order(extra={name: "x"}), profile)
+
+
+def accepts(request: Request[Response], profile: Profile) -> bool:
+    """Return whether the service takes a request, as far as its profile says."""
+    try:
+        check_acceptance(request, profile)
+    except InvalidArgumentError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("identifier", "expected"),
+    [("a/b", "a%2Fb"), ("a?b#c", "a%3Fb%23c"), ("a b", "a%20b"), ("é", "%C3%A9"), ("..a", "..a")],
+)
+def test_identifier_in_the_path_is_quoted(identifier: str, expected: str) -> None:
+    """An identifier stays one step of the path, whatever the profile's pattern lets through."""
+    profile = Profile(payment_status=Parameter("no", "path"), identifier=".*")
+    call = codec(profile).call(QueryPayment(identifier=identifier))
+
+    assert f"/payment/status/{expected}" == encode(call).path
+
+
+@pytest.mark.parametrize(
+    ("place", "identifier", "why"),
+    [
+        ("path", ".", "no step between folders"),
+        ("path", "..", "no step between folders"),
+        ("header", "a\r\nX-B: c", "visible ASCII"),
+        ("header", "é", "visible ASCII"),
+    ],
+)
+def test_identifier_cannot_leave_its_place(place: Any, identifier: str, why: str) -> None:
+    """A pattern that lets too much through cannot turn an identifier into another path or header."""
+    profile = Profile(payment_status=Parameter("no", place), identifier="(?s:.*)")
+    with pytest.raises(InvalidArgumentError, match=why) as caught:
+        encode(codec(profile).call(QueryPayment(identifier=identifier)))
+
+    assert ("identifier", identifier) == (caught.value.field, caught.value.value)
+
+
+@pytest.mark.parametrize("value", [None, True, 1.5, [1], {"a": 1}])
+def test_query_holds_texts_and_integers(value: object) -> None:
+    """Nothing else has one form in a query: it is refused, not converted."""
+    call = bare_call(custom_operation("GET", "/payment/bill", read=True), fields={"a": value})
+    with pytest.raises(InvalidArgumentError, match="a must be a text or an integer") as caught:
+        encode(call)
+
+    assert "a" == caught.value.field
+
+
+def test_body_is_an_object_even_without_fields() -> None:
+    """A POST without fields sends an empty object, which is JSON."""
+    assert b"{}" == encode(bare_call(CREATE_PAYMENT)).body
+
+
+def test_amounts_are_sent_exactly() -> None:
+    """The greatest amount arrives digit by digit."""
+    call = codec().call(CreatePayment(amount=2**53 - 1, currency="USD"))
+
+    assert b'{"amount":9007199254740991,"currency":"USD"}' == encode(call).body
