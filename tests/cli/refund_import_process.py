@@ -46,7 +46,7 @@ class Ahead:
         await asyncio.sleep(0)
 
 
-class MortalJournal(SqliteJournal):
+class KillableJournal(SqliteJournal):
     """A journal whose process may die around each of its transactions."""
 
     async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
@@ -66,7 +66,7 @@ class MortalJournal(SqliteJournal):
 def main(file: str, kept: str, result: str, ahead: float) -> int:
     """Import."""
     clock = Ahead(ahead)
-    journal = MortalJournal(kept, clock=clock)
+    journal = KillableJournal(kept, clock=clock)
     session = session_with(journal, profile=None, base_url=None)
     screen = RefundImportScreen(Path(file), Address(kept), service="", result=Path(result))
     pace = Pace(clock=clock, sleep=clock.sleep)
