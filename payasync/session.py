@@ -561,10 +561,6 @@ class Session:
         finally:
             self._in_flight.end(call.progress)
 
-    def _call_of(self, request: Request[Response], timeout: float | None) -> Call:
-        timeouts = self._timeouts_of(request, timeout, None)
-        return self._codec.call(request, timeouts, asyncio.get_running_loop().time() + timeouts.total)
-
     def _timeouts_of(self, call: Call | Request[Any], seconds: float | None, intent: str | None) -> Timeouts:
         """Return the timeouts of one call that may begin."""
         try:
@@ -799,7 +795,9 @@ class Session:
         Raises:
             PayasyncError: As for any other call.
         """
-        call = expect_match(self._call_of(question, timeout), asked)
+        timeouts = self._timeouts_of(question, timeout, None)
+        deadline = asyncio.get_running_loop().time() + timeouts.total
+        call = expect_match(self._codec.call(question, timeouts, deadline), asked)
         return call, await self._reply_to(call)
 
     async def aclose(self, grace: float = 0) -> None:

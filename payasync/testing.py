@@ -13,8 +13,16 @@ from payasync.credentials import Credentials, Hidden, Key, Secret, to_secrets
 from payasync.documents import ABSENT, at, copy_plain, find_flaw
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.middleware.verify import read_as_signed, service_keys
-from payasync.notifications.reading import MILLISECONDS_FROM, WEBHOOK_ID
-from payasync.notifications.verification import A_WORD, SIGNATURE, TIMESTAMP, check_secrets, is_word, sign_webhook
+from payasync.notifications.notification import WEBHOOK_ID
+from payasync.notifications.verification import (
+    A_WORD,
+    MILLISECONDS_FROM,
+    SIGNATURE,
+    TIMESTAMP,
+    check_secrets,
+    is_word,
+    sign_webhook,
+)
 from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import KINDS
 from payasync.settings import is_number

@@ -221,6 +221,17 @@ def test_sandbox_profile_elsewhere_is_refused() -> None:
     assert "profile" == caught.value.field
 
 
+@pytest.mark.parametrize("copy", [{"timeouts": 5}, {"timeouts": 0}, {"retry": 3}, {"retry": False}], ids=str)
+def test_copies_check_their_settings(copy: dict[str, Any]) -> None:
+    """A copy is as strict as a session."""
+    pay = Session(REMOTE, credentials=KEYS, profile=BARE)
+
+    with pytest.raises(ConfigurationError) as caught:
+        pay.with_options(**copy)
+
+    assert next(iter(copy)) == caught.value.field
+
+
 @pytest.mark.parametrize("base_url", ["http://localhost:8080", "http://127.0.0.1", "http://[::1]:1/gate/"])
 def test_sandbox_and_plain_http_on_this_machine(base_url: str) -> None:
     """On loopback alone, plain http will do, and so will the sandbox's profile."""

@@ -35,8 +35,7 @@ from payasync.cli.terminal import complain, in_a_folder
 from payasync.cli.verify_notification import EXIT_CODES, LONGEST, Finding, VerificationScreen, examine
 from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError, PayasyncError
-from payasync.notifications.reading import seconds
-from payasync.notifications.verification import verification_of
+from payasync.notifications.verification import parse_time, verification_of
 from payasync.profile.schema import KINDS
 
 
@@ -183,7 +182,7 @@ def listen(*, json: bool, **options: Any) -> None:
 
 
 def _moment(_context: click.Context, _option: click.Parameter, text: str | None) -> float:
-    moment = time.time() if text is None else seconds(text)
+    moment = time.time() if text is None else parse_time(text)
     if moment is None:
         raise click.BadParameter(
             "it must be ISO 8601 with an offset, such as 2027-01-31T00:00:00Z, or seconds since 1970"

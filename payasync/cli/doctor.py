@@ -20,8 +20,7 @@ from yarl import URL
 from payasync.credentials import Credentials, Environment
 from payasync.endpoints import OPERATIONS
 from payasync.errors import ConfigurationError, NotConfiguredError
-from payasync.notifications.reading import check_sent_back
-from payasync.notifications.verification import check_secrets
+from payasync.notifications.verification import check_secrets, check_sent_back
 from payasync.profile.audit import Point, Status
 from payasync.profile.consistency import refused_keys, short_keys
 from payasync.profile.profile import Profile

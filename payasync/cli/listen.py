@@ -24,16 +24,23 @@ from payasync.cli.verify_notification import HttpMessage
 from payasync.credentials import Credentials
 from payasync.documents import ABSENT
 from payasync.errors import ConfigurationError, InvalidSignatureError
-from payasync.notifications.adapters import answered
 from payasync.notifications.inbox import Added
-from payasync.notifications.ingest import Answer, Arrival, Reception, ReceptionLimits, acknowledgement, key_of, refusal
-from payasync.notifications.notification import MAX_BYTES, Headers, Notification, Raw
-from payasync.notifications.reading import says_kind
+from payasync.notifications.ingest import (
+    Answer,
+    Arrival,
+    Ingest,
+    Limits,
+    acknowledge,
+    answer_aiohttp,
+    choose_key,
+    refuse,
+)
+from payasync.notifications.notification import Headers, Notification, Raw
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.verification import Verification, verification_of
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Kind
-from payasync.sandbox.server import Server, listen, turns, url_of
+from payasync.sandbox.server import Server, let_loop_turn, listen, url_of
 from payasync.settings import Pace, new_private
 
 Verdict = Literal["verified", "hint", "refused", "not kept"]
@@ -102,7 +109,7 @@ def heard(arrival: Arrival, profile: Profile, at: datetime, kind: str | None = N
         event=told.event or "",
         reference=told.out_refund_no or told.out_trade_no or told.subscription_id or told.payment_id or "",
         amount=_amount(told, profile),
-        key=key_of(told),
+        key=choose_key(told),
         again=arrival.added is Added.AGAIN,
         why=_remark(told, arrival.added) if arrival.added else _wrong(arrival.error),
     )
@@ -288,7 +295,7 @@ def _in_short(key: str) -> str:
     return key if len(key) <= _MOST else f"{key[: _MOST - 1]}…"
 
 
-LIMITS: Final = ReceptionLimits(max_bytes=MAX_BYTES, max_waiting=1000)
+LIMITS: Final = Limits()
 CLOSING_SECONDS: Final = 0.5
 SECRET_HEADERS: Final = frozenset(
     {"authorization", "cookie", "proxy-authorization", "x-api-key", "x-auth-token", "x-access-token"}
@@ -345,8 +352,8 @@ async def run(options: Options, screen: ListenScreen) -> None:
         inbox = SqliteInbox(options.inbox)
         try:
             await inbox.next_due()  # a file that is none of ours says so now
-            reception = Reception(verification, inbox, LIMITS, Pace(clock=time.time), kept=lambda: None)
-            listener = Listener(reception, profile, screen, options.save)
+            ingest = Ingest(verification, inbox, LIMITS, Pace(clock=time.time), notify=lambda: None)
+            listener = Listener(ingest, profile, screen, options.save)
             async with _serving(listener, Server(listening)):
                 screen.opened(_opening(options, verification, url_of(listening), source))
                 await stop.wait()
@@ -359,24 +366,24 @@ class Listener:
     """Answers what comes as a receiver would, and shows it.
 
     Args:
-        reception: Keeps what comes.
+        ingest: Keeps what comes.
         profile: What the service does.
         screen: Shows it.
         folder: Where each is a file, too, if anywhere.
     """
 
-    def __init__(self, reception: Reception, profile: Profile, screen: ListenScreen, folder: Path | None) -> None:
-        self._reception = reception
+    def __init__(self, ingest: Ingest, profile: Profile, screen: ListenScreen, folder: Path | None) -> None:
+        self._ingest = ingest
         self._profile = profile
         self._screen = screen
         self._folder = folder
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a request."""
-        return await answered(partial(self._taken, request), request, kind=None, max_bytes=LIMITS.max_bytes)
+        return await answer_aiohttp(partial(self._taken, request), request, kind=None, max_bytes=LIMITS.max_bytes)
 
     async def _taken(self, request: web.Request, raw: Raw, headers: Headers, kind: str | None = None) -> Answer:
-        arrival = await self._reception.arrival(raw, headers, kind)
+        arrival = await self._ingest.arrive(raw, headers, kind)
         seen = heard(arrival, self._profile, datetime.now(UTC), kind)
         if self._folder and len(raw) <= LIMITS.max_bytes:
             seen = saved(seen, message(request, bytes(raw)), self._folder)
@@ -428,9 +435,9 @@ async def _serving(listener: Listener, server: Server) -> AsyncGenerator[None]:
         yield
     finally:
         server.rest()
-        await turns()  # what it has just accepted is known then, and is closed, too
+        await let_loop_turn()  # what it has just accepted is known then, and is closed, too
         await runner.cleanup()
-        await turns()
+        await let_loop_turn()
 
 
 def _credentials(options: Options) -> Credentials:
@@ -449,14 +456,14 @@ def _opening(options: Options, verification: Verification, url: str, source: str
     shape = profile.notification
     return Opening(
         url=url,
-        routed=not says_kind(profile),
+        routed=not (shape.kind and shape.kinds),
         inbox=str(options.inbox.absolute()),
         saved=str(options.save.absolute()) if options.save else "",
         profile=profile.name,
         source=source,
         checks=verification.checks if verification.proves else "",
-        yes=_in_words(acknowledgement(shape)),
-        no=_in_words(refusal(shape)),
+        yes=_in_words(acknowledge(shape)),
+        no=_in_words(refuse(shape)),
     )
 
 

@@ -12,10 +12,9 @@ from rich.console import Console
 from payasync.cli.terminal import Lines, plain
 from payasync.documents import at
 from payasync.errors import InvalidArgumentError, InvalidSignatureError
-from payasync.notifications.ingest import kind_of
-from payasync.notifications.notification import Notification
-from payasync.notifications.reading import MISMATCH, parse, seconds
-from payasync.notifications.verification import SIGNATURE, TIMESTAMP, Verification
+from payasync.notifications.ingest import kind_of_path
+from payasync.notifications.notification import Notification, parse
+from payasync.notifications.verification import MISMATCH, SIGNATURE, TIMESTAMP, Verification, parse_time
 from payasync.profile.profile import Profile
 
 Pairs = tuple[tuple[str, str], ...]
@@ -162,10 +161,10 @@ def examine(
         message = HttpMessage.read(raw).with_headers(headers)
     except InvalidArgumentError as error:
         return Finding("cannot tell", str(error), ())
-    routed = kind or kind_of(unquote(message.target.partition("?")[0]))
+    routed = kind or kind_of_path(unquote(message.target.partition("?")[0]))
     facts = tuple(_facts(message, verification, routed, now))
     try:
-        found = verification.notification(message.body, message.headers, now=now, kind=routed, max_bytes=LONGEST)
+        found = verification.verify(message.body, message.headers, now=now, kind=routed, max_bytes=LONGEST)
     except InvalidSignatureError as error:
         hint = _hint(message, verification.profile, error, facts)
         return Finding("not genuine", f"{error.field} {error.reason}", facts, hint)
@@ -194,8 +193,8 @@ def _sent(profile: Profile, told: Notification) -> float | None:
     """Return when it says that it was sent."""
     shape = profile.notification
     if shape.verification == "standard-webhooks":
-        return seconds(told.headers.get(TIMESTAMP))
-    return seconds(at(told.document, shape.time)) if shape.time else None
+        return parse_time(told.headers.get(TIMESTAMP))
+    return parse_time(at(told.document, shape.time)) if shape.time else None
 
 
 def _written(sent: float) -> str:

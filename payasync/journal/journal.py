@@ -24,7 +24,7 @@ from payasync.journal.replay import conflict_error
 from payasync.journal.transactions import BY_STATE, Notice, Transaction, Where, change_intents, find_intents
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
-from payasync.settings import canonical_url, check_function, is_number, parse_base_url
+from payasync.settings import canonical_url, check_function, parse_base_url
 from payasync.storage import check_moment, check_number
 from payasync.wire.call import Call, ComparedField, Comparison, Reply, ValueKind
 from payasync.wire.match import comparison_of
@@ -445,7 +445,7 @@ class Journal(ABC):
 
 
 def _check_lease(given: object) -> float:
-    if not is_number(given) or not 0 <= given <= LONGEST_LEASE:
+    if not (isinstance(given, float) or type(given) is int) or not 0 <= given <= LONGEST_LEASE:
         raise invalid("lease", "a number of seconds, 0 or more, and no more than a billion", given)
     return given
 

@@ -1,7 +1,6 @@
 """The failure matrix: what the end of an attempt means, and what follows from it."""
 
 import enum
-import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -332,9 +331,6 @@ LOOK_HINT: Final = (
 _SHOWN: Final = 200
 """Characters of a service's own words that an error's text shows; the error itself has them all."""
 
-_WHITE: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
-"""White space and control characters: a log would show a text with a line end in it as two lines."""
-
 
 def final_error(call: Call, outcome: Outcome, result: AttemptResult, *, doubt: bool) -> PayasyncError:
     """Return the error that a call ends with if no further attempt follows.
@@ -422,7 +418,7 @@ def advice(call: Call) -> str:
     amount = fields.get("amount", fields.get("totalAmt"))
     marks = [] if amount is None else [f"{amount} {fields.get('currency', '')}".strip()]
     texts = [fields[name] for name in ("description", "subject", "body") if name in fields]
-    marks += [repr(_short(str(text))) for text in texts[:1]]
+    marks += [repr(match.one_line(str(text), _SHOWN).strip()) for text in texts[:1]]
     marks.append(f"at about {datetime.now(UTC):%Y-%m-%d %H:%M} UTC")
     number = "With an out_trade_no of your own, payasync could have asked for its state"
     hint = f". {number}" if call.operation is PLACE_ORDER else ""
@@ -462,16 +458,12 @@ def _quoted(call: Call, reply: Reply) -> str:
     """Return the result code and the message of a response in brackets; a text is quoted, so that it is no number."""
     answer = call.profile.answer
     code, message = (scalar_at(reply.document, path) for path in (answer.code, answer.message))
-    words = [] if code is None else [f"code {(_short(code) if isinstance(code, str) else code)!r}"]
-    if message is not None and (shown := _short(str(message))):
+    words = (
+        [] if code is None else [f"code {(match.one_line(code, _SHOWN).strip() if isinstance(code, str) else code)!r}"]
+    )
+    if message is not None and (shown := match.one_line(str(message), _SHOWN).strip()):
         words.append(shown)
     return f" ({': '.join(words)})" if words else ""
-
-
-def _short(words: str) -> str:
-    """Return a service's words on one line, and not more of them than a person reads."""
-    line = _WHITE.sub(" ", words).strip()
-    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
 
 
 def _facts(call: Call, reply: Reply) -> dict[str, Any]:

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from payasync.notifications.inbox import Added, Claim, Inbox, InboxEvent, Received
 from payasync.notifications.ingest import Answer
-from payasync.notifications.notification import Notification
-from payasync.notifications.reading import parse
+from payasync.notifications.notification import Notification, parse
 from payasync.notifications.receiver import Receiver
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.verification import verify

@@ -1,12 +1,16 @@
-"""What a receiver keeps of notifications, and what it asks of the place that keeps them: no I/O here."""
+"""The inbox: what it keeps of notifications, what it promises, and what it asks of its database; no I/O here."""
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Mapping
+from datetime import datetime, timedelta
 from enum import Enum, auto
-from typing import Any, Final, Literal, Protocol, get_args
+from functools import partial
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, get_args
 
-from attrs import field, frozen
+from attrs import field, fields, frozen
 
+from payasync.storage import check_moment, check_number
 from payasync.wire.request import invalid
 
 State = Literal["pending", "leased", "done", "dead", "parked", "quarantined"]
@@ -199,39 +203,204 @@ FORGOTTEN_AT_ONCE: Final = 500
 AHEAD: Final = 60.0
 """Seconds by which a moment in the past may be ahead of now: by more, and the clock was set back."""
 
+# SQLite and PostgreSQL read these alike. Only PostgreSQL locks rows: SQLite takes that for a comment.
+SAME_KEY: Final = "SELECT id, digest FROM payasync_events WHERE key = :key ORDER BY id"
+ADD: Final = """
+INSERT INTO payasync_events
+    (key, digest, weak, kind, event, verified, lasting, raw, headers, received_at, state, reason, due, since)
+VALUES (
+    :key, :digest, :weak, :kind, :event, :verified, :lasting, :raw, :headers, :received_at, :state, :reason, :due,
+    :now)
+RETURNING id"""
 
-def beside(others: Sequence[Mapping[str, Any]], digest: str) -> tuple[Added, dict[str, Any]]:
-    """Return what becomes of a notification, and its state and reason; of one that is there already, nothing.
+BEGIN_ANEW: Final = """
+UPDATE payasync_events SET due = :now + (due - since), since = :now WHERE id IN (
+    SELECT id FROM payasync_events WHERE due IS NOT NULL AND since > :ahead /* FOR UPDATE SKIP LOCKED */)
+RETURNING id"""
+"""The clock was set back: what waits, or is leased, does so for as long as before, from now."""
+DUE: Final = """
+SELECT id FROM payasync_events WHERE due <= :now ORDER BY due, id LIMIT :limit /* FOR UPDATE SKIP LOCKED */"""
+LEASE: Final = """
+UPDATE payasync_events SET state = 'leased', attempts = attempts + 1, fence = fence + 1, due = :until, since = :now
+WHERE id = :id RETURNING *"""
+EXTEND: Final = """
+UPDATE payasync_events SET due = :until, since = :now
+WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id"""
+OWN: Final = """
+UPDATE payasync_events SET key = :key WHERE id = :id AND state = 'leased' AND fence = :fence
+AND NOT EXISTS (SELECT 1 FROM payasync_events AS other WHERE other.key = :key AND other.id <> :id)
+RETURNING id"""
+FINISH: Final = """
+UPDATE payasync_events
+SET state = :state, reason = :reason, due = :due, since = :now, failures = failures + :failed
+WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id"""
+RENAME: Final = """
+UPDATE payasync_events SET kind = :kind, key = :key, weak = :weak
+WHERE id = :id AND state IN ('dead', 'parked', 'quarantined')
+AND NOT EXISTS (SELECT 1 FROM payasync_events AS other WHERE other.key = :key AND other.id <> :id)
+RETURNING id"""
+REPLAY: Final = """
+UPDATE payasync_events
+SET state = 'pending', attempts = 0, failures = 0, reason = '', due = :now, since = :now
+WHERE id = :id AND state IN ('dead', 'parked', 'quarantined') RETURNING id"""
 
-    Args:
-        others: Those that have its key, oldest first.
-        digest: Its own.
-    """
-    if any(other["digest"] == digest for other in others):
-        return Added.AGAIN, {}
+NEXT_DUE: Final = "SELECT min(due) AS due FROM payasync_events WHERE due IS NOT NULL"
+EVENTS: Final = "SELECT * FROM payasync_events WHERE id > :after ORDER BY id LIMIT :limit"
+EVENTS_OF_STATE: Final = """
+SELECT * FROM payasync_events WHERE state = :state AND id > :after ORDER BY id LIMIT :limit"""
+FORGET: Final = """
+DELETE FROM payasync_events WHERE id IN (
+    SELECT id FROM payasync_events
+    WHERE (state = 'done' OR (due IS NULL AND NOT verified)) AND NOT lasting AND substr(key, 1, 10) <> 'confirmed:'
+    AND since < :before ORDER BY since LIMIT :limit /* FOR UPDATE SKIP LOCKED */)
+RETURNING id"""
+EMPTY: Final = """
+UPDATE payasync_events SET raw = :nothing, headers = '{}' WHERE id IN (
+    SELECT id FROM payasync_events
+    WHERE state = 'done' AND (lasting OR substr(key, 1, 10) = 'confirmed:') AND length(raw) > 0
+    AND since < :before ORDER BY since LIMIT :limit /* FOR UPDATE SKIP LOCKED */)
+RETURNING id"""
+"""An event that can come again after any time is known by its key, which needs no payload."""
+
+T = TypeVar("T")
+Transaction: TypeAlias = Generator[tuple[str, Mapping[str, Any]], list[dict[str, Any]], T]
+"""Yields statements with their values, and is sent the rows that each gives; its end is to be committed."""
+
+
+class StoredInbox(ABC):
+    """Keeps notifications in a database; what it promises stands at `Inbox`."""
+
+    _mark_handled: str
+    """The statement that adds a handler to those that are done with an event."""
+
+    @abstractmethod
+    async def _run(self, work: Callable[[datetime], Transaction[T]], key: str = "") -> T:
+        """Return what a transaction of now returns, after it was committed.
+
+        Args:
+            work: Begins it; it may be run again if another transaction was in its way.
+            key: No other transaction with this key runs at the same time.
+        """
+
+    async def add(self, received: Received) -> Added:
+        """Keep a notification: when this returns, it is on the disk and outlives a loss of power."""
+        return await self._run(partial(_add, _values(received)), received.key)
+
+    async def claim(self, limit: int, lease: float) -> list[Claim]:
+        """Lease up to `limit` events that are due, for `lease` seconds, the longest due first."""
+        return await self._run(partial(_claim, limit, timedelta(seconds=lease)))
+
+    async def extend(self, claim: Claim, lease: float) -> bool:
+        """Let a lease end in `lease` seconds from now; `False` where it is lost."""
+        return await self._run(lambda now: _change(claim, EXTEND, until=now + timedelta(seconds=lease)))
+
+    async def handled(self, claim: Claim, handler: str) -> bool:
+        """Remember that a handler is done with the event; `False` where the lease is lost."""
+        return await self._run(lambda _: _change(claim, self._mark_handled, handler=handler))
+
+    async def own(self, claim: Claim, key: str) -> bool:
+        """Give the event another key; `False` where another event has it, or the lease is lost."""
+        return await self._run(lambda _: _change(claim, OWN, key=key), key)
+
+    async def finish(self, claim: Claim, state: State, reason: str = "", wait: float | None = None) -> bool:
+        """End a lease; `False`, and nothing changes, where it is lost."""
+        if state not in ENDS and state != "pending":
+            raise invalid("state", f"pending, {', '.join(sorted(ENDS))}", state)
+        values = {"state": state, "reason": reason, "failed": int(wait is not None), "due": None}
+        if state != "pending":
+            return await self._run(lambda _: _change(claim, FINISH, **values))
+        pause = timedelta(seconds=wait or 0)
+        return await self._run(lambda now: _change(claim, FINISH, **{**values, "due": now + pause}))
+
+    async def next_due(self) -> float | None:
+        """Return in how many seconds the next event is due, or a lease ends; `None` where nothing is to come."""
+        return await self._run(_next_due)
+
+    async def events(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
+        """List events, those of one state or all, in the order of their numbers, `after` one of them."""
+        if state is not None and state not in STATES:
+            raise invalid("state", f"one of {', '.join(STATES)}", state)
+        values = {"state": state, "limit": check_number("limit", limit), "after": check_number("after", after)}
+        return await self._run(lambda _: _events(values))
+
+    async def replay(self, event_id: int, kept: Received | None = None) -> bool:
+        """Make a dead, parked or quarantined event pending, with all attempts before it; `False` where it cannot be."""
+        number = {"id": check_number("event_id", event_id)}
+        if kept is None:
+            return await self._run(lambda _: _replay(number))
+        values = {**_values(kept), **number}
+        return await self._run(lambda _: _rename_and_replay(values), kept.key)
+
+    async def forget(self, before: datetime) -> int:
+        """Delete what has been done since before a moment, or keep its key alone; return how many were deleted."""
+        values = {"before": check_moment("before", before), "limit": FORGOTTEN_AT_ONCE, "nothing": b""}
+        total = 0
+        while any(numbers := await self._run(lambda _: _forget(values))):
+            total += numbers[0]
+        return total
+
+
+def _add(values: Mapping[str, Any], now: datetime) -> Transaction[Added]:
+    others = yield SAME_KEY, values
+    if any(other["digest"] == values["digest"] for other in others):
+        return Added.AGAIN
     if not others:
-        return Added.NEW, {"state": "pending", "reason": ""}
+        yield ADD, {**values, "state": "pending", "reason": "", "due": now}
+        return Added.NEW
     reason = f"event {others[0]['id']} came with the same key and another body"
-    return Added.CONFLICT, {"state": "quarantined", "reason": reason}
+    yield ADD, {**values, "state": "quarantined", "reason": reason, "due": None}
+    return Added.CONFLICT
 
 
-def a_state(state: State | None) -> State | None:
-    """Return a state that events can be listed by.
-
-    Raises:
-        InvalidArgumentError: There is none such.
-    """
-    if state is not None and state not in STATES:
-        raise invalid("state", f"one of {', '.join(STATES)}", state)
-    return state
+def _claim(limit: int, lease: timedelta, now: datetime) -> Transaction[list[Claim]]:
+    yield BEGIN_ANEW, {"ahead": now + timedelta(seconds=AHEAD)}
+    claims = list[Claim]()
+    for due in (yield DUE, {"limit": limit}):
+        (row,) = yield LEASE, {"id": due["id"], "until": now + lease}
+        claims.append(Claim(event=_event(row), fence=row["fence"]))
+    return claims
 
 
-def an_end(state: State) -> State:
-    """Return a state that a lease can end in.
+def _change(claim: Claim, statement: str, **values: Any) -> Transaction[bool]:
+    """Change a leased event; return whether the lease was still held."""
+    return bool((yield statement, {"id": claim.event.id, "fence": claim.fence, **values}))
 
-    Raises:
-        InvalidArgumentError: None does.
-    """
-    if state not in ENDS and state != "pending":
-        raise invalid("state", f"pending, {', '.join(sorted(ENDS))}", state)
-    return state
+
+def _next_due(now: datetime) -> Transaction[float | None]:
+    ((due,),) = [row.values() for row in (yield NEXT_DUE, {})]
+    return None if due is None else (due - now).total_seconds()
+
+
+def _events(values: Mapping[str, Any]) -> Transaction[list[InboxEvent]]:
+    rows = yield EVENTS if values["state"] is None else EVENTS_OF_STATE, values
+    return [_event(row) for row in rows]
+
+
+def _replay(values: Mapping[str, Any]) -> Transaction[bool]:
+    return bool((yield REPLAY, values))
+
+
+def _rename_and_replay(values: Mapping[str, Any]) -> Transaction[bool]:
+    renamed = yield RENAME, values
+    return bool(renamed) and (yield from _replay(values))
+
+
+def _forget(values: Mapping[str, Any]) -> Transaction[tuple[int, int]]:
+    """Return how many events were deleted, and of how many others the key alone is kept."""
+    deleted = yield FORGET, values
+    emptied = yield EMPTY, values
+    return len(deleted), len(emptied)
+
+
+_COLUMNS: Final = tuple(each.name for each in fields(InboxEvent))
+
+
+def _event(row: Mapping[str, Any]) -> InboxEvent:
+    facts = {name: row[name] for name in _COLUMNS}
+    return InboxEvent(**{**facts, "handled": frozenset(row["handled"])})
+
+
+def _values(received: Received) -> dict[str, Any]:
+    check_moment("received_at", received.received_at)
+    values = {each.name: getattr(received, each.name) for each in fields(Received)}
+    return {**values, "headers": json.dumps(dict(received.headers))}

@@ -1,15 +1,22 @@
-"""A notification: what the service tells the merchant's server, and how far it can be believed (spec: Events)."""
+"""A notification: what the service sends to the merchant's server, and how it is read without I/O (spec: Events)."""
 
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from attrs import field, fields, frozen
 from multidict import CIMultiDict
 
-from payasync.documents import at
-from payasync.errors import ConfigurationError, InvalidArgumentError, frameless_async
-from payasync.profile.schema import Kind
+from payasync.documents import ABSENT, MAX_DEPTH, at, loads_exact
+from payasync.errors import ConfigurationError, InvalidArgumentError, frameless, frameless_async
+from payasync.middleware.verify import read_as_signed
+from payasync.profile.profile import Profile
+from payasync.profile.schema import KINDS, NONCE, Kind, NotificationShape
+from payasync.profile.signed_fields import SignedFields
 from payasync.resources.orders import QueryOrder
 from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
@@ -25,85 +32,37 @@ Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[
 
 MAX_BYTES: Final = 64 << 10
 """Of a notification's body; a stranger's has to be read, too, before it can be refused."""
-
-
-def body_of(raw: Raw, max_bytes: int = MAX_BYTES) -> bytes:
-    """Return a body as bytes of its own.
-
-    Raises:
-        InvalidArgumentError: It is a text, or anything else but bytes, or too long.
-    """
-    if not isinstance(raw, bytes | bytearray | memoryview):
-        rule = "the body's bytes, as they were received: a signature is made over these, and no text has them all"
-        raise refused("raw", rule, type(raw).__name__)
-    try:
-        body = bytes(raw)
-    except ValueError:
-        body = None
-    if body is None:
-        raise refused("raw", "bytes that can still be read", "a memoryview that was released")
-    if len(body) > max_bytes:
-        raise refused("raw", f"{max_bytes} bytes long at most", f"of {len(body)}")
-    return body
-
-
-def headers_of(headers: Headers) -> CIMultiDict[str]:
-    """Return headers by names in any case, as texts; bytes are read as latin-1.
-
-    Raises:
-        InvalidArgumentError: They are neither a mapping of texts or bytes, nor pairs of them.
-    """
-    given: Any = headers.items() if isinstance(headers, Mapping) else headers
-    pairs = list(given) if isinstance(given, Iterable) else [given]
-    if not all(map(_is_pair, pairs)):
-        raise refused("headers", "a mapping of names to texts, or pairs of the two", type(headers).__name__)
-    return CIMultiDict([(_text(each[0]), _text(each[1])) for each in pairs])
-
-
-def _is_pair(pair: Any) -> bool:
-    return isinstance(pair, tuple | list) and [isinstance(each, Text) for each in pair] == [True, True]
-
-
-def _text(given: Text) -> str:
-    """Return a text that can be written anywhere: a server may hand over bytes that are no text as lone surrogates."""
-    return given.decode("latin-1") if isinstance(given, bytes) else given.encode(errors="replace").decode()
-
-
-def refused(field: str, rule: str, what: str) -> InvalidArgumentError:
-    """Return the error for what cannot be a notification; it never holds what was received."""
-    return InvalidArgumentError(f"{field} must be {rule}, not {what}", field=field, rule=rule)
-
+MOST_CONTAINERS: Final = 1000
+"""Objects and lists of a body, and one more for every 32 bytes: a body with more is costly, and says no more."""
+PLURALS: Final[Mapping[str, str]] = {"payment": "payments", "refund": "refunds", "subscription": "subscriptions"}
 
 T = TypeVar("T")
-
-PLURALS: Final[Mapping[str, str]] = {"payment": "payments", "refund": "refunds", "subscription": "subscriptions"}
-"""Of the kinds, in words."""
 
 
 @frozen(kw_only=True, slots=False)
 class Notification:
-    """What the service told, as it was received; nobody need believe it before it is `verified` or `confirmed`.
+    """What the service sent, as it was received. Believe it only if it is `verified` or `confirmed`.
 
     Attributes:
-        kind: `payment`, `refund` or `subscription`; `None` where neither the payload nor the route says.
-        event: The service's own name of the event; `None` where there is none, or a hint was confirmed.
-        data: The payload inside the profile's envelope, else the document; where it is signed in the body, as much
-            of it as the signature covers; where a hint was confirmed, what the service answered.
-        document: The decoded JSON, its integers exact; all of it, signed or not.
+        kind: `payment`, `refund` or `subscription`; `None` if neither the payload nor the address says it.
+        event: The service's own name of the event; `None` if there is none, or a hint was confirmed.
+        data: The payload inside the profile's envelope, else the document. If the signature stands in the body, only
+            the signed part. If a hint was confirmed, the data of the service's response.
+        document: The whole decoded JSON, signed or not, with exact integers.
         raw: The body, as it was received.
         headers: By names in any case.
-        dedup_key: Names the event: a redelivery has the same one.
-        weak: The key is but a hash of the body: two events that say the same are taken for one.
+        dedup_key: Names the event: a redelivery has the same key.
+        weak: The key is only a hash of the body: two events that say the same count as one.
         digest: SHA-256 of the body without what a redelivery may change, in hexadecimal.
-        verified: Its signature was checked: `data`, and all that is read of it, is from the service.
-        received_at: When, in UTC.
-        out_trade_no: The order's number, where the profile says where it stands, and it stands there.
-        out_refund_no: The refund's number, in the same way.
-        subscription_id: The subscription's number, in the same way.
-        payment_id: The service's number of the payment, where it stands as in answers.
-        id: The inbox's number of it; `None` where it comes from none.
-        attempt: 1 for the first time that it is dispatched.
-        confirmed: The service's answer, where it was asked whether this is so.
+        verified: The signature was checked: `data`, and all that is read from it, comes from the service.
+        received_at: The time of arrival, in UTC.
+        out_trade_no: The order's number, if the profile locates it and the payload has it.
+        out_refund_no: The refund's number, likewise.
+        subscription_id: The subscription's number, likewise.
+        payment_id: The service's number of the payment, at its path in responses.
+        id: The inbox's number of the event; `None` if it does not come from an inbox.
+        attempt: 1 the first time that it is dispatched.
+        confirmed: The service's response, if the service was asked to confirm it.
     """
 
     kind: Kind | None
@@ -129,15 +88,15 @@ class Notification:
 
     @property
     def state(self) -> str | None:
-        """Our name of what has come of it, such as `paid`: by the confirmed answer, else by `data`.
+        """Our name of the state, such as `paid`, from the confirmed response, else from `data`.
 
-        `None` where the profile maps none: neither "paid" nor "failed" is a guess.
+        `None` if the profile does not map the state: neither "paid" nor "failed" is a guess.
         """
         return self._state if self.confirmed is None else self.confirmed.state
 
     @property
     def trusted(self) -> Any:
-        """What may be acted upon: the confirmed answer's data, else `data` where it is verified, else `None`."""
+        """The data to act upon: that of the confirmed response, else `data` if it is verified, else `None`."""
         if self.confirmed is not None:
             return self.confirmed.data
         return self.data if self.verified else None
@@ -156,18 +115,18 @@ class Notification:
 
     @frameless_async
     async def confirm(self, *, session: "Session | None" = None) -> Response:
-        """Ask the service whether this is so, and return its answer (spec: Endpoints, rules 3 and 6).
+        """Ask the service to confirm the notification, and return its response (spec: Endpoints, rules 3 and 6).
 
-        A payment is asked about by endpoint 3, or by endpoint 6 where the notification has no order number but the
-        service's own; a refund by endpoint 7.
+        A payment is queried by its order number, or by the service's own number if it names no order; a refund by
+        its refund number.
 
         Args:
-            session: Asks; left out: the receiver's own.
+            session: Sends the query. Default: the receiver's session.
 
         Raises:
             ConfigurationError: There is no session.
-            InvalidArgumentError: It names nothing that could be asked about, or by no valid number.
-            PayasyncError: As any query raises it: `ServiceError` where the service knows no such thing.
+            InvalidArgumentError: It names nothing that can be queried, or the number is invalid.
+            PayasyncError: As for any query: `ServiceError` if the service knows no such number.
         """
         asking = session or self._session
         if asking is None:
@@ -179,11 +138,10 @@ class Notification:
         return await asking.send(self.inquiry())
 
     def inquiry(self) -> Request[Response]:
-        """Return the request that asks the service about what this notification tells of.
+        """Return the query that confirms this notification.
 
         Raises:
-            InvalidArgumentError: There is no such request: subscriptions have none, and without a number
-                there is nothing to ask about.
+            InvalidArgumentError: There is none: subscriptions have no query, and a query needs a number.
         """
         if self.kind == "payment" and self.out_trade_no:
             return QueryOrder(out_trade_no=self.out_trade_no)
@@ -191,15 +149,296 @@ class Notification:
             return QueryPayment(identifier=self.payment_id)
         if self.kind == "refund" and self.out_refund_no:
             return QueryRefund(identifier=self.out_refund_no)
-        raise InvalidArgumentError(self._unaskable(), field="notification", rule="names a payment or a refund")
-
-    def _unaskable(self) -> str:
-        """Return why nobody can be asked about it."""
         if self.kind not in {"payment", "refund"}:
-            return f"the service answers no query about {self.kind or 'an unknown event'}: nothing can confirm it"
-        point = "out_trade_no" if self.kind == "payment" else "out_refund_no"
-        return f"the notification holds no number to ask about: notification.{point} says where it stands"
+            why = f"the service answers no query about {self.kind or 'an unknown event'}: nothing can confirm it"
+        else:
+            point = "out_trade_no" if self.kind == "payment" else "out_refund_no"
+            why = f"the notification holds no number to ask about: notification.{point} says where it stands"
+        raise InvalidArgumentError(why, field="notification", rule="names a payment or a refund")
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and pickles are plain: without a session."""
         return {each.name: None if each.name == "_session" else getattr(self, each.name) for each in fields(type(self))}
+
+
+@frameless
+def parse(
+    raw: Raw,
+    headers: Headers,
+    *,
+    profile: Profile,
+    kind: str | None = None,
+    received_at: datetime | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> Notification:
+    """Return what a notification says. Do not believe it: `verified` is `False`.
+
+    Args:
+        raw: The body's bytes, as they were received.
+        headers: A mapping, or pairs; names in any case.
+        profile: What the service does.
+        kind: `payment`, `refund` or `subscription`, if the address at which it arrived says so.
+        received_at: The time of arrival, aware. Default: now.
+        max_bytes: The greatest length of the body.
+
+    Raises:
+        InvalidArgumentError: It is not a strict JSON object, too long, of another kind than its address, or has a
+            number of an invalid form. Nothing else is raised, whatever was received.
+    """
+    body, received = copy_body(raw, max_bytes), read_headers(headers)
+    return read_document(body, decode_body(body), received, profile=profile, kind=kind, received_at=received_at)
+
+
+def copy_body(raw: Raw, max_bytes: int = sys.maxsize) -> bytes:
+    """Return a body as bytes of its own.
+
+    Raises:
+        InvalidArgumentError: It is a text, or anything else but bytes, or too long.
+    """
+    if not isinstance(raw, bytes | bytearray | memoryview):
+        rule = "the body's bytes, as they were received: a signature is made over these, and no text has them all"
+        raise _refuse("raw", rule, type(raw).__name__)
+    try:
+        body = bytes(raw)
+    except ValueError:
+        body = None
+    if body is None:
+        raise _refuse("raw", "bytes that can still be read", "a memoryview that was released")
+    if len(body) > max_bytes:
+        raise _refuse("raw", f"{max_bytes} bytes long at most", f"of {len(body)}")
+    return body
+
+
+def read_headers(headers: Headers) -> CIMultiDict[str]:
+    """Return headers by names in any case, as texts; bytes are read as latin-1.
+
+    Raises:
+        InvalidArgumentError: They are neither a mapping of texts or bytes, nor pairs of them.
+    """
+    given: Any = headers.items() if isinstance(headers, Mapping) else headers
+    pairs = list(given) if isinstance(given, Iterable) else [given]
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or [isinstance(each, Text) for each in pair] != [True, True]:
+            raise _refuse("headers", "a mapping of names to texts, or pairs of the two", type(headers).__name__)
+    return CIMultiDict([(_to_text(name), _to_text(value)) for name, value in pairs])
+
+
+def _to_text(given: Text) -> str:
+    """Return a text that can be written anywhere: a server may hand over bytes that are no text as lone surrogates."""
+    return given.decode("latin-1") if isinstance(given, bytes) else given.encode(errors="replace").decode()
+
+
+def decode_body(body: bytes) -> dict[str, Any]:
+    """Return the JSON object that a body is.
+
+    Raises:
+        InvalidArgumentError: It is none.
+    """
+    crowded = body.count(b"{") + body.count(b"[") > MOST_CONTAINERS + len(body) // 32
+    document = ABSENT if crowded else loads_exact(body)
+    if not isinstance(document, dict):
+        rule = (
+            f"a JSON object in UTF-8, no name twice in an object, every number finite, {MAX_DEPTH} deep at most, and "
+            "not of thousands of objects"
+        )
+        raise _refuse("raw", rule, "what arrived")
+    return document
+
+
+def read_document(
+    body: bytes,
+    document: dict[str, Any],
+    headers: Mapping[str, str],
+    *,
+    profile: Profile,
+    kind: str | None = None,
+    received_at: datetime | None = None,
+) -> Notification:
+    """Return what a decoded body and its headers say, as `parse`.
+
+    Where a signature stands in the body, what it does not cover is not read, since nobody could tell who wrote it; but
+    for the kind, which the address says otherwise, and nobody signs that.
+    """
+    shape, coverage = profile.notification, coverage_of(profile)
+    read = coverage.read(document) if coverage else document
+    signed = coverage.normalize(read_as_signed(body, document, profile.signature)) if coverage else document
+    found, event = _find_kind(shape, document, kind)
+    data = at(read, shape.data, read)
+    key, weak, digest = identify(shape, found, signed, at(signed, shape.data, signed), headers)
+    if received_at is not None and (not isinstance(received_at, datetime) or received_at.utcoffset() is None):
+        raise _refuse("received_at", "an aware datetime, such as datetime.now(UTC)", repr(received_at))
+    return Notification(
+        kind=found,
+        event=event if coverage is None or coverage.covers(shape.kind) else None,
+        data=data,
+        document=document,
+        raw=body,
+        headers=headers,
+        dedup_key=key,
+        weak=weak,
+        digest=digest,
+        received_at=datetime.now(UTC) if received_at is None else received_at.astimezone(UTC),
+        out_trade_no=_checked_number("out_trade_no", data, shape.out_trade_no, profile.identifier),
+        out_refund_no=_checked_number("out_refund_no", data, shape.out_refund_no, profile.identifier),
+        subscription_id=_checked_number("subscription_id", data, shape.subscription_id),
+        payment_id=_checked_number("payment_id", data, profile.answer.payment_id),
+        state=_find_state(profile, found, data),
+    )
+
+
+def coverage_of(profile: Profile) -> SignedFields | None:
+    """Return what the signatures of notifications cover; `None` where none stands in the body."""
+    shape = profile.notification
+    if shape.verification != "body" or not shape.signature:
+        return None
+    return SignedFields.under(shape.signature, profile.signature)
+
+
+def _find_kind(shape: NotificationShape, document: Any, routed: str | None) -> tuple[Kind | None, str | None]:
+    """Return the kind, and the service's name of the event.
+
+    The payload says the kind where the profile knows the name; else the address does.
+    """
+    by_address = next((each for each in KINDS if each == routed), None)
+    if routed is not None and by_address is None:
+        raise _refuse("kind", f"one of {', '.join(KINDS)}, or left out", "another")
+    name = at(document, shape.kind, None) if shape.kind else None
+    event = name if isinstance(name, str) else None
+    by_event = next((each for each in KINDS if event in shape.kinds.get(each, ())), None)
+    if by_event and by_address and by_event != by_address:
+        raise InvalidArgumentError(
+            f"kind: the notification tells of a {by_event}, but arrived at the address for {PLURALS[by_address]}",
+            field="kind",
+            rule="the kind that its address is for",
+        )
+    return by_event or by_address, event
+
+
+_STATEFUL: Final[Mapping[str | None, tuple[str, ...]]] = {
+    "payment": ("order", "payment"),
+    "refund": ("refund",),
+    "subscription": ("subscription",),
+}
+"""Things whose state a kind can tell; a payment is read as an order where it is one."""
+
+
+def _find_state(profile: Profile, kind: Kind | None, data: Any) -> str | None:
+    """Return our name of a state, which stands where it stands in responses."""
+    for thing in _STATEFUL.get(kind, ()):
+        path = getattr(profile.answer, f"{thing}_status")
+        if path and (state := profile.states.name(thing, at(data, path))):
+            return state
+    return None
+
+
+def _checked_number(name: str, data: Any, path: str, identifier: str = "") -> str | None:
+    """Return the number at a path, if there is one.
+
+    The merchant's own numbers match the profile's `identifier`. Those of the service may have another form. But no
+    number may hold a control character: it would end up in handlers, databases and logs.
+
+    Raises:
+        InvalidArgumentError: It is another text.
+    """
+    number = number_at(data, path)
+    if number is not None and identifier and not re.fullmatch(identifier, number):
+        raise _refuse(name, f"a number that matches {identifier} (the profile's `identifier`)", "another text")
+    if number is not None and not number.isprintable():
+        raise _refuse(name, "a number without control characters", "another text")
+    return number
+
+
+def number_at(data: Any, path: str) -> str | None:
+    """Return a number that names something, as a text; `None` where there is none."""
+    found = at(data, path) if path else None
+    return str(found) if is_name(found) else None
+
+
+def is_name(value: object) -> bool:
+    """Return whether a value can name something: an integer, or a text that is not blank."""
+    return bool(value.strip()) if isinstance(value, str) else type(value) is int
+
+
+def _refuse(field: str, rule: str, what: str) -> InvalidArgumentError:
+    """Return the error for what cannot be a notification; it never holds what was received."""
+    return InvalidArgumentError(f"{field} must be {rule}, not {what}", field=field, rule=rule)
+
+
+MAX_KEY: Final = 200
+"""Characters of a key; of a longer one there is a hash."""
+WEBHOOK_ID: Final = "webhook-id"
+_EVENT_TIMED: Final = frozenset({"standard-webhooks", "none"})
+"""Verifications by which a time in the payload is that of the event, and stays; else a redelivery has a new one."""
+
+
+def identify(
+    shape: NotificationShape, kind: str | None, document: Any, data: Any, headers: Mapping[str, str]
+) -> tuple[str, bool, str]:
+    """Return which event a notification tells of.
+
+    The paths of the profile for its kind name it, else the header of Standard Webhooks, else what the body says.
+
+    Returns:
+        The key, the same in each redelivery; whether it is only a hash of the body; and the body's digest.
+    """
+    digest = digest_document(shape, document, sent="" if shape.verification in _EVENT_TIMED else shape.time)
+    names = [at(data, path) for path in shape.id.get(kind or "", ())]
+    if names and all(map(is_name, names)):
+        return build_key(f"{kind}:", names), False, digest
+    if shape.verification == "standard-webhooks" and is_name(headers.get(WEBHOOK_ID)):
+        return _shorten_key("webhook:", headers[WEBHOOK_ID]), False, digest
+    # With its time: a renewal that says the same a month later is another event, and must not be lost.
+    return ":".join(filter(None, ("weak", kind, digest_document(shape, document)))), True, digest
+
+
+def build_key(prefix: str, values: list[str | int]) -> str:
+    """Return the key that values make, which together name something."""
+    return _shorten_key(prefix, _canonical_json(values))
+
+
+def _shorten_key(prefix: str, name: str) -> str:
+    key = prefix + name
+    return key if len(key) <= MAX_KEY else f"{prefix}sha256:{_sha256(name)}"
+
+
+def digest_document(shape: NotificationShape, document: Any, *, sent: str = "") -> str:
+    """Return the SHA-256, in hexadecimal, of a document without what a redelivery may change.
+
+    That is its signature, its nonce, and the profile's `volatile` fields: a name stands for every field of it, a
+    dotted path for one. The order of names makes no difference.
+
+    Args:
+        shape: The profile's.
+        document: A body, decoded.
+        sent: The path of a time that is new in each delivery, too.
+    """
+    fresh = {NONCE, *(each for each in shape.volatile if "." not in each)}
+    dotted = [each for each in shape.volatile if "." in each]
+    paths = [tuple(each.split(".")) for each in (*dotted, shape.signature, sent) if each]
+    return _sha256(_canonical_json(_without(document, frozenset(fresh), paths)))
+
+
+def _without(value: Any, names: frozenset[str], paths: Collection[tuple[str, ...]]) -> Any:
+    if isinstance(value, dict):
+        kept = [name for name in value if name not in names and (name,) not in paths]
+        return {name: _without(value[name], names, _below(paths, name)) for name in kept}
+    if not isinstance(value, list):
+        return value
+    steps = {path[0] for path in paths}  # a stranger's list may be very long, and few of its places are meant
+    return [
+        _without(each, names, _below(paths, step) if step in steps else ())
+        for step, each in ((str(index), each) for index, each in enumerate(value))
+        if step not in steps or (step,) not in paths
+    ]
+
+
+def _below(paths: Collection[tuple[str, ...]], step: str) -> list[tuple[str, ...]]:
+    return [path[1:] for path in paths if path[0] == step and len(path) > 1]
+
+
+def _canonical_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

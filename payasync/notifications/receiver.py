@@ -1,24 +1,26 @@
 """The receiver: what arrives is verified, kept durably, acknowledged, and then dispatched from where it is kept."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
+from attrs import evolve
+
 from payasync.credentials import Credentials
-from payasync.errors import ConfigurationError, frameless_async
-from payasync.notifications.adapters import Application
-from payasync.notifications.dispatcher import Lifetime, Replaying
-from payasync.notifications.handlers import Expect, Function, Handler, Handling, check_expect, check_new, handler_of
-from payasync.notifications.inbox import Inbox, InboxEvent, State
-from payasync.notifications.ingest import Answer, DispatchLimits, Reception, ReceptionLimits
-from payasync.notifications.notification import MAX_BYTES, Headers, Raw
+from payasync.errors import ConfigurationError, InvalidArgumentError, SessionClosedError, frameless_async
+from payasync.notifications.dispatcher import Dispatcher
+from payasync.notifications.inbox import REPLAYABLE, Inbox, InboxEvent, State
+from payasync.notifications.ingest import Answer, Application, Ingest, Limits, answer_aiohttp, build_received
+from payasync.notifications.notification import MAX_BYTES, Headers, Notification, Raw, parse
 from payasync.notifications.transactions import Begin, prove_all
-from payasync.notifications.trust import ATTEMPTS, Questions, upper_half
+from payasync.notifications.transitions import ATTEMPTS, Confirmer, QueryLimiter, draw_upper_half, hold_refund
 from payasync.notifications.verification import Verifier, verification_of
+from payasync.notifications.worker import Expect, Function, Handler, Worker, build_handler, check_distinct, check_expect
 from payasync.profile.profile import Profile
-from payasync.profile.schema import Kind
+from payasync.profile.schema import KINDS, Kind
 from payasync.session import Session
 from payasync.settings import Pace, is_number
 from payasync.wire.request import invalid
@@ -34,16 +36,16 @@ _TYPES: Final = {
 }
 
 
-def service_of(
+def _choose_service(
     session: Session | None, profile: Profile | None, credentials: Credentials | None
 ) -> tuple[Profile, Credentials]:
-    """Return what the service does and who the merchant is: as given, else as the session has it.
+    """Return profile and credentials: as given, else as the session has them.
 
     Raises:
         ConfigurationError: One is missing, or of another type.
     """
     if session is not None:
-        check("session", session, right=isinstance(session, Session))
+        _check_type("session", session, right=isinstance(session, Session))
         profile = session.profile if profile is None else profile
         credentials = session.credentials if credentials is None else credentials
     if profile is None or credentials is None:
@@ -52,40 +54,23 @@ def service_of(
             f"{name} is missing: give Receiver(session=...), whose profile and credentials are taken, or both of them",
             field=name,
         )
-    check("profile", profile, right=isinstance(profile, Profile))
-    check("credentials", credentials, right=isinstance(credentials, Credentials))
+    _check_type("profile", profile, right=isinstance(profile, Profile))
+    _check_type("credentials", credentials, right=isinstance(credentials, Credentials))
     return profile, credentials
 
 
-def check(name: str, value: object, *, right: bool) -> None:
-    """Refuse what is of another type.
-
-    Raises:
-        ConfigurationError: It names the argument.
-    """
+def _check_type(name: str, value: object, *, right: bool) -> None:
     if not right:
         what = f"the class {value.__name__}" if isinstance(value, type) else f"a value of type {type(value).__name__}"
         raise ConfigurationError(f"{name} must be {_TYPES[name]}, not {what}", field=name)
 
 
-def check_session(session: Session | None, *, needed: bool) -> None:
-    """Refuse to have nobody to ask, where that is needed.
-
-    Raises:
-        ConfigurationError: It says why it is.
-    """
-    if session is None and needed:
-        raise ConfigurationError(
-            "session is missing: the profile says that notifications are not signed, so each must be confirmed with "
-            "the service. Give Receiver(session=...)",
-            field="session",
-        )
-
-
 F = TypeVar("F", bound=Function)
 
-WALL: Final = Pace(clock=time.time, jitter=upper_half)
+WALL: Final = Pace(clock=time.time, jitter=draw_upper_half)
 """Time since 1970, as the inbox has it."""
+REPLAYED_TOGETHER: Final = 100
+"""Events that are read together; each may be as long as a body."""
 
 
 class Receiver:
@@ -145,35 +130,41 @@ class Receiver:
         retention: timedelta = timedelta(days=30),
         pace: Pace = WALL,
     ) -> None:
-        self._limits: Final = ReceptionLimits(max_bytes=max_bytes, max_waiting=max_waiting)
-        limits = DispatchLimits(
+        self._limits: Final = Limits(
+            max_bytes=max_bytes,
+            max_waiting=max_waiting,
             attempts=attempts,
             concurrency=concurrency,
             handler_timeout=handler_timeout,
             lease=lease,
             retention=retention,
         )
-        check("inbox", inbox, right=hasattr(inbox, "claim") and not isinstance(inbox, type))
-        profile, credentials = service_of(session, profile, credentials)
+        _check_type("inbox", inbox, right=hasattr(inbox, "claim") and not isinstance(inbox, type))
+        profile, credentials = _choose_service(session, profile, credentials)
         verification = verification_of(profile, credentials, verifier)
-        check_session(session, needed=not verification.proves)
+        if session is None and not verification.proves:
+            raise ConfigurationError(
+                "session is missing: the profile says that notifications are not signed, so each must be confirmed "
+                "with the service. Give Receiver(session=...)",
+                field="session",
+            )
         check_expect(expect)
         self._inbox: Final = inbox
+        self._profile: Final = verification.profile
+        self._pace: Final = pace
         self._handlers: Final[list[Handler]] = []
-        handling = Handling(
+        self._worker: Final = Worker(
             inbox=inbox,
-            profile=verification.profile,
             merchant_id=credentials.merchant_id,
             session=session,
             handlers=self._handlers,
             expect=expect,
-            limits=limits,
+            handler_timeout=handler_timeout,
             pace=pace,
-            questions=Questions(pace.clock),
+            confirmer=Confirmer(inbox, verification.profile, attempts, QueryLimiter(pace.clock)),
         )
-        self._replaying: Final = Replaying(inbox, verification.profile)
-        self._lifetime: Final = Lifetime(inbox, handling.handle, limits, pace)
-        self._reception: Final = Reception(verification, inbox, self._limits, pace, kept=self._wake)
+        self._current: Dispatcher | None = None
+        self._ingest: Final = Ingest(verification, inbox, self._limits, pace, notify=lambda: self._dispatcher().wake())
         self.asgi: Final = Application(self.receive, max_bytes, self.__aenter__, self.aclose)
 
     def on(
@@ -207,10 +198,10 @@ class Receiver:
         """
 
         def register(function: F) -> F:
-            handler = handler_of(
+            handler = build_handler(
                 function, kind=kind, name=name, transaction=transaction, expect=expect, unverified=unverified
             )
-            check_new(handler, self._handlers)
+            check_distinct(handler, self._handlers)
             self._handlers.append(handler)
             return function
 
@@ -228,7 +219,7 @@ class Receiver:
         Raises:
             InvalidArgumentError: `raw` is not bytes.
         """
-        return await self._reception.receive(raw, headers, kind)
+        return await self._ingest.receive(raw, headers, kind)
 
     async def aiohttp_handler(self, request: "web.Request", kind: str | None = None) -> "web.StreamResponse":
         """Take a notification from aiohttp: `router.add_post("/notify/{kind}", receiver.aiohttp_handler)`.
@@ -237,9 +228,7 @@ class Receiver:
             request: aiohttp's.
             kind: Left out: `{kind}` of the route, else the last part of the path, where that names one.
         """
-        from payasync.notifications.adapters import answered  # noqa: PLC0415 - who serves by ASGI needs it not
-
-        return await answered(self.receive, request, kind=kind, max_bytes=self._limits.max_bytes)
+        return await answer_aiohttp(self.receive, request, kind=kind, max_bytes=self._limits.max_bytes)
 
     async def settle(self) -> None:
         """Return when nothing is due any more, and nothing is being handled; what is to be retried later may wait.
@@ -248,7 +237,7 @@ class Receiver:
             StorageError: The inbox cannot be read now.
             SessionClosedError: The receiver is closed.
         """
-        await self._lifetime.dispatching().settle()
+        await self._dispatcher().settle()
 
     async def events(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
         """List events, oldest first.
@@ -277,9 +266,35 @@ class Receiver:
         Raises:
             InvalidArgumentError: That is no number or no kind, or the event is of another kind.
         """
-        replayed = await self._replaying.one(event_id, kind)
-        self._lifetime.wake()
+        if not isinstance(event_id, int):
+            rule = "the number of an event, as events() tells it"
+            raise InvalidArgumentError(f"event_id must be {rule}, not {event_id!r}", field="event_id", rule=rule)
+        if kind is None:
+            replayed = await self._inbox.replay(event_id)
+        else:
+            replayed = await self._replay_as(event_id, kind)
+        self._wake_current()
         return replayed
+
+    async def _replay_as(self, event_id: int, kind: Kind) -> bool:
+        """Replay an event of a kind that a person says; it has the key that a redelivery would have."""
+        if kind not in KINDS:
+            raise invalid("kind", f"one of {', '.join(KINDS)}", kind)
+        found = await self._inbox.events(limit=1, after=max(event_id - 1, 0))
+        if not found or found[0].id != event_id or not found[0].raw:  # of a forgotten event, only the key is there
+            return False
+        event = found[0]
+        if event.kind == kind:
+            return await self._inbox.replay(event_id)
+        if event.kind is not None and not (
+            kind == "refund" and hold_refund(self._read(event, event.kind), self._profile)
+        ):
+            raise invalid("kind", f"{event.kind}, which the event is of", kind)
+        told = evolve(self._read(event, kind), verified=event.verified, received_at=event.received_at)
+        return await self._inbox.replay(event_id, build_received(told, timed=False))
+
+    def _read(self, event: InboxEvent, kind: str) -> Notification:
+        return parse(event.raw, event.headers, profile=self._profile, kind=kind, max_bytes=len(event.raw))
 
     async def replay_all(self, state: State) -> int:
         """Dispatch all events of a state again, as `replay` does each; return how many these were.
@@ -290,8 +305,13 @@ class Receiver:
         Raises:
             InvalidArgumentError: It is none of these.
         """
-        replayed = await self._replaying.all(state)
-        self._lifetime.wake()
+        if state not in REPLAYABLE:
+            raise invalid("state", f"one of {', '.join(sorted(REPLAYABLE))}", state)
+        replayed, last = 0, 0
+        while found := await self._inbox.events(state, limit=REPLAYED_TOGETHER, after=last):
+            last = found[-1].id
+            replayed += sum(await asyncio.gather(*(self._inbox.replay(each.id) for each in found)))
+        self._wake_current()
         return replayed
 
     async def aclose(self, grace: float = 5.0) -> None:
@@ -305,21 +325,42 @@ class Receiver:
         """
         if not is_number(grace) or not grace >= 0:
             raise invalid("grace", "a number of seconds, 0 or more", grace)
-        self._reception.closed = True
-        await self._lifetime.aclose(grace)
+        if self._ingest.closed:
+            return
+        self._ingest.closed = True
+        try:
+            if self._current is not None and self._current.at_home:
+                await self._current.aclose(grace)
+        finally:
+            await self._inbox.aclose()
 
-    def _wake(self) -> None:
-        self._lifetime.dispatching().wake()
+    def _dispatcher(self) -> Dispatcher:
+        """Return what dispatches in the running loop; it begins now, if it has not.
+
+        Raises:
+            SessionClosedError: The receiver is closed.
+        """
+        if self._ingest.closed:
+            raise SessionClosedError("the receiver is closed: make another")
+        if self._current is None or not self._current.at_home:
+            self._current = Dispatcher(self._inbox, self._worker.handle, self._limits, self._pace)
+        return self._current
+
+    def _wake_current(self) -> None:
+        """Dispatch what is due now, but only if this process dispatches: a script that replays leaves it to others."""
+        if self._current is not None and self._current.at_home:
+            self._current.wake()
 
     async def __aenter__(self) -> Self:
-        self._lifetime.check_open()
+        if self._ingest.closed:
+            raise SessionClosedError("the receiver is closed: make another")
         try:
             await self._inbox.next_due()  # a file that is none of ours says so now
             await prove_all(each.transaction for each in self._handlers if each.transaction)
         except BaseException:
             await self.aclose()
             raise
-        self._wake()
+        self._dispatcher().wake()
         return self
 
     async def __aexit__(

@@ -1,9 +1,10 @@
-"""The ways in which a notification is shown to be from the service (spec: Events, 5)."""
+"""The ways in which a notification is shown to come from the service (spec: Events, 5)."""
 
 import base64
 import binascii
 import hashlib
 import hmac
+import math
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,25 +17,80 @@ from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 
 from payasync.credentials import Credentials, Secret
 from payasync.documents import at
-from payasync.errors import ConfigurationError, frameless
+from payasync.errors import ConfigurationError, InvalidSignatureError, frameless
 from payasync.middleware.verify import is_signed_by_any, read_as_signed, refused_field, service_keys
-from payasync.notifications.notification import MAX_BYTES, Headers, Notification, Raw, body_of, headers_of
-from payasync.notifications.reading import (
-    MISMATCH,
+from payasync.notifications.notification import (
+    MAX_BYTES,
     WEBHOOK_ID,
-    check_covered,
-    check_sent_back,
-    check_window,
+    Headers,
+    Notification,
+    Raw,
+    copy_body,
     coverage_of,
-    document_of,
-    made_by_service,
-    read,
-    seconds,
-    unverified,
+    decode_body,
+    read_document,
+    read_headers,
 )
+from payasync.profile import signed_fields
 from payasync.profile.consistency import check_keys
 from payasync.profile.profile import Profile, not_configured
+from payasync.profile.schema import NotificationShape
+from payasync.profile.signed_fields import join_path
+from payasync.settings import is_number
 from payasync.signing.schemes import SignatureScheme, SortedPairs
+
+MISMATCH: Final = "the body is not the one that was signed, or the key is another"
+"""The cause of a wrong signature."""
+MILLISECONDS_FROM: Final = 10**11
+"""So many seconds after 1970 are the year 5138: a number from here on counts milliseconds."""
+_NUMBER: Final = re.compile(r"[0-9]{1,19}(\.[0-9]{1,9})?", re.ASCII)
+
+
+def parse_time(value: object) -> float | None:
+    """Return a time as seconds since 1970; `None` for what is no time.
+
+    Args:
+        value: ISO 8601 with an offset, or seconds since 1970, or milliseconds; a text of digits is a number.
+    """
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
+        try:
+            instant = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        return None if instant.utcoffset() is None else instant.timestamp()
+    if not isinstance(value, str) and not is_number(value):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    if not math.isfinite(number):
+        return None
+    return number / 1000 if number >= MILLISECONDS_FROM else number
+
+
+def check_window(field: str, sent: float, now: float, tolerance: float) -> None:
+    """Refuse what was sent too long ago, or would have been sent in the future.
+
+    Args:
+        field: Where it says when it was sent.
+        sent: Seconds since 1970, as all of these.
+        now: By this machine's clock.
+        tolerance: How far the two may be apart, both ways.
+
+    Raises:
+        InvalidSignatureError: They are further apart.
+    """
+    age = now - sent
+    if not abs(age) <= tolerance:
+        side = "ago" if age > 0 else "ahead of this machine's clock"
+        raise _refuse(field, f"is {abs(age):.0f} seconds {side}: more than notification.tolerance, {tolerance:g}")
+
+
+def _refuse(field: str, reason: str) -> InvalidSignatureError:
+    """Return the error for an unverified notification; the reason holds neither a key nor the right signature."""
+    return InvalidSignatureError(f"the notification is not verified: {field} {reason}", field=field, reason=reason)
+
 
 A_WORD: Final = "a text of 1 to 256 visible ASCII characters"
 TIMESTAMP: Final = "webhook-timestamp"
@@ -57,22 +113,22 @@ def check_webhook(
     Args:
         body: As it was received.
         headers: Names in any case.
-        keys: Several while they rotate; `check_keys` has passed them.
+        keys: Several while they rotate; `check_secrets` has passed them.
         tolerance: Seconds that the two clocks may be apart.
         now: Seconds since 1970.
 
     Raises:
         InvalidSignatureError: The header, and what is wrong with it.
     """
-    number = _single(headers, WEBHOOK_ID, _WORD, A_WORD)
-    sent = _single(headers, TIMESTAMP, _SECONDS, "a number of seconds since 1970")
+    number = _get_header(headers, WEBHOOK_ID, _WORD, A_WORD)
+    sent = _get_header(headers, TIMESTAMP, _SECONDS, "a number of seconds since 1970")
     check_window(TIMESTAMP, int(sent), now, tolerance)
-    given = list(_signatures(_only(headers, SIGNATURE)))
-    if not given:
-        raise unverified(SIGNATURE, f"holds no signature of version {_VERSION}")
-    content = _content(body, number, sent)
-    if not any(_holds(given, _digest(key, content)) for key in keys):
-        raise unverified(SIGNATURE, f"is not that of the body, by any of the keys: {MISMATCH}")
+    pairs = [each.partition(",") for each in _get_header(headers, SIGNATURE).split(" ")]
+    signatures = [_decode_base64(text) for version, _, text in pairs if version == _VERSION]  # other versions may come
+    if not any(signatures):
+        raise _refuse(SIGNATURE, f"holds no signature of version {_VERSION}")
+    if not any(_is_among(signatures, _sign_content(body, number, sent, key)) for key in keys):
+        raise _refuse(SIGNATURE, f"is not that of the body, by any of the keys: {MISMATCH}")
 
 
 def sign_webhook(body: bytes, *, number: str, sent: int, key: Secret) -> str:
@@ -82,10 +138,9 @@ def sign_webhook(body: bytes, *, number: str, sent: int, key: Secret) -> str:
         body: As it is sent.
         number: The header `webhook-id`.
         sent: The header `webhook-timestamp`: seconds since 1970.
-        key: `check_keys` has passed it.
+        key: `check_secrets` has passed it.
     """
-    signature = _digest(key, _content(body, number, str(sent)))
-    return f"{_VERSION},{base64.b64encode(signature).decode()}"
+    return f"{_VERSION},{base64.b64encode(_sign_content(body, number, str(sent), key)).decode()}"
 
 
 def is_word(number: object) -> bool:
@@ -101,7 +156,7 @@ def check_secrets(keys: Iterable[Secret]) -> None:
     """
     number = 0
     for number, key in enumerate(keys, start=1):
-        if len(_decoded(key)) < _LEAST:
+        if len(_decode_key(key)) < _LEAST:
             raise ConfigurationError(
                 f"{_KEYS}: key {number} must be {_PREFIX} and base64 of {_LEAST} bytes or more, whole as the service "
                 "shows it",
@@ -115,53 +170,127 @@ def check_secrets(keys: Iterable[Secret]) -> None:
         )
 
 
-def _single(headers: MultiMapping[str], name: str, form: re.Pattern[str], wanted: str) -> str:
-    value = _only(headers, name)
-    if not form.fullmatch(value):
-        raise unverified(name, f"is not {wanted}")
-    return value
-
-
-def _only(headers: MultiMapping[str], name: str) -> str:
+def _get_header(headers: MultiMapping[str], name: str, form: re.Pattern[str] | None = None, wanted: str = "") -> str:
     """Return a header that must stand there once: of two, nobody could say which one was signed."""
     values = headers.getall(name, [])
     if len(values) != 1:
-        raise unverified(name, "stands there twice" if values else "is missing")
+        raise _refuse(name, "stands there twice" if values else "is missing")
+    if form and not form.fullmatch(values[0]):
+        raise _refuse(name, f"is not {wanted}")
     return values[0]
 
 
-def _signatures(header: str) -> Iterator[bytes]:
-    """Yield the signatures of our version; others, and what is none, are passed over."""
-    for each in header.split(" "):
-        version, _, text = each.partition(",")
-        if version == _VERSION and (signature := _bytes(text)):
-            yield signature
+def _is_among(signatures: Iterable[bytes], right: bytes) -> bool:
+    return any(hmac.compare_digest(right, each) for each in signatures)
 
 
-def _holds(given: Iterable[bytes], right: bytes) -> bool:
-    return any(hmac.compare_digest(right, each) for each in given)
+def _sign_content(body: bytes, number: str, sent: str, key: Secret) -> bytes:
+    return hmac.digest(_decode_key(key), b".".join((number.encode(), sent.encode(), body)), hashlib.sha256)
 
 
-def _content(body: bytes, number: str, sent: str) -> bytes:
-    return b".".join((number.encode(), sent.encode(), body))
-
-
-def _digest(key: Secret, content: bytes) -> bytes:
-    return hmac.digest(_decoded(key), content, hashlib.sha256)
-
-
-def _decoded(key: Secret) -> bytes:
+def _decode_key(key: Secret) -> bytes:
     """Return the key's bytes, which no caller keeps: a traceback may show what is local."""
     text = key.reveal().strip().removeprefix(_PREFIX)
-    return _bytes(text + "=" * (-len(text) % 4))
+    return _decode_base64(text + "=" * (-len(text) % 4))
 
 
-def _bytes(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     """Return what a text of base64 holds; nothing, where it is none."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         return b""
+
+
+def check_covered(profile: Profile) -> None:
+    """Refuse a profile that would have something believed that no signature covers.
+
+    Where the name of an event stands is no matter: like the address, one that nobody signed says the kind, and no more.
+    Nor where its time stands: one that nobody signed is better than none, which may be left out.
+
+    Raises:
+        ConfigurationError: It names the point.
+    """
+    if signed := coverage_of(profile):
+        signed_fields.check_covered(signed, profile.notification.signature, _list_believed(profile.notification))
+
+
+def _list_believed(shape: NotificationShape) -> Iterator[tuple[str, str, str]]:
+    """Yield the points that name what is acted upon, with their paths, and where in the document that stands."""
+    yield "notification.data", shape.data, join_path(shape.data, "any field of it")
+    for name in ("out_trade_no", "out_refund_no", "subscription_id"):
+        if path := getattr(shape, name):
+            yield f"notification.{name}", path, join_path(shape.data, path)
+    for kind, paths in shape.id.items():
+        for path in paths:
+            yield f"notification.id.{kind}", path, join_path(shape.data, path)
+
+
+def telling_paths(profile: Profile) -> frozenset[str]:
+    """Return the paths that show that the service made a notification: of an event name, a time or a state.
+
+    Each is covered by the signature, and requests have no such field.
+    """
+    signed, shape = coverage_of(profile), profile.notification
+    if signed is None:
+        return frozenset()
+    named = shape.kind if any(shape.kinds.values()) else ""
+    paths = (named, shape.time, *(path for _, path in _list_state_paths(profile)))
+    return frozenset(signed_fields.only_from_the_service(profile, signed, paths))
+
+
+def is_made_by_service(profile: Profile, telling: frozenset[str], document: Mapping[str, Any]) -> bool:
+    """Return whether a document holds something that no request says: a known event, a time, or a known state.
+
+    Args:
+        profile: Says which events and states there are.
+        telling: The paths that count, as `telling_paths` returns them.
+        document: A notification whose signature is right.
+    """
+    shape = profile.notification
+    events = [name for names in shape.kinds.values() for name in names]
+    if shape.kind in telling and at(document, shape.kind) in events:
+        return True
+    if shape.time in telling and parse_time(at(document, shape.time)) is not None:
+        return True
+    states = [(thing, path) for thing, path in _list_state_paths(profile) if path in telling]
+    return any(profile.states.name(thing, at(document, path)) for thing, path in states)
+
+
+def check_sent_back(profile: Profile, credentials: Credentials) -> frozenset[str] | None:
+    """Refuse a profile by which a request that is sent back could not be told from a notification.
+
+    Returns:
+        The paths that tell the two apart; `None` if no key that signs requests verifies notifications.
+
+    Raises:
+        ConfigurationError: No event name, time or state stands inside the signature.
+    """
+    if coverage_of(profile) is None or not signed_fields.shares_key(profile, credentials):
+        return None
+    if not (telling := telling_paths(profile)):
+        raise ConfigurationError(
+            "notification.kind, notification.time and answer.*_status name nothing inside the signature that your "
+            "requests do not have. The same key signs requests and verifies notifications, so a request of yours that "
+            "is sent back would be believed. Add a path inside the signature: of an event name (notification.kind, "
+            "with notification.kinds), of a time (notification.time) or of a state (such as answer.order_status, with "
+            "states.order). If the service signs with a key of its own, give credentials.service_keys instead",
+            field="notification.kind",
+        )
+    return telling
+
+
+def _list_state_paths(profile: Profile) -> list[tuple[str, str]]:
+    """Return the things and the paths of their states, if the profile knows values of these.
+
+    A document without the payload's path is a payload itself.
+    """
+    things = ("order", "payment", "refund", "subscription")
+    paths = {thing: getattr(profile.answer, f"{thing}_status") for thing in things}
+    known = {thing: path for thing, path in paths.items() if path and getattr(profile.states, thing)}
+    return [
+        (thing, join_path(place, path)) for place in (profile.notification.data, "") for thing, path in known.items()
+    ]
 
 
 SENT_BACK: Final = (
@@ -174,11 +303,11 @@ Verifier: TypeAlias = Callable[[bytes, Mapping[str, str]], bool]
 
 @frozen
 class Verification:
-    """How notifications are verified: here not at all, since the profile says that they are not signed.
+    """How notifications are verified; this base class verifies nothing, for a profile that says they are not signed.
 
     Attributes:
         profile: What the service does.
-        proves: What passes is from the service.
+        proves: Whether a notification that passes comes from the service.
     """
 
     profile: Profile = field(repr=False)
@@ -194,10 +323,10 @@ class Verification:
         """What is looked at, in words."""
         return "nothing"
 
-    def notification(
+    def verify(
         self, raw: Raw, headers: Headers, *, now: float, kind: str | None = None, max_bytes: int = MAX_BYTES
     ) -> Notification:
-        """Return a notification that passed; as `verify`.
+        """Return a notification that passed, as the function `verify`.
 
         Args:
             raw: The body's bytes.
@@ -206,12 +335,12 @@ class Verification:
             kind: Where its address says so.
             max_bytes: The greatest length of the body.
         """
-        body, received = body_of(raw, max_bytes), headers_of(headers)
+        body, received = copy_body(raw, max_bytes), read_headers(headers)
         self.check_bytes(body, received, now)  # first: who cannot sign has nothing read
-        arrived = datetime.fromtimestamp(now, UTC)
-        document = document_of(body)
+        document = decode_body(body)
         self.check_document(body, document, now)  # before more is made of it, for the same reason
-        notification = read(body, document, received, profile=self.profile, kind=kind, received_at=arrived)
+        arrived = datetime.fromtimestamp(now, UTC)
+        notification = read_document(body, document, received, profile=self.profile, kind=kind, received_at=arrived)
         return evolve(notification, verified=self.proves)
 
     def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> None:
@@ -222,7 +351,7 @@ class Verification:
 
 
 @frozen
-class ByVerifier(Verification):
+class CustomVerification(Verification):
     """By a function of the merchant's own."""
 
     verifier: Verifier
@@ -244,18 +373,17 @@ class ByVerifier(Verification):
 
     def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> None:  # noqa: ARG002 - it has its own
         """Refuse what the function does not call true."""
-        if not self._says_true(body, headers):
-            raise unverified("verifier", "does not say that it is from the service")
-
-    def _says_true(self, body: bytes, headers: CIMultiDict[str]) -> bool:
+        genuine: object
         try:
-            return self.verifier(body, CIMultiDictProxy(headers)) is True
+            genuine = self.verifier(body, CIMultiDictProxy(headers))
         except Exception:  # noqa: BLE001 - anybody's code; what raises has verified nothing
-            return False
+            genuine = False
+        if genuine is not True:
+            raise _refuse("verifier", "does not say that it is from the service")
 
 
 @frozen
-class InHeaders(Verification):
+class WebhookVerification(Verification):
     """By Standard Webhooks."""
 
     keys: tuple[Secret, ...]
@@ -282,7 +410,7 @@ class InHeaders(Verification):
 
 
 @frozen
-class InBody(Verification):
+class BodyVerification(Verification):
     """By the profile's scheme, over the object that holds the signature.
 
     Attributes:
@@ -318,33 +446,25 @@ class InBody(Verification):
 
     def check_document(self, body: bytes, document: Mapping[str, Any], now: float) -> None:
         """Refuse what the service has not signed; or too long ago, where the profile says where a time stands."""
-        field = self.profile.notification.signature
+        shape = self.profile.notification
+        field = shape.signature
         above, _, name = field.rpartition(".")
         signed = at(read_as_signed(body, document, self.scheme), above)
         if not isinstance(signed, dict) or name not in signed:
-            raise unverified(field, "is missing")
+            raise _refuse(field, "is missing")
         if not isinstance(signed[name], str):
-            raise unverified(field, "is no text")
+            raise _refuse(field, "is no text")
         if not is_signed_by_any(self.scheme, signed, name, path="", keys=self.keys):
-            why = refused_field(self.scheme, signed, above, name)
-            raise unverified(
-                field,
-                f"cannot be checked: {why}"
-                if why
-                else f"is not that of the object it stands in, by any of the keys: {MISMATCH}",
-            )
-        if self.telling is not None and not made_by_service(self.profile, self.telling, document):
-            raise unverified(field, SENT_BACK)
-        self._check_time(document, now)
-
-    def _check_time(self, document: Mapping[str, Any], now: float) -> None:
-        shape = self.profile.notification
-        if not shape.time:
-            return
-        sent = seconds(at(document, shape.time))
-        if sent is None:
-            raise unverified(shape.time, "is no time: neither ISO 8601 with an offset, nor a number")
-        check_window(shape.time, sent, now, shape.tolerance)
+            if why := refused_field(self.scheme, signed, above, name):
+                raise _refuse(field, f"cannot be checked: {why}")
+            raise _refuse(field, f"is not that of the object it stands in, by any of the keys: {MISMATCH}")
+        if self.telling is not None and not is_made_by_service(self.profile, self.telling, document):
+            raise _refuse(field, SENT_BACK)
+        if shape.time:
+            sent = parse_time(at(document, shape.time))
+            if sent is None:
+                raise _refuse(shape.time, "is no time: neither ISO 8601 with an offset, nor a number")
+            check_window(shape.time, sent, now, shape.tolerance)
 
 
 @frameless
@@ -361,16 +481,16 @@ def verify(
 ) -> Notification:
     """Return a notification that the service has signed: `verified` is `True`.
 
-    Where the profile says that notifications are not signed (`verification = "none"`), and no `verifier` is given,
-    it stays `False`: what it says is a hint.
+    If the profile says that notifications are not signed (`verification = "none"`) and no `verifier` is given,
+    `verified` stays `False`: the notification is only a hint.
 
     Args:
         raw: The body's bytes, as they were received.
         headers: A mapping, or pairs; names in any case.
         profile: What the service does.
         credentials: Its `service_keys` or `notification_keys` verify.
-        kind: `payment`, `refund` or `subscription`, where the address at which it arrived says so.
-        verifier: Verifies in the profile's place: gets body and headers; only `True` from it is true.
+        kind: `payment`, `refund` or `subscription`, if the address at which it arrived says so.
+        verifier: Verifies in the profile's place. It gets body and headers, and must return `True`.
         clock: Seconds since 1970.
         max_bytes: The greatest length of the body.
 
@@ -382,7 +502,7 @@ def verify(
             believed. Or a request that is sent back would pass for a notification.
     """
     verification = verification_of(profile, credentials, verifier)
-    return verification.notification(raw, headers, kind=kind, now=clock(), max_bytes=max_bytes)
+    return verification.verify(raw, headers, kind=kind, now=clock(), max_bytes=max_bytes)
 
 
 def verification_of(profile: Profile, credentials: Credentials, verifier: Verifier | None = None) -> Verification:
@@ -397,21 +517,22 @@ def verification_of(profile: Profile, credentials: Credentials, verifier: Verifi
         NotConfiguredError: The profile does not say how they are signed.
         ConfigurationError: As for `verify`; or the verifier is no plain function.
     """
-    if verifier is not None:
-        return ByVerifier(_as_a_whole(profile), verifier)
-    how = profile.notification.verification
-    if how == "standard-webhooks":
-        return InHeaders(profile, credentials.notification_keys)
-    if how == "body":
-        return _in_body(profile, credentials)
-    if not how:
+    shape = profile.notification
+    if verifier is not None:  # it looks at every byte, and not at a signature in the body
+        whole = evolve(profile, notification=evolve(shape, verification="")) if coverage_of(profile) else profile
+        return CustomVerification(whole, verifier)
+    if shape.verification == "standard-webhooks":
+        return WebhookVerification(profile, credentials.notification_keys)
+    if shape.verification == "body":
+        return _body_verification(profile, credentials)
+    if not shape.verification:
         raise not_configured(
             "notification.verification", "how notifications are signed: body, standard-webhooks, or none"
         )
     return Verification(profile)
 
 
-def _in_body(profile: Profile, credentials: Credentials) -> InBody:
+def _body_verification(profile: Profile, credentials: Credentials) -> BodyVerification:
     if not profile.notification.signature:
         raise not_configured("notification.signature", "the path of the signature, where it stands in the body")
     if profile.signature is None:
@@ -419,10 +540,4 @@ def _in_body(profile: Profile, credentials: Credentials) -> InBody:
     check_covered(profile)
     keys = service_keys(credentials, profile.signature, signed="notifications", point="notification.verification")
     check_keys(profile, credentials)
-    return InBody(profile, profile.signature, keys, check_sent_back(profile, credentials))
-
-
-def _as_a_whole(profile: Profile) -> Profile:
-    """Return the profile of notifications of which a function looks at every byte, and not a signature in the body."""
-    shape = profile.notification
-    return evolve(profile, notification=evolve(shape, verification="")) if shape.verification == "body" else profile
+    return BodyVerification(profile, profile.signature, keys, check_sent_back(profile, credentials))

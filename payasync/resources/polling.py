@@ -76,7 +76,8 @@ async def wait(
     """
     reached = _reached(thing, until, profile)
     end = pace.clock() + _seconds(timeout)
-    message = f"{_wanted(until)} did not come within {timeout} s"
+    wanted = repr(until) if isinstance(until, str) else "what was waited for"
+    message = f"{wanted} did not come within {timeout} s"
     missed = WaitTimeoutError(message, operation=_QUERIES[thing], reference=reference, reason="out of time")
     pauses = _pauses(pace)
     while (left := end - pace.clock()) > 0:
@@ -131,7 +132,3 @@ def _seconds(timeout: object) -> float:
     if not is_number(timeout) or not 0 < timeout < float("inf"):
         raise invalid("timeout", "a number of seconds above 0", timeout)
     return float(timeout)
-
-
-def _wanted(until: object) -> str:
-    return repr(until) if isinstance(until, str) else "what was waited for"

@@ -21,7 +21,7 @@ from payasync.sandbox.server import check_address, read_body, read_object, read_
 from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import ServiceSigner, UnsignableError, text_to_sign, verify
 from payasync.sandbox.store import Store
-from payasync.sandbox.timeline import Recorder, note, reference
+from payasync.sandbox.timeline import Recorder, find_reference, note
 
 MASK: Final = "<customer details>"
 
@@ -117,7 +117,7 @@ class Api:
             return refused, frozenset()
         named = self._dialect.numbers(operation, fields)
         # Noted here, so that a request that a fault ends has its number, too.
-        note(request, reference=reference(named))
+        note(request, reference=find_reference(named))
         numbers = set(named.values())
         if operation in {QUERY_PAYMENT, QUERY_REFUND}:
             find = self._store.order_named if operation is QUERY_PAYMENT else self._store.refund
@@ -146,7 +146,7 @@ class Api:
         # What is refused by state keeps its nonce burned: sent again later, it must not be done.
         with self._store.savepoint():
             payload = self._actions[operation.name](incoming)
-        note(request, reference=reference(incoming.arguments) or self._dialect.number(payload))
+        note(request, reference=find_reference(incoming.arguments) or self._dialect.number(payload))
         return self._dialect.answer(payload, incoming.fields, request_id)
 
     def _check_sender(self, incoming: Incoming, authorization: str) -> None:

@@ -35,7 +35,7 @@ _FLAGS: Final = {"true": True, "false": False}
 _BREAKS: Final = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]")
 
 
-def checks(identifier: str, date_format: str) -> Mapping[Sort, Check]:
+def make_checks(identifier: str, date_format: str) -> Mapping[Sort, Check]:
     """Return the checks by what they check.
 
     Each returns the value to go on with, or raises `ValueError` with what the value must be.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 from attrs import frozen
 
 from payasync.errors import ConfigurationError, InvalidArgumentError
-from payasync.sandbox.model import BEGINNING, TimerKind, format_instant, instant
+from payasync.sandbox.model import BEGINNING, TimerKind, format_instant, to_instant
 from payasync.sandbox.store import Store
 from payasync.settings import is_number
 
@@ -312,4 +312,4 @@ def _invalid_span(rule: str, value: object) -> InvalidArgumentError:
 
 
 def _wall() -> datetime:
-    return instant(time.time_ns() // 1000)
+    return to_instant(time.time_ns() // 1000)

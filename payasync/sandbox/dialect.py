@@ -15,7 +15,7 @@ from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.profile.schema import MERCHANT, NONCE, SIGN, AnswerShape, Code, NotificationShape, Parameter
 from payasync.profile.signed_fields import COMPARED
-from payasync.sandbox.arguments import ARGUMENTS, SORTS, Sort, check_accepted, check_constant, checks
+from payasync.sandbox.arguments import ARGUMENTS, SORTS, Sort, check_accepted, check_constant, make_checks
 from payasync.sandbox.model import MERCHANT_ID, Arguments, Event, Kind, Order, Refund, RefusedError, Subscription, Why
 from payasync.signing.schemes import SignatureScheme, SortedPairs
 
@@ -212,7 +212,7 @@ POINTS_OF: Final[Mapping[str, frozenset[str]]] = {
 """Which responses have these points of a profile's answer; all others are in every response."""
 
 
-def place(answer: AnswerShape, point: str) -> str:
+def locate_point(answer: AnswerShape, point: str) -> str:
     """Return the whole path of a point of a response; empty if it has none."""
     path: str = getattr(answer, point)
     if not path or path.startswith("header:"):
@@ -239,9 +239,9 @@ def _fill_answer(given: AnswerShape) -> AnswerShape:
 
 def _collide(answer: AnswerShape, one: str, other: str) -> bool:
     if other == "data":
-        return f"{answer.data}.".startswith(f"{place(answer, one)}.")
+        return f"{answer.data}.".startswith(f"{locate_point(answer, one)}.")
     together = POINTS_OF.get(one, _ALL_THINGS) & POINTS_OF.get(other, _ALL_THINGS)
-    return bool(together) and _overlap(place(answer, one), place(answer, other))
+    return bool(together) and _overlap(locate_point(answer, one), locate_point(answer, other))
 
 
 def _overlap(one: str, other: str) -> bool:
@@ -333,7 +333,7 @@ class Dialect:
         inside = profile.answer.code and not profile.http.not_executed
         self.words: Final = Vocabulary(profile)
         self.failures_inside: Final = (failures or ("200" if inside else "status")) == "200"
-        self._checks = checks(profile.identifier, self.words.date_format)
+        self._checks = make_checks(profile.identifier, self.words.date_format)
 
     def number_paths(self) -> dict[str, str]:
         """Return where responses name orders, refunds and subscriptions, and the customer's page."""

@@ -12,12 +12,12 @@ BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def micros(moment: datetime) -> int:
+def to_micros(moment: datetime) -> int:
     """Return an aware time as microseconds since 1970."""
     return (moment - BEGINNING) // _MICROSECOND
 
 
-def instant(given: datetime | int) -> datetime:
+def to_instant(given: datetime | int) -> datetime:
     """Return a time in UTC, from a time or from its microseconds."""
     return BEGINNING + timedelta(microseconds=given) if isinstance(given, int) else given.astimezone(UTC)
 
@@ -100,7 +100,7 @@ class Order:
     state: OrderState = "pending"
     declines: int = 0
     reserved: int = 0
-    created: datetime = field(default=BEGINNING, converter=instant)
+    created: datetime = field(default=BEGINNING, converter=to_instant)
 
     @property
     def number(self) -> str:
@@ -130,7 +130,7 @@ class Refund:
     notify_url: str | None = None
     fingerprint: str
     state: RefundState = "processing"
-    created: datetime = field(default=BEGINNING, converter=instant)
+    created: datetime = field(default=BEGINNING, converter=to_instant)
 
     @property
     def number(self) -> str:
@@ -172,7 +172,7 @@ class Subscription:
     ends: bool = field(default=False, converter=bool)
     failing: int = 0
     failures: int = 0
-    created: datetime = field(default=BEGINNING, converter=instant)
+    created: datetime = field(default=BEGINNING, converter=to_instant)
 
     @property
     def number(self) -> str:
@@ -194,7 +194,7 @@ class Charge:
 
     subscription_id: str
     period: int
-    at: datetime = field(converter=instant)
+    at: datetime = field(converter=to_instant)
     amount: int
     paid: bool = field(converter=bool)
 
@@ -257,9 +257,9 @@ class Notification:
     reference: str = ""
     url: str
     body: str
-    created: datetime = field(default=BEGINNING, converter=instant)
+    created: datetime = field(default=BEGINNING, converter=to_instant)
     state: NotificationState = "waiting"
-    due: datetime | None = field(default=BEGINNING, converter=optional(instant))
+    due: datetime | None = field(default=BEGINNING, converter=optional(to_instant))
     tries: int = 0
     resends: int = 0
     seq: int = 0
@@ -281,7 +281,7 @@ class Attempt:
 
     notification_id: str
     url: str
-    at: datetime = field(default=BEGINNING, converter=instant)
+    at: datetime = field(default=BEGINNING, converter=to_instant)
     status: int | None
     error: str
     answer: str = ""
@@ -295,7 +295,7 @@ TimerKind = Literal["expire", "settle", "renew"]
 class Timer:
     """Something that falls due: the expiry of an order, the end of a refund, a period of a subscription."""
 
-    due: datetime = field(converter=instant)
+    due: datetime = field(converter=to_instant)
     kind: TimerKind
     reference: str
 

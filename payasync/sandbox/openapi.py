@@ -33,7 +33,7 @@ from payasync.sandbox.arguments import (
     MAX_WORD,
     SORTS,
 )
-from payasync.sandbox.dialect import INSIDE, STATUSES, Dialect, Vocabulary, join_path, place, sibling_path
+from payasync.sandbox.dialect import INSIDE, STATUSES, Dialect, Vocabulary, join_path, locate_point, sibling_path
 from payasync.sandbox.rules import STEPS
 from payasync.sandbox.server import MAX_ADDRESS, MAX_BODY
 from payasync.signing.schemes import SortedPairs
@@ -159,8 +159,8 @@ def _describe_refusal(words: Vocabulary) -> Schema:
 def _describe_frame(words: Vocabulary, codes: Iterable[Code], *, signed: bool) -> dict[str, Schema]:
     """Return the schemas of what every response has, by their paths."""
     answer = words.answer
-    frame = {place(answer, "code"): {"enum": list(dict.fromkeys(codes))}, place(answer, "message"): TEXT}
-    frame |= {place(answer, "request_id"): TEXT}
+    frame = {locate_point(answer, "code"): {"enum": list(dict.fromkeys(codes))}, locate_point(answer, "message"): TEXT}
+    frame |= {locate_point(answer, "request_id"): TEXT}
     if answer.signature and signed:
         above = answer.signature.rpartition(".")[0]
         frame |= {answer.signature: TEXT, join_path(above, NONCE): TEXT}

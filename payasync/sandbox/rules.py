@@ -206,7 +206,7 @@ def check_refund(order: Order, refund: Refund) -> None:
         raise RefusedError("wrong_state", f"{left} is left to refund", argument="refund_amt")
 
 
-def repeated(first: Refund, again: Refund, *, refused: bool = False) -> Refund:
+def repeat_refund(first: Refund, again: Refund, *, refused: bool = False) -> Refund:
     """Return the refund that a number already names, if the request is the same (spec: Refund request).
 
     Args:

@@ -22,11 +22,11 @@ from payasync.sandbox.faults.injection import FaultInjector
 from payasync.sandbox.openapi import MARK
 from payasync.sandbox.receiver import RecordingReceiver
 from payasync.sandbox.rules import RefundSetting, RepeatedSetting, refund_terms
-from payasync.sandbox.server import MOST_READ, Server, access_logger, listen, turns, url_of
+from payasync.sandbox.server import MOST_READ, Server, access_logger, let_loop_turn, listen, url_of
 from payasync.sandbox.service import Numbering, Service
 from payasync.sandbox.signatures import Keys, ServiceSigner, make_keys
-from payasync.sandbox.store import MEMORY, Store, location
-from payasync.sandbox.timeline import Recorder, Timeline, line
+from payasync.sandbox.store import MEMORY, Store, read_location
+from payasync.sandbox.timeline import Recorder, Timeline, format_entry
 from payasync.sandbox.web.admin import Admin
 from payasync.sandbox.web.gateway import Gateway
 from payasync.sandbox.web.pages import gateway_path
@@ -107,7 +107,7 @@ class Sandbox:
         self._failures: Failures = check_failures(failures)
         self._pace = read_pace(clock)
         self._terms = refund_terms(refunds, repeated_refunds)
-        self._db = location(db)
+        self._db = read_location(db)
         self._keys: Keys | None = make_keys(profile) if self._db == MEMORY else None
         self._host = host
         self._port = port
@@ -233,7 +233,7 @@ class Sandbox:
         Raises:
             ConfigurationError: The sandbox does not run.
         """
-        return [line(entry) for entry in self._started("timeline").timeline.entries()]
+        return [format_entry(entry) for entry in self._started("timeline").timeline.entries()]
 
     async def settle(self) -> None:
         """Return when all that was due is done: timers have run, and notifications have been attempted.
@@ -392,7 +392,7 @@ async def _serve(application: web.Application, server: Server, stack: AsyncExitS
         max_line_size=MOST_READ,
         logger=access_logger,
     )
-    stack.push_async_callback(turns)
+    stack.push_async_callback(let_loop_turn)
     stack.push_async_callback(runner.cleanup)
     await runner.setup()
     assert runner.server is not None  # noqa: S101 - it was set up
@@ -401,7 +401,7 @@ async def _serve(application: web.Application, server: Server, stack: AsyncExitS
     async def stop_accepting() -> None:
         # A connection that asyncio accepts in the very turn in which its server closes is left open, with a warning.
         server.rest()
-        await turns()
+        await let_loop_turn()
 
     stack.callback(server.close)
     stack.push_async_callback(stop_accepting)

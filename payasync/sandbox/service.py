@@ -211,7 +211,7 @@ class Service:
         """
         refund = Refund(fingerprint=fingerprint, created=self._now(), **given)
         if first := self._store.refund(refund.out_refund_no):
-            return rules.repeated(first, refund, refused=self._terms.once)
+            return rules.repeat_refund(first, refund, refused=self._terms.once)
         rules.check_refund(self.order(refund.out_trade_no), refund)
         if not self._store.reserve(refund.out_trade_no, refund.refund_amt):
             raise RefusedError("wrong_state", "less is left to refund", argument="refund_amt")

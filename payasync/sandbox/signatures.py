@@ -29,7 +29,7 @@ from payasync.sandbox.dialect import (
     Vocabulary,
     format_time,
     join_path,
-    place,
+    locate_point,
     set_at,
     table_at,
 )
@@ -344,7 +344,7 @@ def _check_flat(point: str, at: str, paths: Iterator[str]) -> None:
 def _answer_paths(words: Vocabulary) -> Iterator[str]:
     """Yield the paths of what stands in responses."""
     answer = words.answer
-    yield from (place(answer, point) for point in fields_dict(AnswerShape) if point not in {"data", *NO_PATHS})
+    yield from (locate_point(answer, point) for point in fields_dict(AnswerShape) if point not in {"data", *NO_PATHS})
     yield join_path(answer.data, words.path("out_trade_no"))
 
 

@@ -32,8 +32,8 @@ from payasync.sandbox.model import (
     Timer,
     TimerKind,
     format_instant,
-    instant,
-    micros,
+    to_instant,
+    to_micros,
 )
 from payasync.settings import DATABASE, check_private, new_private
 
@@ -264,7 +264,7 @@ class Store:
         """Return the sandbox's time and the machine's at the last commit; `None` in a new database."""
         with self._run("SELECT latest, wall FROM clock WHERE one = 1") as cursor:
             found = cursor.fetchone()
-        return (instant(found["latest"]), instant(found["wall"])) if found else None
+        return (to_instant(found["latest"]), to_instant(found["wall"])) if found else None
 
     def set_time(self, latest: datetime, wall: datetime) -> None:
         """Store the sandbox's time and the machine's."""
@@ -395,11 +395,11 @@ class Store:
 def _written(value: Any) -> Any:
     """Return a value as the database has it: a time as microseconds, a day in ISO 8601."""
     if isinstance(value, datetime):
-        return micros(value)
+        return to_micros(value)
     return value.isoformat() if isinstance(value, date) else value
 
 
-def location(db: object) -> str:
+def read_location(db: object) -> str:
     """Return where a database is, as a text.
 
     Raises:

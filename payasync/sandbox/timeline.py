@@ -72,9 +72,9 @@ class Timeline:
         return self._store.admin_entry(seq)
 
 
-def line(entry: Entry) -> str:
+def format_entry(entry: Entry) -> str:
     """Return an entry as one printable line."""
-    words = [entry.at, entry.kind.ljust(8), entry.name, entry.reference, "->", ended(entry)]
+    words = [entry.at, entry.kind.ljust(8), entry.name, entry.reference, "->", describe_outcome(entry)]
     text = " ".join(word for word in words if word)
     text += f" [fault: {entry.fault}]" if entry.fault else ""
     text += f": {entry.reason}" if entry.reason else ""
@@ -86,7 +86,7 @@ def line(entry: Entry) -> str:
     )
 
 
-def ended(entry: Entry) -> str:
+def describe_outcome(entry: Entry) -> str:
     """Return how an entry ended: status, outcome and duration."""
     status = str(entry.status or ("no answer" if entry.kind in {"request", "delivery"} else ""))
     took = "" if entry.milliseconds is None else f"({entry.milliseconds:.1f} ms)"
@@ -126,7 +126,7 @@ class Recorder:
                 with suppress(ConfigurationError):  # the response is sent even if the database cannot be written
                     self._timeline.add(entry)
             if entry:
-                LOGGER.info("%s", line(entry), extra={"seen": entry})
+                LOGGER.info("%s", format_entry(entry), extra={"seen": entry})
 
     def record(self, request: web.Request, status: int) -> None:
         """Record a request in the open transaction, unless a fault may change how it ends."""
@@ -156,7 +156,7 @@ def note(request: web.Request, **known: Any) -> None:
     request[_FACTS] = {**request.get(_FACTS, {}), **known}
 
 
-def reference(arguments: Mapping[str, Any]) -> str:
+def find_reference(arguments: Mapping[str, Any]) -> str:
     """Return the number that a request's arguments name: that of the refund before that of its order."""
     names = ("out_refund_no", "out_trade_no", "subscription_id", "identifier")
     return next((str(arguments[name]) for name in names if arguments.get(name)), "")

@@ -23,7 +23,7 @@ from payasync.sandbox.faults.armed_faults import UNALTERED, ArmedFaults, Deliver
 from payasync.sandbox.model import Attempt, Entry, Notification, NotificationState
 from payasync.sandbox.signatures import ServiceSigner
 from payasync.sandbox.store import Store
-from payasync.sandbox.timeline import LOGGER, line
+from payasync.sandbox.timeline import LOGGER, format_entry
 from payasync.transport.send import describe_failure
 
 REDELIVERIES: Final = (
@@ -92,7 +92,7 @@ class Delivery:
         )
 
 
-def address(url: str) -> str:
+def shorten_address(url: str) -> str:
     """Return an address shortened, without its password and query, which may be secrets."""
     parts = urlsplit(url)
     text = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}{'?…' if parts.query else ''}"
@@ -328,13 +328,13 @@ class Deliveries:
             event=notification.event,
             reference=notification.reference,
             status=attempt.status,
-            where=address(attempt.url),
+            where=shorten_address(attempt.url),
             error=attempt.error,
             state=notification.state,
             tries=notification.tries,
             wait=self._clock.seconds_until(notification.due) if notification.due else None,
         )
-        LOGGER.info("%s", line(delivery.entry), extra={"delivery": delivery})
+        LOGGER.info("%s", format_entry(delivery.entry), extra={"delivery": delivery})
 
     async def _send(self, notification: Notification, plan: DeliveryPlan) -> tuple[int | None, str, str]:
         """Return the response's status and body, and why it does not acknowledge, or why there is none."""

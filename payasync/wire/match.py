@@ -207,8 +207,13 @@ def _differs_in_amount(mine: int, theirs: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    text = _WHITE.sub(" ", str.__str__(value) if isinstance(value, str) else str(value))
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return one_line(str.__str__(value) if isinstance(value, str) else str(value), _LONGEST)
+
+
+def one_line(text: str, longest: int) -> str:
+    """Return a text of the service on one line of at most so many characters."""
+    line = _WHITE.sub(" ", text)
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 def contradiction(operation: Operation, profile: Profile, data: object, *, absent: bool) -> Objection | None:

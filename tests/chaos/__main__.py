@@ -7,12 +7,12 @@ from typing import Final
 import click
 from rich.console import Console
 
+from tests.chaos.growth import Soak
 from tests.chaos.kills import CHOICES, killed
 from tests.chaos.properties import LONG, MODELS, PROPERTIES, tried
 from tests.chaos.run import Scale
 from tests.chaos.soak import SHORT
 from tests.chaos.soak_screen import soaked
-from tests.chaos.steady import Soak
 
 CONSOLE: Final = Console()
 SEED: Final = click.option("--seed", type=int, default=None, help="Repeats the draws; by default by the clock.")

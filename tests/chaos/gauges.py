@@ -12,9 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from tests.chaos.steady import Sample
+from payasync import Call, Reply, Send
+from tests.chaos.growth import Sample
 
 PROC: Final = Path("/proc/self")
+
+
 MOST: Final = 5
 """So many lines of code, and so many classes, are named."""
 
@@ -68,3 +71,34 @@ class Before:
             lines = tracemalloc.take_snapshot().compare_to(self._memory, "lineno")
             more += [str(each) for each in lines[:MOST] if each.size_diff > 0]
         return more
+
+
+PER_DESCRIPTOR: Final = 100
+"""After so many calls, one more descriptor stays open."""
+
+
+PER_TASK: Final = 25
+
+
+SHOWN_BY: Final = ("blocks", "ours", "files", "tasks")
+"""The gauges that must show it."""
+
+
+class Leaks:
+    """Keeps every reply, and now and then a descriptor and a task."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+        self._replies: list[Reply] = []
+        self._tasks: list[asyncio.Task[bool]] = []
+
+    async def layer(self, call: Call, send: Send) -> Reply:
+        """Pass a call on."""
+        self._calls += 1
+        if self._calls % PER_DESCRIPTOR == 0:
+            os.open(os.devnull, os.O_RDONLY)
+        if self._calls % PER_TASK == 0:
+            self._tasks.append(asyncio.create_task(asyncio.Event().wait()))
+        reply = await send(call)
+        self._replies.append(reply)
+        return reply

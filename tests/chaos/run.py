@@ -19,11 +19,10 @@ from payasync.journal import PostgresJournal, SqliteJournal
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.faults.armed_faults import Fault
-from tests.chaos.clock import Clock
 from tests.chaos.forked import Forked
-from tests.chaos.lives import ENDED, JOURNALS, Life, Strategy, deaths, jumps, pace
-from tests.chaos.tracing import lines
-from tests.chaos.truth import Evidence, Result, hit, judged, operation_of
+from tests.chaos.killing import lines
+from tests.chaos.plan import ENDED, JOURNALS, Clock, Life, Strategy, deaths, jumps, pace
+from tests.chaos.verdict import Evidence, Result, hit, judged, operation_of
 from tests.chaos.worker import ORDER, PAID
 
 PROGRAM: Final = Path(__file__).with_name("worker.py")

@@ -26,9 +26,8 @@ from payasync.journal import Reconciler, SqliteJournal
 from payasync.journal.policy import Patience
 from payasync.notifications import Notification, Receiver, SqliteInbox
 from tests.chaos.errands import PATIENT, TIMES, Errands
-from tests.chaos.gauges import Before, measured
-from tests.chaos.leaks import Leaks
-from tests.chaos.steady import Soak
+from tests.chaos.gauges import Before, Leaks, measured
+from tests.chaos.growth import Soak
 
 AT_ONCE: Final = 16
 """So many errands are under way."""

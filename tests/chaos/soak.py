@@ -18,8 +18,8 @@ from payasync.sandbox import Sandbox
 from payasync.sandbox.faults.armed_faults import Fault
 from payasync.sandbox.faults.catalogue import KINDS
 from tests.chaos.errands import ERRANDS, ORDER, PAID
-from tests.chaos.leaks import SHOWN_BY
-from tests.chaos.steady import BOUNDS, Sample, Soak, Soaked
+from tests.chaos.gauges import SHOWN_BY
+from tests.chaos.growth import BOUNDS, Sample, Soak, Soaked
 
 PROGRAM: Final = Path(__file__).with_name("shop.py")
 LONGEST: Final = 1 << 20

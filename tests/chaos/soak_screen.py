@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.chaos.errands import ERRANDS
+from tests.chaos.growth import BOUNDS, Sample, Soak, Soaked
 from tests.chaos.soak import SHORT, overlooked, run
-from tests.chaos.steady import BOUNDS, Sample, Soak, Soaked
 
 
 def _plain(number: float) -> str:

@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 
 from payasync.sandbox import rules
-from tests.chaos.lives import MOMENTS
+from tests.chaos.plan import MOMENTS
 from tests.chaos.run import Scale, run
 
 SHORT = Scale(operations=240, kills=len(MOMENTS), seconds=120)

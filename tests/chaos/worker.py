@@ -30,11 +30,9 @@ from payasync import (
 from payasync.journal import Reconciler
 from payasync.journal.policy import Patience
 from payasync.settings import Pace
-from tests.chaos.clock import Clock
-from tests.chaos.lives import AT_ONCE, ENDED, JOURNALS, RESTING, Life
-from tests.chaos.mortal import Mortal, MortalPostgres, MortalSqlite
-from tests.chaos.tracing import Trace, lines
-from tests.chaos.truth import name_of, operation_of
+from tests.chaos.killing import KillableJournal, KillablePostgres, KillableSqlite, Trace, lines
+from tests.chaos.plan import AT_ONCE, ENDED, JOURNALS, RESTING, Clock, Life
+from tests.chaos.verdict import name_of, operation_of
 
 ORDER: Final = "T0"
 """The paid order that all refunds are of."""
@@ -63,7 +61,7 @@ class Merchant:
         journal: The session's, if it has one.
     """
 
-    def __init__(self, pay: Session, trace: Trace, journal: Mortal | None) -> None:
+    def __init__(self, pay: Session, trace: Trace, journal: KillableJournal | None) -> None:
         self._pay = pay
         self._trace = trace
         self._journal = journal
@@ -132,16 +130,16 @@ def around(trace: Trace) -> Callable[[Call, Send], Awaitable[Reply]]:
     return layer
 
 
-def journal_of(life: Life, trace: Trace) -> Mortal | None:
+def journal_of(life: Life, trace: Trace) -> KillableJournal | None:
     """Return the journal of a strategy that has one."""
     if life.strategy not in JOURNALS:
         return None
     clock = clock_of(life)
-    journal: Mortal
+    journal: KillableJournal
     if life.strategy == "postgres":
-        journal = MortalPostgres(life.journal, clock=clock)
+        journal = KillablePostgres(life.journal, clock=clock)
     else:
-        journal = MortalSqlite(life.journal, clock=clock or time.time)
+        journal = KillableSqlite(life.journal, clock=clock or time.time)
     journal.trace = trace
     if life.clock:
         journal.ticks()
@@ -183,7 +181,7 @@ async def done(share: list[int], do: Do, trace: Trace) -> list[int]:
 
 
 @asynccontextmanager
-async def reconciling(pay: Session, journal: Mortal, life: Life, trace: Trace) -> AsyncGenerator[None]:
+async def reconciling(pay: Session, journal: KillableJournal, life: Life, trace: Trace) -> AsyncGenerator[None]:
     """Ask again and again what became of the unknown ones, meanwhile."""
     reconciler = Reconciler(pay, journal, patience=PATIENCE, pace=Pace(clock=clock_of(life) or time.time))
 
@@ -201,7 +199,7 @@ async def reconciling(pay: Session, journal: Mortal, life: Life, trace: Trace) -
         await asyncio.wait({task})
 
 
-async def persist(merchant: Merchant, journal: Mortal, life: Life, trace: Trace) -> None:
+async def persist(merchant: Merchant, journal: KillableJournal, life: Life, trace: Trace) -> None:
     """Do all that can be done; what was interrupted waits for the end of its lease, and for the last process."""
     still = await done(left(life), merchant.journaled, trace)
     for _ in range(MOST_ROUNDS if life.ahead else ROUNDS):
@@ -211,7 +209,7 @@ async def persist(merchant: Merchant, journal: Mortal, life: Life, trace: Trace)
         still = await done(still, merchant.journaled, trace)
 
 
-async def _asked(journal: Mortal, life: Life, number: str) -> bool:
+async def _asked(journal: KillableJournal, life: Life, number: str) -> bool:
     """Return whether an operation will be heard of before long."""
     operation = "orders.place" if number.startswith("P") else "refunds.create"
     open_ones = {"unknown", "rejected", "new"} | ({"sending"} if life.ahead else set())

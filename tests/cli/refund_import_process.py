@@ -46,7 +46,7 @@ class Ahead:
         await asyncio.sleep(0)
 
 
-class MortalJournal(SqliteJournal):
+class KillableJournal(SqliteJournal):
     """A journal whose process may die around each of its transactions."""
 
     async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
@@ -69,7 +69,7 @@ def main(file: str, kept: str, result: str, ahead: float) -> int:
     options = Options(file=Path(file), address=Address(kept), result=Path(result), limit=5)
     screen = RefundImportScreen(options.file, options.address, service="", result=options.result)
     pace = Pace(clock=clock, sleep=clock.sleep)
-    return asyncio.run(run(options, screen, MortalJournal(kept, clock=clock), pace))
+    return asyncio.run(run(options, screen, KillableJournal(kept, clock=clock), pace))
 
 
 if __name__ == "__main__":

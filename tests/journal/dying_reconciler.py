@@ -13,8 +13,8 @@ sys.path.append(str(Path(__file__).parents[2]))
 from payasync import Session
 from payasync.journal import Reconciler
 from payasync.settings import Pace
-from tests.chaos.lives import Life
-from tests.chaos.tracing import Trace
+from tests.chaos.killing import Trace
+from tests.chaos.plan import Life
 from tests.chaos.worker import around, journal_of
 
 

@@ -61,7 +61,7 @@ def reached(moment: str, reference: str | None) -> None:
         Loop.suspended += time.monotonic() - before
 
 
-class Mortal(Journal):
+class KillableJournal(Journal):
     """A journal whose process may die around each of its transactions, and within it, before its commit."""
 
     within: tuple[str, str | None] = ("", None)
@@ -91,11 +91,11 @@ class Mortal(Journal):
         return await super()._run(mortal)  # type: ignore[safe-super] # one of the journals below
 
 
-class MortalSqlite(Mortal, SqliteJournal):
+class KillableSqlite(KillableJournal, SqliteJournal):
     """In a file."""
 
 
-class MortalPostgres(Mortal, PostgresJournal):
+class KillablePostgres(KillableJournal, PostgresJournal):
     """In a database."""
 
 
@@ -148,7 +148,7 @@ DOING: Final = {"one_by_one": one_by_one, "many": many, "at_once": at_once, "sto
 
 async def main(path: str, argument: str) -> None:
     """Do it."""
-    async with (MortalPostgres if mode == "postgres" else MortalSqlite)(path) as journal:
+    async with (KillablePostgres if mode == "postgres" else KillableSqlite)(path) as journal:
         pay = Session.from_env(journal=journal, middleware=[around], retry=RetryPolicy(attempts=1))
         async with pay:
             await DOING[what](pay, argument)

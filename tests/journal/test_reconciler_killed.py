@@ -15,8 +15,8 @@ from payasync.journal import Journal, PostgresJournal, Reconciler, SqliteJournal
 from payasync.sandbox import Sandbox
 from payasync.settings import Pace
 from tests.chaos.forked import Forked, started
-from tests.chaos.lives import Life, Strategy
-from tests.chaos.tracing import lines
+from tests.chaos.killing import lines
+from tests.chaos.plan import Life, Strategy
 from tests.cli.sandbox_process import environment
 from tests.journal.building import refund
 

@@ -178,7 +178,7 @@ def test_success_is_the_end(number: str, *, doubt: bool) -> None:
 
 
 @pytest.mark.parametrize(("read", "expected"), [(True, Recourse.REPEAT), (False, Recourse.NONE)])
-def test_column_of_an_endpoint_of_ones_own(expected: Recourse, *, read: bool) -> None:
+def test_recourse_of_an_endpoint_of_ones_own(expected: Recourse, *, read: bool) -> None:
     """A call to an unknown endpoint is a write that nothing names, unless the caller says that it reads."""
     assert expected is recourse(bare_call(custom_operation("POST", "/bill", read=read)))
 
@@ -320,20 +320,20 @@ REFUSALS: Final[list[tuple[Reply, Outcome, Outcome]]] = [
 
 @pytest.mark.parametrize(("status", "expected"), BY_STATUS)
 @pytest.mark.parametrize("document", [{}, {"code": "OK"}, {"code": "PARAM"}, {"code": "NONE"}, None])
-def test_row_by_status_alone(status: int, expected: Outcome, document: object) -> None:
+def test_outcome_by_status_alone(status: int, expected: Outcome, document: object) -> None:
     """3xx, 429 and 5xx are what they are: no code in the body makes them anything else."""
     assert expected is classify(call_for("refunds.create", ENVELOPED), reply(document, status))
 
 
 @pytest.mark.parametrize(("answer", "expected"), BY_CODE)
 @pytest.mark.parametrize("name", ["refunds.create", "orders.query"])
-def test_row_by_code(name: str, answer: Reply, expected: Outcome) -> None:
+def test_outcome_by_code(name: str, answer: Reply, expected: Outcome) -> None:
     """HTTP 200 says nothing where a code does; codes compare by type and value."""
     assert expected is classify(call_for(name, ENVELOPED), answer)
 
 
 @pytest.mark.parametrize(("answer", "read", "write"), REFUSALS)
-def test_row_of_a_refusal(answer: Reply, read: Outcome, write: Outcome) -> None:
+def test_outcome_of_a_refusal(answer: Reply, read: Outcome, write: Outcome) -> None:
     """The most exact word counts; that nothing is there is an answer to a query only."""
     assert read is classify(call_for("orders.query", ENVELOPED), answer)
     assert write is classify(call_for("refunds.create", ENVELOPED), answer)
@@ -352,7 +352,7 @@ def test_row_of_a_refusal(answer: Reply, read: Outcome, write: Outcome) -> None:
         (reply({}, 409), Outcome.DUPLICATE),
     ],
 )
-def test_row_without_a_profile(answer: Reply, expected: Outcome) -> None:
+def test_outcome_without_a_profile(answer: Reply, expected: Outcome) -> None:
     """Without a path to a code, a JSON object with 2xx is success, and the usual 4xx were not executed."""
     assert expected is classify(call_for("payments.create", Profile()), answer)
 
@@ -380,13 +380,13 @@ BY_MESSAGE: Final = evolve(ENVELOPED, answer=AnswerShape(message="msg"))
     ],
 )
 @pytest.mark.parametrize("name", ["refunds.create", "payments.create", "orders.query"])
-def test_row_by_message_alone(name: str, message: object, expected: Outcome) -> None:
+def test_outcome_by_message_alone(name: str, message: object, expected: Outcome) -> None:
     """Where no place of a code is known, a 2xx is what its listed message says, and else success."""
     for status in (200, 201):
         assert expected is classify(call_for(name, BY_MESSAGE), reply({"msg": message, "code": "PARAM"}, status))
 
 
-def test_row_without_the_message() -> None:
+def test_outcome_without_the_message() -> None:
     """An answer without a message has said nothing against its 2xx; what is no object is still none."""
     call = call_for("refunds.create", BY_MESSAGE)
 
@@ -422,7 +422,7 @@ def test_message_is_asked_only_where_the_profile_says_so() -> None:
     ],
 )
 @pytest.mark.parametrize("name", READ_NAMES + WRITES)
-def test_row_without_a_reply(name: str, outcome: PayasyncError, expected: Outcome) -> None:
+def test_outcome_without_a_reply(name: str, outcome: PayasyncError, expected: Outcome) -> None:
     """Either nothing was sent, and then repeating helps or does not, or nobody knows."""
     assert expected is classify(call_for(name), outcome)
 
@@ -447,7 +447,7 @@ SIGNED_ENVELOPE: Final = evolve(ENVELOPED, answer=evolve(ENVELOPED.answer, signa
         (HTML, None, Outcome.UNRECOGNISED),
     ],
 )
-def test_row_where_answers_are_signed(answer: Reply, expected: Outcome, *, verified: bool | None) -> None:
+def test_outcome_where_answers_are_signed(answer: Reply, expected: Outcome, *, verified: bool | None) -> None:
     """A success must verify; a failure only where it carries a signature; 3xx, 429 and 5xx are what they are."""
     assert expected is classify(call_for("refunds.create", SIGNED_ENVELOPE), evolve(answer, verified=verified))
 

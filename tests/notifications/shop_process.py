@@ -37,7 +37,7 @@ def reached(moment: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class MortalInbox(SqliteInbox):
+class KillableInbox(SqliteInbox):
     """An inbox whose process may die around each of its transactions."""
 
     async def add(self, received: Received) -> Added:
@@ -72,7 +72,7 @@ def clock() -> float:
 
 async def main() -> None:
     """Serve until it is killed."""
-    inbox, books = MortalInbox(f"{folder}/inbox.db", clock=clock), Books(Path(folder, "books.db"))
+    inbox, books = KillableInbox(f"{folder}/inbox.db", clock=clock), Books(Path(folder, "books.db"))
     profile = Profile.from_file(os.environ["PAYASYNC_PROFILE"])
     receiver = Receiver(
         profile=profile,

@@ -331,7 +331,7 @@ async def test_only_posts_are_taken(method: str, shop: Shop) -> None:
 
 async def test_no_header_of_a_connection_where_there_is_none(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """HTTP/2 forbids the header that closes a connection."""
-    monkeypatch.setattr("payasync.notifications.adapters.BODY_SECONDS", 0)
+    monkeypatch.setattr("payasync.notifications.ingest.BODY_SECONDS", 0)
     start, _ = await told(shop.receiver, http_version="2")
 
     assert (408, [(b"content-length", b"0")]) == (start["status"], start["headers"])

@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 
 from payasync import ConfigurationError
-from payasync.notifications.ingest import Answer, acknowledgement, overloaded, refusal, too_large
+from payasync.notifications.ingest import Answer, acknowledge, refuse
 from payasync.profile.schema import NotificationShape
 from payasync.sandbox import PROFILE
 
@@ -24,7 +24,7 @@ TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 )
 def test_acknowledgement_is_the_profiles(shape: NotificationShape, answer: Answer) -> None:
     """The status and the body are the profile's; the body says itself whether it is JSON."""
-    assert answer == acknowledgement(shape)
+    assert answer == acknowledge(shape)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_acknowledgement_is_the_profiles(shape: NotificationShape, answer: Answe
 )
 def test_refusal_is_the_profiles(shape: NotificationShape, answer: Answer) -> None:
     """Without a word of the profile, a refusal is 400."""
-    assert answer == refusal(shape)
+    assert answer == refuse(shape)
 
 
 @pytest.mark.parametrize(("body", "headers"), [('{"received":false}', JSON), ("FAIL", TEXT), ("", {})])
@@ -45,14 +45,14 @@ def test_what_is_not_kept_is_refused_in_the_profiles_words(body: str, headers: d
     """A service may look at the body alone: whatever is not an acknowledgement says so there."""
     shape = evolve(SHAPE, nack_status=204, nack_body=body)
 
-    assert Answer(413, body, headers) == too_large(shape)
-    assert Answer(503, body, {**headers, "Retry-After": "5"}) == overloaded(shape)
+    assert Answer(413, body, headers) == refuse(shape, 413)
+    assert Answer(503, body, {**headers, "Retry-After": "5"}) == refuse(shape, 503)
 
 
 @pytest.mark.parametrize("status", [204, 205, 304])
 def test_bodiless_status_has_no_body(status: int) -> None:
     """A server would refuse to send it, after the notification was kept."""
     with pytest.raises(ConfigurationError, match="no body goes with"):
-        acknowledgement(evolve(SHAPE, ack_status=status))
+        acknowledge(evolve(SHAPE, ack_status=status))
     with pytest.raises(ConfigurationError, match="nack_body"):
-        refusal(evolve(SHAPE, nack_status=status))
+        refuse(evolve(SHAPE, nack_status=status))

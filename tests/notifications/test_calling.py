@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from payasync.notifications.handlers import within
+from payasync.notifications.worker import run_within
 from tests.inside import turns
 
 LONG = 3600.0
@@ -21,7 +21,7 @@ async def test_what_ends_late_has_failed() -> None:
             return
 
     with pytest.raises(TimeoutError):
-        await within(SHORT, called())
+        await run_within(SHORT, called())
 
 
 async def test_what_is_done_though_cancelled_is_done() -> None:
@@ -34,7 +34,7 @@ async def test_what_is_done_though_cancelled_is_done() -> None:
             return "done"
         return ""
 
-    task = asyncio.create_task(within(LONG, called()))
+    task = asyncio.create_task(run_within(LONG, called()))
     await turns(10)
     task.cancel()
 
@@ -53,7 +53,7 @@ async def test_cleaning_up_is_not_cut_short() -> None:
             steps.append("cleaned up")
 
     before = asyncio.all_tasks()
-    caller = asyncio.create_task(within(LONG, called()))
+    caller = asyncio.create_task(run_within(LONG, called()))
     await turns(10)
     (inner,) = asyncio.all_tasks() - before - {caller}
     inner.cancel()

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from payasync import Credentials, SortedPairs
 from payasync.errors import ConfigurationError, InvalidSignatureError
-from payasync.notifications.notification import Notification
-from payasync.notifications.reading import check_covered, coverage_of
-from payasync.notifications.verification import verification_of, verify
+from payasync.notifications.notification import Notification, coverage_of
+from payasync.notifications.verification import check_covered, verification_of, verify
 from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape, NotificationShape, States
 from payasync.profile.signed_fields import SignedFields

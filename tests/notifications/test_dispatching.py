@@ -10,8 +10,8 @@ from attrs import evolve
 
 from payasync import Credentials, InvalidArgumentError, SessionClosedError, StorageError
 from payasync.notifications import Claim, Notification, SqliteInbox
-from payasync.notifications.dispatcher import LOOK
-from payasync.notifications.ingest import received as kept
+from payasync.notifications.dispatcher import LOOK_SECONDS
+from payasync.notifications.ingest import build_received as kept
 from payasync.notifications.verification import verification_of
 from tests.inside import turns, until
 from tests.notifications.merchant import CREDENTIALS, PAID, SIGNED, Clock, Shop, notification, opened, received
@@ -64,7 +64,7 @@ async def test_what_another_process_keeps_is_found(shop: Shop) -> None:
     """Nobody tells this process of it: the inbox is looked at every few seconds."""
     got = shop.recording()
     await shop.receiver.settle()
-    await until(lambda: shop.clock.sleeping(LOOK))
+    await until(lambda: shop.clock.sleeping(LOOK_SECONDS))
     await fill(shop.path, shop.clock, 1)
     await shop.clock.run(lambda: got)
 
@@ -167,7 +167,7 @@ async def test_closing_begins_nothing_more(tmp_path: Path) -> None:
 
 async def test_handler_that_will_not_end_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A handler that swallows its cancellation does not keep a server from ending."""
-    monkeypatch.setattr("payasync.notifications.dispatcher.LANDING", 0.01)
+    monkeypatch.setattr("payasync.notifications.dispatcher.CANCELLATION_SECONDS", 0.01)
     async with opened(tmp_path) as shop:
         running, let_go, swallowed = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -198,7 +198,7 @@ async def test_handlers_that_hang_do_not_stop_the_others(
 
     What such a handler fails with in the end disturbs nobody.
     """
-    monkeypatch.setattr("payasync.notifications.handlers.LANDING", 0.01)
+    monkeypatch.setattr("payasync.notifications.worker.CANCELLATION_SECONDS", 0.01)
     complaints = list[object]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     async with opened(tmp_path, concurrency=2, handler_timeout=0.01) as shop:

@@ -4,17 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payasync.notifications.trust import (
+from payasync.notifications.transitions import (
     ATTEMPTS,
-    CUT_OFF,
     LONGEST_REASON,
     LONGEST_WAIT,
-    Ending,
-    in_short,
+    MOST_INTERRUPTIONS,
+    Transition,
+    describe_error,
+    draw_upper_half,
+    limit_interruptions,
     longest_wait,
-    told,
-    upper_half,
-    worn_out,
+    shorten,
 )
 
 
@@ -27,7 +27,7 @@ def test_waits_grow_up_to_an_hour() -> None:
 @given(st.floats(0.1, LONGEST_WAIT))
 def test_wait_is_at_least_half_as_long_as_it_can_be(bound: float) -> None:
     """Those who failed together do not come again together, and none of them runs out of attempts by chance."""
-    assert bound / 2 <= upper_half(bound) <= bound
+    assert bound / 2 <= draw_upper_half(bound) <= bound
 
 
 def test_attempts_last_for_days() -> None:
@@ -39,31 +39,35 @@ def test_attempts_last_for_days() -> None:
     assert 2.9 * day < sum(bounds) * 3 / 4 < 3 * day
 
 
-@pytest.mark.parametrize(("attempts", "failures"), [(1, 0), (CUT_OFF, 0), (CUT_OFF + 1, 1), (100, 99)])
+@pytest.mark.parametrize(
+    ("attempts", "failures"), [(1, 0), (MOST_INTERRUPTIONS, 0), (MOST_INTERRUPTIONS + 1, 1), (100, 99)]
+)
 def test_what_failed_was_not_cut_off(attempts: int, failures: int) -> None:
     """What came to an end counts as a failure, and not as an attempt that ended the process."""
-    assert worn_out(attempts, failures) is None
+    assert limit_interruptions(attempts, failures) is None
 
 
-@pytest.mark.parametrize(("attempts", "failures"), [(CUT_OFF + 1, 0), (CUT_OFF + 100, 99)])
+@pytest.mark.parametrize(("attempts", "failures"), [(MOST_INTERRUPTIONS + 1, 0), (MOST_INTERRUPTIONS + 100, 99)])
 def test_what_is_cut_off_again_and_again_is_given_up(attempts: int, failures: int) -> None:
     """A crash or a shutdown is no failure; but an event at which the process ends each time is dead."""
-    assert Ending("dead", f"cut off {CUT_OFF} times: its handler may end the process") == worn_out(attempts, failures)
+    assert Transition(
+        "dead", f"cut off {MOST_INTERRUPTIONS} times: its handler may end the process"
+    ) == limit_interruptions(attempts, failures)
 
 
 def test_reason_is_one_line() -> None:
     """An error is told by its class and its text, whatever that holds."""
-    assert "ValueError: a b c" == told(ValueError("a\nb\r\n\tc"))
-    assert "ValueError" == told(ValueError())
+    assert "ValueError: a b c" == describe_error(ValueError("a\nb\r\n\tc"))
+    assert "ValueError" == describe_error(ValueError())
 
 
 def test_reason_is_short() -> None:
     """A reason is cut where nobody reads on."""
-    long = told(ValueError("x" * 10_000))
+    long = describe_error(ValueError("x" * 10_000))
 
     assert LONGEST_REASON == len(long)
     assert long.endswith("x…")
-    assert "x" * LONGEST_REASON == in_short("x" * LONGEST_REASON)
+    assert "x" * LONGEST_REASON == shorten("x" * LONGEST_REASON)
 
 
 def test_error_that_cannot_be_told_has_its_class() -> None:
@@ -73,4 +77,4 @@ def test_error_that_cannot_be_told_has_its_class() -> None:
         def __str__(self) -> str:
             raise ValueError("no text")
 
-    assert "Unspeakable" == told(Unspeakable())
+    assert "Unspeakable" == describe_error(Unspeakable())

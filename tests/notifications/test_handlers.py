@@ -7,8 +7,8 @@ import pytest
 
 from payasync import ConfigurationError
 from payasync.notifications import Notification
-from payasync.notifications.handlers import Handler, check_new, handler_of, takers
-from payasync.notifications.trust import Ending
+from payasync.notifications.transitions import Transition
+from payasync.notifications.worker import Handler, build_handler, check_distinct, select_handlers
 from tests.notifications.merchant import notification
 
 
@@ -32,7 +32,7 @@ class Books:
 
 def handler(kind: str = "payment", function: Any = paid, **settings: Any) -> Handler:
     """Return a handler."""
-    return handler_of(function, kind=kind, **settings)
+    return build_handler(function, kind=kind, **settings)
 
 
 @pytest.mark.parametrize(
@@ -198,12 +198,12 @@ other.__qualname__ = "paid"
 def test_two_of_one_name_are_refused(one: Handler, another: Handler) -> None:
     """What one has done would count as done by the other; the error says how to tell them apart."""
     with pytest.raises(ConfigurationError, match=r"two handlers are named \w+: .*Give one another name: on\(.*name="):
-        check_new(another, [one])
+        check_distinct(another, [one])
 
 
 def test_name_tells_two_apart() -> None:
     """Functions that are named alike may handle one event, each under a name of its own."""
-    check_new(handler("payment", other, name="credit"), [handler("payment")])
+    check_distinct(handler("payment", other, name="credit"), [handler("payment")])
 
     assert other.__qualname__ == paid.__qualname__
 
@@ -214,7 +214,7 @@ def test_name_tells_two_apart() -> None:
 )
 def test_one_function_may_handle_several_kinds(one: Handler, another: Handler) -> None:
     """No event is of two kinds, so that one function does not meet itself."""
-    check_new(another, [one])
+    check_distinct(another, [one])
 
     assert one.name == another.name or one.function is not another.function
 
@@ -238,7 +238,7 @@ SUBSCRIPTION = handler("subscription")
 )
 def test_handlers_take_their_kind(facts: dict[str, Any], taking: tuple[Handler, ...]) -> None:
     """Each matching handler takes it, in their order; what nobody can confirm, only who wants it so."""
-    assert taking == takers([PAYMENT, ANY, UNCONFIRMED, SUBSCRIPTION], notification(**facts))
+    assert taking == select_handlers([PAYMENT, ANY, UNCONFIRMED, SUBSCRIPTION], notification(**facts))
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_handlers_take_their_kind(facts: dict[str, Any], taking: tuple[Handler, 
 )
 def test_what_nobody_takes_is_parked(handlers: list[Handler], facts: dict[str, Any], reason: str) -> None:
     """The reason says whether a handler is missing, or anybody who could say that it is true."""
-    ending = takers(handlers, notification(**facts))
+    ending = select_handlers(handlers, notification(**facts))
 
-    assert isinstance(ending, Ending)
+    assert isinstance(ending, Transition)
     assert ("parked", True) == (ending.state, ending.reason.startswith(reason))

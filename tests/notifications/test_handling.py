@@ -13,8 +13,8 @@ import pytest
 from attrs import evolve
 
 from payasync.notifications import Notification, SqliteInbox
-from payasync.notifications.handlers import SHUT_DOWN
-from payasync.notifications.trust import CUT_OFF, longest_wait
+from payasync.notifications.transitions import MOST_INTERRUPTIONS, longest_wait
+from payasync.notifications.worker import INTERRUPTED
 from tests.notifications.merchant import CREDENTIALS, NOW, PAID, REFUNDED, SIGNED, Clock, Shop, opened, received
 
 
@@ -162,14 +162,14 @@ async def test_what_cuts_off_every_attempt_is_given_up(shop: Shop) -> None:
     got = shop.recording()
     inbox = SqliteInbox(shop.path, clock=shop.clock)
     await inbox.add(received())
-    for _ in range(CUT_OFF):
+    for _ in range(MOST_INTERRUPTIONS):
         await inbox.claim(1, 60)
         shop.clock.advance(60)
     await inbox.aclose()
     event = await shop.last()
 
     assert ("dead", []) == (event.state, got)
-    assert event.reason.startswith(f"cut off {CUT_OFF} times")
+    assert event.reason.startswith(f"cut off {MOST_INTERRUPTIONS} times")
 
 
 async def test_shutdowns_use_up_no_attempts(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ async def test_shutdowns_use_up_no_attempts(tmp_path: Path) -> None:
     await inbox.add(received())
     for _ in range(9):
         (claim,) = await inbox.claim(1, 60)
-        await inbox.finish(claim, "pending", SHUT_DOWN)
+        await inbox.finish(claim, "pending", INTERRUPTED)
     await inbox.aclose()
     async with opened(tmp_path, attempts=2) as shop:
         Failing(shop).add("late", 1)

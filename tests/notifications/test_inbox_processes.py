@@ -14,7 +14,7 @@ import pytest
 
 from payasync.notifications import verify
 from payasync.notifications.inbox import Inbox, InboxEvent, Received
-from payasync.notifications.ingest import received as kept
+from payasync.notifications.ingest import build_received as kept
 from payasync.notifications.postgres_inbox import PostgresInbox
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.testing import sign_notification

@@ -7,7 +7,7 @@ import pytest
 from multidict import CIMultiDict
 
 from payasync.errors import InvalidArgumentError
-from payasync.notifications.notification import MAX_BYTES, body_of, headers_of
+from payasync.notifications.notification import MAX_BYTES, copy_body, read_headers
 
 RELEASED: Final = memoryview(b"{}")
 RELEASED.release()
@@ -20,7 +20,7 @@ RELEASED.release()
 )
 def test_body_is_bytes_of_its_own(raw: Any) -> None:
     """Whatever holds them, the bytes are copied: nobody can change what was verified."""
-    body = body_of(raw)
+    body = copy_body(raw)
 
     assert (bytes, b"{}") == (type(body), body)
 
@@ -29,7 +29,7 @@ def test_body_is_bytes_of_its_own(raw: Any) -> None:
 def test_what_is_no_bytes(raw: Any) -> None:
     """A text is refused, since a signature is made over bytes; the error says so."""
     with pytest.raises(InvalidArgumentError, match="the body's bytes, as they were received") as refused:
-        body_of(raw)
+        copy_body(raw)
 
     assert "raw" == refused.value.field
 
@@ -37,18 +37,18 @@ def test_what_is_no_bytes(raw: Any) -> None:
 def test_memoryview_that_was_released() -> None:
     """What cannot be read any more is our error, not Python's."""
     with pytest.raises(InvalidArgumentError, match="not a memoryview that was released"):
-        body_of(RELEASED)
+        copy_body(RELEASED)
 
 
 def test_length() -> None:
     """The greatest length passes, one byte more does not."""
     longest = b" " * MAX_BYTES
 
-    assert longest == body_of(longest)
+    assert longest == copy_body(longest, MAX_BYTES)
     with pytest.raises(InvalidArgumentError, match="3 bytes long at most, not of 4"):
-        body_of(b"1234", max_bytes=3)
+        copy_body(b"1234", max_bytes=3)
     with pytest.raises(InvalidArgumentError):
-        body_of(longest + b" ")
+        copy_body(longest + b" ", MAX_BYTES)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_length() -> None:
 )
 def test_headers_by_names_in_any_case(headers: Any) -> None:
     """A mapping or pairs, texts or bytes, as WSGI, ASGI and aiohttp have them: all are one."""
-    taken = headers_of(headers)
+    taken = read_headers(headers)
 
     assert "m1" == taken["wEBHOOK-iD"]
     assert 1 == len(taken)
@@ -73,22 +73,22 @@ def test_headers_by_names_in_any_case(headers: Any) -> None:
 
 def test_headers_that_come_one_by_one() -> None:
     """Pairs may come from anything that yields them."""
-    assert {"a": "1", "b": "2"} == headers_of(pair for pair in [("a", "1"), ("b", "2")])
+    assert {"a": "1", "b": "2"} == read_headers(pair for pair in [("a", "1"), ("b", "2")])
 
 
 def test_header_that_stands_twice() -> None:
     """None is dropped: who needs one alone sees that there are two."""
-    assert ["a", "b"] == headers_of([("webhook-id", "a"), ("Webhook-Id", "b")]).getall("webhook-id")
+    assert ["a", "b"] == read_headers([("webhook-id", "a"), ("Webhook-Id", "b")]).getall("webhook-id")
 
 
 def test_bytes_are_latin_1() -> None:
     """Every byte is a character, as in HTTP."""
-    assert "".join(map(chr, range(256))) == headers_of({b"x": bytes(range(256))})["x"]
+    assert "".join(map(chr, range(256))) == read_headers({b"x": bytes(range(256))})["x"]
 
 
 def test_lone_surrogates_become_writable() -> None:
     """A server that cannot decode a header hands over lone surrogates; what is kept can be written anywhere."""
-    assert {"x?": "a?b"} == headers_of({"x\udce9": "a\udce9b"})
+    assert {"x?": "a?b"} == read_headers({"x\udce9": "a\udce9b"})
 
 
 @pytest.mark.parametrize(
@@ -113,11 +113,11 @@ def test_lone_surrogates_become_writable() -> None:
 def test_what_is_no_headers(headers: Any) -> None:
     """Anything else is refused as an argument, by its name."""
     with pytest.raises(InvalidArgumentError, match="headers must be a mapping") as refused:
-        headers_of(headers)
+        read_headers(headers)
 
     assert "headers" == refused.value.field
 
 
 def test_no_headers_at_all() -> None:
     """None are needed where the profile looks at none."""
-    assert {} == headers_of({}) == headers_of([])
+    assert {} == read_headers({}) == read_headers([])

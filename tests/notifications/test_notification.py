@@ -12,8 +12,7 @@ from attrs.exceptions import FrozenInstanceError
 from payasync import OrderResponse
 from payasync.endpoints import QUERY_ORDER
 from payasync.errors import ConfigurationError, InvalidArgumentError
-from payasync.notifications.notification import Notification
-from payasync.notifications.reading import parse
+from payasync.notifications.notification import Notification, parse
 from payasync.sandbox import PROFILE, Sandbox
 from tests.building import bare_call, reply
 

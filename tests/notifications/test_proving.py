@@ -230,7 +230,7 @@ async def test_role_that_may_make_nothing_has_effects(
     owners = by_psycopg(postgres_dsn)
     granted(postgres_dsn, TABLE, f'GRANT SELECT, INSERT, DELETE ON payasync_handled, effects TO "{role}"')
     database = driver(make_conninfo(postgres_dsn, user=role))
-    done = await transactions.Transactions(database.begin).once("ab", AT, database.effect)
+    done = await transactions.HandlerTransaction(database.begin).run_once("ab", AT, database.effect)
 
     assert (True, 1, 1) == (done, owners.count(), owners.marks())
 

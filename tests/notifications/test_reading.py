@@ -10,8 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from payasync.errors import InvalidArgumentError
-from payasync.notifications.notification import Notification
-from payasync.notifications.reading import MOST_CONTAINERS, parse, says_kind
+from payasync.notifications.notification import MOST_CONTAINERS, Notification, parse
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS, AnswerShape, NotificationShape
 from payasync.sandbox import PROFILE
@@ -144,19 +143,6 @@ def test_kinds_that_do_not_exist(kind: Any) -> None:
         read(body(), kind=kind)
 
     assert "kind" == refused.value.field
-
-
-@pytest.mark.parametrize(
-    ("kind", "signature", "says"),
-    [("event", "", True), ("", "", False), ("event", "sign", True), ("event", "data.sign", True)],
-)
-def test_where_a_kind_can_be_said(kind: str, signature: str, *, says: bool) -> None:
-    """The payload can say it where the profile has a place and names for it, signed or not."""
-    verification: Any = "body" if signature else "standard-webhooks"
-    shape = evolve(SHAPE, data="data", kind=kind, verification=verification, signature=signature)
-
-    assert says is says_kind(Profile(notification=shape))
-    assert not says_kind(Profile(notification=evolve(shape, kinds={})))
 
 
 HOSTILE: Final = {

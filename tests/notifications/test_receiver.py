@@ -20,7 +20,7 @@ from payasync import (
     StorageError,
 )
 from payasync.notifications import InboxEvent, Notification, Receiver, SqliteInbox
-from payasync.notifications.trust import upper_half
+from payasync.notifications.transitions import draw_upper_half
 from payasync.profile.schema import NotificationShape
 from payasync.testing import sign_notification
 from tests.notifications.merchant import CREDENTIALS, PAID, REFUNDED, SIGNED, UNSIGNED, Shop, opened
@@ -137,7 +137,7 @@ async def test_session_says_profile_and_credentials(own: dict[str, Any], statuse
 
 def test_waits_are_by_chance_but_never_short() -> None:
     """Unless a test brings its own pace, what fails is tried for days: no wait is less than half of its bound."""
-    assert upper_half is inspect.signature(Receiver).parameters["pace"].default.jitter
+    assert draw_upper_half is inspect.signature(Receiver).parameters["pace"].default.jitter
 
 
 def test_making_opens_nothing(tmp_path: Path) -> None:

@@ -12,9 +12,8 @@ import pytest
 from attrs import evolve
 
 from payasync import InvalidArgumentError, Profile, Session, StorageError
-from payasync.notifications import Added, Answer, Notification, Received, SqliteInbox, verify
-from payasync.notifications import ingest as reception
-from payasync.notifications.ingest import received
+from payasync.notifications import Added, Answer, Notification, Received, SqliteInbox, ingest, verify
+from payasync.notifications.ingest import build_received
 from tests.inside import turns, until
 from tests.notifications.merchant import CREDENTIALS, PAID, SIGNED, UNSIGNED, Clock, Shop, opened
 
@@ -188,7 +187,7 @@ async def test_what_comes_again_is_dispatched(tmp_path: Path) -> None:
         kept = verify(
             signed.raw, signed.headers, profile=SIGNED, credentials=ended.credentials, clock=lambda: ended.clock.now
         )
-        await SqliteInbox(ended.path, clock=ended.clock).add(received(kept, timed=True))
+        await SqliteInbox(ended.path, clock=ended.clock).add(build_received(kept, timed=True))
     async with opened(tmp_path) as shop:
         got = shop.recording()
 
@@ -270,7 +269,7 @@ async def test_so_many_bytes_wait_for_the_disk_and_no_more(tmp_path: Path, monke
     """Few long notifications fill the memory as many short ones do; one alone is taken, however long."""
     gate = Gate(tmp_path)
     length = len(Shop(tmp_path).sign().raw)
-    monkeypatch.setattr(reception, "MOST_WAITING", 2 * length)
+    monkeypatch.setattr(ingest, "MOST_WAITING", 2 * length)
     async with opened(tmp_path, inbox=gate) as shop:
         shop.recording()
         taking = [asyncio.create_task(shop.take({**PAID, "outTradeNo": name})) for name in ("T1", "T2")]

@@ -8,7 +8,7 @@ from attrs import evolve
 
 from payasync import InvalidArgumentError
 from payasync.notifications import InboxEvent, Notification, SqliteInbox
-from payasync.notifications.dispatcher import AT_ONCE
+from payasync.notifications.receiver import REPLAYED_TOGETHER
 from payasync.sandbox import Sandbox
 from tests.notifications.merchant import PAID, REFUNDED, SIGNED, UNSIGNED, Shop, opened, received
 
@@ -156,7 +156,7 @@ async def test_all_events_of_a_state_are_replayed(tmp_path: Path) -> None:
 async def test_many_events_are_replayed_once_each(tmp_path: Path) -> None:
     """However many there are, and also where they are dead again at once: it comes to an end."""
     inbox = SqliteInbox(tmp_path / "many.db")
-    many = 2 * AT_ONCE + 1
+    many = 2 * REPLAYED_TOGETHER + 1
     for number in range(many):
         await inbox.add(received(str(number)))
     for claim in await inbox.claim(many, 60):

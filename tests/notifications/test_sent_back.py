@@ -15,8 +15,7 @@ from attrs import evolve
 from payasync import Accept, Credentials, Profile, Secret, Session, SortedPairs
 from payasync.errors import ConfigurationError
 from payasync.notifications import Notification, Receiver, SqliteInbox
-from payasync.notifications.reading import telling_paths
-from payasync.notifications.verification import verification_of
+from payasync.notifications.verification import telling_paths, verification_of
 from payasync.profile.schema import AnswerShape, NotificationShape, Parameter, States
 from payasync.profile.signed_fields import names_in_requests
 from tests.foreign.recorder import Recorder, answer

@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from payasync.errors import InvalidSignatureError
-from payasync.notifications.reading import check_window, seconds
+from payasync.notifications.verification import check_window, parse_time
 
 NOW: Final = 1_800_000_000
 
@@ -29,12 +29,12 @@ NOW: Final = 1_800_000_000
 )
 def test_times(value: Any) -> None:
     """ISO 8601 with an offset, seconds since 1970, or milliseconds, as a number or its digits."""
-    assert NOW == seconds(value)
+    assert NOW == parse_time(value)
 
 
-def test_numbers_from_the_year_5138_on_are_milliseconds() -> None:
+def test_numbers_from_the_year_5138_on_are_milliparse_time() -> None:
     """No service sends from there; in milliseconds, it is the year 1973."""
-    assert [10**11 - 1, 10**8] == [seconds(10**11 - 1), seconds(10**11)]
+    assert [10**11 - 1, 10**8] == [parse_time(10**11 - 1), parse_time(10**11)]
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_numbers_from_the_year_5138_on_are_milliseconds() -> None:
 )
 def test_what_is_no_time(value: Any) -> None:
     """A time without an offset is none: nobody could say when it was."""
-    assert seconds(value) is None
+    assert parse_time(value) is None
 
 
 @pytest.mark.parametrize("text", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
 def test_times_at_the_ends_of_the_calendar(text: str) -> None:
     """They are times, far away, and no error of Python's."""
-    far = seconds(text)
+    far = parse_time(text)
 
     assert far is not None
     assert abs(far - NOW) > 10**9

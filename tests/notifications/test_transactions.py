@@ -14,7 +14,7 @@ from attrs import frozen
 
 from payasync import ConfigurationError, Credentials
 from payasync.notifications import Notification
-from payasync.notifications.transactions import Transactions, mark, marking
+from payasync.notifications.transactions import HandlerTransaction, build_insert, hash_mark
 from tests.notifications.databases import IN_POSTGRES, Database, by_sqlite3
 from tests.notifications.merchant import PAID, Shop, opened
 
@@ -23,25 +23,25 @@ AT: Final = datetime(2027, 1, 1, tzinfo=UTC)
 
 async def test_effect_is_committed_once(database: Database) -> None:
     """The first time it is done; the next time its mark says so, and it is left undone."""
-    transactions = Transactions(database.begin)
-    done = [await transactions.once("ab", AT, database.effect) for _ in range(2)]
-    other = await transactions.once("cd", AT, database.effect)
+    transactions = HandlerTransaction(database.begin)
+    done = [await transactions.run_once("ab", AT, database.effect) for _ in range(2)]
+    other = await transactions.run_once("cd", AT, database.effect)
 
     assert ([True, False], True, 2) == (done, other, database.count())
 
 
 async def test_failure_undoes_effect_and_mark(database: Database) -> None:
     """Where the handler fails after its effect, neither is committed: the next try has the effect."""
-    transactions = Transactions(database.begin)
+    transactions = HandlerTransaction(database.begin)
 
     async def fail(connection: Any) -> None:
         await database.effect(connection)
         raise ValueError("not now")
 
     with pytest.raises(ValueError, match="not now"):
-        await transactions.once("ab", AT, fail)
+        await transactions.run_once("ab", AT, fail)
     undone = database.count()
-    done = await transactions.once("ab", AT, database.effect)
+    done = await transactions.run_once("ab", AT, database.effect)
 
     assert (0, True, 1) == (undone, done, database.count())
 
@@ -50,9 +50,9 @@ async def test_failure_undoes_effect_and_mark(database: Database) -> None:
 async def test_many_begin_at_once(driver: Callable[[str], Database], postgres_dsn: str) -> None:
     """The first events of all come together: the table is made once, and each effect is had once."""
     database = driver(postgres_dsn)
-    transactions = Transactions(database.begin)
+    transactions = HandlerTransaction(database.begin)
     marks = ["ab", "cd", "ef"] * 3
-    done = await asyncio.gather(*(transactions.once(each, AT, database.effect) for each in marks))
+    done = await asyncio.gather(*(transactions.run_once(each, AT, database.effect) for each in marks))
 
     assert (3, 3) == (sum(done), database.count())
 
@@ -174,7 +174,7 @@ async def test_connection_must_say_what_it_did(result: Any) -> None:
         done.append(connection)
 
     with pytest.raises(ConfigurationError, match="does not say whether a row was added"):
-        await Transactions(begin).once("ab", AT, handle)
+        await HandlerTransaction(begin).run_once("ab", AT, handle)
 
     assert [] == done
 
@@ -189,7 +189,7 @@ def nothing() -> Generator[None]:
 async def test_transaction_must_give_a_connection(begin: Any, says: str) -> None:
     """A mistake in the caller's function is named, as the reason of the event."""
     with pytest.raises(ConfigurationError, match=says):
-        await Transactions(begin).once("ab", AT, lambda _: asyncio.sleep(0))
+        await HandlerTransaction(begin).run_once("ab", AT, lambda _: asyncio.sleep(0))
 
 
 async def test_swallowed_error_is_no_success(tmp_path: Path) -> None:
@@ -220,16 +220,16 @@ async def test_swallowed_error_is_no_success(tmp_path: Path) -> None:
 def test_transactions_outlive_their_loop(tmp_path: Path) -> None:
     """As a script may call `asyncio.run` several times."""
     database = by_sqlite3(tmp_path / "shop.db")
-    transactions = Transactions(database.begin)
-    done = [asyncio.run(transactions.once(each, AT, database.effect)) for each in ("ab", "cd", "ab")]
+    transactions = HandlerTransaction(database.begin)
+    done = [asyncio.run(transactions.run_once(each, AT, database.effect)) for each in ("ab", "cd", "ab")]
 
     assert ([True, True, False], 2) == (done, database.count())
 
 
 def test_mark_is_a_literal() -> None:
     """Whatever a key holds, the statement has nothing of it but hexadecimal digits."""
-    digits = mark("paid", "M1", 'payment:["T1\'; DROP TABLE orders --"]')
-    literals = re.findall("'([^']*)'", marking(digits, AT))
+    digits = hash_mark("paid", "M1", 'payment:["T1\'; DROP TABLE orders --"]')
+    literals = re.findall("'([^']*)'", build_insert(digits, AT))
 
     assert [digits, "2027-01-01T00:00:00+00:00"] == literals
     assert re.fullmatch("[0-9a-f]{64}", digits)
@@ -237,6 +237,6 @@ def test_mark_is_a_literal() -> None:
 
 def test_mark_is_of_one_handler_one_merchant_and_one_event() -> None:
     """Two merchants may have orders of the same number, and keep their books in one database."""
-    marks = {mark("a", "M1", "b"), mark("a", "M1", "c"), mark("b", "M1", "b"), mark("a", "M2", "b")}
+    marks = {hash_mark("a", "M1", "b"), hash_mark("a", "M1", "c"), hash_mark("b", "M1", "b"), hash_mark("a", "M2", "b")}
 
     assert 4 == len(marks)

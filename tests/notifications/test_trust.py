@@ -22,20 +22,20 @@ from payasync import (
     SortedPairs,
 )
 from payasync.errors import PayasyncError
-from payasync.notifications.trust import (
+from payasync.notifications.transitions import (
     LATE,
     UNSAID,
     Confirmed,
-    Ending,
-    after_answer,
-    after_error,
-    difference,
-    foreign,
-    held_as_refund,
+    Transition,
+    choose_query,
+    compare_expected,
+    compare_merchant,
     hint_key,
-    question,
-    released,
-    same,
+    hold_refund,
+    is_same,
+    judge_error,
+    judge_response,
+    release_key,
 )
 from payasync.sandbox import PROFILE
 from payasync.wire.request import Request
@@ -54,14 +54,14 @@ def response(data: Any, kind: type[Response] = OrderResponse, profile: Profile =
 
 def state_of(ending: object) -> str:
     """Return the state of an ending."""
-    assert isinstance(ending, Ending)
+    assert isinstance(ending, Transition)
     return ending.state
 
 
 def test_one_payment_is_not_asked_about_under_two_names() -> None:
     """A hint that leaves the order number out is parked: it would be confirmed under another key, and handled twice."""
     hint = notification(payment_id="P1", verified=False)
-    ending = question(hint, PROFILE)
+    ending = choose_query(hint, PROFILE)
 
     assert "parked" == state_of(ending)
     assert "'outTradeNo'" in str(ending)
@@ -70,7 +70,7 @@ def test_one_payment_is_not_asked_about_under_two_names() -> None:
 @pytest.mark.parametrize("kind", ["payment", "refund", "subscription", None])
 def test_hint_without_a_number_is_parked(kind: str | None) -> None:
     """Nobody can be asked about nothing."""
-    assert "parked" == state_of(question(notification(kind=kind, verified=False), BY_PAYMENT_ID))
+    assert "parked" == state_of(choose_query(notification(kind=kind, verified=False), BY_PAYMENT_ID))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_hint_without_a_number_is_parked(kind: str | None) -> None:
 )
 def test_answer_about_another_confirms_nothing(asked: Request[Response], answered: Response, reason: str) -> None:
     """A service that takes `t1` for `T1` would confirm one payment under two names, and its effect come twice."""
-    ending = after_answer(asked, "payment", answered, PROFILE, 0)
+    ending = judge_response(asked, "payment", answered, PROFILE, 0)
 
     assert "quarantined" == state_of(ending)
     assert reason in str(ending)
@@ -107,13 +107,13 @@ def test_answer_about_another_confirms_nothing(asked: Request[Response], answere
 )
 def test_what_the_service_does_not_say_yet_is_asked_again(asked: Request[Response], answered: Response) -> None:
     """A hint may come before the service's own books say so; an attacker's, at any time."""
-    assert "pending" == state_of(after_answer(asked, "payment", answered, PROFILE, 0))
+    assert "pending" == state_of(judge_response(asked, "payment", answered, PROFILE, 0))
 
 
 @pytest.mark.parametrize("data", [{}, {"status": None}, {"status": True}, {"status": ["SBX_PAID"]}, [], None])
 def test_answer_without_a_state_confirms_nothing(data: Any) -> None:
     """An answer that tells no state is asked for again."""
-    assert "pending" == state_of(after_answer(ORDER, "payment", response(data), PROFILE, 0))
+    assert "pending" == state_of(judge_response(ORDER, "payment", response(data), PROFILE, 0))
 
 
 @pytest.mark.parametrize("quarantine", [None, 5.0, 600.0])
@@ -121,7 +121,7 @@ def test_denial_is_believed_when_the_service_has_had_its_time(quarantine: float 
     """A hint may be ahead of the service's books, by as much as the profile says."""
     profile = evolve(PROFILE, recovery=Recovery(quarantine=quarantine))
     bound = quarantine or LATE
-    states = [state_of(after_error(ServiceError("no such order"), profile, age)) for age in (0, bound - 1, bound)]
+    states = [state_of(judge_error(ServiceError("no such order"), profile, age)) for age in (0, bound - 1, bound)]
 
     assert ["pending", "pending", "dead"] == states
 
@@ -129,32 +129,32 @@ def test_denial_is_believed_when_the_service_has_had_its_time(quarantine: float 
 def test_what_the_service_does_not_say_is_not_asked_about_for_days() -> None:
     """Who tells of what is not so has the service asked for an hour, however long its failures are retried."""
     pending = response({"status": "SBX_PENDING"})
-    states = [state_of(after_answer(ORDER, "payment", pending, PROFILE, age)) for age in (UNSAID - 1, UNSAID)]
+    states = [state_of(judge_response(ORDER, "payment", pending, PROFILE, age)) for age in (UNSAID - 1, UNSAID)]
 
     assert ["pending", "dead"] == states
 
 
 def test_state_that_has_no_name_of_ours_is_handed_on() -> None:
     """Where the profile says which state is not final, every other one is."""
-    assert isinstance(after_answer(ORDER, "payment", response({"status": "SBX_ODD"}), PROFILE, 0), Confirmed)
+    assert isinstance(judge_response(ORDER, "payment", response({"status": "SBX_ODD"}), PROFILE, 0), Confirmed)
 
 
 def test_final_state_cannot_be_told_without_the_profile() -> None:
     """Where the profile says neither what the state is, nor which is not final, nothing is guessed."""
     only_paid = evolve(PROFILE, states=evolve(PROFILE.states, order={"paid": ("SBX_PAID",)}))
-    odd = after_answer(ORDER, "payment", response({"status": "SBX_ODD"}, profile=only_paid), only_paid, 0)
+    odd = judge_response(ORDER, "payment", response({"status": "SBX_ODD"}, profile=only_paid), only_paid, 0)
 
     assert "parked" == state_of(odd)
     assert "states.order.pending" in str(odd)
     assert isinstance(
-        after_answer(ORDER, "payment", response({"status": "SBX_PAID"}, profile=only_paid), only_paid, 0), Confirmed
+        judge_response(ORDER, "payment", response({"status": "SBX_PAID"}, profile=only_paid), only_paid, 0), Confirmed
     )
 
 
 def test_place_of_the_state_must_be_known() -> None:
     """Where the profile does not say where the state stands, the event is parked, and says so."""
     nowhere = evolve(PROFILE, answer=evolve(PROFILE.answer, order_status=""))
-    ending = after_answer(ORDER, "payment", response({"status": "SBX_PAID"}, profile=nowhere), nowhere, 0)
+    ending = judge_response(ORDER, "payment", response({"status": "SBX_PAID"}, profile=nowhere), nowhere, 0)
 
     assert "parked" == state_of(ending)
     assert "answer.order_status" in str(ending)
@@ -178,7 +178,7 @@ def test_place_of_the_state_must_be_known() -> None:
 )
 def test_what_follows_where_nobody_confirms(error: Exception, state: str) -> None:
     """Only the service's own word ends a hint; what somebody must mend first is parked, all else is asked again."""
-    ending = after_error(error, PROFILE, 10**6)
+    ending = judge_error(error, PROFILE, 10**6)
 
     assert state == state_of(ending)
     assert f"{type(error).__name__}: {error}" == ending.reason
@@ -189,7 +189,7 @@ def test_what_follows_where_nobody_confirms(error: Exception, state: str) -> Non
 )
 def test_what_is_expected_passes(expected: dict[str, Any]) -> None:
     """What is as expected goes on; what nobody asked for is not looked at."""
-    assert difference(notification({**PAID, "items": [{"no": 1}]}), expected) is None
+    assert compare_expected(notification({**PAID, "items": [{"no": 1}]}), expected) is None
 
 
 @pytest.mark.parametrize(
@@ -205,13 +205,13 @@ def test_what_is_expected_passes(expected: dict[str, Any]) -> None:
 )
 def test_what_differs_is_quarantined(expected: dict[str, Any] | None, reason: str) -> None:
     """The reason names the field, and shows both values."""
-    assert Ending("quarantined", reason) == difference(notification(), expected)
+    assert Transition("quarantined", reason) == compare_expected(notification(), expected)
 
 
 @pytest.mark.parametrize("expected", [450, [("totalAmt", 450)], True, "totalAmt"])
 def test_expectation_must_be_a_mapping(expected: object) -> None:
     """What an expect function returns by mistake is neither met nor missed: it is tried again."""
-    assert "pending" == state_of(difference(notification(), expected))
+    assert "pending" == state_of(compare_expected(notification(), expected))
 
 
 @pytest.mark.parametrize("answered", [None, [], "paid"])
@@ -219,13 +219,13 @@ def test_confirmed_answer_without_data_meets_nothing(answered: Any) -> None:
     """Where the service confirms without a word, a hint's own words do not stand in for it."""
     hint = notification(verified=False, confirmed=response(answered))
 
-    assert Ending("quarantined", "totalAmt is absent, expected 450") == difference(hint, {"totalAmt": 450})
+    assert Transition("quarantined", "totalAmt is absent, expected 450") == compare_expected(hint, {"totalAmt": 450})
 
 
 def test_what_nobody_can_confirm_is_compared_as_it_stands() -> None:
     """An expectation of an event that is neither signed nor confirmed holds for what it says."""
-    assert difference(notification(verified=False), {"totalAmt": 450}) is None
-    assert "quarantined" == state_of(difference(notification(verified=False), {"totalAmt": 451}))
+    assert compare_expected(notification(verified=False), {"totalAmt": 450}) is None
+    assert "quarantined" == state_of(compare_expected(notification(verified=False), {"totalAmt": 451}))
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_what_nobody_can_confirm_is_compared_as_it_stands() -> None:
 )
 def test_event_of_another_merchant_is_quarantined(named: dict[str, Any], ours: bool, merchant: str) -> None:  # noqa: FBT001 - what is expected
     """A notification that names a merchant must name this one; a service may write the number as an integer."""
-    assert ours == (foreign(notification({**PAID, **named}), merchant, PROFILE) is None)
+    assert ours == (compare_merchant(notification({**PAID, **named}), merchant, PROFILE) is None)
 
 
 REFUND_ELSEWHERE: Final = evolve(
@@ -269,11 +269,11 @@ REFUND_ELSEWHERE: Final = evolve(
 def test_refund_that_came_as_a_payment(data: dict[str, Any], profile: Profile, why: str) -> None:
     """By its number, its amount or its state: no handler of payments takes it for money received."""
     told = {"data": {**PAID, **data}, "out_refund_no": data.get("back", {}).get("no")}
-    held = held_as_refund(notification(**told), profile)
+    held = hold_refund(notification(**told), profile)
 
     assert held
     assert ("quarantined", True) == (held.state, f"names a refund: {why}." in held.reason)
-    assert all(held_as_refund(notification(**told, kind=kind), profile) is None for kind in ("refund", None))
+    assert all(hold_refund(notification(**told, kind=kind), profile) is None for kind in ("refund", None))
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_refund_that_came_as_a_payment(data: dict[str, Any], profile: Profile, w
 @pytest.mark.parametrize("profile", [PROFILE, REFUND_ELSEWHERE], ids=["own", "elsewhere"])
 def test_payment_that_names_no_refund(data: dict[str, Any], profile: Profile) -> None:
     """A service may list all fields of a refund in each payment: null, an empty text and 0 name none."""
-    assert held_as_refund(notification({**PAID, **data}), profile) is None
+    assert hold_refund(notification({**PAID, **data}), profile) is None
 
 
 def test_one_path_for_the_numbers_of_both() -> None:
@@ -299,7 +299,7 @@ def test_one_path_for_the_numbers_of_both() -> None:
     shape = evolve(PROFILE.notification, out_trade_no="no", out_refund_no="no")
     profile = evolve(PROFILE, notification=shape, answer=evolve(PROFILE.answer, payment_id="outRefundNo"))
 
-    assert held_as_refund(notification({"no": "T1", "outRefundNo": "P1"}), profile) is None
+    assert hold_refund(notification({"no": "T1", "outRefundNo": "P1"}), profile) is None
 
 
 def test_merchant_is_read_where_it_is_signed() -> None:
@@ -310,9 +310,9 @@ def test_merchant_is_read_where_it_is_signed() -> None:
     beside = notification(PAID, document={"merchantId": "M9", "data": PAID})
     whole = evolve(profile, notification=evolve(shape, signature="sign"))
 
-    assert foreign(beside, "M1", profile) is None
-    assert "quarantined" == state_of(foreign(beside, "M1", whole))
-    assert "quarantined" == state_of(foreign(notification({**PAID, "merchantId": "M9"}), "M1", profile))
+    assert compare_merchant(beside, "M1", profile) is None
+    assert "quarantined" == state_of(compare_merchant(beside, "M1", whole))
+    assert "quarantined" == state_of(compare_merchant(notification({**PAID, "merchantId": "M9"}), "M1", profile))
 
 
 def test_hint_is_known_by_its_words_while_it_waits() -> None:
@@ -320,8 +320,8 @@ def test_hint_is_known_by_its_words_while_it_waits() -> None:
     key = hint_key(notification(digest="d1"))
 
     assert "hint:payment:d1" == key
-    assert "hint:payment:d1:5" == released(key, 5) == released(released(key, 5), 5)
-    assert 'confirmed:payment:["T1","PAID"]' == released('confirmed:payment:["T1","PAID"]', 5)
+    assert "hint:payment:d1:5" == release_key(key, 5) == release_key(release_key(key, 5), 5)
+    assert 'confirmed:payment:["T1","PAID"]' == release_key('confirmed:payment:["T1","PAID"]', 5)
 
 
 @pytest.mark.parametrize(
@@ -343,12 +343,12 @@ def test_hint_is_known_by_its_words_while_it_waits() -> None:
 )
 def test_values_of_other_types_differ(found: Any, expected: Any) -> None:
     """Python thinks some of these equal; money does not."""
-    assert not same(found, expected)
+    assert not is_same(found, expected)
 
 
 def test_merchant_may_stand_beside_the_payload() -> None:
     """Keys of the service sign for all its merchants: one that is named in the envelope counts, too."""
     beside = notification(document={"merchantId": "M9", "data": PAID})
 
-    assert "quarantined" == state_of(foreign(beside, "M1", PROFILE))
-    assert foreign(notification(document={"merchantId": "M1", "data": PAID}), "M1", PROFILE) is None
+    assert "quarantined" == state_of(compare_merchant(beside, "M1", PROFILE))
+    assert compare_merchant(notification(document={"merchantId": "M1", "data": PAID}), "M1", PROFILE) is None

@@ -25,8 +25,7 @@ from payasync.errors import (
     PayasyncError,
 )
 from payasync.notifications.notification import Notification
-from payasync.notifications.reading import MISMATCH
-from payasync.notifications.verification import verification_of, verify
+from payasync.notifications.verification import MISMATCH, verification_of, verify
 from payasync.profile.profile import Profile
 from payasync.profile.schema import NotificationShape
 from payasync.sandbox import PROFILE, Sandbox

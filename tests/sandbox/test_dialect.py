@@ -25,7 +25,7 @@ from payasync import (
 from payasync.endpoints import PLACE_ORDER, QUERY_PAYMENT, Operation
 from payasync.errors import ConfigurationError
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.dialect import Dialect, Vocabulary, place
+from payasync.sandbox.dialect import Dialect, Vocabulary, locate_point
 from payasync.sandbox.model import RefusedError
 
 
@@ -59,7 +59,9 @@ def test_place_is_the_whole_path() -> None:
     """What tells of a thing stands in the payload, what tells of the answer beside it; a header is no place."""
     shape = AnswerShape(data="a.b", payment_id="c", message="d", request_id="header:e")
 
-    assert ["a.b.c", "d", "", ""] == [place(shape, point) for point in ("payment_id", "message", "request_id", "code")]
+    assert ["a.b.c", "d", "", ""] == [
+        locate_point(shape, point) for point in ("payment_id", "message", "request_id", "code")
+    ]
 
 
 def test_notifications_whose_kind_is_open_keep_what_is_answered() -> None:

@@ -14,7 +14,7 @@ from payasync import SortedPairs
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.model import Entry
 from payasync.sandbox.store import Store
-from payasync.sandbox.timeline import MOST_ENTRIES, MOST_TEXT, Timeline, line
+from payasync.sandbox.timeline import MOST_ENTRIES, MOST_TEXT, Timeline, format_entry
 from tests.sandbox.foreign import PAY, Answer, Foreign, Receiver
 
 QUERY: Final = "/payment/orderquery"
@@ -206,7 +206,7 @@ def test_line_is_one_line() -> None:
     """Nothing that was sent breaks a line, or steers a terminal."""
     entry = Entry(kind="request", name="GET /\n\x1b[2J", reference="\u2028é", reason="a\tb\ud800")
 
-    assert r"request  GET /\n\x1b[2J \u2028é -> no answer: a\tb\ud800" == line(entry)
+    assert r"request  GET /\n\x1b[2J \u2028é -> no answer: a\tb\ud800" == format_entry(entry)
 
 
 @pytest.fixture

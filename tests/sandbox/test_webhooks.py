@@ -34,10 +34,10 @@ from payasync.sandbox.webhooks import (
     REDELIVERIES,
     Acknowledgement,
     Delivery,
-    address,
     explain_failure,
     loopback_socket,
     outgoing_client,
+    shorten_address,
 )
 from tests.inside import turns, until
 from tests.sandbox.foreign import CLOSE, Foreign, Receiver, acknowledged, as_coroutine
@@ -452,7 +452,7 @@ asyncio.run(main())
 )
 def test_address(url: str, told: str) -> None:
     """Its password and its query may open something, and are not told; a long one is cut."""
-    assert told == address(url)
+    assert told == shorten_address(url)
 
 
 async def deliveries(caplog: pytest.LogCaptureFixture, receiver: Receiver, *, clock: datetime | str) -> list[Delivery]:

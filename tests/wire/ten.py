@@ -37,9 +37,9 @@ class TenCall:
     required: int
     arguments: Mapping[str, tuple[str, object]]
 
-    def call(self, pay: Session) -> Awaitable[Response]:
+    def call(self, pay: Session, **options: Any) -> Awaitable[Response]:
         """Make the call with every argument."""
-        return self._made(pay, len(self.arguments))
+        return self._made(pay, len(self.arguments), **options)
 
     def least(self, pay: Session) -> Awaitable[Response]:
         """Make the call with the required arguments only."""
@@ -50,10 +50,10 @@ class TenCall:
         pairs = list(self.arguments.values())[: self.required if least else None]
         return {wire: value.isoformat() if isinstance(value, date) else value for wire, value in pairs}
 
-    def _made(self, pay: Session, count: int) -> Awaitable[Response]:
+    def _made(self, pay: Session, count: int, **options: Any) -> Awaitable[Response]:
         namespace, method = self.name.split(".")
         given = {name: value for name, (_, value) in list(self.arguments.items())[:count]}
-        made: Awaitable[Response] = getattr(getattr(pay, namespace), method)(**given)
+        made: Awaitable[Response] = getattr(getattr(pay, namespace), method)(**given, **options)
         return made
 
 

@@ -101,52 +101,40 @@ LINK: Final = f"https://gate.example/pay?no=T2&back={BACK}"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where the keys of this run are."""
-    return tmp_path_factory.mktemp("keys")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Keys]:
+    """Return the keys of this run: the merchant's, the service's old ones, and its new ones."""
+    folder = tmp_path_factory.mktemp("keys")
+    return {owner: dialect.keys(folder / owner) for owner in ("merchant", "old", "new")}
 
 
-@pytest.fixture(scope="module")
-def merchant(folder: Path) -> Keys:
-    """Return the merchant's keys."""
-    return dialect.keys(folder / "merchant")
-
-
-@pytest.fixture(scope="module")
-def old(folder: Path) -> Keys:
-    """Return the service's keys."""
-    return dialect.keys(folder / "old")
-
-
-@pytest.fixture(scope="module")
-def new(folder: Path) -> Keys:
-    """Return the service's next keys."""
-    return dialect.keys(folder / "new")
-
-
-@pytest.fixture
-def credentials(merchant: Keys, old: Keys, new: Keys) -> Credentials:
-    """Return the merchant's credentials, while the service's keys rotate."""
+def credentials(keys: dict[str, Keys], *known: str, private: Path | None = None) -> Credentials:
+    """Return the merchant's credentials, with those of the service's keys that it knows."""
     return Credentials(
         dialect.MERCHANT,
-        secret_key="sk_other",
-        signing_key=merchant.private.read_text(),
-        service_keys=(old.public.read_text(), new.public.read_text()),
+        secret_key="sk_stranger" if private else "sk_other",
+        signing_key=(private or keys["merchant"].private).read_text(),
+        service_keys=tuple(keys[each].public.read_text() for each in known),
     )
 
 
 @pytest.fixture
-def service(merchant: Keys, old: Keys) -> Iterator[Dialect]:
+def service(keys: dict[str, Keys]) -> Iterator[Dialect]:
     """Return the service, which knows a paid order, its payment and refund, and an agreement."""
-    with Dialect(merchant.public, old.private) as running:
+    with Dialect(keys["merchant"].public, keys["old"].private) as running:
         for number, state in {"T1": 2, "P1": 20, "R1": 8, "A0": 0}.items():
             running.know(number, state)
         yield running
 
 
-def session(service: Dialect, credentials: Credentials, text: str = TOML) -> Session:
+@pytest.fixture
+def pay(service: Dialect, keys: dict[str, Keys]) -> Session:
+    """Return a session with the service that the text describes, while the service's keys rotate."""
+    return session(service, credentials(keys, "old", "new"))
+
+
+def session(service: Dialect, given: Credentials, text: str = TOML, **settings: Any) -> Session:
     """Return a session with the service that a TOML text describes."""
-    return Session(f"{service.url}/gate", credentials=credentials, profile=Profile.from_toml(text))
+    return Session(f"{service.url}/gate", credentials=given, profile=Profile.from_toml(text), **settings)
 
 
 Ask = Callable[[Session], Awaitable[Response]]
@@ -198,37 +186,24 @@ TEN: Final[tuple[tuple[Ask, str, dict[str, Any]], ...]] = (
 )
 
 
-@pytest.mark.parametrize(
-    ("ask", "state", "located"),
-    TEN,
-    ids=["payment", "place", "query", "close", "refund", "status", "refund status", "subscribe", "update", "cancel"],
-)
-async def test_all_ten_are_understood_by_both(
-    service: Dialect, credentials: Credentials, ask: Ask, state: str, located: dict[str, Any]
-) -> None:
-    """The service takes each of the ten as the text describes them, and its answer means what the text says."""
-    async with session(service, credentials) as pay:
-        response = await ask(pay)
+@pytest.mark.parametrize("text", [TOML, Profile.from_toml(TOML).to_toml()], ids=["given", "written"])
+async def test_all_ten_are_understood_by_both(service: Dialect, keys: dict[str, Keys], text: str) -> None:
+    """The service takes each of the ten as the text describes them, and its answer means what the text says.
 
-    assert (state, "trace-1", 200) == (response.state, response.request_id, response.http_status)
-    assert located == {name: getattr(response, name) for name in located}
-    assert 1 == len(service.requests)
+    What `to_toml` writes of the description drives the service just as well.
+    """
+    async with session(service, credentials(keys, "old", "new"), text) as pay:
+        for number, (ask, state, located) in enumerate(TEN, start=1):
+            response = await ask(pay)
+
+            assert (state, f"trace-{number}", 200) == (response.state, response.request_id, response.http_status)
+            assert located == {name: getattr(response, name) for name in located}
+    assert len(TEN) == len(service.requests)
 
 
-async def test_the_text_that_a_profile_writes_describes_the_same_service(
-    service: Dialect, credentials: Credentials
-) -> None:
-    """What `to_toml` writes of the description drives the service just as well."""
-    written = Profile.from_toml(TOML).to_toml()
-    async with session(service, credentials, written) as pay:
-        states = [(await ask(pay)).state for ask, _, _ in TEN]
-
-    assert [state for _, state, _ in TEN] == states
-
-
-async def test_a_number_in_the_path_or_a_header_is_signed(service: Dialect, credentials: Credentials) -> None:
+async def test_a_number_in_the_path_or_a_header_is_signed(service: Dialect, pay: Session) -> None:
     """Endpoints 6 and 7 are signed GETs: nonce, signature, constants and the merchant's number stand in the query."""
-    async with session(service, credentials) as pay:
+    async with pay:
         await pay.payments.status("P1")
         await pay.refunds.status("R1")
     one, other = service.requests
@@ -245,25 +220,17 @@ async def test_a_number_in_the_path_or_a_header_is_signed(service: Dialect, cred
     [
         (lambda pay: place(pay, "T1"), DuplicateError, (4004, "T1 was used before")),
         (lambda pay: refund(pay, "R1"), DuplicateError, (4004, "R1 was used before")),
-        (lambda pay: pay.orders.query("T9"), ServiceError, (4005, "no T9")),
-        (lambda pay: pay.orders.close("T9"), ServiceError, (4005, "no T9")),
         (lambda pay: pay.payments.status("P9"), ServiceError, (4005, "no P9")),
-        (lambda pay: pay.refunds.status("R9"), ServiceError, (4005, "no R9")),
         (lambda pay: pay.orders.query("F1"), ServiceError, (4999, "not today")),
-        (
-            lambda pay: pay.orders.place(total_amt=1, currency="CAD", return_url=BACK),
-            ServiceError,
-            (4001, "missing outTradeNo"),
-        ),
     ],
-    ids=["order", "refund", "no order", "nothing to close", "no payment", "no refund", "unlisted", "field"],
+    ids=["order", "refund", "no payment", "unlisted"],
 )
 async def test_a_failure_within_http_200_is_taken_by_its_code(
-    service: Dialect, credentials: Credentials, ask: Ask, kind: type[ServiceError], said: tuple[int, str]
+    service: Dialect, pay: Session, ask: Ask, kind: type[ServiceError], said: tuple[int, str]
 ) -> None:
     """A failure has no signed object: its code, a number, says what it is, and nothing is sent again."""
     service.know("F1", -1)
-    async with session(service, credentials) as pay:
+    async with pay:
         with pytest.raises(ServiceError) as caught:
             await ask(pay)
 
@@ -274,15 +241,9 @@ async def test_a_failure_within_http_200_is_taken_by_its_code(
     assert 1 == len(service.requests)
 
 
-async def test_a_stranger_is_an_authentication_error(service: Dialect, credentials: Credentials) -> None:
+async def test_a_stranger_is_an_authentication_error(service: Dialect, keys: dict[str, Keys]) -> None:
     """HTTP 401 with a listed code is about the keys; the same code within HTTP 200 is a refusal like any other."""
-    stranger = Credentials(
-        dialect.MERCHANT,
-        secret_key="sk_stranger",
-        signing_key=service.own.read_text(),
-        service_keys=credentials.service_keys,
-    )
-    async with session(service, stranger) as pay:
+    async with session(service, credentials(keys, "old", private=service.own)) as pay:
         with pytest.raises(AuthenticationError) as unknown:
             await pay.payments.create(amount=1, currency="USD")
         with pytest.raises(ServiceError) as forged:
@@ -309,12 +270,10 @@ FORGERIES: Final = {
 
 
 @pytest.mark.parametrize("tamper", FORGERIES.values(), ids=FORGERIES)
-async def test_a_forged_answer_is_no_answer(
-    service: Dialect, credentials: Credentials, tamper: Callable[[bytes], bytes]
-) -> None:
+async def test_a_forged_answer_is_no_answer(service: Dialect, pay: Session, tamper: Callable[[bytes], bytes]) -> None:
     """A read refuses it, and a write, which may have been done, is unknown; neither is sent a second time."""
     service.tamper = tamper
-    async with session(service, credentials) as pay:
+    async with pay:
         with pytest.raises(InvalidSignatureError):
             await pay.payments.status("P1")
         with pytest.raises(OutcomeUnknownError) as caught:
@@ -324,7 +283,7 @@ async def test_a_forged_answer_is_no_answer(
     assert 2 == len(service.requests)
 
 
-async def test_absent_beside_what_is_signed(service: Dialect, credentials: Credentials) -> None:
+async def test_absent_beside_what_is_signed(service: Dialect, keys: dict[str, Keys]) -> None:
     """A code that no signature covers, changed to "absent" beside signed data, leads to no second refund.
 
     The answer contradicts itself: the next one may be right, and it is asked for a few times.
@@ -332,49 +291,32 @@ async def test_absent_beside_what_is_signed(service: Dialect, credentials: Crede
 
     def tampered(raw: bytes) -> bytes:
         write = service.requests[-1].method == "POST"
-        return replaced(b'"sign":"', b'"sign":"AAAA')(raw) if write else replaced(b'"code":0', b'"code":4005')(raw)
+        return FORGERIES["another signature"](raw) if write else raw.replace(b'"code":0', b'"code":4005')
 
     service.tamper = tampered
     text = TOML.replace('signature = "data.sign"', 'signature = "data.sign"\nrefusals_signed = false')
-    profile = Profile.from_toml(f"{text}[recovery]\nquarantine = 0\n")
+    text += "[recovery]\nquarantine = 0\n"
     hasty = RetryPolicy(base_delay=0.001, max_delay=0.002)
-    async with Session(f"{service.url}/gate", credentials=credentials, profile=profile, retry=hasty) as pay:
+    async with session(service, credentials(keys, "old", "new"), text, retry=hasty) as pay:
         with pytest.raises(OutcomeUnknownError, match="no such refund, and that it is processing"):
             await refund(pay)
 
     assert ["POST", "GET", "GET", "GET"] == [request.method for request in service.requests]
 
 
-async def test_what_a_forger_signs_is_forged(service: Dialect, credentials: Credentials, merchant: Keys) -> None:
-    """Nobody else's key will do, not even the merchant's own."""
-    service.own = merchant.private
-    async with session(service, credentials) as pay:
-        with pytest.raises(InvalidSignatureError):
-            await pay.orders.query("T1")
+async def test_the_services_keys_rotate(service: Dialect, pay: Session, keys: dict[str, Keys]) -> None:
+    """While both keys are given, either's answers are taken; with the old one alone, the new one's are not.
 
-
-async def test_the_services_keys_rotate(
-    service: Dialect, credentials: Credentials, merchant: Keys, old: Keys, new: Keys
-) -> None:
-    """While both keys are given, either's answers are taken; with the old one alone, the new one's are not."""
-    outdated = Credentials(
-        dialect.MERCHANT, signing_key=merchant.private.read_text(), service_keys=old.public.read_text()
-    )
-    async with session(service, credentials) as pay, session(service, outdated) as late:
+    Nobody else's key will do, not even the merchant's own.
+    """
+    async with pay, session(service, credentials(keys, "old")) as late:
         before = [(await each.orders.query("T1")).state for each in (pay, late)]
-        service.own = new.private
+        service.own = keys["new"].private
         after = (await pay.orders.query("T1")).state
         with pytest.raises(InvalidSignatureError):
             await late.orders.query("T1")
+        service.own = keys["merchant"].private
+        with pytest.raises(InvalidSignatureError):
+            await pay.orders.query("T1")
 
-    assert ["paid", "paid"] == before
-    assert "paid" == after
-
-
-async def test_a_nonce_opens_nothing_twice(service: Dialect, credentials: Credentials) -> None:
-    """Each signed request has a nonce and a signature of its own, also where all else is the same."""
-    async with session(service, credentials) as pay:
-        for _ in range(3):
-            await pay.payments.status("P1")
-
-    assert 3 == len({request.query for request in service.requests})
+    assert ["paid"] * 3 == [*before, after]

@@ -17,14 +17,11 @@ from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape
 from payasync.wire.call import Reply
 from payasync.wire.response import (
-    STRICT,
     OrderResponse,
     PaymentResponse,
     RefundResponse,
     Response,
     SubscriptionResponse,
-    explain_misfit,
-    structure_as,
 )
 from tests.building import ENVELOPE, STATES, bare_call, reply
 
@@ -38,24 +35,6 @@ LOCATIONS: Final[list[tuple[type[Response], str, str]]] = [
     (SubscriptionResponse, "subscription_id", "planNo"),
     (SubscriptionResponse, "subscription_status", "state"),
 ]
-
-
-@frozen
-class Line:
-    """One line of a bill."""
-
-    text: str
-    day: date
-
-
-@frozen
-class Bill:
-    """A class of a merchant's own."""
-
-    paid: bool
-    total: int
-    lines: list[Line]
-    note: str | None = None
 
 
 def answer(
@@ -145,29 +124,20 @@ def test_get_steps_along_a_path() -> None:
     assert 7 == response.get("a.c", 7)
 
 
+@pytest.mark.parametrize("value", ["S1", 5, True, 1.5, ["a"], {"a": 1}, None], ids=repr)
 @pytest.mark.parametrize(("kind", "name", "path"), LOCATIONS)
-def test_location_keeps_the_type(kind: type[Response], name: str, path: str) -> None:
-    """A number stays a number; only a URL is nothing but a text."""
-    expected = None if name == "redirect_url" else 5
+def test_located_value(kind: type[Response], name: str, path: str, value: object) -> None:
+    """A number stays a number, and only a URL is nothing but a text.
 
-    assert expected == getattr(answer(kind, {"result": nested(path, 5)}), name)
-
-
-@pytest.mark.parametrize("value", [True, False, 1.5, ["a"], {"a": 1}], ids=repr)
-@pytest.mark.parametrize(("kind", "name", "path"), LOCATIONS)
-def test_what_is_neither_text_nor_integer_is_none(kind: type[Response], name: str, path: str, value: object) -> None:
-    """What the annotation promises is what comes: anything else is in `data`, and not here."""
+    What the annotation promises is what comes: anything else is in `data`, and not here. What is missing is `None`.
+    """
+    promised = str if name == "redirect_url" else (str, int)
+    expected = value if isinstance(value, promised) and not isinstance(value, bool) else None
     given = answer(kind, {"result": nested(path, value)})
 
-    assert getattr(given, name) is None
+    assert expected == getattr(given, name)
     assert value == given.get(path)
-
-
-@pytest.mark.parametrize(("kind", "name", "path"), LOCATIONS)
-def test_missing_is_none(kind: type[Response], name: str, path: str) -> None:
-    """What this answer does not hold is `None`: the profile may be right about others."""
     assert getattr(answer(kind, {"result": {}}), name) is None
-    assert getattr(answer(kind, {"result": nested(path, None)}), name) is None
     assert getattr(answer(kind, None), name) is None
 
 
@@ -186,17 +156,12 @@ def test_open_location(kind: type[Response], name: str, path: str) -> None:
     ("kind", "path", "value", "expected"),
     [
         (OrderResponse, "state", "SUCCESS", "paid"),
-        (OrderResponse, "state", 2, "paid"),
         (OrderResponse, "state", "2", None),
-        (OrderResponse, "state", 3, "closed"),
-        (OrderResponse, "state", "3", None),
-        (OrderResponse, "state", "OTHER", None),
+        (OrderResponse, "state", 2, "paid"),
         (PaymentResponse, "pay.state", "SUCCESS", "paid"),
         (RefundResponse, "state", "DONE", "succeeded"),
-        (RefundResponse, "state", "SUCCESS", None),
         (SubscriptionResponse, "state", 1, "active"),
         (SubscriptionResponse, "state", True, None),
-        (SubscriptionResponse, "state", [1], None),
         (Response, "state", "SUCCESS", None),
     ],
 )
@@ -212,39 +177,24 @@ def test_state_is_our_name_where_the_profile_maps_it(
     [
         ("", {"id": "q1"}, None),
         ("id", {"id": "q1"}, "q1"),
-        ("head.id", {"head": {"id": 5}}, 5),
+        ("head.id", {"head": {"id": 5}, "result": {"head": {"id": "no"}}}, 5),
         ("id", {"id": True}, None),
-        ("id", {"id": {}}, None),
         ("id", {}, None),
         ("id", None, None),
         ("header:X-Request-Id", {}, "q2"),
-        ("header:x-request-id", {}, "q2"),
         ("header:X-Other", {}, None),
     ],
 )
 def test_request_id(where: str, document: object, expected: object) -> None:
     """The service's number of a request is in its document, from the top, or in a header."""
-    response = answer(Response, document, Profile(answer=AnswerShape(request_id=where)), headers={"X-Request-Id": "q2"})
+    response = answer(
+        Response, document, Profile(answer=AnswerShape(data="result", request_id=where)), headers={"X-Request-Id": "q2"}
+    )
 
     assert expected == response.request_id
 
 
-def test_request_id_is_beside_the_envelope() -> None:
-    """The path of the request's number starts at the document, not at the payload."""
-    assert "q1" == answer(Response, {"head": {"id": "q1"}, "result": {"head": {"id": "no"}}}).request_id
-
-
-def test_to_a_class() -> None:
-    """The data becomes a class of the merchant's own, with nested classes, lists and dates."""
-    bill = answer(
-        Response,
-        {"result": {"paid": True, "total": 5, "lines": [{"text": "tea", "day": "2027-01-31"}], "more": 1}},
-    ).to(Bill)
-
-    assert Bill(paid=True, total=5, lines=[Line("tea", date(2027, 1, 31))]) == bill
-
-
-@pytest.mark.parametrize("kind", [int, list[int], dict[str, int], int | None, Bill, object])
+@pytest.mark.parametrize("kind", [int, list[int], dict[str, int], int | None, object])
 def test_to_any_kind_raises_our_own_error_only(kind: Any) -> None:
     """Whatever class is asked for, nothing of the library beneath shows."""
     with pytest.raises(InvalidArgumentError, match="the answer does not fit"):
@@ -319,106 +269,77 @@ class Box(Generic[T]):
     inside: T
 
 
-TAKEN: Final[list[tuple[Any, Any, Any]]] = [
-    (str, "1", "1"),
-    (int, 1, 1),
-    (float, 1, 1),
-    (date, "2027-01-31", date(2027, 1, 31)),
-    (datetime, "2027-01-31T10:00:00+00:00", datetime(2027, 1, 31, 10, tzinfo=UTC)),
-    (str | int, 1, 1),
-    (str | float | None, 1.5, 1.5),
-    (Literal["a", "b"], "b", "b"),
-    (Colour, "red", Colour.RED),
-    (list[int], [1, 2], [1, 2]),
-    (tuple[int, ...], [1, 2], (1, 2)),
-    (tuple[int, str], [1, "a"], (1, "a")),
-    (Sequence[str], ["a"], ("a",)),
-    (set[str], ["a", "a"], {"a"}),
-    (Mapping[str, list[int]], {"a": [1]}, {"a": [1]}),
-    (Outer, {"inner": {"paid": True}, "more": 1}, Outer(Inner(paid=True))),
-    (Plain, {"paid": True}, Plain(paid=True)),
-    (Box[int], {"inside": 1}, Box(1)),
-]
-REFUSED: Final[list[tuple[Any, Any]]] = [
-    (str, 1),
-    (int, "1"),
-    (int, 1.0),
-    (int, True),
-    (bool, "false"),
-    (bool, 1),
-    (float, "1.5"),
-    (bytes, "text"),
-    (date, 20270131),
-    (date, "31.01.2027"),
-    (str | int, True),
-    (str | None, 1),
-    (Literal["a"], "b"),
-    (Colour, "green"),
-    (list[str], "abc"),
-    (list[int], [1, "2"]),
-    (tuple[str, ...], "abc"),
-    (tuple[int, str], [1]),
-    (set[str], "abc"),
-    (dict[str, int], {"a": "1"}),
-    (Outer, {"inner": {"paid": "true"}}),
-    (Plain, ["paid"]),
-    (Box[int], {"inside": "1"}),
-    (Outer, "text"),
-]
-
-
-@pytest.mark.parametrize(("kind", "value", "expected"), TAKEN)
-def test_a_value_of_the_type_is_taken(kind: Any, value: object, expected: object) -> None:
-    """What already is of the type that a class asks for becomes a part of it."""
-    made = STRICT.structure(value, kind)
-
-    assert expected == made
-    assert type(expected) is type(made)
-
-
-@pytest.mark.parametrize(("kind", "value"), REFUSED)
-def test_nothing_is_converted(kind: Any, value: object) -> None:
-    """No text becomes a number or a list of its letters, no number a truth value, no missing field a default."""
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever cattrs raises
-        STRICT.structure(value, kind)
-
-    assert explain_misfit(caught.value, "data")
+def made(value: object, kind: Any) -> Any:
+    """Return the data of an answer as a class."""
+    return answer(Response, {"result": value}).to(kind)
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
+    ("kind", "value", "expected"),
     [
-        ({"inner": {"paid": "false"}}, "expected bool, got str @ data.inner.paid"),
-        ({"inner": {"paid": 1}}, "expected bool, got int @ data.inner.paid"),
-        ({"inner": {}}, "is missing @ data.inner.paid"),
-        ({"inner": []}, "expected an object, got list @ data.inner"),
-        ({"inner": None}, "expected an object, got NoneType @ data.inner"),
-        ({"inner": {"paid": True}, "many": ["x"]}, "expected an object, got str @ data.many[0]"),
-        ({"inner": {"paid": True}, "many": "x"}, "expected a list, got str @ data.many"),
-        ({"inner": {"paid": True}, "many": [{"paid": 0}]}, "expected bool, got int @ data.many[0].paid"),
+        (str, "1", "1"),
+        (float, 1, 1),
+        (date, "2027-01-31", date(2027, 1, 31)),
+        (datetime, "2027-01-31T10:00:00+00:00", datetime(2027, 1, 31, 10, tzinfo=UTC)),
+        (str | float | None, 1.5, 1.5),
+        (Literal["a", "b"], "b", "b"),
+        (Colour, "red", Colour.RED),
+        (list[int], [1, 2], [1, 2]),
+        (tuple[int, ...], [1, 2], (1, 2)),
+        (tuple[int, str], [1, "a"], (1, "a")),
+        (Sequence[str], ["a"], ("a",)),
+        (set[str], ["a", "a"], {"a"}),
+        (Mapping[str, list[int]], {"a": [1]}, {"a": [1]}),
+        (Outer, {"inner": {"paid": True}, "more": 1}, Outer(Inner(paid=True))),
+        (Plain, {"paid": True}, Plain(paid=True)),
+        (Box[int], {"inside": 1}, Box(1)),
+    ],
+)
+def test_data_becomes_a_class(kind: Any, value: object, expected: object) -> None:
+    """What already is of the type that a class asks for becomes a part of it."""
+    assert expected == made(value, kind)
+    assert type(expected) is type(made(value, kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        (str, 1, "expected str, got int @ data"),
+        (int, "1", "expected int, got str @ data"),
+        (int, 1.0, "expected int, got float @ data"),
+        (int, True, "expected int, got bool @ data"),
+        (bool, "false", "expected bool, got str @ data"),
+        (float, "1.5", "expected a number, got str @ data"),
+        (bytes, "text", "@ data"),
+        (date, 20270131, "@ data"),
+        (date, "31.01.2027", "@ data"),
+        (str | int, True, "@ data"),
+        (Literal["a"], "b", "@ data"),
+        (Colour, "green", "@ data"),
+        (list[str], "abc", "expected a list, got str @ data"),
+        (list[int], [1, "2"], "expected int, got str @ data[1]"),
+        (tuple[int, str], [1], "@ data"),
+        (set[str], "abc", "@ data"),
+        (dict[str, int], {"a": "1"}, "expected int, got str @ data"),
+        (Plain, ["paid"], "expected an object, got list @ data"),
+        (Box[int], {"inside": "1"}, "expected int, got str @ data.inside"),
+        (Outer, {"inner": {}}, "is missing @ data.inner.paid"),
+        (Outer, {"inner": None}, "expected an object, got NoneType @ data.inner"),
+        (Outer, {"inner": {"paid": True}, "many": "x"}, "expected a list, got str @ data.many"),
         (
-            {"inner": {"paid": 0}, "many": 0},
-            "expected bool, got int @ data.inner.paid; expected a list, got int @ data.many",
+            Outer,
+            {"inner": {"paid": 0}, "many": [{"paid": 0}]},
+            "expected bool, got int @ data.inner.paid; expected bool, got int @ data.many[0].paid",
         ),
     ],
 )
-def test_complaints_name_the_place(value: object, expected: str) -> None:
-    """Every place that does not fit is named, with what was expected there."""
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - a group of them
-        STRICT.structure(value, Outer)
+def test_nothing_is_converted(kind: Any, value: object, expected: str) -> None:
+    """No text becomes a number or a list of its letters, no number a truth value, no missing field a default.
 
-    assert expected == explain_misfit(caught.value, "data")
+    Every place that does not fit is named, with what was expected there.
+    """
+    with pytest.raises(InvalidArgumentError, match="the answer does not fit") as refused:
+        made(value, kind)
 
-
-def test_complaint_without_words_names_its_class() -> None:
-    """An error that says nothing is still told apart."""
-    assert "LookupError @ data" == explain_misfit(LookupError(), "data")
-
-
-def test_fitted_data() -> None:
-    """Data that fits is of its class; what does not is our error, which says whose it is, and where."""
-    assert Inner(paid=True) == structure_as({"paid": True}, Inner, "the answer")
-    with pytest.raises(InvalidArgumentError, match=r"the notification does not fit Inner: .* @ data\.paid") as refused:
-        structure_as({"paid": 1}, Inner, "the notification")
-
-    assert ("Inner", "fits the notification's data") == (refused.value.field, refused.value.rule)
+    assert expected in str(refused.value)
+    assert "fits the answer's data" == refused.value.rule

@@ -24,7 +24,7 @@ from payasync.sandbox.server import read_body, read_object
 from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import Keys
 from payasync.sandbox.store import Store
-from payasync.sandbox.timeline import Timeline, line
+from payasync.sandbox.timeline import Timeline, format_entry
 from payasync.sandbox.web.dashboard import MAX_ADVANCE, UNITS, render_dashboard, render_timeline
 from payasync.sandbox.web.pages import TIMELINE, render_page
 
@@ -225,7 +225,7 @@ class Admin:
         return render_timeline(about, self.timeline.entries(about))
 
     async def _list_timeline(self, _request: web.Request) -> web.Response:
-        return _json(200, {"timeline": [line(entry) for entry in self.timeline.entries()]})
+        return _json(200, {"timeline": [format_entry(entry) for entry in self.timeline.entries()]})
 
     def _run(self, name: str, do: Callable[[Fields], Awaitable[str]]) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:

@@ -15,7 +15,7 @@ from payasync.sandbox.faults.arming import Faults
 from payasync.sandbox.faults.catalogue import KINDS, TRIGGER_OPTIONS
 from payasync.sandbox.model import Attempt, Entry, Notification, Order, Refund, Subscription
 from payasync.sandbox.store import Store
-from payasync.sandbox.timeline import Timeline, ended
+from payasync.sandbox.timeline import Timeline, describe_outcome
 from payasync.sandbox.web.pages import render_page
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ def render_timeline(about: str, entries: list[Entry]) -> web.Response:
         referrer="same-origin",
         about=about,
         entries=entries,
-        result_of=ended,
+        result_of=describe_outcome,
     )
 
 

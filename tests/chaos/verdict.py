@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from tests.chaos.lives import ENDED, JOURNALS, RESTING, Strategy, moments
+from tests.chaos.plan import ENDED, JOURNALS, RESTING, Strategy, moments
 
 KINDS: Final = "RPQ"
 """A refund, an order, a refund that is queued first."""

@@ -1,18 +1,24 @@
-"""What one process of the run is told: what it does, under which strategy, and where it dies. No I/O here."""
+"""What one process of the run is told: what it does, under which strategy, where it dies, and by which clock."""
 
 import json
+import time
 from itertools import chain, cycle, islice
+from pathlib import Path
 from random import Random
 from typing import Any, Final, Literal, Self, get_args
 
 from attrs import asdict, frozen
 
-from tests.chaos.clock import WAYS
-
 Strategy = Literal["naive", "stable", "sqlite", "postgres"]
+
+
 STRATEGIES: Final[tuple[Strategy, ...]] = get_args(Strategy)
 """Naive: a new number on each retry; stable: one number, and no journal; and one number with either journal."""
+
+
 JOURNALS: Final[frozenset[Strategy]] = frozenset({"sqlite", "postgres"})
+
+
 NAMES: Final[dict[Strategy, str]] = {
     "naive": "new numbers",
     "stable": "no journal",
@@ -20,7 +26,10 @@ NAMES: Final[dict[Strategy, str]] = {
     "postgres": "PostgreSQL",
 }
 
+
 SENDING: Final = ("leaving", "flying", "answered", "inquiring")
+
+
 MOMENTS: Final = ("asking", "writing", "kept", *SENDING, "judged", "settling", "settled", "claimed")
 """The steps of the protocol, in their order.
 
@@ -28,13 +37,20 @@ Before the journal is asked; within its transaction; once that is on the disk; b
 once the answer is there; while a question about it is; before the verdict is kept; within that transaction; after it;
 and once a reconciler holds an intention.
 """
+
+
 ENDED: Final = "ended"
 """The caller has been told that it is done."""
+
+
 RESTING: Final = "resting"
 """Nothing goes on about it."""
 
+
 RARE: Final = frozenset({"claimed", "inquiring"})
 """What comes only after a fault."""
+
+
 AT_ONCE: Final = 16
 """So many operations a process is at; a kill interrupts them all."""
 
@@ -142,3 +158,43 @@ def pace(kills: int, operations: int, workers: int) -> int:
     """Return how many operations may end in a life, so that there are enough of them for all kills."""
     lives = kills // workers + 1
     return max(1, operations // workers // lives - AT_ONCE)
+
+
+HOUR: Final = 3600.0
+
+
+FORWARD: Final = "+"
+
+
+BACK: Final = "-"
+
+
+WAYS: Final = (FORWARD, BACK)
+
+
+class Clock:
+    """Returns seconds since 1970, and an hour more or less for each jump so far.
+
+    Args:
+        jumps: The file of the jumps, a character for each, so that one by any process is one for all.
+        ahead: Seconds by which it is ahead of that.
+    """
+
+    def __init__(self, jumps: str, ahead: float = 0.0) -> None:
+        self._file = Path(jumps)
+        self._ahead = ahead
+
+    def __call__(self) -> float:
+        """Return what time it is."""
+        jumps = self.jumps
+        return time.time() + self._ahead + HOUR * (jumps.count(FORWARD) - jumps.count(BACK))
+
+    @property
+    def jumps(self) -> str:
+        """The jumps so far."""
+        return self._file.read_text(encoding="ascii") if self._file.exists() else ""
+
+    def jump(self, way: str) -> None:
+        """Jump, for all processes."""
+        with self._file.open("a", encoding="ascii") as file:
+            file.write(way)

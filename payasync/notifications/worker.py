@@ -1,0 +1,381 @@
+"""Who handles what, and one claimed event: read, confirmed, compared with what is expected, handled."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from inspect import isawaitable, iscoroutinefunction, signature
+from traceback import format_tb
+from typing import Any, Final, TypeAlias, TypeVar
+
+from attrs import evolve, frozen
+
+from payasync.errors import ConfigurationError, InvalidArgumentError
+from payasync.notifications.inbox import Claim, Inbox
+from payasync.notifications.notification import PLURALS, Notification, parse
+from payasync.notifications.transactions import Begin, HandlerTransaction, hash_mark
+from payasync.notifications.transitions import (
+    CONFIRMABLE,
+    Confirmer,
+    Transition,
+    compare_expected,
+    compare_merchant,
+    describe_error,
+    hold_refund,
+    limit_failures,
+    limit_interruptions,
+    longest_wait,
+    shorten,
+)
+from payasync.profile.schema import KINDS
+from payasync.session import Session
+from payasync.settings import Pace
+from payasync.transport.deadlines import running_task
+
+T = TypeVar("T")
+
+CANCELLATION_SECONDS: Final = 1.0
+"""The time in which a handler must end after it was cancelled."""
+INTERRUPTED: Final = "cut off by a shutdown"
+
+logger: Final = logging.getLogger("payasync.notifications")
+
+_stubborn: Final[set["asyncio.Task[object]"]] = set()
+"""Tasks that swallow their cancellation; a loop itself keeps no task alive."""
+
+
+async def run_within(seconds: float, called: Awaitable[T]) -> T:
+    """Return what the caller's code does, in a task of its own.
+
+    Args:
+        seconds: After these it is cancelled, and has failed, whether it ends or not.
+        called: What it was called to do.
+
+    Raises:
+        TimeoutError: It was not done in time.
+    """
+    task = asyncio.create_task(_await(called))
+    try:
+        await asyncio.wait([task], timeout=seconds)
+    except asyncio.CancelledError:
+        if not task.cancelling():  # a loop that ends cancels both
+            task.cancel()
+        await asyncio.wait([task])
+        if task.cancelled():
+            raise
+    if task.done():
+        return task.result()
+    task.cancel()
+    await asyncio.wait([task], timeout=CANCELLATION_SECONDS)
+    if not task.done():
+        _stubborn.add(task)
+        task.add_done_callback(_discard)
+        raise TimeoutError(f"not done after {seconds:g} seconds, and cannot be cancelled")
+    error = _get_error(task)
+    raise TimeoutError(f"not done after {seconds:g} seconds").with_traceback(error.__traceback__ if error else None)
+
+
+async def _await(called: Awaitable[T]) -> T:
+    return await called
+
+
+def _discard(task: "asyncio.Task[object]") -> None:
+    _stubborn.discard(task)
+    _get_error(task)
+
+
+def _get_error(task: "asyncio.Task[object]") -> BaseException | None:
+    """Return what a task ended with; a loop complains of errors that nobody asks for."""
+    try:
+        task.result()
+    except BaseException as error:  # noqa: BLE001 - it is returned, and not raised
+        return error
+    return None
+
+
+Function: TypeAlias = Callable[..., Awaitable[object]]
+Expected: TypeAlias = Mapping[str, Any] | None
+Expect: TypeAlias = Callable[[Notification], Expected | Awaitable[Expected]]
+"""Returns the values that a notification must have, by dotted paths into what is trusted; `None`: it is unexpected."""
+
+ANY: Final = "*"
+
+
+@frozen(kw_only=True)
+class Handler:
+    """A function that handles events of a kind.
+
+    Attributes:
+        name: Under which the inbox remembers that it is done with an event.
+        kind: `payment`, `refund`, `subscription` or `*`.
+        function: Gets the notification, and the transaction's connection where it has one.
+        transaction: The caller's, around each call of the function.
+        expect: In place of the receiver's.
+        unverified: It takes what nobody can confirm.
+    """
+
+    name: str
+    kind: str
+    function: Function
+    transaction: HandlerTransaction | None = None
+    expect: Expect | None = None
+    unverified: bool = False
+
+    def takes(self, notification: Notification) -> bool:
+        """Return whether a notification is for it."""
+        believable = notification.verified or self.unverified or notification.kind in CONFIRMABLE
+        return self.kind in {ANY, notification.kind} and believable
+
+    def done_name(self, notification: Notification) -> str:
+        """Return the name under which it is done; what the service says of a hint may change before a retry."""
+        return self.name if notification.confirmed is None else f"{self.name} {notification.dedup_key}"
+
+
+def build_handler(
+    function: Function,
+    *,
+    kind: str,
+    name: str | None = None,
+    transaction: Begin | None = None,
+    expect: Expect | None = None,
+    unverified: bool = False,
+) -> Handler:
+    """Return the handler that a function is.
+
+    Raises:
+        ConfigurationError: There is no such kind, it is no coroutine function or takes other arguments, or its name
+            is none.
+    """
+    if kind not in (*KINDS, ANY):
+        raise ConfigurationError(f"there is no kind {kind!r}: allowed are {', '.join(KINDS)} and *", field="kind")
+    if not isinstance(unverified, bool):
+        raise ConfigurationError(f"unverified must be True or False, not {unverified!r}", field="unverified")
+    if unverified and kind in CONFIRMABLE:
+        raise ConfigurationError(
+            f"unverified: {PLURALS[kind]} are confirmed by asking the service, where they are not signed. "
+            "Leave it out; it is for subscriptions, which no query tells of",
+            field="unverified",
+        )
+    _check_callable("transaction", transaction, 0, "is called without arguments", "be")
+    check_expect(expect)
+    called = getattr(type(function), "__call__", None)  # noqa: B004 - of an object with such a method
+    if not iscoroutinefunction(function) and not iscoroutinefunction(called):
+        raise ConfigurationError(f"a handler must be an async def function, not {function!r}", field="handler")
+    if not _takes(function, 1 if transaction is None else 2):
+        raise ConfigurationError(
+            "a handler takes a notification, and with transaction= a connection: "
+            f"{_get_name(function)} cannot be called with {'that alone' if transaction is None else 'these two'}",
+            field="handler",
+        )
+    if name is not None and (not isinstance(name, str) or name.split() != [name]):
+        raise ConfigurationError(f"name must be a word, such as 'credit', not {name!r}", field="name")
+    return Handler(
+        name=_get_name(function) if name is None else name,
+        kind=kind,
+        function=function,
+        transaction=None if transaction is None else HandlerTransaction(transaction),
+        expect=expect,
+        unverified=unverified,
+    )
+
+
+def check_expect(expect: Expect | None) -> None:
+    """Refuse what cannot say of a notification what is expected.
+
+    Raises:
+        ConfigurationError: It cannot be called with one.
+    """
+    _check_callable("expect", expect, 1, "takes a notification", "be called with that alone")
+
+
+def _check_callable(name: str, given: object, arguments: int, rule: str, wanted: str) -> None:
+    if given is None:
+        return
+    if not callable(given):
+        raise ConfigurationError(f"{name} must be a function, not {given!r}", field=name)
+    if not _takes(given, arguments):
+        raise ConfigurationError(f"{name} {rule}: {_get_name(given)} cannot {wanted}", field=name)
+
+
+def _takes(function: Callable[..., object], arguments: int) -> bool:
+    """Return whether a function can be called with so many arguments; one that does not say which it takes can."""
+    try:
+        signature(function).bind(*range(arguments))
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
+
+
+def _get_name(function: Any) -> str:
+    """Return a function's name, without its module: that is another where it is moved, or run as a program."""
+    while isinstance(function, partial):
+        function = function.func
+    return str((function if hasattr(function, "__qualname__") else type(function)).__qualname__)
+
+
+def check_distinct(handler: Handler, others: Iterable[Handler]) -> None:
+    """Refuse a handler that could not be told from another that has handled an event.
+
+    Raises:
+        ConfigurationError: Another of its name may get the same events.
+    """
+    for other in others:
+        overlapping = ANY in {handler.kind, other.kind} or handler.kind == other.kind
+        if handler.name == other.name and (overlapping or handler.function is not other.function):
+            raise ConfigurationError(
+                f"two handlers are named {handler.name}: what one has done would count as done by the other. "
+                "Give one another name: on(..., name=...)",
+                field="name",
+            )
+
+
+def select_handlers(handlers: Sequence[Handler], notification: Notification) -> tuple[Handler, ...] | Transition:
+    """Return the handlers of a notification, or why there is none."""
+    if selected := tuple(handler for handler in handlers if handler.takes(notification)):
+        return selected
+    what = PLURALS.get(notification.kind or "", "events of an unknown kind")
+    if any(evolve(handler, unverified=True).takes(notification) for handler in handlers):
+        reason = f"nothing can confirm {what} that are not signed; unverified=True takes them all the same"
+        return Transition("parked", reason)
+    return Transition("parked", f"no handler for {what}")
+
+
+@frozen(kw_only=True)
+class Worker:
+    """Brings claimed events to their end.
+
+    Attributes:
+        inbox: Keeps them.
+        merchant_id: Whom they must be for, if they say it.
+        session: Asks the service.
+        handlers: Those that register later count, too.
+        expect: Says what each must tell, unless its handler does.
+        handler_timeout: Seconds after which a handler has failed.
+        pace: Time and chance; its clock counts seconds since 1970.
+        confirmer: Asks the service whether hints are true.
+    """
+
+    inbox: Inbox
+    merchant_id: str
+    session: Session | None
+    handlers: Sequence[Handler]
+    expect: Expect | None
+    handler_timeout: float
+    pace: Pace
+    confirmer: Confirmer
+
+    async def handle(self, claim: Claim) -> None:
+        """Bring a claimed event to its end, or to its next attempt; if the lease is lost, leave it alone."""
+        event = claim.event
+        failures = event.failures + 1
+        try:
+            transition = limit_interruptions(event.attempts, event.failures) or limit_failures(
+                await self._dispatch(claim), failures, self.confirmer.attempts
+            )
+        except asyncio.CancelledError:
+            await self.inbox.finish(claim, "pending", INTERRUPTED)
+            raise
+        wait = transition.wait
+        if transition.state == "pending" and wait is None:
+            wait = self.pace.jitter(longest_wait(failures))
+        finished = await self.inbox.finish(claim, transition.state, transition.reason, wait)
+        if finished and transition.state not in {"pending", "done"}:
+            # The reason, which may hold what the event says, stands in the inbox alone.
+            text = "event %s (%s) is %s: receiver.events() says why"
+            logger.warning(text, event.id, event.kind, transition.state)
+
+    async def _dispatch(self, claim: Claim) -> Transition:
+        """Have an event handled, and return what becomes of it."""
+        event, profile = claim.event, self.confirmer.profile
+        try:
+            read = parse(
+                event.raw,
+                event.headers,
+                profile=profile,
+                kind=event.kind,
+                received_at=event.received_at,
+                max_bytes=len(event.raw),
+            )
+        except InvalidArgumentError as error:  # another profile took it
+            return Transition("dead", describe_error(error))
+        notification = evolve(
+            read,
+            verified=event.verified,
+            id=event.id,
+            attempt=event.attempts,
+            dedup_key=event.key,
+            weak=event.weak,
+            session=self.session,
+        )
+        if held := hold_refund(notification, profile):
+            return held
+        handlers = select_handlers(self.handlers, notification)
+        if isinstance(handlers, Transition):
+            return handlers
+        if not notification.verified and notification.kind in CONFIRMABLE:
+            age = self.pace.clock() - notification.received_at.timestamp()
+            confirmed = await self.confirmer.confirm(notification, claim, age)
+            if isinstance(confirmed, Transition):
+                return confirmed
+            notification = confirmed
+        left = [handler for handler in handlers if handler.done_name(notification) not in event.handled]
+        return await self._find_contradiction(left, notification) or await self._call(left, notification, claim)
+
+    async def _find_contradiction(self, handlers: Iterable[Handler], notification: Notification) -> Transition | None:
+        """Return how a notification contradicts what is expected; `None` if it does not."""
+        if held := compare_merchant(notification, self.merchant_id, self.confirmer.profile):
+            return held
+        asked = (self.expect if handler.expect is None else handler.expect for handler in handlers)
+        for expect in {id(each): each for each in asked}.values():  # they need be neither hashable nor true
+            if expect is not None and (unexpected := await self._compare(expect, notification)):
+                return unexpected
+        return None
+
+    async def _compare(self, expect: Expect, notification: Notification) -> Transition | None:
+        try:
+            expected: object = expect(notification)
+            if isawaitable(expected):
+                expected = await run_within(self.handler_timeout, expected)
+            return compare_expected(notification, expected)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - anybody's code
+            return Transition("pending", _note_failure("expect", error, notification))
+
+    async def _call(self, handlers: Iterable[Handler], notification: Notification, claim: Claim) -> Transition:
+        """Call each handler, those behind one that fails, too."""
+        failures = list[str]()
+        for handler in handlers:
+            try:
+                await self._run(handler, notification)
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - anybody's code
+                failures.append(_note_failure(handler.name, error, notification))
+                continue
+            if not await self.inbox.handled(claim, handler.done_name(notification)):
+                break
+        return Transition("pending", shorten("; ".join(failures))) if failures else Transition("done")
+
+    async def _run(self, handler: Handler, notification: Notification) -> None:
+        if handler.transaction is None:
+            await run_within(self.handler_timeout, handler.function(notification))
+            return
+        mark = hash_mark(handler.name, self.merchant_id, notification.dedup_key)
+        now = datetime.fromtimestamp(self.pace.clock(), UTC)
+        once = handler.transaction.run_once(mark, now, partial(handler.function, notification))
+        if not await run_within(self.handler_timeout, once):
+            logger.info("%s was not called for event %s: its mark is there", handler.name, notification.id)
+
+
+def _note_failure(who: str, error: BaseException, notification: Notification) -> str:
+    """Log where the caller's code failed, and return the reason; what the error says may be of the payload.
+
+    Raises:
+        CancelledError: This very task is cancelled, and not merely something that the caller's code waited for.
+    """
+    if isinstance(error, asyncio.CancelledError) and running_task().cancelling():
+        raise error
+    where = "".join(format_tb(error.__traceback__)).rstrip()
+    about = who, notification.id, notification.attempt, type(error).__name__, where
+    logger.warning("%s failed with event %s, attempt %s: %s\n%s", *about)
+    return f"{who}: {describe_error(error)}"

@@ -1,0 +1,149 @@
+"""The trace of a process, which outlives a SIGKILL: a line for each step; and journals that die at each step."""
+
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextvars import ContextVar
+from datetime import datetime
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from payasync.journal import Journal, PostgresJournal, SqliteJournal
+from payasync.journal.intents import Begun, Draft, Intent, Intents, State, Step
+from payasync.journal.transactions import Transaction
+from tests.chaos.plan import ENDED, Clock, Life
+
+SOON: Final = 0.02
+"""Seconds, within which a process dies that dies wherever it is."""
+
+
+class Trace:
+    """Writes what a process is about to do, has the clock jump where it is to, and kills it where it is to die.
+
+    Args:
+        life: The process's.
+    """
+
+    def __init__(self, life: Life) -> None:
+        self._file: Final = os.open(life.trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._life = life
+        self._count = Counter[str]()
+        self._lock = threading.Lock()
+        self._random = Random(life.trace)  # noqa: S311 - when to die is no secret
+
+    def mark(self, moment: str, number: str | None) -> None:
+        """Say that an operation comes to a step; this may be the end."""
+        with self._lock:
+            os.write(self._file, f"{moment} {number}\n".encode())
+            self._count[moment] += 1
+            self._count["any"] += moment == ENDED
+            counts = self._count[moment], self._count["any"]
+        if moment == ENDED and counts[1] == self._life.jumping:
+            Clock(self._life.clock).jump(self._life.jump)
+        if moment == self._life.fatal and counts[0] == self._life.nth:
+            if moment != "flying":
+                die()
+            self._die_soon()
+        elif moment == ENDED and counts[1] == (self._life.nth if self._life.fatal == "any" else self._life.latest):
+            self._die_soon()
+
+    def _die_soon(self) -> None:
+        timer = threading.Timer(self._random.random() * SOON, die)
+        timer.daemon = True
+        timer.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._file)
+
+
+def die() -> None:
+    """Kill this process."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def lines(trace: Path) -> list[tuple[str, str]]:
+    """Return the steps of a process, and the numbers they were about; a line that was cut off counts not."""
+    text = trace.read_text(encoding="ascii") if trace.exists() else ""
+    whole = text[: text.rfind("\n") + 1].splitlines()
+    return [(moment, number) for moment, _, number in (line.partition(" ") for line in whole)]
+
+
+T = TypeVar("T")
+
+
+WITHIN: Final[ContextVar[tuple[str, str | None] | None]] = ContextVar("within", default=None)
+
+
+class KillableJournal(Journal):
+    """A journal that leaves a trace; each has its own `trace`."""
+
+    trace: Trace
+
+    def ticks(self) -> None:
+        """Measure quarantines as where the system's own clock jumps, and not one that was given."""
+        self._has_system_clock = True
+
+    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
+        """Keep an intention."""
+        self.trace.mark("asking", draft.reference)
+        token = WITHIN.set(("writing", draft.reference))
+        try:
+            return self._kept(await super().begin(draft, lease, service=service))
+        finally:
+            WITHIN.reset(token)
+
+    async def claim(self, intent_id: int, lease: float, **facts: Any) -> Begun:
+        """Claim what was queued."""
+        return self._kept(await super().claim(intent_id, lease, **facts))
+
+    def _kept(self, begun: Begun) -> Begun:
+        if begun.step is Step.SEND:
+            self.trace.mark("kept", begun.intent.reference)
+        return begun
+
+    async def settle(self, intent: Intent, state: State, **facts: Any) -> bool:
+        """Keep a verdict."""
+        self.trace.mark("judged", intent.reference)
+        token = WITHIN.set(("settling", intent.reference))
+        try:
+            held = await super().settle(intent, state, **facts)
+        finally:
+            WITHIN.reset(token)
+        self.trace.mark("settled", intent.reference)
+        return held
+
+    async def ask(self, limit: int, lease: float, **facts: Any) -> Intents:
+        """Claim what is to be asked about."""
+        found = await super().ask(limit, lease, **facts)
+        for each in found:
+            self.trace.mark("claimed", each.reference)
+        return found
+
+    async def _run(self, work: Callable[[datetime], Transaction[T]]) -> T:
+        # Read here: the transaction itself runs elsewhere.
+        within = WITHIN.get()
+
+        def mortal(now: datetime) -> Transaction[T]:
+            result = yield from work(now)
+            if within:
+                self.trace.mark(*within)
+            return result
+
+        return await super()._run(mortal)  # type: ignore[safe-super] # one of the journals below
+
+
+class KillableSqlite(KillableJournal, SqliteJournal):
+    """In a file."""
+
+
+class KillablePostgres(KillableJournal, PostgresJournal):
+    """In a database."""
