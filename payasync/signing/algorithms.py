@@ -46,12 +46,14 @@ class _SharedSecret:
 
     def sign(self, message: bytes, key: Secret) -> bytes:
         self.check(key, signs=True)
-        return self._digest(message, key)
+        if self.keyed:
+            return hmac.digest(key.reveal().encode(), message, self.digest)
+        return hashlib.new(self.digest, message, usedforsecurity=False).digest()
 
     def signer(self, key: Secret) -> Callable[[bytes], bytes]:
         self.check(key, signs=True)
         if not self.keyed:
-            return partial(self._digest, key=key)
+            return partial(self.sign, key=key)
         keyed = hmac.new(key.reveal().encode(), digestmod=self.digest)
 
         def sign(message: bytes) -> bytes:
@@ -63,12 +65,9 @@ class _SharedSecret:
 
     def verify(self, message: bytes, signature: bytes, key: Secret) -> bool:
         self.check(key, signs=False)
-        return hmac.compare_digest(self._digest(message, key), signature)
-
-    def _digest(self, message: bytes, key: Secret) -> bytes:
         if self.keyed:
-            return hmac.digest(key.reveal().encode(), message, self.digest)
-        return hashlib.new(self.digest, message, usedforsecurity=False).digest()
+            return hmac.compare_digest(hmac.digest(key.reveal().encode(), message, self.digest), signature)
+        return hmac.compare_digest(self.sign(message, key), signature)
 
 
 @frozen
