@@ -1,9 +1,13 @@
-"""How far an event can be believed: decisions, without any I/O."""
+"""What becomes of an event: decisions, without any I/O."""
 
+import asyncio
+import weakref
 from typing import Any, Final
 
 import pytest
 from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
 
 from payasync import (
     AuthenticationError,
@@ -23,24 +27,37 @@ from payasync import (
 )
 from payasync.errors import PayasyncError
 from payasync.notifications.transitions import (
+    ATTEMPTS,
     LATE,
+    LONGEST_REASON,
+    LONGEST_WAIT,
+    MOST_INTERRUPTIONS,
+    MOST_WAITING,
+    QUIET,
     UNSAID,
     Confirmed,
+    QueryLimiter,
     Transition,
     choose_query,
     compare_expected,
     compare_merchant,
+    describe_error,
+    draw_upper_half,
     hint_key,
     hold_refund,
     is_same,
     judge_error,
     judge_response,
+    limit_interruptions,
+    longest_wait,
     release_key,
+    shorten,
 )
 from payasync.sandbox import PROFILE
 from payasync.wire.request import Request
 from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response
 from tests.building import reply
+from tests.journal.building import Clock
 from tests.notifications.merchant import PAID, notification
 
 BY_PAYMENT_ID = evolve(PROFILE, notification=evolve(PROFILE.notification, out_trade_no=""))
@@ -352,3 +369,158 @@ def test_merchant_may_stand_beside_the_payload() -> None:
 
     assert "quarantined" == state_of(compare_merchant(beside, "M1", PROFILE))
     assert compare_merchant(notification(document={"merchantId": "M1", "data": PAID}), "M1", PROFILE) is None
+
+
+def test_waits_grow_up_to_an_hour() -> None:
+    """Each wait can be four times as long as the one before, however many there were."""
+    assert [1, 4, 16, 64, 256, 1024, 3600, 3600] == [longest_wait(failures) for failures in range(1, 9)]
+    assert 3600 == longest_wait(1000)
+
+
+@given(st.floats(0.1, LONGEST_WAIT))
+def test_wait_is_at_least_half_as_long_as_it_can_be(bound: float) -> None:
+    """Those who failed together do not come again together, and none of them runs out of attempts by chance."""
+    assert bound / 2 <= draw_upper_half(bound) <= bound
+
+
+def test_attempts_last_for_days() -> None:
+    """An outage of a day, of the shop or of the service, costs no event; the usual time is three days."""
+    bounds = [longest_wait(failures) for failures in range(1, ATTEMPTS)]
+    day = 86400
+
+    assert sum(bounds) / 2 > 1.9 * day
+    assert 2.9 * day < sum(bounds) * 3 / 4 < 3 * day
+
+
+@pytest.mark.parametrize(
+    ("attempts", "failures"), [(1, 0), (MOST_INTERRUPTIONS, 0), (MOST_INTERRUPTIONS + 1, 1), (100, 99)]
+)
+def test_what_failed_was_not_cut_off(attempts: int, failures: int) -> None:
+    """What came to an end counts as a failure, and not as an attempt that ended the process."""
+    assert limit_interruptions(attempts, failures) is None
+
+
+def test_reason_is_one_line() -> None:
+    """An error is told by its class and its text, whatever that holds."""
+    assert "ValueError: a b c" == describe_error(ValueError("a\nb\r\n\tc"))
+    assert "ValueError" == describe_error(ValueError())
+
+
+def test_reason_is_short() -> None:
+    """A reason is cut where nobody reads on."""
+    long = describe_error(ValueError("x" * 10_000))
+
+    assert LONGEST_REASON == len(long)
+    assert long.endswith("x…")
+    assert "x" * LONGEST_REASON == shorten("x" * LONGEST_REASON)
+
+
+def test_error_that_cannot_be_told_has_its_class() -> None:
+    """An error whose text raises is an error all the same."""
+
+    class Unspeakable(Exception):  # noqa: N818 - it is one
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    assert "Unspeakable" == describe_error(Unspeakable())
+
+
+QUESTION = ("orders.query", "T1")
+
+
+def paid() -> Confirmed:
+    """Return an end state."""
+    return Confirmed("confirmed:payment:T1", OrderResponse(reply(), PROFILE.answer, PROFILE.states))
+
+
+END_STATE = paid()
+
+
+@pytest.fixture
+def questions(clock: Clock) -> QueryLimiter:
+    """What a receiver knows that has asked nothing yet."""
+    return QueryLimiter(clock)
+
+
+def asked(questions: QueryLimiter, event: int = 1, confirmed: Confirmed | None = END_STATE) -> None:
+    """Ask, and have a response."""
+    questions.begin(QUESTION, event)
+    questions.end(QUESTION, confirmed)
+
+
+async def test_query_speaks_for_all_that_waited(questions: QueryLimiter, clock: Clock) -> None:
+    """They came before it began; whoever comes then waits for the next one."""
+    asked(questions)
+    questions.recall(QUESTION, 2, 1)
+    questions.recall(QUESTION, 3, 1)
+    clock.advance(QUIET)
+    free = questions.recall(QUESTION, 2, 2)
+    asked(questions, 2)
+    found = [questions.recall(QUESTION, event, 1) for event in (2, 3, 4)]
+
+    assert (None, [END_STATE, END_STATE]) == (free, found[:2])
+    assert isinstance(found[2], Transition)
+
+
+async def test_response_that_is_no_end_state_holds_up_nobody(questions: QueryLimiter) -> None:
+    """Where nothing is decided yet, or the service cannot be asked, the next event asks for itself."""
+    asked(questions, confirmed=None)
+
+    assert questions.recall(QUESTION, 2, 1) is None
+
+
+@pytest.mark.parametrize("jump", [QUIET, -3600.0])
+async def test_quiet_ends(questions: QueryLimiter, clock: Clock, jump: float) -> None:
+    """After a minute, and where the clock was set back."""
+    asked(questions)
+    clock.advance(jump)
+
+    assert questions.recall(QUESTION, 1, 1) is None
+
+
+async def test_memory_is_bounded(questions: QueryLimiter, clock: Clock) -> None:
+    """What is over is forgotten, its response included; what waits beyond the bound is asked about by a later query."""
+    asked(questions)
+    for event in range(2, MOST_WAITING + 3):
+        questions.recall(QUESTION, event, 1)
+    clock.advance(QUIET)
+    last = paid()
+    held = weakref.ref(last.response)
+    asked(questions, 2, last)
+    spoken_for = [questions.recall(QUESTION, event, 1) is last for event in (MOST_WAITING + 1, MOST_WAITING + 2)]
+    del last
+    clock.advance(2 * QUIET)
+    before = held()
+    questions.begin(("orders.query", "T2"), 1)
+
+    assert [True, False] == spoken_for
+    assert before
+    del before
+    assert held() is None
+
+
+def test_query_of_a_loop_that_has_ended() -> None:
+    """It is in flight no more: another loop, or a child process, asks again, and its end is nobody else's."""
+    questions = QueryLimiter(Clock())
+    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+
+    async def begin(event: int) -> Any:
+        known = questions.recall(QUESTION, event, 1)
+        questions.begin(QUESTION, event)
+        return known
+
+    async def end() -> Any:
+        questions.end(QUESTION, END_STATE)
+        return questions.recall(QUESTION, 3, 1)
+
+    try:
+        first.run_until_complete(begin(1))
+        free = second.run_until_complete(begin(2))
+        first.run_until_complete(end())
+        waits = second.run_until_complete(end())
+    finally:
+        first.close()
+        second.close()
+
+    assert free is None
+    assert isinstance(waits, Transition)

@@ -1,4 +1,4 @@
-"""What arrives: answered by what became of it, and acknowledged only after it is on the disk."""
+"""From the raw body to the answer: verified, and acknowledged only after it is on the disk."""
 
 import asyncio
 import gc
@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from payasync import InvalidArgumentError, Profile, Session, StorageError
+from payasync import ConfigurationError, InvalidArgumentError, Profile, Session, StorageError
 from payasync.notifications import Added, Answer, Notification, Received, SqliteInbox, ingest, verify
-from payasync.notifications.ingest import build_received
+from payasync.notifications.ingest import acknowledge, build_received, refuse
+from payasync.sandbox import PROFILE
 from tests.inside import turns, until
 from tests.notifications.merchant import CREDENTIALS, PAID, SIGNED, UNSIGNED, Clock, Shop, opened
 
@@ -376,3 +377,26 @@ async def test_log_holds_nothing_of_a_notification(tmp_path: Path, caplog: pytes
         assert ["quarantined", "quarantined", "quarantined", "parked"] == await shop.states()
         assert caplog.records
         assert [] == [word for word in ("canary", "T1", "450", "451", "CAD", "whsec") if word in caplog.text]
+
+
+SHAPE = PROFILE.notification
+JSON = {"Content-Type": "application/json"}
+TEXT = {"Content-Type": "text/plain; charset=utf-8"}
+
+
+@pytest.mark.parametrize(("body", "headers"), [('{"received":false}', JSON), ("FAIL", TEXT), ("", {})])
+def test_what_is_not_kept_is_refused_in_the_profiles_words(body: str, headers: dict[str, str]) -> None:
+    """A service may look at the body alone: whatever is not an acknowledgement says so there."""
+    shape = evolve(SHAPE, nack_status=204, nack_body=body)
+
+    assert Answer(413, body, headers) == refuse(shape, 413)
+    assert Answer(503, body, {**headers, "Retry-After": "5"}) == refuse(shape, 503)
+
+
+@pytest.mark.parametrize("status", [204, 205, 304])
+def test_bodiless_status_has_no_body(status: int) -> None:
+    """A server would refuse to send it, after the notification was kept."""
+    with pytest.raises(ConfigurationError, match="no body goes with"):
+        acknowledge(evolve(SHAPE, ack_status=status))
+    with pytest.raises(ConfigurationError, match="nack_body"):
+        refuse(evolve(SHAPE, nack_status=status))
