@@ -15,7 +15,6 @@ import click
 from attrs import asdict, evolve, frozen
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.text import Text
 
 from payasync import __version__
 from payasync.cli.intent_table import STYLES, all_intents, duration, intent_table, now, number_of, reason_beside
@@ -242,7 +241,7 @@ _WIDTH: Final = 15
 _REASON: Final = _WIDTH + 10
 """The column of a reason in the summary."""
 _WRITE: Final = 26
-"""The column of the write in a line of `--watch`; a reason that has no room behind it is below."""
+"""The column of the write in a line of `--watch`."""
 _REASONS: Final = 3
 """The greatest number of reasons that are shown, the most frequent first."""
 
@@ -356,17 +355,15 @@ class ReconcileScreen:
             return
         intent, reason = result.intent, plain(reason_beside(result.state, result.reason))
         words, style = _ENDS[result.end]
-        parts: list[Part] = [
+        self._lines.write(
             (f"  {now().astimezone():%H:%M:%S}  ", "dim"),
             (f"{words:12}  ", style),
             f"{plain(intent.operation):20}  ",
             (f"{plain(number_of(intent)):14}  ", "bold"),
             (f"{result.state:9}  ", STYLES[result.state]),
-        ]
-        if reason and Text.assemble(*parts, reason).cell_len > self._lines.width:
-            self._lines.write(*parts, hang=_WRITE)
-            parts = [" " * _WRITE]
-        self._lines.write(*parts, (reason, "dim"), hang=_WRITE)
+            (reason, "dim"),
+            hang=_WRITE,
+        )
 
     def ran(self, report: Report) -> None:
         """Note that a run has ended."""
