@@ -315,7 +315,7 @@ class Session:
     forked children: they never share connections.
 
     Args:
-        base_url: The address of the service (spec: Endpoints). Its path, if any, is kept. https, or http on loopback.
+        base_url: The address of the service. Its path, if any, is kept. https, or http on loopback.
         credentials: The merchant's number and keys.
         profile: What the service does.
         timeouts: How long a call may take, in seconds.

@@ -28,7 +28,7 @@ def status_query(operation: str | None, reference: str | None) -> Request[Respon
 def query_about(codec: Codec, call: Call) -> Call | None:
     """Return the query that tells what became of a write; `None` if the profile does not map one.
 
-    An order is asked about by endpoint 3, a refund by endpoint 7 (spec: Endpoints, rules 3 and 6), within the
+    An order is asked about by endpoint 3, a refund by endpoint 7 (docs/service.md#queries), within the
     time that the write has left.
     """
     askable = recourse(call) in {Recourse.QUERY, Recourse.CLOSE}

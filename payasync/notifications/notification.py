@@ -1,4 +1,7 @@
-"""A notification: what the service sends to the merchant's server, and how it is read without I/O (spec: Events)."""
+"""A notification: what the service sends to the merchant's server, and how it is read without I/O.
+
+See docs/service.md#notifications.
+"""
 
 import hashlib
 import json
@@ -115,7 +118,7 @@ class Notification:
 
     @frameless_async
     async def confirm(self, *, session: "Session | None" = None) -> Response:
-        """Ask the service to confirm the notification, and return its response (spec: Endpoints, rules 3 and 6).
+        """Ask the service to confirm the notification, and return its response (docs/service.md#queries).
 
         A payment is queried by its order number, or by the service's own number if it names no order; a refund by
         its refund number.

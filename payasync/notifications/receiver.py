@@ -74,7 +74,7 @@ REPLAYED_TOGETHER: Final = 100
 
 
 class Receiver:
-    """Takes notifications, and has each handled at least once, however often it comes (spec: Events).
+    """Takes notifications, and has each handled at least once, however often it comes (docs/service.md#notifications).
 
     What is acknowledged is on the disk, and is dispatched from there: by this process, or by the next one. What is
     not signed is confirmed with the service before a handler sees it. Use it with `async with`, or call `aclose`

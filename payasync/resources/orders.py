@@ -16,7 +16,7 @@ from payasync.wire.response import OrderResponse
 
 @frozen(kw_only=True)
 class PlaceOrder(Request[OrderResponse]):
-    """Endpoint 2: an order of the signed style (spec: Resources, payment order, signed-style request).
+    """Endpoint 2: an order of the signed style (docs/service.md#orders).
 
     Args:
         total_amt: An int, in the unit that the service counts in.
@@ -48,7 +48,7 @@ class PlaceOrder(Request[OrderResponse]):
 
 @frozen(kw_only=True)
 class QueryOrder(Request[OrderResponse]):
-    """Endpoint 3: the state of an order (spec: Endpoints, rule 3).
+    """Endpoint 3: the state of an order (docs/service.md#orders).
 
     Args:
         out_trade_no: The merchant's own number of the order.
@@ -66,7 +66,7 @@ class QueryOrder(Request[OrderResponse]):
 
 @frozen(kw_only=True)
 class CloseOrder(Request[OrderResponse]):
-    """Endpoint 4: close an order (spec: Endpoints, rule 4).
+    """Endpoint 4: close an order (docs/service.md#orders).
 
     Args:
         out_trade_no: The merchant's own number of the order.
@@ -101,7 +101,7 @@ class Orders(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> OrderResponse:
-        """Place an order (spec: Endpoints, rules 1 and 2); the customer goes to `redirect_url` of the response.
+        """Place an order (docs/service.md#orders); the customer goes to `redirect_url` of the response.
 
         Args:
             total_amt: An int, in the unit that the service counts in.
@@ -141,7 +141,7 @@ class Orders(Namespace):
     async def query(
         self, out_trade_no: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
     ) -> OrderResponse:
-        """Ask for the state of an order (spec: Endpoints, rule 3).
+        """Ask for the state of an order (docs/service.md#orders).
 
         Args:
             out_trade_no: The merchant's own number of the order.
@@ -166,7 +166,7 @@ class Orders(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> OrderResponse:
-        """Close an order that the customer cancelled, or that timed out (spec: Endpoints, rule 4).
+        """Close an order that the customer cancelled, or that timed out (docs/service.md#orders).
 
         Args:
             out_trade_no: The merchant's own number of the order.

@@ -16,7 +16,7 @@ from payasync.wire.response import PaymentResponse
 
 @frozen(kw_only=True)
 class CreatePayment(Request[PaymentResponse]):
-    """Endpoint 1: a payment of the general style (spec: Resources, payment order, general-style request).
+    """Endpoint 1: a payment of the general style (docs/service.md#payments).
 
     Args:
         amount: An int, in the unit that the service counts in.
@@ -38,7 +38,7 @@ class CreatePayment(Request[PaymentResponse]):
 
 @frozen(kw_only=True)
 class QueryPayment(Request[PaymentResponse]):
-    """Endpoint 6: the state of a payment (spec: Endpoints, rule 6).
+    """Endpoint 6: the state of a payment (docs/service.md#payments).
 
     Args:
         identifier: The order identifier that the service expects there; the profile says where it stands.
@@ -68,7 +68,7 @@ class Payments(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> PaymentResponse:
-        """Create a payment (spec: Endpoints, 1). Nothing names it, so it is never sent twice.
+        """Create a payment (docs/service.md#payments). Nothing names it, so it is never sent twice.
 
         Args:
             amount: An int, in the unit that the service counts in.
@@ -91,7 +91,7 @@ class Payments(Namespace):
     async def status(
         self, identifier: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
     ) -> PaymentResponse:
-        """Ask for the state of a payment, for example after the customer came back (spec: Endpoints, rule 6).
+        """Ask for the state of a payment, for example after the customer came back (docs/service.md#payments).
 
         Args:
             identifier: The order identifier that the service expects there.

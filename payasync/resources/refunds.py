@@ -16,7 +16,7 @@ from payasync.wire.response import RefundResponse
 
 @frozen(kw_only=True)
 class CreateRefund(Request[RefundResponse]):
-    """Endpoint 5: refund a paid order, in whole or in part (spec: Resources, refund request).
+    """Endpoint 5: refund a paid order, in whole or in part (docs/service.md#refunds).
 
     Args:
         out_trade_no: The merchant's own number of the order.
@@ -44,7 +44,7 @@ class CreateRefund(Request[RefundResponse]):
 
 @frozen(kw_only=True)
 class QueryRefund(Request[RefundResponse]):
-    """Endpoint 7: the outcome of a refund (spec: Endpoints, rule 6).
+    """Endpoint 7: the outcome of a refund (docs/service.md#refunds).
 
     Args:
         identifier: The refund identifier that the service expects there; the profile says where it stands.
@@ -77,7 +77,7 @@ class Refunds(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> RefundResponse:
-        """Refund a paid order, in whole or in part (spec: Endpoints, rule 5).
+        """Refund a paid order, in whole or in part (docs/service.md#refunds).
 
         Args:
             out_trade_no: The merchant's own number of the order.
@@ -114,7 +114,7 @@ class Refunds(Namespace):
     async def status(
         self, identifier: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
     ) -> RefundResponse:
-        """Ask for the outcome of a refund (spec: Endpoints, rule 6).
+        """Ask for the outcome of a refund (docs/service.md#refunds).
 
         Args:
             identifier: The refund identifier that the service expects there.

@@ -25,7 +25,7 @@ def _frameless_init(kind: type[T]) -> type[T]:
 @_frameless_init
 @frozen(kw_only=True)
 class CreateSubscription(Request[SubscriptionResponse]):
-    """Endpoint 8: start a recurring payment (spec: Resources, subscription). The profile gives all wire names.
+    """Endpoint 8: start a recurring payment (docs/service.md#subscriptions). The profile gives all wire names.
 
     Args:
         frequency: How often the customer is billed, in the service's words.
@@ -108,7 +108,7 @@ class Subscriptions(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> SubscriptionResponse:
-        """Start a recurring payment (spec: Endpoints, 8).
+        """Start a recurring payment (docs/service.md#subscriptions).
 
         Args:
             frequency: How often the customer is billed, in the service's words.
@@ -146,7 +146,7 @@ class Subscriptions(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> SubscriptionResponse:
-        """Change a subscription (spec: Endpoints, 9); omitted arguments stay as they are.
+        """Change a subscription (docs/service.md#subscriptions); omitted arguments stay as they are.
 
         Args:
             subscription_id: The service's number of the subscription.
@@ -185,7 +185,7 @@ class Subscriptions(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> SubscriptionResponse:
-        """End a subscription (spec: Endpoints, 10).
+        """End a subscription (docs/service.md#subscriptions).
 
         Args:
             subscription_id: The service's number of the subscription.

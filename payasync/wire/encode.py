@@ -378,7 +378,7 @@ class Encoded:
 
 
 def encode(call: Call) -> Encoded:
-    """Return what a call looks like on the wire: a JSON body, or for a GET its query (spec: Endpoints, rule 7).
+    """Return what a call looks like on the wire: a JSON body, or for a GET its query (docs/service.md#overview).
 
     The identifier of endpoints 6 and 7 goes where the profile's `Parameter` says.
 

@@ -1,4 +1,4 @@
-"""The service's responses, lightly typed, because their fields are not shown (spec: Resources, gaps)."""
+"""The service's responses, lightly typed, because their fields are not shown (docs/service.md#responses)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
@@ -172,7 +172,7 @@ class OrderResponse(Response):
 
     @property
     def redirect_url(self) -> str | None:
-        """Where the customer goes to authorise (spec: Endpoints, rule 2).
+        """Where the customer goes to authorise (docs/service.md#orders).
 
         Raises:
             NotConfiguredError: The profile does not say where it stands; so with the next, too.
