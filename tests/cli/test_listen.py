@@ -1,5 +1,6 @@
 """`payasync listen`: the command as a process, told by a sandbox."""
 
+import io
 import json
 import os
 import secrets
@@ -13,16 +14,20 @@ import urllib.error
 import urllib.request
 from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from attrs import evolve
 from click.testing import CliRunner
+from rich.console import Console
 
-from payasync import Credentials, NotificationShape
+from payasync import Credentials, InvalidArgumentError, InvalidSignatureError, NotificationShape
 from payasync.cli.commands import payasync
-from payasync.notifications import SqliteInbox
+from payasync.cli.listen import NO_KIND, OTHER_BODY, TOO_MUCH, Inspection, ListenScreen, Opening, inspect
+from payasync.notifications import Added, Answer, SqliteInbox, parse
+from payasync.notifications.ingest import Arrival
 from payasync.notifications.notification import MAX_BYTES
 from payasync.sandbox import PROFILE
 from payasync.testing import Signed, sign_notification
@@ -159,7 +164,7 @@ def test_one_line_for_each_notification(tmp_path: Path) -> None:
     assert [
         f"{paid}                 450 CAD  {key}",
         f"{paid}                 450 CAD  again  {key}",
-        f"{paid}                 451 CAD  quarantined: another body came with this key  {key}",
+        f"{paid}                 451 CAD  held: another body came with this key  {key}",
         "refused   payment       webhook-id is missing",
     ] == told[:4]
     assert "?[2J " in told[4]
@@ -369,3 +374,207 @@ async def test_routed_where_the_payload_says_no_kind(tmp_path: Path) -> None:
     assert ("payment", "T1") == (routed["kind"], routed["reference"])
     assert ("", "T2") == (unrouted["kind"], unrouted["reference"])
     assert "nothing says its kind" in unrouted["why"]
+
+
+AT: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
+YES: Final = Answer(200)
+REFUNDED: Final = {"outTradeNo": "T1", "outRefundNo": "R1", "totalAmt": 450, "refundAmt": 100, "status": "SBX_X"}
+RENEWED: Final = {"subscriptionId": "S1", "amount": 900, "period": 2, "status": "SBX_ACTIVE"}
+
+
+def arrival(data: Any, event: str = "payment.paid", added: Added | None = Added.NEW, **facts: Any) -> Arrival:
+    """Return what became of a notification that was believed."""
+    raw = json.dumps({"type": event, "data": data}).encode()
+    told = evolve(parse(raw, {}, profile=PROFILE), **{"verified": True, **facts})
+    return Arrival(YES, told, added)
+
+
+def shown(came: Arrival) -> Inspection:
+    """Return what is told of it."""
+    return inspect(came, PROFILE, AT)
+
+
+def test_payment() -> None:
+    """The kind, the event, the order's number, the amount with its currency, and the key."""
+    expected = Inspection(
+        at=AT,
+        verdict="verified",
+        status=200,
+        kind="payment",
+        event="payment.paid",
+        reference="T1",
+        amount="450 CAD",
+        key='payment:["T1","SBX_PAID"]',
+    )
+
+    assert expected == shown(arrival(PAID))
+
+
+@pytest.mark.parametrize(
+    ("data", "event", "reference", "amount"),
+    [
+        (REFUNDED, "refund.succeeded", "R1", "100"),
+        (RENEWED, "subscription.renewed", "S1", "900"),
+        ({"outTradeNo": "T1"}, "payment.paid", "T1", ""),
+        ({"outTradeNo": "T1", "amount": {"value": 1}}, "payment.paid", "T1", ""),
+        ({}, "payment.paid", "", ""),
+        ([], "payment.paid", "", ""),
+    ],
+)
+def test_number_and_amount_of_each_kind(data: Any, event: str, reference: str, amount: str) -> None:
+    """The number is the narrowest, and so is the amount; what is not told is left empty."""
+    told = shown(arrival(data, event))
+
+    assert (reference, amount) == (told.reference, told.amount)
+
+
+def test_amount_stands_where_the_profile_says() -> None:
+    """A service may name a subscription's amount as it likes."""
+    profile = evolve(PROFILE, fields={**PROFILE.fields, "subscription_amount": "price"})
+    came = arrival({"subscriptionId": "S1", "price": 900, "currency": "CAD"}, "subscription.renewed")
+
+    assert "900 CAD" == inspect(came, profile, AT).amount
+
+
+def test_hint_is_called_one() -> None:
+    """What nobody signed is known by its words alone, as in the inbox."""
+    told = shown(arrival(PAID, verified=False))
+
+    assert "hint" == told.verdict
+    assert told.key.startswith("hint:payment:")
+
+
+def test_again_and_another_body() -> None:
+    """What came before, and what contradicts it, are told apart."""
+    again, conflict = (shown(arrival(PAID, added=added)) for added in (Added.AGAIN, Added.CONFLICT))
+
+    assert (True, "") == (again.again, again.why)
+    assert (False, OTHER_BODY) == (conflict.again, conflict.why)
+
+
+def test_without_a_kind_it_says_what_to_do() -> None:
+    """Where neither the payload nor the address says the kind, no handler would get it."""
+    assert NO_KIND == shown(arrival(PAID, "something.else")).why
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (InvalidSignatureError("it is not verified", field="webhook-id", reason="is missing"), "webhook-id is missing"),
+        (InvalidArgumentError("raw must be JSON, not this"), "raw must be JSON, not this"),
+        (None, TOO_MUCH),
+    ],
+)
+def test_refused(error: Exception | None, why: str) -> None:
+    """What was not believed has no facts but what its address says, and the reason."""
+    expected = Inspection(at=AT, verdict="refused", status=400, kind="refund", why=why)
+
+    assert expected == inspect(Arrival(Answer(400), error=error), PROFILE, AT, "refund")
+
+
+def test_not_kept() -> None:
+    """What could not be kept is to come again, and says why."""
+    told = inspect(evolve(arrival(PAID, added=None), answer=Answer(503), error=OSError("disk full")), PROFILE, AT)
+
+    assert ("not kept", 503, "disk full") == (told.verdict, told.status, told.why)
+
+
+OPENING: Final = Opening(
+    url="http://127.0.0.1:65535",
+    routed=False,
+    inbox="/home/me/shop/payasync-inbox.db",
+    saved="/home/me/shop/received",
+    profile="my-gateway",
+    source="service.toml",
+    checks="webhook-signature over the body, by 2 of your keys; webhook-timestamp within 300 seconds",
+    yes='200 {"received":true}',
+    no='400 {"received":false}',
+)
+HEARD: Final = Inspection(
+    at=datetime(2027, 1, 31, 12, tzinfo=UTC),
+    verdict="verified",
+    status=200,
+    kind="payment",
+    event="payment.paid",
+    reference="L1",
+    amount="450 CAD",
+    key='payment:["L1","SBX_PAID"]',
+)
+
+
+def shown_lines(told: Opening | Inspection, width: int | None) -> list[str]:
+    """Return the lines that are shown on a terminal of so many columns, or in a file."""
+    written = io.StringIO()
+    console = Console(file=written, width=width, force_terminal=width is not None, color_system=None, highlight=False)
+    screen = ListenScreen(console=console)
+    if isinstance(told, Opening):
+        screen.opened(told)
+    else:
+        screen.received(told)
+    return [line.rstrip() for line in written.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("opening", [OPENING, evolve(OPENING, routed=True, checks="")], ids=["signed", "unsigned"])
+@pytest.mark.parametrize("width", [80, 120])
+def test_opening_breaks_no_word(opening: Opening, width: int) -> None:
+    """With the longest port there is, no line is longer than the terminal, and no word of it is broken."""
+    narrow, whole = shown_lines(opening, width), shown_lines(opening, None)
+
+    assert all(len(line) <= width for line in narrow)
+    assert " ".join(whole).split() == " ".join(narrow).split()
+
+
+def test_addresses_are_a_line_each() -> None:
+    """In 80 columns what each is for stands beside it."""
+    shown = [line for line in shown_lines(OPENING, 80) if "/notify" in line and "--webhook-url" not in line]
+
+    assert ["notifyUrl", "notifyUrl", "endpoint", "which"] == [line.split()[-1] for line in shown]
+
+
+@pytest.mark.parametrize("event", ["payment.paid", "payment.expired", "ORDER_PAID"])
+@pytest.mark.parametrize("again", [False, True])
+def test_genuine_one_is_one_line(event: str, again: bool) -> None:  # noqa: FBT001 - a case
+    """In 80 columns, with its kind, its event, its number and its amount."""
+    (line,) = shown_lines(evolve(HEARD, event=event, again=again), 80)
+
+    assert len(line) <= 80
+    assert [] == [word for word in ("payment", event, "L1", "450 CAD") if word not in line]
+    assert again is ("again" in line)
+
+
+@pytest.mark.parametrize(("width", "there"), [(80, False), (119, False), (120, True), (None, True)])
+def test_key_where_there_is_room(width: int | None, there: bool) -> None:  # noqa: FBT001 - a case
+    """It repeats the number and the state: a narrow terminal does without it, a file has it."""
+    assert there is (HEARD.key in " ".join(shown_lines(HEARD, width)))
+
+
+@pytest.mark.parametrize(
+    ("facts", "what"),
+    [
+        ({}, "payment.paid"),
+        ({"event": "ORDER_PAID"}, "payment ORDER_PAID"),
+        ({"event": ""}, "payment"),
+        ({"kind": "", "event": "something.else"}, "something.else"),
+        ({"kind": "", "event": ""}, "-"),
+    ],
+)
+def test_event_says_its_kind(facts: dict[str, Any], what: str) -> None:
+    """An event that begins with its kind is told once; another one stands behind it."""
+    (line,) = shown_lines(evolve(HEARD, **facts), None)
+
+    assert what == line[20:44].rstrip()
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [{"why": OTHER_BODY}, {"kind": "", "why": NO_KIND}, {"verdict": "refused", "key": "", "why": "x " * 60}],
+    ids=["another body", "no kind", "refused"],
+)
+def test_what_is_to_be_said_goes_on_below(facts: dict[str, Any]) -> None:
+    """A remark that is too long for the terminal goes on under the event, after a whole word."""
+    shown = shown_lines(evolve(HEARD, **facts), 80)
+
+    assert len(shown) > 1
+    assert all(len(line) <= 80 for line in shown)
+    assert all(line.startswith(" " * 20) for line in shown[1:])
+    assert [] == [word for word in facts["why"].split() if word not in " ".join(shown).split()]
