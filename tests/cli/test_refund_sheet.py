@@ -2,7 +2,7 @@ import pytest
 
 from payasync import ABSENT, CreateRefund, InvalidArgumentError
 from payasync.cli.refund_file import Row, read
-from payasync.wire.request import invalid
+from payasync.wire.request import invalid_argument
 
 HEADER = "out_trade_no,out_refund_no,total_amt,refund_amt"
 
@@ -109,7 +109,7 @@ def test_what_the_service_does_not_take_is_bad() -> None:
 
     def check(request: CreateRefund) -> None:
         if request.out_trade_no == "T 1":
-            raise invalid("out_trade_no", "a word", request.out_trade_no)
+            raise invalid_argument("out_trade_no", "a word", request.out_trade_no)
 
     found = read(f"{HEADER}\nT 1,R1,450,1\nT1,R2,450,1", check)
 

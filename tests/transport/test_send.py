@@ -32,7 +32,7 @@ from payasync.errors import SessionClosedError
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.transport.deadlines import NoFreeConnectionError
 from payasync.transport.pools import PoolSettings
-from payasync.transport.send import AnswerTooLargeError, Transport, attempt_error, describe_failure
+from payasync.transport.send import ResponseTooLargeError, Transport, attempt_error, describe_failure
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import Answer, Recorder, answer
 from tests.inside import busy, turns, until, waiting
@@ -139,7 +139,7 @@ async def test_reading_is_bounded_from_the_start_of_the_request() -> None:
                 await way.send(call(timeouts=Timeouts(read=0.05)))
         never.set()
 
-    assert "no answer in time" == caught.value.reason
+    assert "no response in time" == caught.value.reason
 
 
 async def test_a_deadline_that_is_over_sends_nothing() -> None:
@@ -226,8 +226,8 @@ def test_a_bad_certificate_is_permanent(error: Exception) -> None:
         (UNTRUSTED, "the certificate of the service cannot be trusted"),
         (aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "unknown")), "the host name does not resolve"),
         (aiohttp.ClientConnectorSSLError(KEY, OSError("cut")), "the TLS handshake failed"),
-        (aiohttp.ClientPayloadError("Response payload is not completed"), "the answer was cut short"),
-        (AnswerTooLargeError(), "the answer is longer than max_response_bytes"),
+        (aiohttp.ClientPayloadError("Response payload is not completed"), "the response was cut short"),
+        (ResponseTooLargeError(), "the response is longer than max_response_bytes"),
         (ConnectionResetError(errno.ECONNRESET, "any words"), "connection reset by peer"),
         (RuntimeError("anything"), "the connection failed"),
     ],
@@ -275,7 +275,7 @@ async def test_long_answer_that_came_whole(name: str) -> None:
             second_may.set()
             found = await second
 
-    assert "the answer is longer than max_response_bytes" == caught.value.reason
+    assert "the response is longer than max_response_bytes" == caught.value.reason
     assert not early
     assert (200, 1) == (found.http_status, found.attempts)
     assert [1, 1] == [request.connection for request in service.requests]
