@@ -396,8 +396,8 @@ _COLUMNS: Final = tuple(each.name for each in fields(InboxEvent))
 
 
 def _event(row: Mapping[str, Any]) -> InboxEvent:
-    facts = {name: row[name] for name in _COLUMNS}
-    return InboxEvent(**{**facts, "handled": frozenset(row["handled"])})
+    facts: dict[str, Any] = {**{name: row[name] for name in _COLUMNS}, "handled": frozenset(row["handled"])}
+    return InboxEvent(**facts)
 
 
 def _values(received: Received) -> dict[str, Any]:

@@ -8,14 +8,13 @@ import subprocess
 import sys
 import threading
 import warnings
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from payasync import ConfigurationError, Credentials, NotSentError, Profile, Session, SessionClosedError
+from payasync import ConfigurationError, Credentials, Profile, Session, SessionClosedError
 from tests.foreign.certificates import authority, server_tls, trusting_tls
 from tests.foreign.recorder import Recorder
 
@@ -209,23 +208,3 @@ async def test_idle_connection_is_reused_for_a_while(
             await pay.request("POST", "/bill", read=read)
 
     assert [1, 1 if reused else 2] == [request.connection for request in service.requests]
-
-
-@pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_who_is_trusted_is_read_for_https_only(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's authorities take a while to be read: a session with plain http does not wait for them."""
-    read: list[ssl.SSLContext] = []
-    made = ssl.create_default_context
-
-    def watched(*arguments: Any, **options: Any) -> ssl.SSLContext:
-        read.append(made(*arguments, **options))
-        return read[-1]
-
-    monkeypatch.setattr(ssl, "create_default_context", watched)
-    with Recorder(tls=server_tls() if scheme == "https" else None) as service:
-        async with session(service) as pay:
-            with suppress(NotSentError):  # nobody vouches for the test's authority
-                await create(pay)
-
-    assert (scheme == "https") == bool(read)
-    assert all(context.minimum_version == ssl.TLSVersion.TLSv1_2 for context in read)
