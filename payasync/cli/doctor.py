@@ -39,7 +39,7 @@ MERCHANT_ID: Final = "PAYASYNC_MERCHANT_ID"
 CONNECTION: Final = "Connection"
 
 
-@click.command(short_help="Tell what is configured, what is open, and whether the service can be reached.")
+@click.command()
 @profile_option
 @base_url_option
 def doctor(profile: str | None, base_url: str | None) -> None:

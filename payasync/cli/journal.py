@@ -58,7 +58,7 @@ def _age(_context: click.Context, _option: click.Parameter, text: str) -> timede
     return age
 
 
-@click.group(short_help="See what a journal keeps, and end what needs a person.")
+@click.group()
 def journal() -> None:
     """See what a journal keeps of each write, and end what needs a person.
 

@@ -73,7 +73,7 @@ class Left:
     interrupted: bool = False
 
 
-@click.command(short_help="Ask the service what became of unknown writes.")
+@click.command()
 @existing_journal
 @profile_option
 @base_url_option
@@ -518,26 +518,24 @@ class ReconcileScreen:
         self._lines.write()
 
     def _list_unsent(self, intents: Sequence[Intent]) -> None:
-        if not intents:
-            return
-        waits = f"  {_writes(len(intents))} queued, and not sent for some minutes"
-        tried = " Why says what came of the last try." if any(each.reason for each in intents) else ""
-        self._lines.write((waits, "bold yellow"), f": is a worker running?{tried}", hang=2)
-        self._lines.write()
-        self._list_some(intents, with_state=False)
-        self._lines.write("  What nobody is to send any more ends with:")
-        self._write_resolve("rejected")
+        if intents:
+            waits = f"  {_writes(len(intents))} queued, and not sent for some minutes"
+            tried = " Why says what came of the last try." if any(each.reason for each in intents) else ""
+            self._lines.write((waits, "bold yellow"), f": is a worker running?{tried}", hang=2)
+            self._list_with_command(intents, "What nobody is to send any more ends with:", "rejected")
 
     def _list_manual(self, manual: Sequence[Intent]) -> None:
-        if not manual:
-            return
-        self._lines.write((f"  {_writes(len(manual))} {'needs' if len(manual) == 1 else 'need'} a person", "bold red"))
-        self._lines.write()
-        self._list_some(manual, with_state=any(each.state != "manual" for each in manual))
-        self._lines.write("  Look into the service's back office what became of each, then:")
-        self._write_resolve("succeeded|rejected")
+        if manual:
+            need = "needs" if len(manual) == 1 else "need"
+            self._lines.write((f"  {_writes(len(manual))} {need} a person", "bold red"))
+            advice = "Look into the service's back office what became of each, then:"
+            self._list_with_command(manual, advice, "succeeded|rejected")
 
-    def _write_resolve(self, ends: str) -> None:
+    def _list_with_command(self, intents: Sequence[Intent], advice: str, ends: str) -> None:
+        """List intents, and the command that ends one."""
+        self._lines.write()
+        self._list_some(intents, with_state=any(each.state not in {"manual", "new"} for each in intents))
+        self._lines.write(f"  {advice}")
         command = f"payasync journal resolve ID{self._journal.option} --as {ends} --reason …"
         self._lines.write((f"  {plain(command)}", "cyan"))
         self._lines.write()

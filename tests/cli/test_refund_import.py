@@ -708,17 +708,17 @@ def waiting(*waits: tuple[int, float], silent: Sequence[tuple[int, float]] = ())
 
 def test_long_wait_is_told_once() -> None:
     """A file that stays as it is for a minute looks like a command that hangs."""
-    assert "1 row is in doubt, and asked about again in 57 s." == waiting((1, 0), (1, 57.0), (1, 30.0))
-    assert "2 rows are in doubt, and asked about again in 8 s." == waiting((2, 0.2), (2, 8.0))
+    assert "1 row in doubt; the next question is in 57 s." == waiting((1, 0), (1, 57.0), (1, 30.0))
+    assert "2 rows in doubt; the next question is in 8 s." == waiting((2, 0.2), (2, 8.0))
     assert not waiting((1, 0), (1, 1.0))
 
 
 def test_service_that_does_not_answer_is_told_once() -> None:
     """Whoever reads the file knows what the command waits for, also where it waited for something else before."""
-    words = "The service does not answer: {} in doubt, and asked about again in 10 s."
+    words = "The service does not answer: {} in doubt; the next question is in 10 s."
 
-    assert words.format("300 rows are") == waiting(silent=[(300, 10.0), (280, 10.0)])
-    assert words.format("1 row is") == waiting((3, 57.0), silent=[(1, 10.0)]).splitlines()[-1].strip()
+    assert words.format("300 rows") == waiting(silent=[(300, 10.0), (280, 10.0)])
+    assert words.format("1 row") == waiting((3, 57.0), silent=[(1, 10.0)]).splitlines()[-1].strip()
 
 
 def test_stopping_is_told_and_leaves_the_terminal_as_it_was() -> None:

@@ -468,33 +468,9 @@ def test_nothing_that_a_terminal_would_obey() -> None:
     assert "?[2J: no ?;" in told
 
 
-def test_what_happens_before_the_beginning_is_shown_after_it() -> None:
-    """What a database has due at the start is told below the words of the start, and not lost."""
-    told, written = screen()
-    watching = LogScreen(told)
-    watching.attach()
-    try:
-        logging.getLogger("payasync.sandbox").info("early", extra={"delivery": TAKEN})
-        before = written.getvalue()
-        watching.show()
-        logging.getLogger("payasync.sandbox").info("late", extra={"delivery": REFUSED})
-    finally:
-        watching.detach()
-    logging.getLogger("payasync.sandbox").info("over", extra={"delivery": TAKEN})
-
-    assert "" == before
-    assert ["200", "-"] == [line.split()[1] for line in written.getvalue().splitlines()]
-
-
 def test_defect_of_our_own_is_shown_as_python_would(capsys: pytest.CaptureFixture[str]) -> None:
     """What is neither a request nor a notification goes to standard error, and breaks nothing."""
     told, written = screen()
-    watching = LogScreen(told)
-    watching.attach()
-    try:
-        watching.show()
-        logging.getLogger("payasync.sandbox.http").error("Error handling request")
-    finally:
-        watching.detach()
+    LogScreen(told).handle(logging.makeLogRecord({"msg": "Error handling request", "levelno": logging.ERROR}))
 
     assert ("", "Error handling request\n") == (written.getvalue(), capsys.readouterr().err)
