@@ -32,7 +32,7 @@ from payasync.errors import SessionClosedError
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.transport.deadlines import NoFreeConnectionError
 from payasync.transport.pools import PoolSettings
-from payasync.transport.send import AnswerTooLargeError, Transport, attempt_error
+from payasync.transport.send import ResponseTooLargeError, Transport, attempt_error
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import Answer, Recorder, answer
 from tests.inside import busy, turns, until, waiting
@@ -128,7 +128,7 @@ async def test_reading_is_bounded_from_the_start_of_the_request() -> None:
             with pytest.raises(NoAnswerTimeoutError) as caught:
                 await way.send(call(timeouts=Timeouts(read=0.05)))
 
-    assert "no answer in time" == caught.value.reason
+    assert "no response in time" == caught.value.reason
 
 
 async def test_a_deadline_that_is_over_sends_nothing() -> None:
@@ -207,8 +207,8 @@ def test_only_a_body_that_had_not_begun_proves_that_nothing_was_sent(
         (ssl.SSLCertVerificationError("expired"), "the certificate of the service cannot be trusted"),
         (aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "unknown")), "the host name does not resolve"),
         (aiohttp.ClientConnectorSSLError(KEY, OSError("cut")), "the TLS handshake failed"),
-        (aiohttp.ClientPayloadError("Response payload is not completed"), "the answer was cut short"),
-        (AnswerTooLargeError(), "the answer is longer than max_response_bytes"),
+        (aiohttp.ClientPayloadError("Response payload is not completed"), "the response was cut short"),
+        (ResponseTooLargeError(), "the response is longer than max_response_bytes"),
         (ConnectionResetError(errno.ECONNRESET, "any words"), "connection reset by peer"),
         (RuntimeError("anything"), "the connection failed"),
     ],
@@ -276,7 +276,7 @@ async def test_long_answer_that_came_whole(name: str) -> None:
         with pytest.raises(NoAnswerError if name == "read" else OutcomeUnknownError) as caught:
             await first
 
-    assert "the answer is longer than max_response_bytes" == caught.value.reason
+    assert "the response is longer than max_response_bytes" == caught.value.reason
 
 
 @pytest.mark.parametrize("name", CALLS)
