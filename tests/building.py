@@ -147,7 +147,7 @@ WIRE: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "subscriptions.cancel": {"planNo": "S1"},
 }
-"""What the document shows (spec: Resources), with the profile's words for what it does not."""
+"""What the document shows (docs/service.md#responses), with the profile's words for what it does not."""
 
 
 def codec(profile: Profile = PROFILE) -> Codec:

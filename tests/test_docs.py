@@ -135,6 +135,16 @@ def test_contributing_names_files_that_exist() -> None:
     ]
 
 
+def test_docstrings_cite_sections_that_exist() -> None:
+    """Each citation in the package names a section of docs/service.md, which users have."""
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "payasync").rglob("*.py")]
+    cited = {anchor for source in sources for anchor in re.findall(r"docs/service\.md#([\w-]+)", source)}
+
+    assert cited
+    assert not cited - anchors(DOCS / "service.md")
+    assert not any("(spec:" in source for source in sources)
+
+
 def test_contributing_shows_the_floors() -> None:
     """The floors of CONTRIBUTING.md are those that `nox -s lint` checks."""
     ((_, shown),) = blocks((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), "text")

@@ -9,18 +9,19 @@ from payasync.cli.signals import INTERRUPTED
 
 
 def main() -> None:
-    """Run the command; without the extra, say how to get it."""
+    """Run the command; without the extra, say how to install it."""
     # A program that was started to ignore Ctrl-C goes on ignoring it.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, end)
     try:
-        from payasync.cli.commands import payasync  # noqa: PLC0415 - click and rich may be missing
+        from payasync.cli.commands import payasync  # noqa: PLC0415 - click may be missing
+
+        payasync()
     except ModuleNotFoundError as error:
         missing = str(error.name).partition(".")[0]
         if missing not in {"click", "rich"}:
             raise
         sys.exit(f'payasync: the command needs {missing}: python -m pip install "payasync[cli]"')
-    payasync()
 
 
 def end(_number: int, _frame: FrameType | None) -> None:

@@ -2,36 +2,34 @@
 
 import asyncio
 import json
+import re
 import secrets
+import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import click
 from aiohttp import web
 from attrs import Factory, evolve, field, frozen
 from rich.console import Console
 from rich.panel import Panel
-from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
+from payasync.cli.terminal import Lines, existing_folder
 from payasync.credentials import Secret
-from payasync.errors import AuthenticationError
+from payasync.errors import AuthenticationError, PayasyncError
 from payasync.sandbox import Sandbox
 from payasync.session import Session
 from payasync.settings import RetryPolicy
 
 WIDTH: Final = 80
+"""Columns of a picture, and the least width at which a step shows the name of its call."""
 
-STEP_WIDTH: Final = 80
-"""From here on a step has room for the name of its call."""
-
-_ASCII: Final = {"·": "|", "↳": ">", "✓": "+", "✗": "!"}
-"""One letter for one: the styles of a text stand at its columns."""
-
-_STATE_STYLES: Final = {
+_STYLES: Final = {
     "paid": "bold green",
     "succeeded": "bold green",
     "refused": "bold magenta",
@@ -39,51 +37,32 @@ _STATE_STYLES: Final = {
     "cancelled": "cyan",
 }
 
-THEME: Final = TerminalTheme(
-    (18, 22, 30),
-    (214, 220, 230),
-    [
-        (34, 40, 52),
-        (240, 113, 120),
-        (126, 211, 133),
-        (240, 200, 110),
-        (108, 172, 255),
-        (199, 146, 234),
-        (98, 205, 214),
-        (190, 198, 210),
-    ],
+
+@click.command()
+@click.option(
+    "--save",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    callback=existing_folder,
+    help="Also save what is shown as an SVG picture.",
 )
+def demo(save: Path | None) -> None:
+    """Run the whole story on a sandbox of its own: no keys, and no network beyond this machine.
 
-PICTURE: Final = """\
-<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="payasync demo">
-<style>
-.{unique_id}-matrix {{
-    font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace;
-    font-size: {char_height}px;
-    line-height: {line_height}px;
-    font-variant-east-asian: full-width;
-}}
-.{unique_id}-title {{ font-family: system-ui, sans-serif; font-size: 18px; font-weight: bold; }}
-{styles}
-</style>
-<defs>
-<clipPath id="{unique_id}-clip-terminal"><rect width="{terminal_width}" height="{terminal_height}"/></clipPath>
-{lines}
-</defs>
-{chrome}
-<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
-{backgrounds}
-<g class="{unique_id}-matrix">
-{matrix}
-</g>
-</g>
-</svg>
-"""
-"""The frame of a saved picture; it asks no other host for a font."""
+    The exit code is 1 if the sandbox's ledger disagrees with a response, or a call failed.
+    """
+    screen = DemoScreen(record=save is not None)
+    try:
+        holds = asyncio.run(run(screen))
+    except PayasyncError as error:
+        screen.failed(error)
+        holds = False
+    if save is not None:
+        screen.save(save)
+    sys.exit(0 if holds else 1)
 
 
-class Screen:
-    """The terminal, and on demand a picture of it.
+class DemoScreen:
+    """What a person sees of the demo, and on demand a picture of it.
 
     Args:
         record: Keep what is shown, for `save`.
@@ -91,37 +70,37 @@ class Screen:
     """
 
     def __init__(self, *, record: bool = False, console: Console | None = None) -> None:
-        self._console = console or Console(record=record, highlight=False, width=WIDTH if record else None)
+        width = WIDTH if record else None
+        self._lines = Lines(console or Console(record=record, highlight=False, width=width))
         self._steps = 0
 
     def opened(self, url: str) -> None:
         """Say what is about to happen, and where."""
-        self._line()
-        self._line(("payasync demo", "bold"), "  a whole payment, on a sandbox of its own")
-        self._line((f"{url} · no keys, no network beyond this machine", "dim"))
-        self._line()
+        write = self._lines.write
+        write()
+        write(("payasync demo", "bold"), "  a whole payment, on a sandbox of its own")
+        write((f"{url} · no keys, no network beyond this machine", "dim"))
+        write()
 
     def step(self, title: str, call: str, state: str | None, detail: str) -> None:
-        """Show that a step was done, and what came of it; a narrow terminal does without the name of the call."""
+        """Show a step, and what came of it; a narrow terminal leaves out the name of the call."""
         self._steps += 1
         shown = state or "-"
-        narrow = self._console.width < STEP_WIDTH
-        self._line(
+        self._lines.write(
             (f"{self._steps:2}  ", "dim"),
             f"{title:26}",
-            ("" if narrow else f"{call:22}", "blue"),
-            (f"{shown:11}", _STATE_STYLES.get(shown, "yellow")),
+            (f"{call:22}" if self._lines.console.width >= WIDTH else "", "blue"),
+            (f"{shown:11}", _STYLES.get(shown, "yellow")),
             (detail, "dim"),
         )
 
     def note(self, words: str, address: str) -> None:
-        """Add a line below a step, that ends in an address."""
-        self._line((f"    ↳ {words} ", "dim"), (address, "cyan"))
+        """Add a line below a step that ends in an address."""
+        self._lines.write((f"    ↳ {words} ", "dim"), (address, "cyan"))
 
-    def closed(self, truth: Mapping[str, str], seconds: float) -> None:
+    def closed(self, facts: str) -> None:
         """Show what the ledger holds at the end."""
-        facts = [*(f"{name} {value}" for name, value in truth.items()), f"{seconds * 1000:.0f} ms"]
-        self._panel("✓ every answer agrees with the ledger", " · ".join(facts), "green")
+        self._panel("✓ every answer agrees with the ledger", facts, "green")
 
     def broken(self, what: str) -> None:
         """Show what the ledger disagrees with."""
@@ -129,27 +108,18 @@ class Screen:
 
     def failed(self, error: Exception) -> None:
         """Show the error that ended the story."""
-        self._line()
-        self._line(("✗ ", "bold red"), (type(error).__name__, "bold"), f": {error}")
+        self._lines.write()
+        self._lines.write(("✗ ", "bold red"), (type(error).__name__, "bold"), f": {error}")
 
     def _panel(self, headline: str, text: str, colour: str) -> None:
-        words = self._text((headline, f"bold {colour}"), f"\n{text}")
-        self._line()
-        self._console.print(Panel(words, border_style=colour, expand=False, padding=(0, 2)))
+        words = Text.assemble((headline, f"bold {colour}"), f"\n{text}")
+        self._lines.write()
+        self._lines.print(Panel(words, border_style=colour, expand=False, padding=(0, 2)))
 
-    def _line(self, *parts: str | tuple[str, str]) -> None:
-        self._console.print(self._text(*parts), soft_wrap=True)
-
-    def _text(self, *parts: str | tuple[str, str]) -> Text:
-        """Return a line in the letters that the terminal has."""
-        text = Text.assemble(*parts)
-        if self._console.options.ascii_only:
-            text.plain = "".join(_ASCII.get(letter, letter if letter.isascii() else "?") for letter in text.plain)
-        return text
-
-    def save(self, path: Path, *, title: str) -> None:
-        """Save what was shown as an SVG picture."""
-        self._console.save_svg(str(path), title=title, theme=THEME, code_format=PICTURE)
+    def save(self, path: Path) -> None:
+        """Save what was shown as an SVG picture, which asks no other host for a font."""
+        picture = self._lines.console.export_svg(title="payasync demo")
+        path.write_text(re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL), encoding="utf-8")
 
 
 TOTAL: Final = 450
@@ -162,7 +132,7 @@ Inbox: TypeAlias = "asyncio.Queue[dict[str, Any]]"
 
 
 class InvariantError(Exception):
-    """What a call was told is not what the sandbox's ledger holds."""
+    """A response does not say what the sandbox's ledger holds."""
 
 
 @frozen
@@ -182,14 +152,14 @@ class Shop:
     sandbox: Sandbox
     inbox: Inbox
     notify_url: str
-    screen: Screen
+    screen: DemoScreen
     order: str = field(default=Factory(lambda: f"T{secrets.randbelow(9000) + 1000}"))
 
 
 Chapter: TypeAlias = Callable[[Shop], Awaitable[None]]
 
 
-async def run(screen: Screen, chapters: Iterable[Chapter] | None = None) -> bool:
+async def run(screen: DemoScreen, chapters: Iterable[Chapter] | None = None) -> bool:
     """Tell the story, and return whether every answer agreed with the ledger.
 
     Args:
@@ -207,7 +177,11 @@ async def run(screen: Screen, chapters: Iterable[Chapter] | None = None) -> bool
         except InvariantError as broken:
             screen.broken(str(broken))
             return False
-        screen.closed(_truth(shop), time.perf_counter() - started)
+        ledger, milliseconds = sandbox.ledger, (time.perf_counter() - started) * 1000
+        screen.closed(
+            f"paid CAD {_money(ledger.paid(shop.order))} · refunded CAD {_money(ledger.refunded(shop.order))} · "
+            f"calls answered {len(ledger.calls())} · {milliseconds:.0f} ms"
+        )
     return True
 
 
@@ -244,7 +218,7 @@ async def place_order(shop: Shop) -> None:
     shop.screen.note("and is sent back to", str(back))
 
 
-async def hear_of_it(shop: Shop) -> None:
+async def receive_notification(shop: Shop) -> None:
     """The notification, then endpoints 3 and 6."""
     await shop.sandbox.settle()
     if shop.inbox.empty():
@@ -340,7 +314,7 @@ async def forge(shop: Shop, key: Secret = FORGED) -> None:
 CHAPTERS: Final[tuple[Chapter, ...]] = (
     create_payment,
     place_order,
-    hear_of_it,
+    receive_notification,
     refund_some,
     lose_an_answer,
     subscribe,
@@ -357,15 +331,6 @@ def agree(what: str, truth: object, told: object) -> None:
     """
     if truth != told:
         raise InvariantError(f"{what}: {told!r}, where {truth!r} is right")
-
-
-def _truth(shop: Shop) -> dict[str, str]:
-    ledger = shop.sandbox.ledger
-    return {
-        "paid": f"CAD {_money(ledger.paid(shop.order))}",
-        "refunded": f"CAD {_money(ledger.refunded(shop.order))}",
-        "calls answered": str(len(ledger.calls())),
-    }
 
 
 def _money(minor: int) -> str:

@@ -1,18 +1,18 @@
-"""Intentions as lines of a table, and as JSON."""
+"""Intents as rows of a table, and as JSON."""
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from attrs import asdict, evolve
-from rich.console import Console
+from attrs import asdict
 from rich.table import Table
 from rich.text import Text
 
 from payasync.cli.terminal import bare_table, plain
-from payasync.journal.intents import Intent, State
+from payasync.journal import Intent, Journal, State
+from payasync.journal.reconciler import PAGE
 
 STYLES: Final[dict[State, str]] = {
     "new": "blue",
@@ -23,111 +23,102 @@ STYLES: Final[dict[State, str]] = {
     "unknown": "yellow",
     "manual": "bold red",
 }
-AMOUNTS: Final = ("refund_amt", "total_amt", "amount")
-"""The argument that says how much it is about, the narrowest first."""
-_LONG: Final = 100
-"""So many seconds, minutes and hours are told in the next larger unit."""
 _UNITS: Final = ((1, "s"), (60, "min"), (3600, "h"), (86_400, "days"))
+_LONG: Final = 100
+"""From this many seconds, minutes or hours on, the next larger unit is used."""
 _WIDE: Final = 100
-PIPED: Final = 240
-"""Columns, where no terminal says how many it has."""
-_SAME: Final = re.compile(r"the \w+'s state is (\w+)")
-"""A reason that may say no more than the state."""
+"""Columns of a terminal that has room for `Since`."""
 
 
-def console() -> Console:
-    """Return the terminal; what stands in its place gets lines that are not broken."""
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(highlight=False, width=PIPED)
+async def all_intents(journal: Journal, state: State) -> AsyncGenerator[Intent]:
+    """Yield all intents of a state, by their numbers."""
+    after = 0
+    while page := await journal.list(state, limit=PAGE, after=after):
+        for each in page:
+            yield each
+        after = page[-1].id
 
 
-def table(intents: Sequence[Intent], *, now: datetime, width: int, state: bool = True) -> Table:
-    """Return intentions as a table.
+def intent_table(intents: Sequence[Intent], *, width: int, with_state: bool = True) -> Table:
+    """Return intents as a table.
 
     Args:
-        intents: In the order of its rows.
-        now: The time, aware.
-        width: Columns that there are; where they are few, it does not say since when.
-        state: Say it of each: not all have the same.
+        intents: In the order of the rows.
+        width: The columns of the terminal; a narrow one leaves out `Since`.
+        with_state: Leave out the state if all have the same.
     """
     left_out = {
-        *([] if state else ["State"]),
+        *([] if with_state else ["State"]),
         *([] if len({each.merchant for each in intents}) > 1 else ["Merchant"]),
         *([] if width >= _WIDE else ["Since"]),
     }
+    at = now()
     rows = [
-        {name: cell for name, cell in _row(each, now, state=state).items() if name not in left_out} for each in intents
+        {
+            "Id": Text(str(each.id), "bold"),
+            "State": Text(each.state, STYLES[each.state]),
+            "Merchant": Text(plain(each.merchant)),
+            "Write": Text(plain(each.operation)),
+            "Number": Text(plain(number_of(each)), "bold"),
+            "Amount": Text(_amount(each)),
+            "Since": Text(time_ago(each.updated, at), "dim"),
+            "Why": Text(plain(_why(each, at, with_state=with_state))),
+        }
+        for each in intents
     ]
-    return bare_table(list(rows[0]), [list(row.values()) for row in rows])
+    names = [name for name in rows[0] if name not in left_out]
+    return bare_table(names, [[row[name] for name in names] for row in rows])
 
 
-def _row(intent: Intent, now: datetime, *, state: bool) -> Mapping[str, Text]:
-    reason = beside(intent.state, intent.reason) if state else intent.reason
-    return {
-        "Id": Text(str(intent.id), "bold"),
-        "State": Text(intent.state, STYLES[intent.state]),
-        "Merchant": Text(plain(intent.merchant)),
-        "Write": Text(plain(intent.operation)),
-        "Number": Text(plain(named(intent)), "bold"),
-        "Amount": Text(amount(intent)),
-        "Since": Text(ago(intent.updated, now), "dim"),
-        "Why": Text(plain(why(evolve(intent, reason=reason), now))),
-    }
-
-
-def named(intent: Intent) -> str:
-    """Return by which number or word the merchant knows an intention."""
+def number_of(intent: Intent) -> str:
+    """Return the number or key by which the merchant knows an intent."""
     return intent.reference or intent.intent or "-"
 
 
-def amount(intent: Intent) -> str:
-    """Return how much an intention is about, where it says that."""
-    found: Any = next((intent.request[name] for name in AMOUNTS if name in intent.request), None)
-    currency: Any = intent.request.get("currency", "")
-    return "" if found is None else plain(f"{found} {currency}".strip())
+def _amount(intent: Intent) -> str:
+    # The narrowest amount that the request has.
+    amounts = (intent.request[name] for name in ("refund_amt", "total_amt", "amount") if name in intent.request)
+    found: Any = next(amounts, None)
+    return "" if found is None else plain(f"{found} {intent.request.get('currency', '')}".strip())
 
 
-def beside(state: State, reason: str) -> str:
-    """Return what a reason says beside the state; nothing, where that is the same."""
-    same = _SAME.fullmatch(reason)
+def reason_beside(state: State, reason: str) -> str:
+    """Return a reason as it is shown beside the state; empty if it only repeats the state."""
+    same = re.fullmatch(r"the \w+'s state is (\w+)", reason)
     return "" if same and same[1] == state else reason
 
 
-def why(intent: Intent, now: datetime) -> str:
-    """Return why an intention is in its state, and when that will be looked at again."""
+def _why(intent: Intent, at: datetime, *, with_state: bool) -> str:
+    """Return why an intent is in its state, and when it is asked about again."""
+    reason = reason_beside(intent.state, intent.reason) if with_state else intent.reason
     if intent.state not in {"unknown", "accepted"} or intent.due is None:
-        return intent.reason
-    if intent.due <= now:
-        return intent.reason or "due now"
-    again = f"again in {span((intent.due - now).total_seconds())}"
-    return f"{intent.reason} ({again})" if intent.reason else again
+        return reason
+    if intent.due <= at:
+        return reason or "due now"
+    again = f"again in {duration((intent.due - at).total_seconds())}"
+    return f"{reason} ({again})" if reason else again
 
 
-def ago(moment: datetime, now: datetime) -> str:
+def time_ago(moment: datetime, at: datetime) -> str:
     """Return how long ago a moment was."""
-    seconds = (now - moment).total_seconds()
-    return "just now" if seconds < 1 else f"{span(seconds)} ago"
+    seconds = (at - moment).total_seconds()
+    return "just now" if seconds < 1 else f"{duration(seconds)} ago"
 
 
-def span(seconds: float) -> str:
-    """Return a time in the unit that a person would take."""
+def duration(seconds: float) -> str:
+    """Return a time in the unit that has few digits."""
     size, unit = next((each for each in _UNITS if seconds < _LONG * each[0]), _UNITS[-1])
     return f"{max(1, round(seconds / size))} {unit}"
 
 
 def now() -> datetime:
-    """Return the time."""
+    """Return the time, aware."""
     return datetime.now(UTC)
 
 
-def as_json(intent: Intent) -> str:
-    """Return all of an intention as one line."""
-    facts = asdict(intent, recurse=False)
-    outcome = intent.outcome
-    if outcome is not None:
+def intent_json(intent: Intent) -> str:
+    """Return an intent as a line of JSON."""
+    facts = {**asdict(intent, recurse=False), "key": intent.key}
+    if outcome := intent.outcome:
         facts["outcome"] = {**asdict(outcome), "body": outcome.body.decode(errors="backslashreplace")}
-    return json.dumps({**facts, "key": intent.key}, default=_plain, ensure_ascii=True)
-
-
-def _plain(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime) else dict(value)
+    return json.dumps(facts, default=lambda each: each.isoformat() if isinstance(each, datetime) else dict(each))

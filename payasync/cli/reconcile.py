@@ -1,189 +1,579 @@
-"""`payasync reconcile`: asks the service what became of the writes that nobody knows the end of."""
+"""`payasync reconcile`: asks the service what became of writes whose outcome is unknown."""
 
 import asyncio
+import json
 import os
 import sys
-from collections import Counter
-from collections.abc import AsyncGenerator, Coroutine
-from contextlib import aclosing
+from collections import Counter, deque
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from datetime import datetime
+from math import ceil
 from typing import Any, Final
 
 import click
-from attrs import frozen
+from attrs import asdict, evolve, frozen
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from payasync.cli.intent_table import now
-from payasync.cli.journal_option import Address, fail_command, option, session_with
-from payasync.cli.reconcile_screen import ReconcileScreen
-from payasync.cli.signals import INTERRUPTED, NEEDS_A_PERSON, stopped_by_signals
-from payasync.cli.terminal import quiet
+from payasync import __version__
+from payasync.cli.intent_table import STYLES, all_intents, duration, intent_table, now, number_of, reason_beside
+from payasync.cli.options import (
+    BASE_URL,
+    Address,
+    base_url_option,
+    existing_journal,
+    fail_with_journal,
+    profile_option,
+    session_with,
+)
+from payasync.cli.signals import INTERRUPTED, NEEDS_A_PERSON, run_until, stopped_by_signals
+from payasync.cli.terminal import Lines, Part, plain, stray_logs_dropped
 from payasync.errors import PayasyncError
-from payasync.journal import STATES, Journal
-from payasync.journal.intents import ENDS, Intent, Intents, State
-from payasync.journal.reconciler import PAGE, Reconciler
+from payasync.journal import STATES, Intent, Journal, Reconciler, State
+from payasync.journal.intents import ENDS as ENDED
+from payasync.journal.policy import ENDS, End, Report, Result
 
 NO_ANSWER: Final = 1
 """Nothing was found out."""
 
 
 @frozen(kw_only=True)
-class Options:
-    """What the command was given.
+class Ahead:
+    """What is still to come.
 
     Attributes:
-        address: The journal's.
-        profile: A TOML file; `None`: what `PAYASYNC_PROFILE` names.
-        base_url: The service's address; `None`: what `PAYASYNC_BASE_URL` says.
-        watch: Go on until a signal comes.
-        dry_run: Ask nobody, and change nothing.
+        due: When the service is asked next; `None` if there is nothing to ask.
+        sending: When the lease of each write that somebody is sending ends: then it is asked about.
     """
 
-    address: Address
-    profile: str | None
-    base_url: str | None
-    watch: bool
-    dry_run: bool
+    due: datetime | None = None
+    sending: Sequence[datetime] = ()
 
-
-@click.command(short_help="Ask the service what became of unknown writes.")
-@option
-@click.option(
-    "--profile", metavar="FILE", help="The TOML file of the service; without it, what PAYASYNC_PROFILE names."
-)
-@click.option("--base-url", metavar="URL", help="The service's address; without it, PAYASYNC_BASE_URL.")
-@click.option("--watch", is_flag=True, help="Go on, whenever something is due, until Ctrl-C or SIGTERM.")
-@click.option("--dry-run", is_flag=True, help="Show what it would ask about; ask nobody, and change nothing.")
-@click.option("--json", is_flag=True, help="Show a line of JSON for each run, and no more; a dry run has one.")
-def reconcile(*, json: bool, **options: Any) -> None:
-    """Ask the service what became of each write in the journal that nobody knows the end of.
-
-    What the service says is kept. What it does not know, once the profile's quarantine is over, is sent again under
-    its number where it was queued, and rejected where it was not. It may be interrupted at any time, and several may
-    run at once. The keys are those that `Credentials.from_env` reads; only their merchant's writes are asked about.
-
-    What was not done is listed by the run that finds it out, and by no other: tell whoever believes that it was, or
-    make it again. It is settled, and the exit code says nothing of it.
-
-    The exit code is 0 where all is settled, or waits to be asked about again; 1 where the service answered no question,
-    as it does not take the keys, for example; 3 where something needs a person, or was queued and is not sent for
-    minutes, and is listed; 2 where it cannot run, or go on: what it has heard by then is listed; 130 where it was
-    interrupted.
-    """
-    chosen = Options(**options)
-    if chosen.watch and chosen.dry_run:
-        raise click.UsageError(
-            "a dry run ends by itself: leave out --watch to see what is due, or --dry-run to ask about it, and go on"
-        )
-    service = chosen.base_url or os.environ.get("PAYASYNC_BASE_URL", "")
-    try:
-        code = asyncio.run(run(chosen, ReconcileScreen(chosen.address, service=service, json=json)))
-    except PayasyncError as error:
-        fail_command("reconcile", error)
-    sys.exit(code)
-
-
-async def run(options: Options, screen: ReconcileScreen) -> int:
-    """Reconcile, once or until a signal comes, and return the exit code.
-
-    Raises:
-        ConfigurationError: A setting is wrong or missing.
-        StorageError: The journal can be neither read nor written now.
-    """
-    try:
-        left = await _reconciled(options, screen)
-    except Exception:
-        # No other run hears of what was not done.
-        screen.cut_short()
-        raise
-    broken_off = left.interrupted and not options.watch
-    screen.closed(left.manual, left.due, sending=left.sending, unsent=left.unsent, interrupted=broken_off)
-    if left.manual or left.unsent:
-        return NEEDS_A_PERSON
-    if broken_off:
-        return INTERRUPTED
-    return NO_ANSWER if screen.unanswered and not options.watch else 0
+    @property
+    def question(self) -> datetime | None:
+        """When the service is asked next, unless only a lease ends then."""
+        return None if self.due in self.sending else self.due
 
 
 @frozen(kw_only=True)
-class _Left:
-    """What stands in the journal at the end, and whether a signal has brought that about."""
+class Left:
+    """What the journal holds at the end.
 
-    manual: Intents
-    unsent: Intents
-    due: datetime | None
-    sending: list[datetime]
-    interrupted: bool
+    Attributes:
+        manual: The intents that need a person.
+        unsent: The queued intents that nobody sends.
+        ahead: What is still to come.
+        interrupted: A signal came before the run was through.
+    """
+
+    manual: Sequence[Intent] = ()
+    unsent: Sequence[Intent] = ()
+    ahead: Ahead = Ahead()
+    interrupted: bool = False
 
 
-async def _reconciled(options: Options, screen: ReconcileScreen) -> _Left:
-    stop = stopped_by_signals()
-    journal = options.address.open()
+@click.command()
+@existing_journal
+@profile_option
+@base_url_option
+@click.option("--watch", is_flag=True, help="Go on, whenever something is due, until Ctrl-C or SIGTERM.")
+@click.option("--dry-run", is_flag=True, help="Show what it would ask about; ask nobody, and change nothing.")
+@click.option("--json", is_flag=True, help="Show a line of JSON for each run, and no more; a dry run has one.")
+def reconcile(
+    address: Address, *, profile: str | None, base_url: str | None, watch: bool, dry_run: bool, json: bool
+) -> None:
+    """Ask the service what became of each write in the journal whose outcome is unknown.
+
+    The journal keeps what the service says. A write that the service does not know, once the profile's quarantine is
+    over, is sent again under its number if it was queued, and rejected if it was not. You can interrupt it at any time,
+    and several may run at the same time. The keys are those that `Credentials.from_env` reads; only their merchant's
+    writes are asked about.
+
+    Writes that were not done are listed by the run that finds it out, and by no other: tell whoever believes that they
+    were done, or make them again. They are settled, and do not change the exit code.
+
+    The exit code is 0 if all is settled, or waits to be asked about again; 1 if the service answered no question, for
+    example because it does not take the keys; 3 if writes are listed that need a person, or were queued and are not
+    sent for minutes; 2 if it cannot run, or go on: what it found out by then is listed; 130 if it was interrupted.
+    """
+    if watch and dry_run:
+        raise click.UsageError(
+            "a dry run ends by itself: leave out --watch to see what is due, or --dry-run to ask about it, and go on"
+        )
+    screen = ReconcileScreen(address, service=base_url or os.environ.get(BASE_URL, ""), watch=watch, json=json)
     try:
-        async with session_with(journal, profile=options.profile, base_url=options.base_url) as session:
-            if not options.dry_run:
-                await journal.bind(session.merchant_id, session.service)
+        code = asyncio.run(run(address, screen, profile=profile, base_url=base_url, dry_run=dry_run))
+    except PayasyncError as error:
+        fail_with_journal("reconcile", error)
+    sys.exit(code)
+
+
+async def run(
+    address: Address, screen: "ReconcileScreen", *, profile: str | None, base_url: str | None, dry_run: bool
+) -> int:
+    """Reconcile, once or until a signal comes, and return the exit code.
+
+    Raises:
+        ConfigurationError: A setting is invalid or missing.
+        StorageError: The journal can be neither read nor written now.
+    """
+    stop = stopped_by_signals()
+    journal = address.open()
+    try:
+        async with session_with(journal, profile=profile, base_url=base_url) as session:
+            merchant = session.merchant_id
+            if not dry_run:
+                await journal.bind(merchant, session.service)
             reconciler = Reconciler(session, journal)
-            with quiet():
-                interrupted = await _until(stop, _worked(options, reconciler, journal, session.merchant_id, screen))
-            due, sending = await _ahead(journal, session.merchant_id)
-            return _Left(
+            with stray_logs_dropped():
+                stopped = await run_until(stop, _show_runs(reconciler, journal, merchant, screen, dry_run=dry_run))
+            left = Left(
                 manual=await reconciler.manual(),
                 unsent=await reconciler.unsent(),
-                due=due,
-                sending=sending,
-                interrupted=interrupted,
+                ahead=await _ahead(journal, merchant),
+                interrupted=stopped and not screen.watch,
             )
+    except Exception:
+        # No other run lists what was not done.
+        screen.cut_short()
+        raise
     finally:
         await journal.aclose()
+    screen.closed(left)
+    if left.manual or left.unsent:
+        return NEEDS_A_PERSON
+    if left.interrupted:
+        return INTERRUPTED
+    return NO_ANSWER if screen.unanswered and not screen.watch else 0
 
 
-async def _worked(
-    options: Options, reconciler: Reconciler, journal: Journal, merchant: str, screen: ReconcileScreen
+async def _show_runs(
+    reconciler: Reconciler, journal: Journal, merchant: str, screen: "ReconcileScreen", *, dry_run: bool
 ) -> None:
     due = await reconciler.due()
-    others, later, sending = await _of_others(journal, merchant), *await _ahead(journal, merchant)
-    screen.opened(merchant, due, others=others, watch=options.watch, later=later, sending=sending)
-    if options.dry_run:
+    unended: list[State] = [state for state in STATES if state not in ENDED]
+    others = Counter(
+        [each.merchant for state in unended async for each in all_intents(journal, state) if each.merchant != merchant]
+    )
+    screen.opened(merchant, due, others=others, ahead=await _ahead(journal, merchant))
+    if dry_run:
         screen.planned(due)
-    elif options.watch:
-        async with aclosing(reconciler.watch(screen.heard)) as reports:
+    elif screen.watch:
+        async with aclosing(reconciler.watch(screen.noted)) as reports:
             async for report in reports:
                 screen.ran(report)
     else:
         with screen.progress(len(due)):
-            screen.ran(await reconciler.run_once(screen.heard))
+            screen.ran(await reconciler.run_once(screen.noted))
 
 
-async def _of_others(journal: Journal, merchant: str) -> Counter[str]:
-    """Return how many writes of each other merchant have not ended."""
-    states: list[State] = [state for state in STATES if state not in ENDS]
-    return Counter(
-        [each.merchant for state in states async for each in _all(journal, state) if each.merchant != merchant]
-    )
+async def _ahead(journal: Journal, merchant: str) -> Ahead:
+    leases = [each.lease async for each in all_intents(journal, "sending") if each.merchant == merchant]
+    sending = [lease for lease in leases if lease and lease > now()]
+    return Ahead(due=await journal.next_due(merchant), sending=sending)
 
 
-async def _ahead(journal: Journal, merchant: str) -> tuple[datetime | None, list[datetime]]:
-    """Return when the next write is due, and when each lease ends that somebody sends by, who may be there no more."""
-    leases = [each.lease async for each in _all(journal, "sending") if each.merchant == merchant]
-    return await journal.next_due(merchant), [lease for lease in leases if lease and lease > now()]
+class Tally:
+    """Counts writes, each under the last answer about it, and questions.
+
+    It grows with the writes that have not ended, and not with the number of runs. A write that had ended, and is in
+    doubt again, counts again.
+
+    Args:
+        last: The greatest number of writes not done that are kept, the last ones; `None`: all.
+    """
+
+    def __init__(self, *, last: int | None = None) -> None:
+        self.questions = 0
+        self.runs = 0
+        """Runs in which anything was asked."""
+        self.rejected = 0
+        self.answered = False
+        self.not_done: deque[Result] = deque(maxlen=last)
+        self.running = False
+        self._states: Counter[tuple[End, State]] = Counter()
+        self._open: dict[int, tuple[End, State, str]] = {}
+
+    def add(self, result: Result) -> None:
+        """Count a result, in place of the former one about the same write."""
+        self.questions += 1
+        self.runs += not self.running
+        self.running = True
+        self.answered |= result.answered
+        number, end, state = result.intent.id, result.end, result.state
+        if before := self._open.pop(number, None):
+            self._states[before[:2]] -= 1
+        self._states[end, state] += 1
+        if state not in ENDED or end not in {"resolved", "sent"}:
+            self._open[number] = (end, state, result.reason)
+        if result.rejected:
+            self.rejected += 1
+            self.not_done.append(result)
+
+    @property
+    def asked(self) -> int:
+        """How many writes were asked about."""
+        return self._states.total()
+
+    def states(self, end: End) -> Counter[State]:
+        """Return how many writes that ended so are in which state."""
+        return Counter({state: many for (each, state), many in self._states.items() if each == end and many})
+
+    def reasons(self, end: End) -> Counter[str]:
+        """Return why those that wait, or need a person, do so."""
+        return Counter(reason for each, _, reason in self._open.values() if each == end)
 
 
-async def _all(journal: Journal, state: State) -> AsyncGenerator[Intent]:
-    after = 0
-    while page := await journal.list(state, limit=PAGE, after=after):
-        for each in page:
-            yield each
-        after = page[-1].id
+ROWS: Final = 100
+"""The greatest number of rows of what `payasync journal list` can list again; writes not done are all listed."""
+_PIECE: Final = 500
+"""Rows that are laid out together, so that the first of many are shown soon."""
+_ENDS: Final[dict[End, tuple[str, str]]] = {
+    "resolved": ("resolved", "bold green"),
+    "sent": ("sent again", "bold cyan"),
+    "waiting": ("waiting", "bold yellow"),
+    "manual": ("for a person", "bold red"),
+    "lost": ("taken by others", "dim"),
+}
+"""The words and the style of each end."""
+_WIDTH: Final = 15
+_REASON: Final = _WIDTH + 10
+"""The column of a reason in the summary."""
+_WRITE: Final = 26
+"""The column of the write in a line of `--watch`."""
+_REASONS: Final = 3
+"""The greatest number of reasons that are shown, the most frequent first."""
 
 
-async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
-    """Wait for work, or for a signal that cancels it; return whether one came."""
-    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
-    await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    interrupted = not working.done()
-    working.cancel()
-    stopping.cancel()
-    await asyncio.wait({working, stopping})
-    if not working.cancelled():
-        working.result()
-    return interrupted
+class ReconcileScreen:
+    """What a person or a script sees of the command.
+
+    Args:
+        journal: Where the journal is.
+        service: The service's address.
+        watch: It goes on until a signal comes.
+        json: Show lines of JSON, and no others.
+        terminal: Written to in place of the terminal.
+    """
+
+    def __init__(
+        self,
+        journal: Address,
+        *,
+        service: str = "",
+        watch: bool = False,
+        json: bool = False,
+        terminal: Console | None = None,
+    ) -> None:
+        self.watch = watch
+        self._journal = journal
+        self._service = service
+        self._json = json
+        self._lines = Lines(terminal)
+        # Whoever watches has seen each in a line of its own.
+        self._tally = Tally(last=ROWS if watch and not json else None)
+        self._others: Mapping[str, int] = {}
+        self._silent = False
+        self._planned: Sequence[Intent] | None = None
+        self._bar: Progress | None = None
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether the service was asked, and answered no question."""
+        return self._tally.asked > 0 and not self._tally.answered
+
+    def opened(
+        self, merchant: str, due: Sequence[Intent], *, others: Mapping[str, int], ahead: Ahead = Ahead()
+    ) -> None:
+        """Say what is about to be done, and with `--watch` what is still to come, because the end may be far.
+
+        Args:
+            merchant: Whose writes are asked about.
+            due: The writes that are asked about now.
+            others: How many writes of which other merchants are open.
+            ahead: What is still to come.
+        """
+        self._others = others
+        if self._json:
+            return
+        write, row = self._lines.write, self._lines.row
+        nothing = "nothing"
+        if self.watch and ahead.question:
+            nothing = f"nothing now; the next question in {duration((ahead.question - now()).total_seconds())}"
+        write()
+        write(("payasync reconcile", "bold"), f" {__version__}: asks the service what became of unknown writes")
+        write()
+        row("Journal", plain(self._journal.shown), "bold")
+        row("Service", plain(self._service), "bold")
+        row("Merchant", plain(merchant), "bold")
+        row("Due", _writes(len(due)) if due else nothing, "bold")
+        if others:
+            many = sum(others.values())
+            whose = "is of another merchant" if many == 1 else "are of other merchants"
+            write()
+            write(
+                (f"  {many} open {'write' if many == 1 else 'writes'} {whose}", "bold yellow"),
+                f" ({plain(', '.join(sorted(others)))})",
+                hang=2,
+            )
+        if self.watch:
+            write()
+            self._list_sending(ahead.sending)
+            write(("  Ctrl-C ends it.", "dim"))
+        write()
+
+    def planned(self, due: Sequence[Intent]) -> None:
+        """Show what would be asked about."""
+        self._planned = due
+        if self._json:
+            return
+        if due:
+            self._lines.write("  It would ask about:")
+            self._lines.write()
+            self._list_some(due, with_state=True)
+        self._lines.write(("  A dry run: nobody was asked, and nothing has changed.", "dim"))
+        self._lines.write()
+
+    @contextmanager
+    def progress(self, total: int) -> Generator[None]:
+        """Show a progress bar, on a terminal."""
+        if self._json or not total or not self._lines.console.is_terminal:
+            yield
+            return
+        columns = TextColumn("  Asking"), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn()
+        with Progress(*columns, console=self._lines.console, transient=True) as self._bar:
+            self._bar.add_task("", total=total)
+            yield
+
+    def noted(self, result: Result) -> None:
+        """Count what became of a write; with `--watch`, show it."""
+        self._tally.add(result)
+        if self._bar:
+            self._bar.advance(self._bar.task_ids[0])
+        if not self.watch or self._json or result.end in {"waiting", "lost"}:
+            return
+        intent, reason = result.intent, plain(reason_beside(result.state, result.reason))
+        words, style = _ENDS[result.end]
+        self._lines.write(
+            (f"  {now().astimezone():%H:%M:%S}  ", "dim"),
+            (f"{words:12}  ", style),
+            f"{plain(intent.operation):20}  ",
+            (f"{plain(number_of(intent)):14}  ", "bold"),
+            (f"{result.state:9}  ", STYLES[result.state]),
+            (reason, "dim"),
+            hang=_WRITE,
+        )
+
+    def ran(self, report: Report) -> None:
+        """Note that a run has ended."""
+        self._silent = report.silent
+        self._tally.running = False
+        if self._json and self.watch and report.asked:
+            self._lines.write(json.dumps({"asked": report.asked, **asdict(report), "not_done": self._not_done_facts()}))
+            self._tally.not_done.clear()
+
+    def closed(self, left: Left) -> None:
+        """Show what it came to, and what needs a person."""
+        if self._json:
+            self._lines.write(self._final_json(left) if self._planned is None else self._plan_json(left))
+            return
+        if self.watch:
+            self._lines.write()
+        if left.interrupted:
+            self._ended_early("Interrupted.")
+        due = left.ahead.question
+        if self._planned is None:
+            self._summary()
+        if due and (self._planned is None or due > now()):
+            seconds = (due - now()).total_seconds()
+            when = "is due now: run it again" if seconds <= 0 else f"in {duration(seconds)}"
+            self._lines.write(("  The next question ", "dim"), (when, "bold"))
+            self._lines.write()
+        self._list_sending(left.ahead.sending)
+        self._list_unsent(left.unsent)
+        self._list_manual(left.manual)
+
+    def cut_short(self) -> None:
+        """Show what was found out before an error, if anything: the journal may be unable to say any more."""
+        if not self._tally.asked:
+            return
+        if self._json:
+            self._lines.write(self._final_json(None))
+            return
+        if self.watch:
+            self._lines.write()
+        self._ended_early("Cut short by an error.")
+        self._summary()
+
+    def _final_json(self, left: Left | None) -> str:
+        """Return the last line; after an error, what only the journal could say is `null`."""
+        tally = self._tally
+        report = Report(
+            silent=self._silent, rejected=tally.rejected, **{end: tally.states(end).total() for end in ENDS}
+        )
+        facts = {
+            "asked": report.asked,
+            "questions": tally.questions,
+            "runs": tally.runs,
+            **asdict(report),
+            "not_done": self._not_done_facts(),
+            "interrupted": bool(left and left.interrupted),
+            "cut_short": left is None,
+            "of_other_merchants": dict(self._others),
+        }
+        unknown = dict.fromkeys(("unsent", "needs_a_person", "sending", "next_in"))
+        return json.dumps({**facts, **(_left_facts(left) if left else unknown)})
+
+    def _plan_json(self, left: Left) -> str:
+        due = [
+            {
+                **_names(each, each.reason),
+                "state": each.state,
+                "created": each.created.isoformat(),
+                "sent_at": each.sent_at and each.sent_at.isoformat(),
+                # A write that was cut off became due at the end of its lease.
+                "due": (moment := each.lease or each.due) and moment.isoformat(),
+            }
+            for each in self._planned or ()
+        ]
+        return json.dumps({"dry_run": True, "due": due, "of_other_merchants": dict(self._others), **_left_facts(left)})
+
+    def _not_done_facts(self) -> list[dict[str, Any]]:
+        return [_names(each.intent, each.reason) for each in self._tally.not_done]
+
+    def _ended_early(self, how: str) -> None:
+        self._lines.write((f"  {how} ", "bold yellow"), "What was settled stays so; the next run goes on.")
+        self._lines.write()
+
+    def _summary(self) -> None:
+        write, tally = self._lines.write, self._tally
+        if not tally.asked:
+            words = "There was nothing to ask."
+        elif tally.questions == tally.asked:
+            words = f"Asked about {_writes(tally.asked)}."
+        else:
+            runs = "1 run" if tally.runs == 1 else f"{tally.runs} runs"
+            words = (
+                f"Asked about {_writes(tally.asked)}, by {tally.questions} questions in {runs}. "
+                "The last one about each came to:"
+            )
+        write(f"  {words}", hang=2)
+        write()
+        for end in ENDS:
+            if states := tally.states(end):
+                self._summarise(end, states)
+        if tally.asked:
+            write()
+        if self._silent:
+            write(("  The service does not answer: the other writes were left for the next run.", "yellow"), hang=2)
+            write()
+        elif self.unanswered:
+            write(("  No question had a usable response: nothing was found out.", "bold yellow"))
+            write()
+        self._list_rejected()
+
+    def _summarise(self, end: End, states: Counter[State]) -> None:
+        """Show how many writes ended so; of those that wait or need a person, why."""
+        words, style = _ENDS[end]
+        parts: list[Part] = [(f"  {words:{_WIDTH}}", style), (f"{states.total():>6}  ", "bold")]
+        if end in {"resolved", "sent"}:
+            for place, (state, many) in enumerate(states.most_common()):
+                parts += [", " if place else "", f"{many} ", (state, STYLES[state])]
+        reasons = self._tally.reasons(end) if end in {"waiting", "manual"} else Counter[str]()
+        if len(reasons) == 1:
+            parts.append((plain(next(iter(reasons))), "dim"))
+        self._lines.write(*parts, hang=_REASON)
+        if len(reasons) > 1:
+            for reason, many in reasons.most_common(_REASONS):
+                counted = f"{'':{_REASON}}{many}: "
+                self._lines.write((f"{counted}{plain(reason)}", "dim"), hang=len(counted))
+
+    def _list_rejected(self) -> None:
+        """List the writes that were not done: whoever believes that they were must hear of it."""
+        many, listed = self._tally.rejected, self._tally.not_done
+        if not many:
+            return
+        self._lines.write(
+            (f"  {_writes(many)} not done", "bold magenta"),
+            ": tell whoever believes it was, or make it again, under its own number.",
+            hang=2,
+        )
+        self._lines.write()
+        self._list([evolve(each.intent, state=each.state, reason=each.reason) for each in listed], with_state=False)
+        if many > len(listed):
+            self._lines.write(f"  These are the last {len(listed)}; each was shown when that was found out.", hang=2)
+        self._lines.write()
+
+    def _list_sending(self, leases: Sequence[datetime]) -> None:
+        """Say how many writes are being sent, and when the first is asked about if that does not end."""
+        if not leases:
+            return
+        one = len(leases) == 1
+        are = "is being sent, or was cut off" if one else "are being sent, or were cut off"
+        when = f"asked about in {duration((min(leases) - now()).total_seconds())}"
+        self._lines.write(
+            (f"  {_writes(len(leases))} {are}", "bold yellow"), f": {when if one else f'the first is {when}'}", hang=2
+        )
+        self._lines.write()
+
+    def _list_unsent(self, intents: Sequence[Intent]) -> None:
+        if intents:
+            waits = f"  {_writes(len(intents))} queued, and not sent for some minutes"
+            tried = " Why says what came of the last try." if any(each.reason for each in intents) else ""
+            self._lines.write((waits, "bold yellow"), f": is a worker running?{tried}", hang=2)
+            self._list_with_command(intents, "What nobody is to send any more ends with:", "rejected")
+
+    def _list_manual(self, manual: Sequence[Intent]) -> None:
+        if manual:
+            need = "needs" if len(manual) == 1 else "need"
+            self._lines.write((f"  {_writes(len(manual))} {need} a person", "bold red"))
+            advice = "Look into the service's back office what became of each, then:"
+            self._list_with_command(manual, advice, "succeeded|rejected")
+
+    def _list_with_command(self, intents: Sequence[Intent], advice: str, ends: str) -> None:
+        """List intents, and the command that ends one."""
+        self._lines.write()
+        self._list_some(intents, with_state=any(each.state not in {"manual", "new"} for each in intents))
+        self._lines.write(f"  {advice}")
+        command = f"payasync journal resolve ID{self._journal.option} --as {ends} --reason …"
+        self._lines.write((f"  {plain(command)}", "cyan"))
+        self._lines.write()
+
+    def _list_some(self, intents: Sequence[Intent], *, with_state: bool) -> None:
+        """List the first intents, and say how to list the others."""
+        shown, others = intents[:ROWS], intents[ROWS:]
+        self._list(shown, with_state=with_state)
+        if others:
+            self._lines.write((f"  … and {len(others):,} more; to list them:", "dim"))
+        for state in dict.fromkeys(each.state for each in others):
+            after = max((each.id for each in shown if each.state == state), default=0)
+            listing = f"payasync journal list{self._journal.option} --state {state} --after {after}"
+            self._lines.write((f"  {plain(listing)}", "cyan"))
+        self._lines.write()
+
+    def _list(self, intents: Sequence[Intent], *, with_state: bool) -> None:
+        for start in range(0, len(intents), _PIECE):
+            piece = intents[start : start + _PIECE]
+            self._lines.print(intent_table(piece, width=self._lines.console.width, with_state=with_state), indent=2)
+
+
+def _writes(count: int) -> str:
+    return "1 write" if count == 1 else f"{count} writes"
+
+
+def _left_facts(left: Left) -> dict[str, Any]:
+    due = left.ahead.due
+    return {
+        "unsent": len(left.unsent),
+        "needs_a_person": [_names(each, each.reason) for each in left.manual],
+        "sending": len(left.ahead.sending),
+        # Rounded up, so that a script which waits so long finds it due.
+        "next_in": None if due is None else max(0, ceil((due - now()).total_seconds())),
+    }
+
+
+def _names(intent: Intent, reason: str) -> dict[str, Any]:
+    """Return by what a script finds a write among its own, and why it is listed."""
+    names = {"id": intent.id, "operation": intent.operation, "reference": intent.reference, "intent": intent.intent}
+    return {**names, "reason": reason}

@@ -1,34 +1,50 @@
-"""`payasync refund import`: refunds of a file, checked as a whole before the first is sent."""
+"""`payasync refund import`: the refunds of a file, checked as a whole before the first is sent."""
 
 import asyncio
+import os
+import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import aclosing, suppress
-from functools import partial
-from math import inf
+from collections import Counter
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import aclosing, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-from attrs import evolve, frozen
+import click
+from attrs import evolve
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
-from payasync.cli.journal_option import Address, session_with
+from payasync import __version__
+from payasync.cli.intent_table import all_intents, duration
+from payasync.cli.options import (
+    BASE_URL,
+    Address,
+    base_url_option,
+    fail_with_journal,
+    journal_option,
+    profile_option,
+    session_with,
+)
 from payasync.cli.refund_file import (
     OPEN,
+    WORDS,
+    Resubmission,
     ResultFile,
     Row,
     Verdict,
+    Word,
     exit_code,
-    left_out,
     never_arrived,
-    not_begun,
-    of_kept,
-    of_result,
-    read,
-    sent_again,
+    partial_file,
+    read_rows,
+    resubmissions,
+    verdict_of_intent,
+    verdict_of_result,
 )
-from payasync.cli.refund_import_screen import RefundImportScreen
-from payasync.cli.signals import CANNOT, INTERRUPTED, import_ended_by_signals, interruptible
-from payasync.cli.terminal import quiet
+from payasync.cli.signals import CANNOT, INTERRUPTED, run_until, stopped_by_signals
+from payasync.cli.terminal import Lines, bare_table, complain, existing_folder, plain, stray_logs_dropped
 from payasync.endpoints import CREATE_REFUND, QUERY_REFUND
 from payasync.errors import (
     AuthenticationError,
@@ -36,26 +52,321 @@ from payasync.errors import (
     InvalidArgumentError,
     NotSentError,
     OutcomeUnknownError,
-    SessionClosedError,
+    PayasyncError,
     StorageError,
 )
 from payasync.journal import Journal, Reconciler
 from payasync.journal.intents import Intent
 from payasync.journal.reconciler import LONGEST, SILENT
 from payasync.resources.refunds import CreateRefund
-from payasync.session import Done, Refused, Result, Session
+from payasync.session import Done, Result, Session
 from payasync.settings import Pace
 from payasync.wire.response import RefundResponse
 
 WRONG_KEYS: Final = "the service does not take these keys"
 NO_ANSWER: Final = "the service gives no answer that says what was done"
+STOPPED_BY_SIGNAL: Final = "interrupted"
 UNAUTHORISED: Final = 401
 DENIED: Final = 5
-"""So many orders that may not be refunded are no accident, where none could be."""
+"""So many refused orders in a row, before any other response, mean that the keys are wrong."""
+GRACE: Final = 60.0
+"""Seconds for calls in flight when the import stops."""
+PATIENCE: Final = 180.0
+"""Seconds in which the service is asked about rows in doubt: longer than a lease and a usual quarantine."""
 
 
-class Stops:
-    """Hears of each row. What is wrong with one order, or one answer, stops nothing.
+@click.group()
+def refund() -> None:
+    """Refund orders."""
+
+
+@refund.command("import", short_help="Send the refunds of a CSV file, each at most once.")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@journal_option(
+    existing=False, help="Knows what was sent: the same one for the same refunds. A file is made where there is none."
+)
+@click.option("--keep-going", is_flag=True, help="Leave out bad rows; without it, one stops them all.")
+@click.option(
+    "--result",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=existing_folder,
+    metavar="FILE",
+    help="Write what became of each row, as CSV.",
+)
+@click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="At most so many at once.")
+@profile_option
+@base_url_option
+def import_(
+    file: Path,
+    address: Address,
+    *,
+    keep_going: bool,
+    result: Path | None,
+    limit: int,
+    profile: str | None,
+    base_url: str | None,
+) -> None:
+    """Send the refunds of the CSV file FILE, each at most once.
+
+    Its columns are out_trade_no, out_refund_no, total_amt, refund_amt and optionally refund_desc and notify_url.
+    Amounts are whole numbers in the unit that the service counts in. All rows are checked before the first is sent.
+
+    You can interrupt it at any time, by Ctrl-C or by force: the same command goes on. Refunds that the journal knows
+    to be done are not sent again. Refunds in doubt are asked about, as by payasync reconcile. They are sent again, once
+    in a run, only if the service provably never had them. Refused and unsent refunds are tried again. Before anything
+    is sent, it lists those of them that somebody may have heard to be not done: take out the rows that were refunded
+    by other means since. It stops if the service does not take the keys, or does not answer.
+    The keys are those that `Credentials.from_env` reads.
+
+    The exit code is 0 if all were taken; 1 if some were refused, not sent, or left out; 2 if nothing was sent, because
+    a row is bad or it cannot begin; 3 if some may have been done, and a person must look; 130 if it was interrupted.
+    """
+    screen = RefundImportScreen(file, address, service=base_url or os.environ.get(BASE_URL, ""), result=result)
+    try:
+        journal = address.open()
+        session = session_with(journal, profile=profile, base_url=base_url)
+        # No event loop runs yet, so that Ctrl-C ends it immediately, however long the file is.
+        rows = read_file(file, session)
+        if any(row.wrong for row in rows) and not keep_going:
+            screen.refused(rows)
+            sys.exit(CANNOT)
+        code = asyncio.run(run(session, journal, rows, screen, result=result, limit=limit))
+    except PayasyncError as error:
+        fail_with_journal("refund import", error)
+    except KeyboardInterrupt:
+        complain("refund import", "interrupted; nothing was sent")
+        code = INTERRUPTED
+    sys.exit(code)
+
+
+def read_file(file: Path, session: Session) -> tuple[Row, ...]:
+    """Return the rows of a file, each checked as the session would check it before sending.
+
+    Raises:
+        InvalidArgumentError: The file cannot be read as a whole.
+        ConfigurationError: The session could send no row.
+    """
+
+    def check(request: CreateRefund) -> None:
+        try:
+            session.check(request)
+        except ConfigurationError as error:
+            error.add(reference=None)  # the setting is wrong, and not this row
+            raise
+
+    try:
+        return read_rows(file.read_text(encoding="utf-8-sig"), check)
+    except UnicodeDecodeError as error:
+        why = f"it must be UTF-8, and is not at byte {error.start}"
+    except OSError as error:
+        why = error.strerror or str(error)
+    raise InvalidArgumentError(f"{str(file)!r} cannot be read: {why}", field="file", rule="a readable file")
+
+
+async def run(
+    session: Session,
+    journal: Journal,
+    rows: Sequence[Row],
+    screen: "RefundImportScreen",
+    *,
+    result: Path | None = None,
+    limit: int = 20,
+    pace: Pace = Pace(clock=time.time),
+) -> int:
+    """Import until all is done or a signal comes, close session and journal, and return the exit code.
+
+    Args:
+        session: Sends the refunds.
+        journal: The session's journal.
+        rows: Good and bad rows; the bad ones are left out.
+        screen: Shows the progress.
+        result: Where the result file is to be.
+        limit: The greatest number of calls in flight.
+        pace: Time, for tests: seconds since 1970, and waiting.
+
+    Raises:
+        PayasyncError: The import cannot begin; nothing was sent.
+    """
+    good = [row for row in rows if not row.wrong]
+    try:
+        async with session:
+            askable = is_askable(session)
+            await journal.bind(session.merchant_id, session.service)
+            empty = not await journal.list(limit=1)
+            rejected = [each async for each in all_intents(journal, "rejected")]
+            with closing(ResultFile(result)) as results:
+                screen.opened(session, rows, new=empty, askable=askable)
+                screen.resubmitted(resubmissions(rows, rejected, session.merchant_id))
+                sending = RefundSending(session, journal, screen, results, limit=limit, pace=pace)
+                with screen.progress(len(good)), stray_logs_dropped():
+                    await sending.run(good, stopped_by_signals(sending.cut_off))
+                verdicts = [
+                    Verdict(row=row, state="left out", message=row.wrong) if row.wrong else sending.verdicts[row.line]
+                    for row in rows
+                ]
+                results.finish(verdicts)
+    finally:
+        await journal.aclose()
+    screen.closed(verdicts, why=sending.stopped, unwritten=results.failed)
+    code = exit_code(verdicts)
+    return INTERRUPTED if sending.stopped == STOPPED_BY_SIGNAL and code < CANNOT else code
+
+
+def is_askable(session: Session) -> bool:
+    """Return whether the profile says how to ask about a refund; otherwise a lost response needs a person.
+
+    Raises:
+        ConfigurationError: It does, but the key that the query carries, or is signed with, is missing.
+    """
+    profile, keys = session.profile, session.credentials
+    if profile.refund_status is None:
+        return False
+    for name, operations in (("secret_key", profile.bearer), ("signing_key", profile.signed)):
+        if QUERY_REFUND.name in operations and getattr(keys, name) is None:
+            raise ConfigurationError(
+                f"credentials.{name} is not set (PAYASYNC_{name.upper()} in the environment): {QUERY_REFUND.name} "
+                "needs it, and without that nobody could ask about a lost answer. Nothing was sent",
+                field=f"credentials.{name}",
+            )
+    return True
+
+
+class RefundSending:
+    """One run over the valid rows of a file.
+
+    Args:
+        session: Sends them; it is closed if the run stops early.
+        journal: The session's journal.
+        screen: Shows the progress.
+        result: Takes each verdict.
+        limit: The greatest number of calls in flight.
+        pace: Time: seconds since 1970, and waiting.
+
+    Attributes:
+        verdicts: What became of each row so far, by line.
+        stopped: Why it stopped early, if it did.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        journal: Journal,
+        screen: "RefundImportScreen",
+        result: ResultFile,
+        *,
+        limit: int,
+        pace: Pace,
+    ) -> None:
+        self.verdicts: dict[int, Verdict] = {}
+        self.stopped = ""
+        self._session = session
+        self._journal = journal
+        self._screen = screen
+        self._result = result
+        self._limit = limit
+        self._pace = pace
+        # One cause may cost the answers of all calls that are in flight together.
+        self._stops = StopConditions(max(SILENT, 2 * limit))
+        self._unended: set[int] = set()
+        self._over = False
+
+    async def run(self, rows: Sequence[Row], stop: asyncio.Event) -> None:
+        """Send all rows that the journal does not know to be done, until `stop` is set; calls in flight then end.
+
+        Raises:
+            ConfigurationError: The session cannot send at all; nothing was sent.
+        """
+        ending = asyncio.ensure_future(self._close_on(stop))
+        try:
+            await self._send(rows, stop)
+            # Once in a run: a service that loses a refund twice may lose it for ever.
+            if lost := await self._reconcile(stop):
+                await self._send(lost, stop)
+                await self._reconcile(stop)
+        finally:
+            self._over = True
+            if not stop.is_set():
+                ending.cancel()
+            await asyncio.wait({ending})
+
+    def cut_off(self) -> bool:
+        """Say how many rows may have been done, unless all have ended; return whether that is so."""
+        if not self._over:
+            doubtful = {line for line, verdict in self.verdicts.items() if verdict.state in OPEN}
+            self._screen.cut_off(len(doubtful) + min(len(self._unended - doubtful), self._limit))
+        return not self._over
+
+    async def _close_on(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._screen.stopping(self.stopped)
+        self.stopped = self.stopped or STOPPED_BY_SIGNAL
+        # A closed session refuses the rows that have not begun.
+        await self._session.aclose(grace=GRACE)
+
+    async def _send(self, rows: Sequence[Row], stop: asyncio.Event) -> None:
+        by_number = {row.number: row for row in rows}
+        self._unended = {row.line for row in rows}
+        results = self._session.bulk([row.request for row in rows if row.request], limit=self._limit)
+        async with aclosing(results):
+            async for result in results:
+                row = by_number[str(result.request.reference)]
+                self._note(await self._verdict(row, result))
+                self._unended.discard(row.line)
+                if (why := self._stops.reason(result)) and not stop.is_set():
+                    self.stopped = why
+                    stop.set()
+
+    async def _verdict(self, row: Row, result: Result[RefundResponse]) -> Verdict:
+        profile = self._session.profile
+        try:
+            return verdict_of_result(row, result, await self._intent(row), profile)
+        except StorageError as error:
+            return verdict_of_result(row, result, None, profile, unread=str(error.args[0]))
+
+    def _note(self, verdict: Verdict) -> None:
+        self.verdicts[verdict.row.line] = verdict
+        self._result.add(verdict)
+        self._screen.noted(verdict)
+
+    async def _intent(self, row: Row) -> Intent | None:
+        found = await self._journal.find(CREATE_REFUND.name, row.number, merchant=self._session.merchant_id)
+        return found[-1] if found else None
+
+    async def _reconcile(self, stop: asyncio.Event) -> list[Row]:
+        """Have the service asked about rows in doubt, and return those that it never had."""
+        rows = [each.row for each in self.verdicts.values() if each.state == "unknown"]
+        if not rows or stop.is_set():
+            return []
+        lost = []
+        # What cannot be asked about now stays in doubt, and `payasync reconcile` says why.
+        with suppress(PayasyncError):
+            await run_until(stop, self._ask(rows))
+        with suppress(StorageError):
+            for row in rows:
+                known, intent = self.verdicts[row.line], await self._intent(row)
+                found = verdict_of_intent(row, intent, self._session.profile, reason=known.message)
+                self._note(evolve(found, code=found.code or known.code, earlier=False))
+                if never_arrived(intent):
+                    lost.append(row)
+        return [] if stop.is_set() else lost
+
+    async def _ask(self, rows: Sequence[Row]) -> None:
+        """Reconcile until no row is in doubt, as long as that leads on within a few minutes."""
+        merchant, until = self._session.merchant_id, self._pace.clock() + PATIENCE
+        self._screen.asking(len(rows))
+        async with aclosing(Reconciler(self._session, self._journal, pace=self._pace).watch()) as reports:
+            async for report in reports:
+                intents = [await self._intent(row) for row in rows]
+                doubtful = sum(each is not None and each.state in {"sending", "unknown"} for each in intents)
+                due, now = await self._journal.next_due(merchant), self._pace.clock()
+                wait = max(LONGEST if report.silent else 0.0, due.timestamp() - now if due else PATIENCE)
+                if not doubtful or now + wait > until:
+                    return
+                self._screen.asking(doubtful, wait, silent=report.silent)
+
+
+class StopConditions:
+    """Decides after each row whether the import stops; what is wrong with one order stops nothing.
 
     Args:
         unanswered: So many rows without an answer, one after the other, stop it.
@@ -67,11 +378,13 @@ class Stops:
         self._denied = 0
         self._known = False
 
-    def why(self, result: Result[RefundResponse]) -> str:
-        """Return why nothing more is to be sent after this result; nothing, where it may go on."""
+    def reason(self, result: Result[RefundResponse]) -> str:
+        """Return why nothing more is to be sent after this result; empty if the import goes on."""
         error = None if isinstance(result, Done) else result.error
+        if isinstance(error, ConfigurationError):
+            return str(error.args[0])
         if not (result.response.attempts if isinstance(result, Done) else result.error.attempts):
-            return ""  # the journal has answered, and says nothing of the service
+            return ""  # the journal has answered, which says nothing of the service
         if isinstance(error, OutcomeUnknownError | NotSentError):
             self._unanswered += 1
             return NO_ANSWER if self._unanswered >= self._most else ""
@@ -80,357 +393,258 @@ class Stops:
             self._known = True
             return ""
         self._denied += 1
-        denied = error.http_status == UNAUTHORISED or (self._denied >= DENIED and not self._known)
-        return WRONG_KEYS if denied else ""
+        wrong = error.http_status == UNAUTHORISED or (self._denied >= DENIED and not self._known)
+        return WRONG_KEYS if wrong else ""
 
 
-def check_askable(session: Session) -> bool:
-    """Return whether the profile says how to ask; without that, a lost answer needs a person.
-
-    Raises:
-        ConfigurationError: It does, and the key is missing that the question carries, or is signed with.
-    """
-    profile, keys = session.profile, session.credentials
-    if profile.refund_status is None:
-        return False
-    for name, listed in (("secret_key", profile.bearer), ("signing_key", profile.signed)):
-        if QUERY_REFUND.name in listed and getattr(keys, name) is None:
-            raise ConfigurationError(
-                f"credentials.{name} is not set (PAYASYNC_{name.upper()} in the environment): {QUERY_REFUND.name} "
-                "needs it, and without that nobody could ask about a lost answer. Nothing was sent",
-                field=f"credentials.{name}",
-            )
-    return True
-
-
-GRACE: Final = 60.0
-"""Seconds for those under way, where it is to end."""
-PATIENCE: Final = 180.0
-"""Seconds in which the service is asked about what is in doubt: longer than a lease and a usual quarantine."""
-SHORTEST: Final = 0.2
-"""Seconds between two rounds of questions, at least."""
-
-PART: Final = 2000
-"""Rows that are begun one after the other; what comes behind them costs nothing, where it is to end early."""
-AT_ONCE: Final = 500
-"""Rows that are looked up in the journal together."""
-
-BROKEN_OFF: Final = "interrupted"
+ROWS: Final = 20
+"""The greatest number of rows that are listed."""
+_REASONS: Final = 3
+"""The greatest number of reasons that are shown for a state, the most frequent first."""
+_NOTED: Final = 5.0
+"""Seconds from which on a wait is announced, once for each cause."""
+_WIDTH: Final = 11
+_STATES: Final[dict[Word, tuple[str, str]]] = {
+    "succeeded": ("bold green", ""),
+    "accepted": ("bold cyan", "the service took them, and has not ended them yet"),
+    "refused": ("bold magenta", "not done"),
+    "unsent": ("bold yellow", "not done; this run sent nothing of them"),
+    "left out": ("bold yellow", "bad rows"),
+    "unknown": ("bold yellow", "they may have been done"),
+    "manual": ("bold red", "only a person can say what became of them"),
+}
+"""The style and the meaning of each state."""
 
 
-class Watcher(Protocol):
-    """Who is told how far it is."""
-
-    def heard(self, verdict: Verdict) -> None:
-        """Hear what became of a row; later news of the same row go before."""
-        ...
-
-    def asking(self, count: int, seconds: float, *, silent: bool = False) -> None:
-        """Hear that so many are in doubt, and in how many seconds the service is asked; or that it answers nobody."""
-        ...
-
-    def stopping(self, why: str) -> None:
-        """Hear that no further one begins, and why; nothing, where a signal came."""
-        ...
-
-    def looking_up(self, count: int) -> None:
-        """Hear that so many were not begun, and are looked up in the journal."""
-        ...
-
-
-class RefundSending:
-    """One run over the good rows of a file.
+class RefundImportScreen:
+    """What a person sees of the import.
 
     Args:
-        session: Sends them; it is closed where the run is to end early.
-        journal: The session's.
-        watcher: Is told how far it is.
-        limit: At most so many at once.
-        pace: Time: seconds since 1970, and waiting.
-
-    Attributes:
-        verdicts: By line, what became of each row so far.
-        stopped: Why it ended early, where it did.
+        file: The file of the refunds.
+        journal: Where the journal is.
+        service: The service's address.
+        result: The result file, if there is one.
+        terminal: Written to in place of the terminal.
     """
 
-    def __init__(self, session: Session, journal: Journal, watcher: Watcher, *, limit: int, pace: Pace) -> None:
-        self.verdicts: dict[int, Verdict] = {}
-        self.stopped = ""
-        self._session = session
+    def __init__(
+        self, file: Path, journal: Address, *, service: str, result: Path | None = None, terminal: Console | None = None
+    ) -> None:
+        self._file = file
         self._journal = journal
-        self._watcher = watcher
-        self._limit = limit
-        self._pace = pace
-        # All that are under way at once may fail of one and the same thing.
-        self._stops = Stops(max(SILENT, 2 * limit))
-        self._repeated: set[int] = set()
-        self._open: set[int] = set()
-
-    @property
-    def in_doubt(self) -> int:
-        """How many may have been done by now, at most, and nobody knows: those in doubt, and those under way."""
-        doubtful = {line for line, verdict in self.verdicts.items() if verdict.state in OPEN}
-        return len(doubtful) + min(len(self._open - doubtful), self._limit)
-
-    async def run(self, rows: Sequence[Row], stop: asyncio.Event) -> None:
-        """Send all that the journal does not know to be done, until `stop` is set; those under way come to their end.
-
-        Raises:
-            ConfigurationError: The session cannot send at all; nothing was sent.
-        """
-        ending = asyncio.ensure_future(self._end_on(stop))
-        try:
-            await self._send(rows, stop)
-            with suppress(SessionClosedError, StorageError):
-                await self._ask(rows, stop)
-        except ConfigurationError as error:
-            if not self.verdicts:
-                raise
-            self._stop(str(error.args[0]), stop)
-        finally:
-            if not stop.is_set():
-                ending.cancel()
-            await asyncio.wait({ending})
-        await self._look_up([row for row in rows if row.line not in self.verdicts])
-
-    async def _end_on(self, stop: asyncio.Event) -> None:
-        await stop.wait()
-        self._watcher.stopping(self.stopped)
-        self.stopped = self.stopped or BROKEN_OFF
-        # What has not begun is refused by a session that is closed.
-        await self._session.aclose(grace=GRACE)
-
-    def _stop(self, why: str, stop: asyncio.Event) -> None:
-        self.stopped = self.stopped or why
-        stop.set()
-
-    async def _send(self, rows: Sequence[Row], stop: asyncio.Event) -> None:
-        for part in _parts(rows, PART):
-            if stop.is_set():
-                return
-            await self._send_part(part, stop)
-
-    async def _send_part(self, rows: Sequence[Row], stop: asyncio.Event) -> None:
-        by_number = {row.number: row for row in rows}
-        requests = [row.request for row in rows if row.request is not None]
-        self._open = {row.line for row in rows}
-        async with aclosing(self._session.bulk(requests, limit=self._limit)) as results:
-            async for result in results:
-                row = by_number[str(result.request.reference)]
-                await self._note(row, result, stop)
-                self._open.discard(row.line)
-
-    async def _note(self, row: Row, result: Result[RefundResponse], stop: asyncio.Event) -> None:
-        error = result.error if isinstance(result, Refused) else None
-        if isinstance(error, SessionClosedError):
-            return  # it was not begun, and is looked up with the others
-        if isinstance(error, ConfigurationError) and not self.verdicts:
-            raise error
-        verdict = await self._verdict(row, result)
-        # What this run has begun is answered from the journal, too, once it was asked about.
-        self._hear(evolve(verdict, earlier=False) if row.line in self.verdicts else verdict)
-        why = str(error.args[0]) if isinstance(error, ConfigurationError) else self._stops.why(result)
-        if why:
-            self._stop(why, stop)
-
-    async def _verdict(self, row: Row, result: Result[RefundResponse]) -> Verdict:
-        profile = self._session.profile
-        try:
-            return of_result(row, result, await self._kept(row), profile)
-        except StorageError as error:
-            return of_result(row, result, None, profile, unread=str(error.args[0]))
-
-    async def _look_up(self, rows: Sequence[Row]) -> None:
-        """Say of what was not begun what the journal has of it: a former run may have done it."""
-        if rows:
-            self._watcher.looking_up(len(rows))
-        for part in _parts(rows, AT_ONCE):
-            for verdict in await asyncio.gather(*map(self._not_begun, part)):
-                self._hear(verdict)
-
-    async def _not_begun(self, row: Row) -> Verdict:
-        try:
-            return not_begun(row, await self._kept(row))
-        except StorageError as error:
-            return not_begun(row, None, unread=str(error.args[0]))
-
-    def _hear(self, verdict: Verdict) -> None:
-        self.verdicts[verdict.row.line] = verdict
-        self._watcher.heard(verdict)
-
-    async def _kept(self, row: Row) -> Intent | None:
-        found = await self._journal.find(CREATE_REFUND.name, row.number, merchant=self._session.merchant_id)
-        return found[-1] if found else None
-
-    async def _ask(self, rows: Sequence[Row], stop: asyncio.Event) -> None:
-        """Ask about what is in doubt, as long as that leads on within a few minutes.
-
-        A service that answers nobody is left in peace for as long as a reconciler that watches leaves it.
-        """
-        reconciler = Reconciler(self._session, self._journal, pace=self._pace)
-        until = self._pace.clock() + PATIENCE
-        while not stop.is_set() and (doubtful := self._in_doubt(rows)):
-            self._watcher.asking(len(doubtful), 0)
-            silent = (await reconciler.run_once()).silent
-            await self._told(doubtful, stop)
-            due = [await self._due(row) for row in self._in_doubt(rows)]
-            now = self._pace.clock()
-            moment = max(min(due, default=inf), now + (LONGEST if silent else SHORTEST))
-            if stop.is_set() or moment > until:
-                return
-            self._watcher.asking(len(due), moment - now, silent=silent)
-            await self._pause(moment - now, stop)
-
-    def _in_doubt(self, rows: Sequence[Row]) -> list[Row]:
-        known = self.verdicts
-        return [row for row in rows if row.line in known and known[row.line].state == "unknown"]
-
-    async def _told(self, doubtful: Sequence[Row], stop: asyncio.Event) -> None:
-        """Take the journal's word on what was in doubt; send what it answers by now, or what never arrived."""
-        ready = []
-        for row in doubtful:
-            kept = await self._kept(row)
-            if kept and (kept.state in {"accepted", "succeeded"} or self._may_repeat(row, kept)):
-                ready.append(row)
-            else:
-                known = self.verdicts[row.line]
-                self._hear(evolve(of_kept(row, kept, known.message), code=known.code))
-        if ready:
-            await self._send(ready, stop)
-
-    def _may_repeat(self, row: Row, kept: Intent) -> bool:
-        """Return whether a row is sent again, once: a service that loses it twice may lose it for ever."""
-        repeats = never_arrived(kept) and row.line not in self._repeated
-        if repeats:
-            self._repeated.add(row.line)
-        return repeats
-
-    async def _due(self, row: Row) -> float:
-        kept = await self._kept(row)
-        moment = (kept.lease or kept.due) if kept else None
-        return inf if moment is None else moment.timestamp()
-
-    async def _pause(self, seconds: float, stop: asyncio.Event) -> None:
-        waits = {asyncio.ensure_future(stop.wait()), asyncio.ensure_future(self._pace.sleep(seconds))}
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waits:
-                each.cancel()
-            await asyncio.wait(waits)
-
-
-def _parts(rows: Sequence[Row], size: int) -> Iterator[Sequence[Row]]:
-    """Yield rows, so many at a time."""
-    for begin in range(0, len(rows), size):
-        yield rows[begin : begin + size]
-
-
-@frozen(kw_only=True)
-class Options:
-    """What the command was given.
-
-    Attributes:
-        file: The refunds.
-        address: Of the journal; a file is made where there is none.
-        keep_going: Leave out bad rows, in place of all.
-        result: Where to write what became of each row.
-        profile: A TOML file; `None`: what `PAYASYNC_PROFILE` names.
-        base_url: The service's address; `None`: what `PAYASYNC_BASE_URL` says.
-        limit: At most so many at once.
-    """
-
-    file: Path
-    address: Address
-    keep_going: bool = False
-    result: Path | None = None
-    profile: str | None = None
-    base_url: str | None = None
-    limit: int = 20
-
-
-async def run(
-    options: Options, screen: RefundImportScreen, journal: Journal | None = None, pace: Pace = Pace(clock=time.time)
-) -> int:
-    """Import, until all is done or a signal comes, and return the exit code.
-
-    Args:
-        options: What the command was given.
-        screen: Shows it.
-        journal: In place of the file's.
-        pace: Time, for tests: seconds since 1970, and waiting.
-
-    Raises:
-        PayasyncError: It cannot begin; nothing was sent.
-    """
-    kept = journal or options.address.open()
-    try:
-        async with session_with(kept, profile=options.profile, base_url=options.base_url) as session:
-            with interruptible():
-                rows = read(_text(options.file), partial(_check, session))
-            if any(row.wrong for row in rows) and not options.keep_going:
-                screen.refused(rows)
-                return CANNOT
-            askable = check_askable(session)
-            await kept.bind(session.merchant_id, session.service)
-            empty = not await kept.list(limit=1)
-            again = await sent_again(kept, session.merchant_id, rows)
-            with ResultFile(options.result) as result:
-                screen.opened(session.merchant_id, rows, new=empty, unit=session.profile.amount_unit)
-                if not askable:
-                    screen.unaskable()
-                screen.again(again)
-                sending = RefundSending(session, kept, _Watcher(screen, result), limit=options.limit, pace=pace)
-                verdicts = await _sent(sending, rows, screen)
-                result.finish(verdicts)
-    finally:
-        await kept.aclose()
-    screen.closed(verdicts, why=sending.stopped, unwritten=result.failed)
-    code = exit_code(verdicts)
-    return INTERRUPTED if sending.stopped == BROKEN_OFF and code < CANNOT else code
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        why = f"it must be UTF-8, and is not at byte {error.start}"
-    except OSError as error:
-        why = str(error.strerror or error)
-    raise InvalidArgumentError(f"{str(file)!r} cannot be read: {why}", field="file", rule="a readable file")
-
-
-def _check(session: Session, request: CreateRefund) -> None:
-    try:
-        session.check(request)
-    except ConfigurationError as error:
-        error.add(reference=None)  # the setting is wrong, and not this row
-        raise
-
-
-async def _sent(sending: RefundSending, rows: Sequence[Row], screen: RefundImportScreen) -> Sequence[Verdict]:
-    """Send the good rows, and return what became of all."""
-    good = [row for row in rows if not row.wrong]
-    with (
-        screen.progress(len(good)),
-        quiet(),
-        import_ended_by_signals(lambda: screen.cut_off(sending.in_doubt)) as stop,
-    ):
-        await sending.run(good, stop)
-    return [sending.verdicts.get(row.line) or left_out(row) for row in rows]
-
-
-class _Watcher:
-    """Tells the screen, and the result file."""
-
-    def __init__(self, screen: RefundImportScreen, result: ResultFile) -> None:
-        self.asking = screen.asking
-        self.stopping = screen.stopping
-        self.looking_up = screen.looking_up
-        self._screen = screen
+        self._service = service
         self._result = result
+        self._lines = Lines(terminal)
+        self._ended: set[int] = set()
+        self._bar: Progress | None = None
+        self._announced: set[bool] = set()
 
-    def heard(self, verdict: Verdict) -> None:
-        """Hear what became of a row."""
-        self._result.add(verdict)
-        self._screen.heard(verdict)
+    def refused(self, rows: Sequence[Row]) -> None:
+        """Show the bad rows of a file of which nothing is sent."""
+        bad = [row for row in rows if row.wrong]
+        write = self._lines.write
+        self._title()
+        write((f"  {_rows(len(bad))} of {len(rows):,} cannot be sent.", "bold red"), " Nothing was sent.")
+        self._bad(bad)
+        write("  Mend them, or leave them out with --keep-going.")
+        write()
+
+    def opened(self, session: Session, rows: Sequence[Row], *, new: bool, askable: bool) -> None:
+        """Say what is about to be done, and which rows are left out.
+
+        Args:
+            session: The session that sends.
+            rows: Good and bad rows.
+            new: Whether the journal is empty.
+            askable: Whether the service can be asked what became of a refund.
+        """
+        good = [row.request for row in rows if row.request]
+        bad = [row for row in rows if row.wrong]
+        unit = session.profile.amount_unit
+        self._title()
+        for name, value in (
+            ("Service", self._service),
+            ("Merchant", session.merchant_id),
+            ("Journal", self._journal.shown + (", which is empty" if new else "")),
+            ("Refunds", f"{len(good):,}"),
+            ("Amount", f"{sum(each.refund_amt for each in good):,}{f' {unit} units' if unit else ''} in all"),
+        ):
+            self._lines.row(name, plain(value), "bold")
+        self._lines.write()
+        if bad:
+            self._lines.write((f"  {_rows(len(bad))} left out", "bold yellow"))
+            self._bad(bad)
+        if not askable:
+            self._lines.write(
+                ("  A lost answer will need a person", "bold yellow"),
+                ": the profile does not say how to ask about a refund (refund_status).",
+                hang=2,
+            )
+            self._lines.write()
+
+    def resubmitted(self, found: Sequence[Resubmission]) -> None:
+        """List the rows that are sent again, and may have been refunded by other means since they were rejected."""
+        if not found:
+            return
+        write = self._lines.write
+        are, they = ("is", "it was") if len(found) == 1 else ("are", "they were")
+        write(
+            (f"  {_rows(len(found))} {are} sent again", "bold yellow"),
+            f": whoever heard that {they} not done may have refunded by other means.",
+            hang=2,
+        )
+        self._table(
+            ("Line", "Refund", "Amount", "Why it was not done"),
+            ((str(each.row.line), each.row.number, each.row.cells["refund_amt"], each.why) for each in found),
+        )
+        write(("  Take out the rows that were refunded by other means", "bold"), "; Ctrl-C stops the others.", hang=2)
+        write()
+
+    @contextmanager
+    def progress(self, total: int) -> Generator[None]:
+        """Show a progress bar, on a terminal."""
+        if not total or not self._lines.console.is_terminal:
+            yield
+            return
+        columns = TextColumn("  {task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn()
+        with Progress(*columns, console=self._lines.console, transient=True) as self._bar:
+            self._bar.add_task("Refunding", total=total)
+            yield
+
+    def noted(self, verdict: Verdict) -> None:
+        """Count a row that has ended; a row in doubt has not."""
+        (self._ended.discard if verdict.state == "unknown" else self._ended.add)(verdict.row.line)
+        if self._bar:
+            self._bar.update(self._bar.task_ids[0], completed=len(self._ended))
+
+    def asking(self, count: int, seconds: float = 0, *, silent: bool = False) -> None:
+        """Say how many rows are in doubt, and when the service is asked again."""
+        self._describe(f"Asking about {count:,}")
+        if seconds > _NOTED and silent not in self._announced:
+            self._announced.add(silent)
+            why = "The service does not answer: " if silent else ""
+            words = f"{_rows(count)} in doubt; the next question is in {duration(seconds)}."
+            self._lines.write(f"  {why}{words}", hang=2)
+            self._lines.write()
+
+    def stopping(self, why: str = "") -> None:
+        """Say that no further row begins, and how to cut off the calls in flight.
+
+        Args:
+            why: Why the import stops by itself; empty if a first signal came.
+        """
+        # The second signal ends the process, and the cursor would stay hidden.
+        self._lines.console.show_cursor()
+        self._describe("Stopping")
+        self._lines.write((f"  Stopping{f': {why}' if why else ''}.", "bold yellow"), hang=2)
+        self._lines.write(f"  Waiting for the calls in flight; Ctrl-C {'twice' if why else 'again'} cuts them off.")
+        self._lines.write()
+
+    def cut_off(self, count: int) -> None:
+        """Say how many rows may have been done when the calls in flight are cut off, and where the results are."""
+        if self._bar:
+            self._bar.stop()
+        where = "the journal" if self._result is None else plain(str(partial_file(self._result)))
+        doubt = f"up to {_rows(count)} may have been done" if count else "nothing is in doubt"
+        self._lines.write(
+            ("  Cut off: ", "bold yellow"),
+            f"{doubt}. The results so far stand in {where}; the same command goes on.",
+            hang=2,
+        )
+
+    def _describe(self, words: str) -> None:
+        if self._bar:
+            self._bar.update(self._bar.task_ids[0], description=words)
+
+    def closed(self, verdicts: Sequence[Verdict], *, why: str, unwritten: str) -> None:
+        """Show what became of all rows, and what is left to do.
+
+        Args:
+            verdicts: The verdicts of all rows, in their order.
+            why: Why the import stopped early, if it did.
+            unwritten: Why the result file could not be written, if so.
+        """
+        write = self._lines.write
+        if why:
+            write((f"  Stopped: {why}.", "bold yellow"), " The same command goes on from here.", hang=2)
+            write()
+        if not verdicts:
+            write("  There was nothing to refund.")
+        for word in WORDS:
+            if mine := [each for each in verdicts if each.state == word]:
+                self._summary(word, mine)
+        write()
+        self._doubtful([each for each in verdicts if each.state in OPEN])
+        if unwritten:
+            write(("  The result file could not be written: ", "bold red"), plain(unwritten))
+            write()
+        elif self._result is not None:
+            write(("  What became of each row: ", "dim"), (plain(str(self._result)), "cyan"))
+            write()
+
+    def _summary(self, word: Word, mine: Sequence[Verdict]) -> None:
+        write, indent = self._lines.write, " " * (2 + _WIDTH)
+        style, meaning = _STATES[word]
+        amount = sum(each.row.request.refund_amt for each in mine if each.row.request)
+        write(
+            (f"  {word:{_WIDTH}}", style),
+            (f"{len(mine):>7,}", "bold"),
+            f"{f'{amount:,}' if amount else '':>16}",
+            (f"  {meaning}".rstrip(), "dim"),
+        )
+        if earlier := sum(each.earlier for each in mine):
+            write((f"{indent}{earlier:>7,}  of them by an earlier run, and not sent again", "dim"))
+        if word in {"succeeded", "accepted", "left out"}:
+            return
+        reasons = Counter(f"{each.code} {each.message}".strip() or "-" for each in mine)
+        for reason, many in reasons.most_common(_REASONS):
+            write((f"{indent}{many:>7,}  {plain(reason)}", "dim"), hang=len(indent) + 9)
+        if (others := len(reasons) - _REASONS) > 0:
+            write((f"{indent}{'':>7}  and {others} other reasons", "dim"))
+
+    def _doubtful(self, verdicts: Sequence[Verdict]) -> None:
+        if not verdicts:
+            return
+        write, journal = self._lines.write, plain(self._journal.option)
+        rows = ((each, each.row.cells) for each in verdicts)
+        self._table(
+            ("Line", "Refund", "Order", "Amount", "State"),
+            (
+                (str(each.row.line), each.row.number, cells["out_trade_no"], cells["refund_amt"], each.state)
+                for each, cells in rows
+            ),
+        )
+        write(
+            ("  Do not send them by other means.", "bold"),
+            " What is unknown is asked about by the same command, or",
+            hang=2,
+        )
+        write((f"  payasync reconcile{journal}", "cyan"))
+        write()
+        if any(each.state == "manual" for each in verdicts):
+            write("  What is manual you end yourself, once you know what became of it:")
+            write((f"  payasync journal list{journal} --state manual", "cyan"))
+            write()
+
+    def _bad(self, rows: Sequence[Row]) -> None:
+        self._lines.write()
+        self._table(
+            ("Line", "Refund", "What is wrong"), ((str(each.line), each.number or "-", each.wrong) for each in rows)
+        )
+
+    def _table(self, names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """Show the first rows, each with its line and its refund, and say how many more there are."""
+        cells = [[Text(plain(each), "bold" if place == 1 else "") for place, each in enumerate(row)] for row in rows]
+        self._lines.print(bare_table(names, cells[:ROWS]), indent=2)
+        if (more := len(cells) - ROWS) > 0:
+            self._lines.write((f"  … and {more:,} more", "dim"))
+        self._lines.write()
+
+    def _title(self) -> None:
+        self._lines.write()
+        self._lines.write(("payasync refund import", "bold"), f" {__version__}: ", (plain(str(self._file)), "bold"))
+        self._lines.write()
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"

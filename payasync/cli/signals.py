@@ -1,73 +1,59 @@
-"""How a command is ended, and what it ends with."""
+"""Exit codes, and how signals end a command."""
 
 import asyncio
 import signal
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 CANNOT: Final = 2
-"""It cannot begin, and nothing was done."""
+"""The command cannot begin; nothing was done."""
 NEEDS_A_PERSON: Final = 3
 """Something may have been done, and a person must look."""
 INTERRUPTED: Final = 130
-"""By Ctrl-C or SIGTERM, before it was through."""
-
-
-def stopped_by_signals() -> asyncio.Event:
-    """Return an event that the first SIGINT or SIGTERM sets; a second one ends the process at once."""
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-
-    def ask(number: int, _frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        loop.call_soon_threadsafe(stop.set)
-
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, ask)
-    return stop
-
-
-@contextmanager
-def interruptible() -> Generator[None]:
-    """Let Ctrl-C end at once what keeps the event loop busy; the loop itself would hear of it afterwards."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
+"""Ctrl-C or SIGTERM came before the command was through."""
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-@contextmanager
-def import_ended_by_signals(last_word: Callable[[], object]) -> Generator[asyncio.Event]:
-    """Yield an event that the first SIGINT or SIGTERM sets; the second one ends the process, and a third at once.
+def stopped_by_signals(last_word: Callable[[], bool] | None = None) -> asyncio.Event:
+    """Return an event that the first SIGINT or SIGTERM sets; the second one ends the process.
 
     Args:
-        last_word: Called before the second one ends it, between two steps of the loop; not after the end of `with`.
+        last_word: Called by the event loop before the second signal ends the process, unless it returns `False`. A
+            third signal then ends the process immediately, even if the loop is busy.
     """
-    stop, loop, signals, over = asyncio.Event(), asyncio.get_running_loop(), list[int](), asyncio.Event()
+    stop, loop, begun = asyncio.Event(), asyncio.get_running_loop(), list[int]()
 
     def end(number: int) -> None:
-        # After its end there is nothing to cut off: all is told by then.
-        if not over.is_set():
-            last_word()
+        if last_word is None or last_word():
             signal.raise_signal(number)
 
-    def ask(number: int, _frame: FrameType | None) -> None:
-        signals.append(number)
-        if len(signals) == 1:
+    def handle(number: int, _frame: FrameType | None) -> None:
+        begun.append(number)
+        if len(begun) == 1:
             loop.call_soon_threadsafe(stop.set)
             return
         for each in SIGNALS:
             signal.signal(each, signal.SIG_DFL)
-        loop.call_soon_threadsafe(end, number)
+        if last_word is None:
+            signal.raise_signal(number)
+        else:
+            loop.call_soon_threadsafe(end, number)
 
     for each in SIGNALS:
-        signal.signal(each, ask)
-    try:
-        yield stop
-    finally:
-        over.set()
+        signal.signal(each, handle)
+    return stop
+
+
+async def run_until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Wait for work, and cancel it if `stop` is set before; return whether it was."""
+    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    interrupted = not working.done()
+    working.cancel()
+    stopping.cancel()
+    await asyncio.wait({working, stopping})
+    if not working.cancelled():
+        working.result()
+    return interrupted

@@ -1,91 +1,112 @@
-"""Lines and tables on a terminal, or whatever stands in its place: plain ones then, each written immediately."""
+"""Lines, tables and progress on a terminal; in a file or a pipe they are plain, and no line is broken."""
 
 import logging
 import os
 import re
 import sys
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import click
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.padding import Padding
-from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-Part = str | tuple[str, str]
+Part = str | tuple[str, str] | Text
 """A text, or one with its style."""
 
-_WORD: Final = re.compile(r"\S+\s*")
-_LEAST: Final = 20
-"""Columns in which words are set; where there are fewer, the terminal breaks lines as it likes."""
+_ASCII: Final = {"·": "|", "↳": ">", "✓": "+", "✗": "!"}
+_FOLDED: Final = frozenset({"Merchant", "Number", "Why", "Refund", "Order", "What is wrong"})
+"""Columns that may be broken anywhere, because others choose how long their texts are."""
+_RIGHT: Final = frozenset({"Id", "Line", "Amount"})
+_LEAST: Final = 10
+"""The least width of a folded column, and half the least width in which words are wrapped."""
+_PIPED: Final = 240
+"""Columns of a table where no terminal says how many it has."""
 
 
 class Lines:
-    """Writes lines.
+    """Writes lines; if nobody reads any more, or the disk is full, it writes nothing and the command goes on.
 
     Args:
         console: Written to in place of the terminal.
     """
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or _Terminal(highlight=False)
+        self.console = console or terminal()
 
     @property
     def width(self) -> int:
-        """The terminal's columns; without one a line may have any length."""
-        return self._console.width if self._console.is_terminal else sys.maxsize
+        """The terminal's columns; in a file a line may have any length."""
+        return self.console.width if self.console.is_terminal else sys.maxsize
 
     def write(self, *parts: Part, hang: int | None = None) -> None:
         """Write a line.
 
         Args:
-            parts: What stands in it.
-            hang: The column where it goes on below, after a whole word, if the terminal is too narrow for it; left
-                out: it is never broken here, so that it can be copied.
+            parts: Its texts.
+            hang: The indent of its continuation lines if the terminal is too narrow. Without it, the line is never
+                broken here, so that it can be copied.
         """
         text = Text.assemble(*parts)
-        if self._console.options.ascii_only:
-            text.plain = "".join(letter if letter.isascii() else "?" for letter in text.plain)
+        if self.console.options.ascii_only:
+            text.plain = "".join(_ASCII.get(each, each if each.isascii() else "?") for each in text.plain)
         try:
-            for line in [text] if hang is None else _hanging(text, hang, self.width):
-                self._console.print(line, soft_wrap=True)
+            for line in [text] if hang is None else _wrap(text, hang, self.width):
+                self.console.print(line, soft_wrap=True)
         except OSError:
-            self._console.on_broken_pipe()
+            self.console.on_broken_pipe()
 
     def row(self, name: str, value: str, style: str = "bold cyan", *, width: int = 9) -> None:
-        """Write a line of a table: a name, and what is there."""
+        """Write a name, and its value."""
         self.write((f"  {name:{width}}  ", "dim"), (value, style), hang=width + 4)
+
+    def print(self, content: RenderableType, *, indent: int = 0) -> None:
+        """Write a table or the like, without blanks at the end of a line."""
+        for segments in self.console.render_lines(Padding(content, (0, 0, 0, indent)), pad=False):
+            line = Text.assemble(*((each.text, each.style or "") for each in segments))
+            line.rstrip()
+            self.write(line)
 
 
 class _Terminal(Console):
-    """Where nobody reads any more, or the disk is full, it writes nothing, and the command goes on."""
-
     def on_broken_pipe(self) -> None:
         self.quiet = True
-        # Python would complain at its end that it cannot write what is left.
+        # Python would complain at its end that it cannot write the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def terminal() -> Console:
+    """Return the terminal; in a file or a pipe tables are wide, so that their cells are not broken."""
+    console = _Terminal(highlight=False)
+    return console if console.is_terminal else _Terminal(highlight=False, width=_PIPED)
+
+
 def complain(command: str, why: object) -> None:
-    """Say on standard error, in one line, why a command does not do what it was asked to."""
+    """Say on standard error, in one line, why a command fails."""
     words = plain(" ".join(str(why).split()))
     Lines(Console(stderr=True, highlight=False)).write(f"payasync {command}: {words}", hang=2)
 
 
+def fail(command: str, why: object) -> NoReturn:
+    """Say why a command cannot begin or go on, and end with exit code 2."""
+    complain(command, why)
+    sys.exit(2)
+
+
 def plain(text: str) -> str:
-    """Return a text as it may be shown: what is received may hold what a terminal would obey."""
+    """Return a text without control characters: text from others may hold what a terminal obeys."""
     return "".join(each if each.isprintable() else "?" for each in text)
 
 
-def _hanging(text: Text, hang: int, width: int) -> list[Text]:
-    """Return a text as lines that a terminal has room for, all but the first of them indented."""
+def _wrap(text: Text, hang: int, width: int) -> list[Text]:
+    """Return a text as lines that fit the terminal, all but the first indented."""
     head, rest = text[:hang], text[hang:]
-    lines = rest.divide(_breaks(rest.plain, max(width - hang, _LEAST)))
+    lines = rest.divide(_breaks(rest.plain, max(width - hang, 2 * _LEAST)))
     for line in lines:
         line.rstrip()
     first, *others = lines
@@ -93,56 +114,35 @@ def _hanging(text: Text, hang: int, width: int) -> list[Text]:
 
 
 def _breaks(text: str, width: int) -> Iterator[int]:
-    """Yield where a text goes on in a new line: between words; one that is wider than a line stays whole."""
+    """Yield the offsets of continuation lines; a word wider than a line stays whole, unlike rich's wrapping."""
     begun = 0
-    for word in _WORD.finditer(text):
+    for word in re.finditer(r"\S+\s*", text):
         if word.start() > begun and cell_len(text[begun : word.end()].rstrip()) > width:
             begun = word.start()
             yield begun
 
 
-FOLDED: Final = frozenset({"Merchant", "Number", "Why", "Refund", "Order", "What is wrong"})
-"""Columns that may be broken anywhere: others choose how long these are."""
-RIGHT: Final = frozenset({"Id", "Line", "Amount"})
-LEAST: Final = 10
-"""Columns that a broken text has, at least."""
-
-
 def bare_table(names: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:
-    """Return a table of such columns."""
-    found = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    """Return a table without lines, whose ids and states are never broken."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for place, name in enumerate(names):
         widest = max(len(name), *(row[place].cell_len for row in rows))
-        folded = name in FOLDED
-        found.add_column(
+        folded = name in _FOLDED
+        table.add_column(
             name,
-            justify="right" if name in RIGHT else "left",
+            justify="right" if name in _RIGHT else "left",
             no_wrap=not folded,
             overflow="fold",
-            min_width=min(widest, LEAST) if folded else widest,
+            min_width=min(widest, _LEAST) if folded else widest,
         )
     for row in rows:
-        found.add_row(*row)
-    return found
-
-
-def print_table(console: Console, found: RenderableType, *, indent: int = 0) -> None:
-    """Write a table, or the like, with nothing behind the last word of a line."""
-    lines = Lines(console)
-    for segments in console.render_lines(Padding(found, (0, 0, 0, indent)), pad=False):
-        lines.write(*_trimmed(segments))
-
-
-def _trimmed(segments: Iterable[Segment]) -> Sequence[Part]:
-    parts = [(each.text, str(each.style or "")) for each in segments]
-    while parts and not parts[-1][0].strip():
-        parts.pop()
-    return [*parts[:-1], *((text.rstrip(), style) for text, style in parts[-1:])]
+        table.add_row(*row)
+    return table
 
 
 @contextmanager
-def quiet() -> Generator[None]:
-    """Let what is logged meanwhile go where somebody has sent it, and not, for want of that, to standard error."""
+def stray_logs_dropped() -> Generator[None]:
+    """Keep log records that no handler takes from standard error, where Python would print them."""
     logger, nowhere = logging.getLogger("payasync"), logging.NullHandler()
     logger.addHandler(nowhere)
     try:
@@ -151,8 +151,8 @@ def quiet() -> Generator[None]:
         logger.removeHandler(nowhere)
 
 
-def in_a_folder(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
-    """Refuse a file that is to be made where there is no folder."""
+def existing_folder(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
+    """Refuse a new file whose folder does not exist."""
     if path is not None and not path.parent.is_dir():
         raise click.BadParameter(f"there is no folder {str(path.parent)!r}: make it first")
     return path

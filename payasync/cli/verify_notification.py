@@ -1,33 +1,98 @@
-"""`payasync verify-notification`: whether a notification that was kept is from the service."""
+"""`payasync verify-notification`: whether a notification in a file is from the service."""
 
 import re
+import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final, Literal, Self
 from urllib.parse import unquote
 
+import click
 from attrs import evolve, field, frozen
 from rich.console import Console
 
-from payasync.cli.terminal import Lines, plain
+from payasync.cli.options import profile_option, verifying_profile
+from payasync.cli.terminal import Lines, fail, plain
+from payasync.credentials import Credentials
 from payasync.documents import at
-from payasync.errors import InvalidArgumentError, InvalidSignatureError
+from payasync.errors import InvalidArgumentError, InvalidSignatureError, PayasyncError
 from payasync.notifications.ingest import kind_of_path
 from payasync.notifications.notification import Notification, parse
-from payasync.notifications.verification import MISMATCH, SIGNATURE, TIMESTAMP, Verification, parse_time
+from payasync.notifications.verification import (
+    MISMATCH,
+    SIGNATURE,
+    TIMESTAMP,
+    Verification,
+    parse_time,
+    verification_of,
+)
 from payasync.profile.profile import Profile
+from payasync.profile.schema import KINDS
 
 Pairs = tuple[tuple[str, str], ...]
+Verdict = Literal["genuine", "not genuine", "cannot tell"]
 
+EXIT_CODES: Final[dict[Verdict, int]] = {"genuine": 0, "not genuine": 1, "cannot tell": 2}
 LONGEST: Final = 1 << 20
-"""Bytes of a file; more of it is not read: it may have no end."""
-LENGTH: Final = "content-length"
-_DIGITS: Final = 18
-"""Of a length; Python reads no number of thousands of digits, and no file is so long."""
+"""The greatest number of bytes that are read of a file, because it may have no end."""
 
+_LENGTH: Final = "content-length"
 _START: Final = re.compile(rb"POST ([!-~]+) HTTP/[0-9.]+\r?\n")
 _LINE_END: Final = re.compile(rb"\r?\n")
 _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
+
+
+def _parse_time(_context: click.Context, _option: click.Parameter, text: str | None) -> float:
+    moment = time.time() if text is None else parse_time(text)
+    if moment is None:
+        raise click.BadParameter(
+            "it must be ISO 8601 with an offset, such as 2027-01-31T00:00:00Z, or seconds since 1970"
+        )
+    return moment
+
+
+def _parse_headers(_context: click.Context, _option: click.Parameter, lines: tuple[str, ...]) -> dict[str, str]:
+    pairs = [line.partition(":") for line in lines]
+    if not all(colon for _, colon, _ in pairs):
+        raise click.BadParameter("it must be a name and a value, with a colon between them")
+    return {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+
+@click.command("verify-notification")
+@click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True)
+)
+@click.option(
+    "-H", "--header", "headers", multiple=True, callback=_parse_headers, metavar="NAME:VALUE", help="A header."
+)
+@profile_option
+@click.option("--kind", type=click.Choice(KINDS), help="What the address that it arrived at is for.")
+@click.option("--at", "now", callback=_parse_time, metavar="TIME", help="Look at it as if it had arrived then.")
+def verify_notification(
+    files: tuple[str, ...], headers: dict[str, str], profile: str | None, kind: str | None, now: float
+) -> None:
+    """Tell whether a notification in FILE is from the service; "-" reads standard input.
+
+    FILE holds the body as it was received, or the whole HTTP message. The keys are those that `Credentials.from_env`
+    reads. The exit code is 0 if it is genuine, 1 if it is not, and 2 if nobody can tell; of several files, the highest.
+    """
+    try:
+        verification = verification_of(verifying_profile(profile)[0], Credentials.from_env())
+    except PayasyncError as error:
+        fail("verify-notification", f"cannot tell: {error}")
+    screen, codes = VerificationScreen(), set[int]()
+    for place, name in enumerate(files):
+        try:
+            with click.open_file(name, "rb") as file:
+                finding = examine(file.read(LONGEST + 1), headers, verification, kind=kind, now=now)
+        except OSError as error:
+            finding = Finding("cannot tell", f"the file cannot be read: {error.strerror}")
+        if len(files) > 1:
+            screen.file(name, first=place == 0)
+        screen.found(finding)
+        codes.add(EXIT_CODES[finding.verdict])
+    sys.exit(max(codes))
 
 
 def _lower(pairs: Iterable[tuple[str, str]]) -> Pairs:
@@ -39,9 +104,9 @@ class HttpMessage:
     """A POST request.
 
     Attributes:
-        body: Its bytes.
-        headers: Pairs, their names in lower case.
-        target: The path that it was sent to; empty where nobody knows.
+        body: The bytes of the body.
+        headers: Pairs; the names are in lower case.
+        target: The path that it was sent to; empty if unknown.
     """
 
     body: bytes
@@ -50,10 +115,10 @@ class HttpMessage:
 
     @classmethod
     def read(cls, raw: bytes) -> Self:
-        """Return the request that a file holds; a file that does not begin as one is a body alone.
+        """Return the request that a file holds; a file that does not begin as a request is a body alone.
 
         Raises:
-            InvalidArgumentError: It is empty, or too long, or begins as one, and does not go on as one.
+            InvalidArgumentError: The file is empty, too long, or an HTTP message that is broken.
         """
         if not raw.strip():
             raise InvalidArgumentError("the file is empty", field="file", rule="a body, or a whole HTTP message")
@@ -66,66 +131,46 @@ class HttpMessage:
         end = _HEAD_END.search(raw, start.end() - 1)
         if end is None:
             raise _broken("an empty line after its headers")
-        head = raw[start.end() : end.start()]
-        headers = tuple(_header(line) for line in _LINE_END.split(head) if line)
-        message = cls(raw[end.end() :], headers, start[1].decode())
-        return evolve(message, body=_whole(message.body, message.length))
+        headers = []
+        for line in _LINE_END.split(raw[start.end() : end.start()]):
+            name, colon, value = line.decode("latin-1").partition(":")
+            if line and not colon:
+                raise _broken("a colon in each of its headers")
+            if line:
+                headers.append((name.strip(), value.strip()))
+        message = cls(raw[end.end() :], tuple(headers), start[1].decode())
+        return message._trimmed()
 
     @property
     def length(self) -> int | None:
-        """The length of the body, as its headers have it, if they do."""
-        given = dict(self.headers).get(LENGTH, "")
-        return int(given.lstrip("0")[:_DIGITS] or 0) if given.isascii() and given.isdigit() else None
+        """The length of the body by its headers, if they have one."""
+        found = re.fullmatch(r"0*([0-9]+)", dict(self.headers).get(_LENGTH, ""))
+        # Python reads no number of thousands of digits, and no file is so long.
+        return int(found[1][:18]) if found else None
+
+    def _trimmed(self) -> Self:
+        """Return the message without a line end that an editor has added to the body."""
+        length, body = self.length, self.body
+        if length is None or length == len(body):
+            return self
+        if length > len(body):
+            raise _broken(f"a body of {length} bytes, as its Content-Length says: the file has {len(body)}")
+        return self if body[length:].strip(b"\r\n") else evolve(self, body=body[:length])
 
     def with_headers(self, others: Mapping[str, str]) -> Self:
-        """Return it with other headers, by lower-case names, in the place of those of the same name."""
+        """Return it with other headers, by lower-case names, in place of those of the same name."""
         kept = [(name, value) for name, value in self.headers if name not in others]
         return evolve(self, headers=(*kept, *others.items()))
 
-    def written(self) -> bytes:
-        """Return the file's bytes, from which `read` makes this request, its length among the headers."""
-        length = str(len(self.body))
-        pairs = self.with_headers({LENGTH: length}).headers
+    def to_bytes(self) -> bytes:
+        """Return the bytes of a file from which `read` makes this request, with its length among the headers."""
+        pairs = self.with_headers({_LENGTH: str(len(self.body))}).headers
         lines = [f"POST {self.target or '/'} HTTP/1.1", *(f"{name}: {value}" for name, value in pairs), "", ""]
         return "\r\n".join(lines).encode("latin-1", "replace") + self.body
 
 
-def _header(line: bytes) -> tuple[str, str]:
-    name, colon, value = line.decode("latin-1").partition(":")
-    if not colon:
-        raise _broken("a colon in each of its headers")
-    return name.strip(), value.strip()
-
-
-def _whole(body: bytes, length: int | None) -> bytes:
-    """Return a body without the line end that an editor has added."""
-    if length is None:
-        return body
-    if length > len(body):
-        raise _broken(f"a body of {length} bytes, as its Content-Length says: the file has {len(body)}")
-    return body if body[length:].strip(b"\r\n") else body[:length]
-
-
 def _broken(wanted: str) -> InvalidArgumentError:
     return InvalidArgumentError(f"the HTTP message must have {wanted}", field="file", rule=wanted)
-
-
-Verdict = Literal["genuine", "not genuine", "cannot tell"]
-
-Facts = tuple[tuple[str, str], ...]
-
-EXIT_CODES: Final[dict[Verdict, int]] = {"genuine": 0, "not genuine": 1, "cannot tell": 2}
-
-_SAID: Final = {
-    "Event": "event",
-    "Order": "out_trade_no",
-    "Refund": "out_refund_no",
-    "Subscription": "subscription_id",
-}
-_UNSIGNED: Final = (
-    'the profile says that notifications are not signed (notification.verification = "none"): '
-    "it is a hint, and only the service can say whether it is so"
-)
 
 
 @frozen
@@ -134,14 +179,14 @@ class Finding:
 
     Attributes:
         verdict: In two words.
-        why: What speaks against it; empty where nothing does.
-        facts: What it says, and what was checked, by their names.
-        hint: What to try next; empty where there is nothing.
+        why: What speaks against the notification; empty if nothing does.
+        facts: What it says, and what was checked, by name.
+        hint: What to try next; empty if there is nothing.
     """
 
     verdict: Verdict
-    why: str
-    facts: Facts
+    why: str = ""
+    facts: Pairs = ()
     hint: str = ""
 
 
@@ -151,16 +196,16 @@ def examine(
     """Return what is found of a notification.
 
     Args:
-        raw: What the file holds: its body, or the whole HTTP message.
-        headers: In the place of those in the file, by lower-case names.
+        raw: The content of the file: the body, or the whole HTTP message.
+        headers: Replace those in the file, by lower-case names.
         verification: How it is verified.
-        kind: For which the address is; `None`: what the last part of the path says.
-        now: Seconds since 1970: as if it had arrived then.
+        kind: What the address is for; `None`: what the last part of the path says.
+        now: Seconds since 1970 at which it is taken to have arrived.
     """
     try:
         message = HttpMessage.read(raw).with_headers(headers)
     except InvalidArgumentError as error:
-        return Finding("cannot tell", str(error), ())
+        return Finding("cannot tell", str(error))
     routed = kind or kind_of_path(unquote(message.target.partition("?")[0]))
     facts = tuple(_facts(message, verification, routed, now))
     try:
@@ -170,31 +215,43 @@ def examine(
         return Finding("not genuine", f"{error.field} {error.reason}", facts, hint)
     except InvalidArgumentError as error:
         return Finding("not genuine", str(error), facts, _length_hint(message))
-    return Finding("genuine", "", facts) if found.verified else Finding("cannot tell", _UNSIGNED, facts)
+    if found.verified:
+        return Finding("genuine", facts=facts)
+    unsigned = (
+        'the profile says that notifications are not signed (notification.verification = "none"): '
+        "it is a hint, and only the service can say whether it is so"
+    )
+    return Finding("cannot tell", unsigned, facts)
 
 
 def _facts(message: HttpMessage, verification: Verification, kind: str | None, now: float) -> Iterator[tuple[str, str]]:
-    """Yield what it says, as far as it can be read, and what is checked."""
+    """Yield what the notification says, as far as it can be read, and what is checked."""
     try:
-        told = parse(message.body, message.headers, profile=verification.profile, kind=kind, max_bytes=LONGEST)
+        parsed = parse(message.body, message.headers, profile=verification.profile, kind=kind, max_bytes=LONGEST)
     except InvalidArgumentError:
-        told = None
-    if told is not None:
-        yield "Kind", told.kind or "none that the profile knows"
-        yield from ((name, text) for name in _SAID if (text := getattr(told, _SAID[name])))
-        yield "Key", f"{told.dedup_key}{' (weak: a hash of the body)' if told.weak else ''}"
-        if (sent := _sent(verification.profile, told)) is not None:
+        pass
+    else:
+        yield "Kind", parsed.kind or "none that the profile knows"
+        for name, text in (
+            ("Event", parsed.event),
+            ("Order", parsed.out_trade_no),
+            ("Refund", parsed.out_refund_no),
+            ("Subscription", parsed.subscription_id),
+        ):
+            if text:
+                yield name, text
+        yield "Key", f"{parsed.dedup_key}{' (weak: a hash of the body)' if parsed.weak else ''}"
+        if (sent := _sent_at(verification.profile, parsed)) is not None:
             yield "Sent", _written(sent)
             yield "Age", f"{now - sent:.0f} seconds"
     yield "Checked", verification.checks
 
 
-def _sent(profile: Profile, told: Notification) -> float | None:
-    """Return when it says that it was sent."""
+def _sent_at(profile: Profile, parsed: Notification) -> float | None:
     shape = profile.notification
     if shape.verification == "standard-webhooks":
-        return parse_time(told.headers.get(TIMESTAMP))
-    return parse_time(at(told.document, shape.time)) if shape.time else None
+        return parse_time(parsed.headers.get(TIMESTAMP))
+    return parse_time(at(parsed.document, shape.time)) if shape.time else None
 
 
 def _written(sent: float) -> str:
@@ -204,11 +261,11 @@ def _written(sent: float) -> str:
         return f"{sent:.0f} seconds after 1970"
 
 
-def _hint(message: HttpMessage, profile: Profile, error: InvalidSignatureError, facts: Facts) -> str:
+def _hint(message: HttpMessage, profile: Profile, error: InvalidSignatureError, facts: Pairs) -> str:
     """Return what to try next."""
-    late = error.field in {TIMESTAMP, profile.notification.time} and dict(facts).get("Sent")
-    if late:
-        return f"to look at it as of then, add --at {late}"
+    sent = dict(facts).get("Sent")
+    if sent and error.field in {TIMESTAMP, profile.notification.time}:
+        return f"to look at it as of then, add --at {sent}"
     if not message.headers and str(error.field).startswith("webhook-"):
         return 'a file of the body alone has no headers: give each with -H "name: value"'
     if length := _length_hint(message):
@@ -233,11 +290,11 @@ _STYLES: Final[dict[Verdict, str]] = {
     "cannot tell": "bold yellow",
 }
 _WIDTH: Final = 12
-"""Of the names of facts."""
+"""The width of the names of facts."""
 
 
 class VerificationScreen:
-    """The terminal.
+    """What a person sees of the command.
 
     Args:
         console: Written to in place of the terminal.
@@ -247,21 +304,21 @@ class VerificationScreen:
         self._lines = Lines(console)
 
     def file(self, name: str, *, first: bool) -> None:
-        """Show which file the next finding is of, where there are several."""
+        """Show which of several files the next finding is about."""
         if not first:
             self._lines.write()
         self._lines.write((plain(name), "bold"))
 
     def found(self, finding: Finding) -> None:
-        """Show what was found: the verdict first."""
-        why = f": {_shown(finding.why)}" if finding.why else ""
+        """Show a finding, the verdict first."""
+        why = f": {_ascii(finding.why)}" if finding.why else ""
         self._lines.write((finding.verdict, _STYLES[finding.verdict]), why, hang=2)
         for name, text in finding.facts:
-            self._lines.row(name, _shown(text), "", width=_WIDTH)
+            self._lines.row(name, _ascii(text), "", width=_WIDTH)
         if finding.hint:
-            self._lines.write((f"  {'hint':{_WIDTH}}  ", "cyan"), _shown(finding.hint), hang=_WIDTH + 4)
+            self._lines.write((f"  {'hint':{_WIDTH}}  ", "cyan"), _ascii(finding.hint), hang=_WIDTH + 4)
 
 
-def _shown(text: str) -> str:
-    """Return a text as it may be shown: a notification is anybody's, and may hold what a terminal would obey."""
+def _ascii(text: str) -> str:
+    """Return a text that cannot deceive: anybody may have written the notification."""
     return "".join(each if each.isascii() and each.isprintable() else "?" for each in text)

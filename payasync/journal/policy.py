@@ -88,7 +88,7 @@ def query_for(intent: Intent, profile: Profile) -> Request[Response] | None:
     """Return the query that tells what became of an intent; `None` if nothing names it.
 
     An order is asked about by endpoint 3, a refund by endpoint 7, a payment of endpoint 1 by endpoint 6, with the
-    number that the service gave it (spec: Endpoints, rules 3 and 6).
+    number that the service gave it (docs/service.md#queries).
     """
     if intent.operation != CREATE_PAYMENT.name:
         return status_query(intent.operation, intent.reference)

@@ -12,7 +12,7 @@ from payasync.resources.refunds import QueryRefund
 from payasync.wire.call import Call, Reply
 from payasync.wire.encode import Codec
 from payasync.wire.match import compared_fields, why_empty
-from payasync.wire.request import Request, invalid
+from payasync.wire.request import Request, invalid_argument
 from payasync.wire.response import Response
 
 
@@ -28,7 +28,7 @@ def status_query(operation: str | None, reference: str | None) -> Request[Respon
 def query_about(codec: Codec, call: Call) -> Call | None:
     """Return the query that tells what became of a write; `None` if the profile does not map one.
 
-    An order is asked about by endpoint 3, a refund by endpoint 7 (spec: Endpoints, rules 3 and 6), within the
+    An order is asked about by endpoint 3, a refund by endpoint 7 (docs/service.md#queries), within the
     time that the write has left.
     """
     askable = recourse(call) in {Recourse.QUERY, Recourse.CLOSE}
@@ -60,7 +60,7 @@ def query_after(error: PayasyncError) -> Request[Response]:
         PayasyncError: The error itself, if nothing names what it was about, or its number stands for another.
     """
     if not isinstance(error, PayasyncError):
-        raise invalid("error", "the error of a call, such as an OutcomeUnknownError", error)
+        raise invalid_argument("error", "the error of a call, such as an OutcomeUnknownError", error)
     request = status_query(error.operation, error.reference)
     if request is None or isinstance(error, IntentConflictError):
         raise error

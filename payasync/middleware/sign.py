@@ -1,4 +1,4 @@
-"""The nonce and signature of each attempt, and the Authorization header (spec: Authentication)."""
+"""The nonce and signature of each attempt, and the Authorization header (docs/service.md#authentication)."""
 
 import asyncio
 import inspect

@@ -1,4 +1,7 @@
-"""A notification: what the service sends to the merchant's server, and how it is read without I/O (spec: Events)."""
+"""A notification: what the service sends to the merchant's server, and how it is read without I/O.
+
+See docs/service.md#notifications.
+"""
 
 import hashlib
 import json
@@ -115,7 +118,7 @@ class Notification:
 
     @frameless_async
     async def confirm(self, *, session: "Session | None" = None) -> Response:
-        """Ask the service to confirm the notification, and return its response (spec: Endpoints, rules 3 and 6).
+        """Ask the service to confirm the notification, and return its response (docs/service.md#queries).
 
         A payment is queried by its order number, or by the service's own number if it names no order; a refund by
         its refund number.
@@ -299,12 +302,12 @@ def _find_kind(shape: NotificationShape, document: Any, routed: str | None) -> t
 
     The payload says the kind where the profile knows the name; else the address does.
     """
-    by_address = next((each for each in KINDS if each == routed), None)
+    by_address: Kind | None = next((each for each in KINDS if each == routed), None)
     if routed is not None and by_address is None:
         raise _refuse("kind", f"one of {', '.join(KINDS)}, or left out", "another")
     name = at(document, shape.kind, None) if shape.kind else None
     event = name if isinstance(name, str) else None
-    by_event = next((each for each in KINDS if event in shape.kinds.get(each, ())), None)
+    by_event: Kind | None = next((each for each in KINDS if event in shape.kinds.get(each, ())), None)
     if by_event and by_address and by_event != by_address:
         raise InvalidArgumentError(
             f"kind: the notification tells of a {by_event}, but arrived at the address for {PLURALS[by_address]}",

@@ -86,15 +86,15 @@ class HandlerTransaction:
                 not say what it did.
         """
         await self.prove()
-        is_new: bool | None = None
+        ends = list[bool]()
         async with _enter(self._begin) as connection:
-            is_set = await _change_row(connection, build_insert(mark, at))
-            if is_set:
+            is_new = await _change_row(connection, build_insert(mark, at))
+            if is_new:
                 await handle(connection)
-            is_new = is_set
-        if is_new is None:
+            ends.append(is_new)
+        if not ends:
             raise _refuse(SWALLOWED)
-        return is_new
+        return ends[0]
 
     async def prove(self) -> None:
         """Prove that it commits, and undoes on an error; once is enough.

@@ -93,7 +93,7 @@ def shorten(reason: str) -> str:
 
 _REFUND_NUMBER: Final = "outRefundNo"
 _REFUND_AMOUNT: Final = "refundAmt"
-"""The service's own names (spec: Resources, refund request)."""
+"""The service's own names (docs/service.md#refunds)."""
 
 
 def hold_refund(notification: Notification, profile: Profile) -> Transition | None:
@@ -174,7 +174,7 @@ def is_same(found: object, expected: object) -> bool:
 
 
 CONFIRMABLE: Final = frozenset({"payment", "refund"})
-"""The kinds that the service answers queries about (spec: Endpoints, rules 3 and 6)."""
+"""The kinds that the service answers queries about (docs/service.md#queries)."""
 LATE: Final = 60.0
 """Seconds after which the service's denial is believed, where the profile has no `recovery.quarantine`."""
 UNSAID: Final = 3600.0
@@ -184,7 +184,7 @@ _REDIRECTS: Final = range(300, 400)
 _WAITING: Final = {"order": "pending", "payment": "pending", "refund": "processing"}
 """Our names of the states in which nothing has come of it yet."""
 _NAMES: Final[Mapping[type[Any], str]] = {QueryOrder: "outTradeNo", QueryRefund: "outRefundNo"}
-"""The service's own names of what is asked about (spec: Resources)."""
+"""The service's own names of what is asked about (docs/service.md#responses)."""
 
 
 @frozen

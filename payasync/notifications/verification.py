@@ -1,4 +1,4 @@
-"""The ways in which a notification is shown to come from the service (spec: Events, 5)."""
+"""The ways in which a notification is shown to come from the service (docs/service.md#notifications)."""
 
 import base64
 import binascii

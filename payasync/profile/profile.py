@@ -46,8 +46,8 @@ class Profile:
 
     Args:
         name: A name for people.
-        bearer: Operations that carry `Authorization: Bearer` (spec: Authentication, 2 and 5).
-        signed: Operations that carry `nonceStr` and `sign` (spec: Authentication, 3 and 5).
+        bearer: Operations that carry `Authorization: Bearer` (docs/service.md#authentication).
+        signed: Operations that carry `nonceStr` and `sign` (docs/service.md#authentication).
         merchant: Operations that carry `merchantId`.
         identifier: The pattern that order, refund and subscription numbers must match as a whole.
         amount_unit: `minor` or `major`, shown by the audit. Amounts are never converted.

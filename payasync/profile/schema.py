@@ -28,7 +28,7 @@ OPEN_FIELDS: Final = {
     "customer": "the wire name of a subscription's customer details",
     "subscription_id": "the wire name of a subscription's number",
 }
-"""Arguments whose wire names the document does not show (spec: Endpoints, gaps)."""
+"""Arguments whose wire names the document does not show (docs/service.md#overview)."""
 
 Code = str | int
 """A result code or a state as the service sends it; compared by type and value."""
@@ -132,7 +132,7 @@ class AnswerShape:
         request_id: The service's identifier of the request: a path, or `header:` and the name of a header.
         payment_id: The service's number of a payment; this path and the next six are relative to `data`.
         payment_status: The state of a payment.
-        redirect_url: The page that the customer is sent to (spec: Endpoints, rule 2).
+        redirect_url: The page that the customer is sent to (docs/service.md#orders).
         order_status: The state of an order.
         refund_status: The state of a refund.
         subscription_id: The service's number of a subscription. Endpoints 9 and 10 compare it as `out_trade_no` below.
@@ -288,7 +288,7 @@ class Recovery:
 
 @frozen(kw_only=True, field_transformer=check_types("notification"))
 class NotificationShape:
-    """The form of notifications, and the responses that acknowledge and refuse them (spec: Events).
+    """The form of notifications, and the responses that acknowledge and refuse them (docs/service.md#notifications).
 
     Args:
         verification: `body`, `standard-webhooks` or `none`; empty: open.

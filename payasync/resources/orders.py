@@ -10,13 +10,13 @@ from payasync.documents import ABSENT, Absent
 from payasync.endpoints import CLOSE_ORDER, PLACE_ORDER, QUERY_ORDER
 from payasync.errors import frameless_async
 from payasync.resources.polling import Namespace, wait
-from payasync.wire.request import NOTHING, Request, a_text, a_url, a_word, an_amount
+from payasync.wire.request import NOTHING, Request, validate_amount, validate_text, validate_url, validate_word
 from payasync.wire.response import OrderResponse
 
 
 @frozen(kw_only=True)
 class PlaceOrder(Request[OrderResponse]):
-    """Endpoint 2: an order of the signed style (spec: Resources, payment order, signed-style request).
+    """Endpoint 2: an order of the signed style (docs/service.md#orders).
 
     Args:
         total_amt: An int, in the unit that the service counts in.
@@ -36,19 +36,19 @@ class PlaceOrder(Request[OrderResponse]):
     operation = PLACE_ORDER
     answer: ClassVar[type[OrderResponse]] = OrderResponse
 
-    total_amt: int = field(validator=an_amount)
-    currency: str = field(validator=a_word)
-    subject: str | Absent = field(default=ABSENT, validator=a_text)
-    body: str | Absent = field(default=ABSENT, validator=a_text)
-    notify_url: str | Absent = field(default=ABSENT, validator=a_url)
-    scene_type: str | Absent = field(default=ABSENT, validator=a_word)
-    return_url: str | Absent = field(default=ABSENT, validator=a_url)
-    out_trade_no: str | Absent = field(default=ABSENT, validator=a_word)
+    total_amt: int = field(validator=validate_amount)
+    currency: str = field(validator=validate_word)
+    subject: str | Absent = field(default=ABSENT, validator=validate_text)
+    body: str | Absent = field(default=ABSENT, validator=validate_text)
+    notify_url: str | Absent = field(default=ABSENT, validator=validate_url)
+    scene_type: str | Absent = field(default=ABSENT, validator=validate_word)
+    return_url: str | Absent = field(default=ABSENT, validator=validate_url)
+    out_trade_no: str | Absent = field(default=ABSENT, validator=validate_word)
 
 
 @frozen(kw_only=True)
 class QueryOrder(Request[OrderResponse]):
-    """Endpoint 3: the state of an order (spec: Endpoints, rule 3).
+    """Endpoint 3: the state of an order (docs/service.md#orders).
 
     Args:
         out_trade_no: The merchant's own number of the order.
@@ -61,12 +61,12 @@ class QueryOrder(Request[OrderResponse]):
     operation = QUERY_ORDER
     answer: ClassVar[type[OrderResponse]] = OrderResponse
 
-    out_trade_no: str = field(validator=a_word)
+    out_trade_no: str = field(validator=validate_word)
 
 
 @frozen(kw_only=True)
 class CloseOrder(Request[OrderResponse]):
-    """Endpoint 4: close an order (spec: Endpoints, rule 4).
+    """Endpoint 4: close an order (docs/service.md#orders).
 
     Args:
         out_trade_no: The merchant's own number of the order.
@@ -79,7 +79,7 @@ class CloseOrder(Request[OrderResponse]):
     operation = CLOSE_ORDER
     answer: ClassVar[type[OrderResponse]] = OrderResponse
 
-    out_trade_no: str = field(validator=a_word)
+    out_trade_no: str = field(validator=validate_word)
 
 
 class Orders(Namespace):
@@ -101,7 +101,7 @@ class Orders(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> OrderResponse:
-        """Place an order (spec: Endpoints, rules 1 and 2); the customer goes to `redirect_url` of the response.
+        """Place an order (docs/service.md#orders); the customer goes to `redirect_url` of the response.
 
         Args:
             total_amt: An int, in the unit that the service counts in.
@@ -141,7 +141,7 @@ class Orders(Namespace):
     async def query(
         self, out_trade_no: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
     ) -> OrderResponse:
-        """Ask for the state of an order (spec: Endpoints, rule 3).
+        """Ask for the state of an order (docs/service.md#orders).
 
         Args:
             out_trade_no: The merchant's own number of the order.
@@ -166,7 +166,7 @@ class Orders(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> OrderResponse:
-        """Close an order that the customer cancelled, or that timed out (spec: Endpoints, rule 4).
+        """Close an order that the customer cancelled, or that timed out (docs/service.md#orders).
 
         Args:
             out_trade_no: The merchant's own number of the order.

@@ -10,13 +10,13 @@ from payasync.documents import ABSENT, Absent
 from payasync.endpoints import CREATE_PAYMENT, QUERY_PAYMENT
 from payasync.errors import frameless_async
 from payasync.resources.polling import Namespace, wait
-from payasync.wire.request import NOTHING, Request, a_text, a_word, an_amount
+from payasync.wire.request import NOTHING, Request, validate_amount, validate_text, validate_word
 from payasync.wire.response import PaymentResponse
 
 
 @frozen(kw_only=True)
 class CreatePayment(Request[PaymentResponse]):
-    """Endpoint 1: a payment of the general style (spec: Resources, payment order, general-style request).
+    """Endpoint 1: a payment of the general style (docs/service.md#payments).
 
     Args:
         amount: An int, in the unit that the service counts in.
@@ -31,14 +31,14 @@ class CreatePayment(Request[PaymentResponse]):
     operation = CREATE_PAYMENT
     answer: ClassVar[type[PaymentResponse]] = PaymentResponse
 
-    amount: int = field(validator=an_amount)
-    currency: str = field(validator=a_word)
-    description: str | Absent = field(default=ABSENT, validator=a_text)
+    amount: int = field(validator=validate_amount)
+    currency: str = field(validator=validate_word)
+    description: str | Absent = field(default=ABSENT, validator=validate_text)
 
 
 @frozen(kw_only=True)
 class QueryPayment(Request[PaymentResponse]):
-    """Endpoint 6: the state of a payment (spec: Endpoints, rule 6).
+    """Endpoint 6: the state of a payment (docs/service.md#payments).
 
     Args:
         identifier: The order identifier that the service expects there; the profile says where it stands.
@@ -51,7 +51,7 @@ class QueryPayment(Request[PaymentResponse]):
     operation = QUERY_PAYMENT
     answer: ClassVar[type[PaymentResponse]] = PaymentResponse
 
-    identifier: str = field(validator=a_word)
+    identifier: str = field(validator=validate_word)
 
 
 class Payments(Namespace):
@@ -68,7 +68,7 @@ class Payments(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> PaymentResponse:
-        """Create a payment (spec: Endpoints, 1). Nothing names it, so it is never sent twice.
+        """Create a payment (docs/service.md#payments). Nothing names it, so it is never sent twice.
 
         Args:
             amount: An int, in the unit that the service counts in.
@@ -91,7 +91,7 @@ class Payments(Namespace):
     async def status(
         self, identifier: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
     ) -> PaymentResponse:
-        """Ask for the state of a payment, for example after the customer came back (spec: Endpoints, rule 6).
+        """Ask for the state of a payment, for example after the customer came back (docs/service.md#payments).
 
         Args:
             identifier: The order identifier that the service expects there.

@@ -10,13 +10,13 @@ from payasync.documents import ABSENT, Absent
 from payasync.endpoints import CREATE_REFUND, QUERY_REFUND
 from payasync.errors import frameless_async
 from payasync.resources.polling import Namespace, wait
-from payasync.wire.request import NOTHING, Request, a_text, a_url, a_word, an_amount
+from payasync.wire.request import NOTHING, Request, validate_amount, validate_text, validate_url, validate_word
 from payasync.wire.response import RefundResponse
 
 
 @frozen(kw_only=True)
 class CreateRefund(Request[RefundResponse]):
-    """Endpoint 5: refund a paid order, in whole or in part (spec: Resources, refund request).
+    """Endpoint 5: refund a paid order, in whole or in part (docs/service.md#refunds).
 
     Args:
         out_trade_no: The merchant's own number of the order.
@@ -34,17 +34,17 @@ class CreateRefund(Request[RefundResponse]):
     operation = CREATE_REFUND
     answer: ClassVar[type[RefundResponse]] = RefundResponse
 
-    out_trade_no: str = field(validator=a_word)
-    out_refund_no: str = field(validator=a_word)
-    total_amt: int = field(validator=an_amount)
-    refund_amt: int = field(validator=an_amount)
-    refund_desc: str | Absent = field(default=ABSENT, validator=a_text)
-    notify_url: str | Absent = field(default=ABSENT, validator=a_url)
+    out_trade_no: str = field(validator=validate_word)
+    out_refund_no: str = field(validator=validate_word)
+    total_amt: int = field(validator=validate_amount)
+    refund_amt: int = field(validator=validate_amount)
+    refund_desc: str | Absent = field(default=ABSENT, validator=validate_text)
+    notify_url: str | Absent = field(default=ABSENT, validator=validate_url)
 
 
 @frozen(kw_only=True)
 class QueryRefund(Request[RefundResponse]):
-    """Endpoint 7: the outcome of a refund (spec: Endpoints, rule 6).
+    """Endpoint 7: the outcome of a refund (docs/service.md#refunds).
 
     Args:
         identifier: The refund identifier that the service expects there; the profile says where it stands.
@@ -57,7 +57,7 @@ class QueryRefund(Request[RefundResponse]):
     operation = QUERY_REFUND
     answer: ClassVar[type[RefundResponse]] = RefundResponse
 
-    identifier: str = field(validator=a_word)
+    identifier: str = field(validator=validate_word)
 
 
 class Refunds(Namespace):
@@ -77,7 +77,7 @@ class Refunds(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> RefundResponse:
-        """Refund a paid order, in whole or in part (spec: Endpoints, rule 5).
+        """Refund a paid order, in whole or in part (docs/service.md#refunds).
 
         Args:
             out_trade_no: The merchant's own number of the order.
@@ -114,7 +114,7 @@ class Refunds(Namespace):
     async def status(
         self, identifier: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
     ) -> RefundResponse:
-        """Ask for the outcome of a refund (spec: Endpoints, rule 6).
+        """Ask for the outcome of a refund (docs/service.md#refunds).
 
         Args:
             identifier: The refund identifier that the service expects there.

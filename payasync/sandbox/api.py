@@ -1,4 +1,4 @@
-"""The ten endpoints over HTTP, and who may call them (spec: Endpoints, Authentication)."""
+"""The ten endpoints over HTTP, and who may call them (docs/service.md#overview)."""
 
 import hmac
 import json

@@ -1,4 +1,4 @@
-"""What each endpoint takes, and the sandbox's own limits of it (spec: Resources and their fields)."""
+"""What each endpoint takes, and the sandbox's own limits of it (docs/service.md#values)."""
 
 import json
 import re

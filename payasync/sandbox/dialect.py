@@ -73,7 +73,7 @@ STATUSES: Final[Mapping[Why, int]] = {
     "absent": 404,
     "busy": 503,
 }
-"""The sandbox's own choice (spec: Errors, gaps)."""
+"""The sandbox's own choice (docs/service.md#errors)."""
 
 _MEANINGS: Final[Mapping[Why, str]] = {"duplicate": "duplicate", "absent": "absent", "busy": "retryable"}
 
@@ -399,7 +399,10 @@ class Dialect:
         return next((str(number) for path in paths if (number := value_at(payload, path))), "")
 
     def notification(self, event: Event, now: datetime) -> str | None:
-        """Return the body of a notification (spec: Events, 4); `None` if the service does not send this event."""
+        """Return the body of a notification; `None` if the service does not send this event.
+
+        See docs/service.md#notifications.
+        """
         shape, subject, document = self.words.notification, event.subject, dict[str, Any]()
         if isinstance(subject, Order):
             path, payload = shape.out_trade_no, self.order(subject, thing=subject.origin)
@@ -422,7 +425,7 @@ class Dialect:
     def located(
         self, operation: Operation, query: Mapping[str, str], headers: Mapping[str, str], rest: str
     ) -> dict[str, Any]:
-        """Return the fields of a request without a body (spec: endpoints 6 and 7).
+        """Return the fields of a request without a body (docs/service.md#queries).
 
         Args:
             operation: The endpoint.

@@ -144,7 +144,7 @@ def _date(given: date | str) -> date:
 
 @frozen(kw_only=True)
 class Subscription:
-    """One subscription (spec: Subscription).
+    """One subscription (docs/service.md#subscriptions).
 
     Attributes:
         subscription_id: The sandbox's number.
@@ -201,7 +201,7 @@ class Charge:
 
 @frozen(kw_only=True)
 class Event:
-    """Something that the merchant is notified of (spec: Events).
+    """Something that the merchant is notified of (docs/service.md#notifications).
 
     Attributes:
         kind: What it is about.

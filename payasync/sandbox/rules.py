@@ -146,7 +146,7 @@ def refund_terms(refunds: RefundSetting = "succeed", repeated: RepeatedSetting =
 
 MOST_DECLINES: Final = 3
 EXPIRY: Final = timedelta(minutes=30)
-"""How long an order waits for its customer (spec: Limits, gaps)."""
+"""How long an order waits for its customer (docs/service.md#limits)."""
 MOST_FAILURES: Final = 3
 """Charges in a row that fail before a subscription is cancelled."""
 CLOSABLE: Final[frozenset[OrderState]] = frozenset({"pending", "failed", "expired", "closed"})
@@ -154,7 +154,7 @@ SETTLED: Final[frozenset[RefundState]] = frozenset({"succeeded", "failed"})
 
 
 def decide(order: Order, decision: Decision) -> Order:
-    """Return an order after its customer's decision at the gateway (spec: Endpoints, rule 2).
+    """Return an order after its customer's decision at the gateway (docs/service.md#orders).
 
     Cancelling changes nothing: the merchant closes the order. Authorising a paid order is not a second payment.
 
@@ -176,7 +176,7 @@ def _declined(order: Order) -> Order:
 
 
 def close(order: Order) -> Order:
-    """Return an order after its merchant closed it; closing it again changes nothing (spec: Endpoints, rule 4).
+    """Return an order after its merchant closed it; closing it again changes nothing (docs/service.md#orders).
 
     Raises:
         RefusedError: It is paid.
@@ -187,12 +187,12 @@ def close(order: Order) -> Order:
 
 
 def expire(order: Order) -> Order:
-    """Return an order after its time is over (spec: endpoint 4): only a pending one expires."""
+    """Return an order after its time is over (docs/service.md#orders): only a pending one expires."""
     return evolve(order, state="expired") if order.state == "pending" else order
 
 
 def check_refund(order: Order, refund: Refund) -> None:
-    """Check that an order has enough left to refund (spec: Endpoints, rule 5).
+    """Check that an order has enough left to refund (docs/service.md#refunds).
 
     Raises:
         RefusedError: The order is not paid, it has another amount, or less is left to refund.
@@ -207,7 +207,7 @@ def check_refund(order: Order, refund: Refund) -> None:
 
 
 def repeat_refund(first: Refund, again: Refund, *, refused: bool = False) -> Refund:
-    """Return the refund that a number already names, if the request is the same (spec: Refund request).
+    """Return the refund that a number already names, if the request is the same (docs/service.md#refunds).
 
     Args:
         first: The refund.
@@ -281,7 +281,7 @@ def fail(subscription: Subscription, times: int) -> Subscription:
 
 
 def update(subscription: Subscription, changes: dict[str, Any], today: date) -> Subscription:
-    """Return a subscription with changes that count from its next period on (spec: endpoint 9).
+    """Return a subscription with changes that count from its next period on (docs/service.md#subscriptions).
 
     Raises:
         RefusedError: It is cancelled, or it has begun and its start date would change.
@@ -295,7 +295,9 @@ def update(subscription: Subscription, changes: dict[str, Any], today: date) -> 
 
 
 def cancel(subscription: Subscription, *, at_period_end: bool = False) -> Subscription:
-    """Return a subscription after it is cancelled: immediately, or when its period ends (spec: endpoint 10).
+    """Return a subscription after it is cancelled: immediately, or when its period ends.
+
+    See docs/service.md#subscriptions.
 
     Args:
         subscription: If it has not begun, it is cancelled immediately.
@@ -312,19 +314,19 @@ def cancel(subscription: Subscription, *, at_period_end: bool = False) -> Subscr
 
 
 def order_event(before: Order, after: Order) -> Event | None:
-    """Return the event of an order that is no longer pending (spec: Events, 1)."""
+    """Return the event of an order that is no longer pending (docs/service.md#notifications)."""
     if after.state in {before.state, "pending"}:
         return None
     return Event(kind="payment", name=after.state, subject=after, url=after.notify_url)
 
 
 def refund_event(after: Refund) -> Event:
-    """Return the event of a refund that has ended (spec: Events, 2)."""
+    """Return the event of a refund that has ended (docs/service.md#notifications)."""
     return Event(kind="refund", name=after.state, subject=after, url=after.notify_url)
 
 
 def subscription_event(before: Subscription, after: Subscription) -> Event | None:
-    """Return the event of a subscription (spec: Events, 3)."""
+    """Return the event of a subscription (docs/service.md#notifications)."""
     name = "cancelled" if after.state == "cancelled" != before.state else _billing(before, after)
     return Event(kind="subscription", name=name, subject=after, url=None) if name else None
 

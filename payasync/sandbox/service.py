@@ -104,7 +104,7 @@ class Service:
     def create_payment(
         self, *, amount: int, currency: str, description: str = "", return_url: str | None = None
     ) -> Order:
-        """Make a payment with numbers of its own (spec: endpoint 1)."""
+        """Make a payment with numbers of its own (docs/service.md#payments)."""
         order = self._new_order(
             "payment", total_amt=amount, currency=currency, subject=description, return_url=return_url
         )
@@ -112,7 +112,7 @@ class Service:
         return order
 
     def place_order(self, *, scene_type: str = "", **given: Any) -> Order:  # noqa: ARG002 - one scene is like another
-        """Make an order (spec: endpoint 2).
+        """Make an order (docs/service.md#orders).
 
         Raises:
             RefusedError: Its number was used before.
@@ -135,7 +135,7 @@ class Service:
         return added
 
     def order(self, out_trade_no: str) -> Order:
-        """Return an order (spec: endpoint 3).
+        """Return an order (docs/service.md#orders).
 
         Raises:
             RefusedError: There is none.
@@ -143,7 +143,7 @@ class Service:
         return _required(self.store.find(Order, out_trade_no=out_trade_no), "order", "out_trade_no")
 
     def payment(self, identifier: str) -> Order:
-        """Return the order that a merchant's number names, or a payment's (spec: endpoint 6).
+        """Return the order that a merchant's number names, or a payment's (docs/service.md#payments).
 
         Raises:
             RefusedError: There is none.
@@ -159,7 +159,7 @@ class Service:
         return _required(self.store.find(Order, token=token), "gateway page", "")
 
     def close_order(self, *, out_trade_no: str) -> Order:
-        """Close an order (spec: endpoint 4).
+        """Close an order (docs/service.md#orders).
 
         Raises:
             RefusedError: There is none, or it is paid.
@@ -168,7 +168,7 @@ class Service:
         return self._move_order(order, rules.close(order))
 
     def decide(self, order: Order, decision: Decision) -> Order:
-        """Do what a customer decided at the gateway (spec: Endpoints, rule 2).
+        """Do what a customer decided at the gateway (docs/service.md#orders).
 
         Raises:
             RefusedError: The order is no longer pending.
@@ -190,7 +190,7 @@ class Service:
         return "order expired" if self._move_order(order, rules.expire(order)) != order else ""
 
     def create_refund(self, *, fingerprint: str, refund_desc: str = "", **given: Any) -> Refund:  # noqa: ARG002 - free text
-        """Refund a paid order, or return the refund that the same request made (spec: endpoint 5).
+        """Refund a paid order, or return the refund that the same request made (docs/service.md#refunds).
 
         Raises:
             RefusedError: The number names another refund, or the order has less left to refund.
@@ -227,7 +227,7 @@ class Service:
         return f"refund {self.settle_refund(self.refund(out_refund_no), 'succeeded').state}"
 
     def refund(self, out_refund_no: str) -> Refund:
-        """Return a refund (spec: endpoint 7).
+        """Return a refund (docs/service.md#refunds).
 
         Raises:
             RefusedError: There is none.
@@ -235,7 +235,7 @@ class Service:
         return _required(self.store.find(Refund, out_refund_no=out_refund_no), "refund", "identifier")
 
     def create_subscription(self, **given: Any) -> Subscription:
-        """Make a subscription, which begins on its start date (spec: endpoint 8)."""
+        """Make a subscription, which begins on its start date (docs/service.md#subscriptions)."""
         number = self._numbering.new("S", lambda number: self.store.find(Subscription, subscription_id=number))
         planned = Subscription(subscription_id=number, created=self.store.now(), **given)
         subscription = rules.begin(planned, self.today())
@@ -244,7 +244,7 @@ class Service:
         return subscription
 
     def update_subscription(self, *, subscription_id: str, **changes: Any) -> Subscription:
-        """Change a subscription (spec: endpoint 9).
+        """Change a subscription (docs/service.md#subscriptions).
 
         Raises:
             RefusedError: There is none, it is cancelled, or it has begun and its start date would change.
@@ -253,7 +253,7 @@ class Service:
         return self._move_subscription(before, rules.update(before, changes, self.today()))
 
     def cancel_subscription(self, *, subscription_id: str, at_period_end: bool = False) -> Subscription:
-        """Cancel a subscription immediately, or when its period ends (spec: endpoint 10).
+        """Cancel a subscription immediately, or when its period ends (docs/service.md#subscriptions).
 
         Raises:
             RefusedError: There is none, or it was cancelled before.

@@ -1,4 +1,7 @@
-"""Notifications to the merchant's servers: every attempt to deliver what is in the outbox (spec: Events)."""
+"""Notifications to the merchant's servers: every attempt to deliver what is in the outbox.
+
+See docs/service.md#notifications.
+"""
 
 import asyncio
 import base64
@@ -36,7 +39,7 @@ REDELIVERIES: Final = (
 )
 """How long after each unacknowledged attempt the next one is due; after the last it is a dead letter.
 
-The sandbox's own choice (spec: Events, 5).
+The sandbox's own choice (docs/service.md#notifications).
 """
 
 

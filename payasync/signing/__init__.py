@@ -1,4 +1,4 @@
-"""Signature schemes (spec: Authentication, 3 and 4)."""
+"""Signature schemes (docs/service.md#authentication)."""
 
 from payasync.signing.algorithms import AlgorithmName
 from payasync.signing.schemes import Encoding, Nested, SignatureScheme, SortedPairs

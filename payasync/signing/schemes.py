@@ -1,4 +1,4 @@
-"""Signature schemes: the text that is signed, and the signature (spec: Authentication, 3 and 4).
+"""Signature schemes: the text that is signed, and the signature (docs/service.md#authentication).
 
 The document does not show the algorithm. `SortedPairs` covers what services of this kind use. For anything else, give
 an object with the two methods of `SignatureScheme`.

@@ -27,7 +27,13 @@ import payasync
 
 SERVER: Final = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(
-    ["payasync.cli.commands", "payasync.journal", "payasync.notifications.postgres_inbox", "payasync.testing"]
+    [
+        "payasync.cli.refund_import",
+        "payasync.cli.sandbox",
+        "payasync.journal",
+        "payasync.notifications.postgres_inbox",
+        "payasync.testing",
+    ]
 )
 SECONDS: Final = 60
 _ONE_AT_A_TIME: Final = Lock()

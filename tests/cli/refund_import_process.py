@@ -14,9 +14,9 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2]))
 
-from payasync.cli.journal_option import Address
-from payasync.cli.refund_import import Options, run
-from payasync.cli.refund_import_screen import RefundImportScreen
+
+from payasync.cli.options import Address, session_with
+from payasync.cli.refund_import import RefundImportScreen, read_file, run
 from payasync.journal import SqliteJournal
 from payasync.journal.intents import Begun, Draft, Intent, State
 from payasync.settings import Pace
@@ -66,10 +66,12 @@ class KillableJournal(SqliteJournal):
 def main(file: str, kept: str, result: str, ahead: float) -> int:
     """Import."""
     clock = Ahead(ahead)
-    options = Options(file=Path(file), address=Address(kept), result=Path(result), limit=5)
-    screen = RefundImportScreen(options.file, options.address, service="", result=options.result)
+    journal = KillableJournal(kept, clock=clock)
+    session = session_with(journal, profile=None, base_url=None)
+    screen = RefundImportScreen(Path(file), Address(kept), service="", result=Path(result))
     pace = Pace(clock=clock, sleep=clock.sleep)
-    return asyncio.run(run(options, screen, KillableJournal(kept, clock=clock), pace))
+    rows = read_file(Path(file), session)
+    return asyncio.run(run(session, journal, rows, screen, result=Path(result), limit=5, pace=pace))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from payasync.cli import demo
 from payasync.cli.commands import payasync
-from payasync.cli.demo import Screen
+from payasync.cli.demo import DemoScreen
 
 OPERATIONS: Final = (
     "payments.create",
@@ -30,10 +30,10 @@ OPERATIONS: Final = (
 )
 
 
-def screen(width: int = 80) -> tuple[Screen, io.StringIO]:
+def screen(width: int = 80) -> tuple[DemoScreen, io.StringIO]:
     """Return a screen, and what is written to it."""
     written = io.StringIO()
-    return Screen(console=Console(file=written, width=width, highlight=False)), written
+    return DemoScreen(console=Console(file=written, width=width, highlight=False)), written
 
 
 async def test_the_story_shows_all_ten_endpoints() -> None:
@@ -113,10 +113,10 @@ def test_the_process_says_nothing_on_standard_error() -> None:
     assert (0, "") == (ended.returncode, ended.stderr)
 
 
-def ascii_screen(width: int) -> tuple[Screen, io.TextIOWrapper]:
+def ascii_screen(width: int) -> tuple[DemoScreen, io.TextIOWrapper]:
     """Return a screen of a terminal that has ASCII letters only."""
     written = io.TextIOWrapper(io.BytesIO(), encoding="ascii", newline="\n")
-    return Screen(console=Console(file=written, width=width, highlight=False)), written
+    return DemoScreen(console=Console(file=written, width=width, highlight=False)), written
 
 
 async def test_an_ascii_terminal_shows_the_whole_story() -> None:
@@ -163,7 +163,7 @@ async def test_a_notification_that_does_not_come_ends_the_story() -> None:
     """A payment that nobody was told of is no happy end."""
     shown, written = screen()
 
-    holds = await demo.run(shown, (demo.hear_of_it,))
+    holds = await demo.run(shown, (demo.receive_notification,))
 
     assert not holds
     assert "no notification of the payment came" in written.getvalue()

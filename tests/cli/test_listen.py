@@ -1,5 +1,6 @@
 """`payasync listen`: the command as a process, told by a sandbox."""
 
+import io
 import json
 import os
 import secrets
@@ -13,16 +14,20 @@ import urllib.error
 import urllib.request
 from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from attrs import evolve
 from click.testing import CliRunner
+from rich.console import Console
 
-from payasync import Credentials, NotificationShape
+from payasync import Credentials, InvalidArgumentError, InvalidSignatureError, NotificationShape
 from payasync.cli.commands import payasync
-from payasync.notifications import SqliteInbox
+from payasync.cli.listen import NO_KIND, OTHER_BODY, TOO_MUCH, Inspection, ListenScreen, inspect
+from payasync.notifications import Added, Answer, SqliteInbox, parse
+from payasync.notifications.ingest import Arrival
 from payasync.notifications.notification import MAX_BYTES
 from payasync.sandbox import PROFILE
 from payasync.testing import Signed, sign_notification
@@ -159,7 +164,7 @@ def test_one_line_for_each_notification(tmp_path: Path) -> None:
     assert [
         f"{paid}                 450 CAD  {key}",
         f"{paid}                 450 CAD  again  {key}",
-        f"{paid}                 451 CAD  quarantined: another body came with this key  {key}",
+        f"{paid}                 451 CAD  held: another body came with this key  {key}",
         "refused   payment       webhook-id is missing",
     ] == told[:4]
     assert "?[2J " in told[4]
@@ -188,19 +193,6 @@ def test_ends_while_a_client_is_connected(tmp_path: Path) -> None:
             end = listener.end()
 
     assert Ended(0, "", "") == end
-
-
-def test_second_start_on_the_port_is_refused(tmp_path: Path) -> None:
-    """A port that is taken: one line that says so, exit code 2, and no inbox is made."""
-    (tmp_path / "second").mkdir()
-    with listening(tmp_path) as first:
-        port = first.opening["url"].rpartition(":")[2]
-        with running(tmp_path / "second", "--port", port) as process:
-            second = ended(process)
-
-    why = "it is in use: stop what listens there, or choose another port"
-    assert Ended(2, "", f"payasync listen: port: cannot listen on 127.0.0.1:{port}: {why}\n") == second
-    assert [] == [*(tmp_path / "second").iterdir()]
 
 
 @pytest.mark.parametrize(
@@ -338,20 +330,6 @@ def test_whatever_comes_it_goes_on(raw: bytes, tmp_path: Path) -> None:
     assert (0, "") == (end.code, end.err)
 
 
-def test_goes_on_where_nobody_reads(tmp_path: Path) -> None:
-    """Whoever read its lines may go: it keeps what comes, and ends without a complaint."""
-    with running(tmp_path, "--port", "0") as process:
-        url = next(line.split()[1] for line in lines(process, "Ctrl-C") if "payments" in line)
-        process.stdout.close()
-        answers = [post(url, each.raw, each.headers)[0] for each in [signed()] * 3]
-        process.send_signal(signal.SIGTERM)
-        complaint = process.stderr.read()
-        code = process.wait()
-
-    assert [200] * 3 == answers
-    assert (0, "") == (code, complaint)
-
-
 async def test_routed_where_the_payload_says_no_kind(tmp_path: Path) -> None:
     """A profile without names of events needs the addresses: one for all is not offered."""
     profile = tmp_path / "service.toml"
@@ -369,3 +347,164 @@ async def test_routed_where_the_payload_says_no_kind(tmp_path: Path) -> None:
     assert ("payment", "T1") == (routed["kind"], routed["reference"])
     assert ("", "T2") == (unrouted["kind"], unrouted["reference"])
     assert "nothing says its kind" in unrouted["why"]
+
+
+AT: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
+YES: Final = Answer(200)
+REFUNDED: Final = {"outTradeNo": "T1", "outRefundNo": "R1", "totalAmt": 450, "refundAmt": 100, "status": "SBX_X"}
+RENEWED: Final = {"subscriptionId": "S1", "amount": 900, "period": 2, "status": "SBX_ACTIVE"}
+
+
+def arrival(data: Any, event: str = "payment.paid", added: Added | None = Added.NEW, **facts: Any) -> Arrival:
+    """Return what became of a notification that was believed."""
+    raw = json.dumps({"type": event, "data": data}).encode()
+    told = evolve(parse(raw, {}, profile=PROFILE), **{"verified": True, **facts})
+    return Arrival(YES, told, added)
+
+
+def shown(came: Arrival) -> Inspection:
+    """Return what is told of it."""
+    return inspect(came, PROFILE, AT)
+
+
+def test_payment() -> None:
+    """The kind, the event, the order's number, the amount with its currency, and the key."""
+    expected = Inspection(
+        at=AT,
+        verdict="verified",
+        status=200,
+        kind="payment",
+        event="payment.paid",
+        reference="T1",
+        amount="450 CAD",
+        key='payment:["T1","SBX_PAID"]',
+    )
+
+    assert expected == shown(arrival(PAID))
+
+
+@pytest.mark.parametrize(
+    ("data", "event", "reference", "amount"),
+    [
+        (REFUNDED, "refund.succeeded", "R1", "100"),
+        (RENEWED, "subscription.renewed", "S1", "900"),
+        ({"outTradeNo": "T1"}, "payment.paid", "T1", ""),
+        ({"outTradeNo": "T1", "amount": {"value": 1}}, "payment.paid", "T1", ""),
+        ({}, "payment.paid", "", ""),
+        ([], "payment.paid", "", ""),
+    ],
+)
+def test_number_and_amount_of_each_kind(data: Any, event: str, reference: str, amount: str) -> None:
+    """The number is the narrowest, and so is the amount; what is not told is left empty."""
+    told = shown(arrival(data, event))
+
+    assert (reference, amount) == (told.reference, told.amount)
+
+
+def test_amount_stands_where_the_profile_says() -> None:
+    """A service may name a subscription's amount as it likes."""
+    profile = evolve(PROFILE, fields={**PROFILE.fields, "subscription_amount": "price"})
+    came = arrival({"subscriptionId": "S1", "price": 900, "currency": "CAD"}, "subscription.renewed")
+
+    assert "900 CAD" == inspect(came, profile, AT).amount
+
+
+def test_hint_is_called_one() -> None:
+    """What nobody signed is known by its words alone, as in the inbox."""
+    told = shown(arrival(PAID, verified=False))
+
+    assert "hint" == told.verdict
+    assert told.key.startswith("hint:payment:")
+
+
+def test_again_and_another_body() -> None:
+    """What came before, and what contradicts it, are told apart."""
+    again, conflict = (shown(arrival(PAID, added=added)) for added in (Added.AGAIN, Added.CONFLICT))
+
+    assert (True, "") == (again.again, again.why)
+    assert (False, OTHER_BODY) == (conflict.again, conflict.why)
+
+
+def test_without_a_kind_it_says_what_to_do() -> None:
+    """Where neither the payload nor the address says the kind, no handler would get it."""
+    assert NO_KIND == shown(arrival(PAID, "something.else")).why
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (InvalidSignatureError("it is not verified", field="webhook-id", reason="is missing"), "webhook-id is missing"),
+        (InvalidArgumentError("raw must be JSON, not this"), "raw must be JSON, not this"),
+        (None, TOO_MUCH),
+    ],
+)
+def test_refused(error: Exception | None, why: str) -> None:
+    """What was not believed has no facts but what its address says, and the reason."""
+    expected = Inspection(at=AT, verdict="refused", status=400, kind="refund", why=why)
+
+    assert expected == inspect(Arrival(Answer(400), error=error), PROFILE, AT, "refund")
+
+
+def test_not_kept() -> None:
+    """What could not be kept is to come again, and says why."""
+    told = inspect(evolve(arrival(PAID, added=None), answer=Answer(503), error=OSError("disk full")), PROFILE, AT)
+
+    assert ("not kept", 503, "disk full") == (told.verdict, told.status, told.why)
+
+
+HEARD: Final = Inspection(
+    at=datetime(2027, 1, 31, 12, tzinfo=UTC),
+    verdict="verified",
+    status=200,
+    kind="payment",
+    event="payment.paid",
+    reference="L1",
+    amount="450 CAD",
+    key='payment:["L1","SBX_PAID"]',
+)
+
+
+def shown_lines(seen: Inspection, width: int | None) -> list[str]:
+    """Return the lines that are shown on a terminal of so many columns, or in a file."""
+    written = io.StringIO()
+    console = Console(file=written, width=width, force_terminal=width is not None, color_system=None, highlight=False)
+    ListenScreen(console=console).received(seen)
+    return [line.rstrip() for line in written.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize(("width", "there"), [(80, False), (119, False), (120, True), (None, True)])
+def test_key_where_there_is_room(width: int | None, there: bool) -> None:  # noqa: FBT001 - a case
+    """It repeats the number and the state: a narrow terminal does without it, a file has it."""
+    assert there is (HEARD.key in " ".join(shown_lines(HEARD, width)))
+
+
+@pytest.mark.parametrize(
+    ("facts", "what"),
+    [
+        ({}, "payment.paid"),
+        ({"event": "ORDER_PAID"}, "payment ORDER_PAID"),
+        ({"event": ""}, "payment"),
+        ({"kind": "", "event": "something.else"}, "something.else"),
+        ({"kind": "", "event": ""}, "-"),
+    ],
+)
+def test_event_says_its_kind(facts: dict[str, Any], what: str) -> None:
+    """An event that begins with its kind is told once; another one stands behind it."""
+    (line,) = shown_lines(evolve(HEARD, **facts), None)
+
+    assert what == line[20:44].rstrip()
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [{"why": OTHER_BODY}, {"kind": "", "why": NO_KIND}, {"verdict": "refused", "key": "", "why": "x " * 60}],
+    ids=["another body", "no kind", "refused"],
+)
+def test_what_is_to_be_said_goes_on_below(facts: dict[str, Any]) -> None:
+    """A remark that is too long for the terminal goes on under the event, after a whole word."""
+    shown = shown_lines(evolve(HEARD, **facts), 80)
+
+    assert len(shown) > 1
+    assert all(len(line) <= 80 for line in shown)
+    assert all(line.startswith(" " * 20) for line in shown[1:])
+    assert [] == [word for word in facts["why"].split() if word not in " ".join(shown).split()]

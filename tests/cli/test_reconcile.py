@@ -17,23 +17,21 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from attrs import evolve
 from click.testing import CliRunner
 from rich.console import Console
 
 from payasync import NotSentError, OutcomeUnknownError, RetryPolicy, Session
 from payasync.cli.commands import payasync
 from payasync.cli.intent_table import now
-from payasync.cli.journal_option import Address
-from payasync.cli.reconcile_screen import ReconcileScreen
+from payasync.cli.options import Address
+from payasync.cli.reconcile import Ahead, Left, ReconcileScreen
 from payasync.cli.sandbox import Welcome
 from payasync.journal import SqliteJournal
 from payasync.journal.entries import entry_of_request, keep_all_but_customer
 from payasync.journal.intents import Intent, State
 from payasync.journal.policy import End, Report, Result
-from payasync.profile.schema import Recovery
 from payasync.resources.refunds import CreateRefund
-from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox import Sandbox
 from tests.cli.sandbox_process import Ended
 from tests.inside import until
 from tests.journal.building import kept
@@ -43,7 +41,6 @@ SECONDS: Final = 60
 LONG_AGO: Final = 7200.0
 """Seconds; every quarantine is over since then."""
 ONCE: Final = RetryPolicy(attempts=1, quota=0)
-QUICK: Final = evolve(PROFILE, recovery=Recovery(quarantine=0.0))
 
 
 @pytest.fixture
@@ -593,12 +590,12 @@ def shown(*ends: End, silent: bool = False, interrupted: bool = False, **console
     out = StringIO()
     screen = ReconcileScreen(Address("pay.db"), terminal=Console(file=out, width=80, highlight=False, **console))
     intent = kept(state="unknown")
-    screen.opened("M1", [intent], others={}, watch=False)
+    screen.opened("M1", [intent], others={})
     with screen.progress(len(ends)):
         for number, end in enumerate(ends):
-            screen.heard(Result(intent=kept(id=number), end=end, state="unknown", reason=f"reason {number % 5}"))
+            screen.noted(Result(intent=kept(id=number), end=end, state="unknown", reason=f"reason {number % 5}"))
     screen.ran(Report.of(ends, silent=silent))
-    screen.closed([], None, interrupted=interrupted)
+    screen.closed(Left(interrupted=interrupted))
     return out.getvalue()
 
 
@@ -606,15 +603,15 @@ def shown(*ends: End, silent: bool = False, interrupted: bool = False, **console
 def test_each_run_says_what_was_not_done(ending: str) -> None:
     """Who watches by lines of JSON hears of each once: with its run, or at the end, of a run that did not end."""
     out = StringIO()
-    screen = ReconcileScreen(Address("pay.db"), json=True, terminal=Console(file=out, width=1000))
-    screen.opened("M1", [], others={}, watch=True)
+    screen = ReconcileScreen(Address("pay.db"), watch=True, json=True, terminal=Console(file=out, width=1000))
+    screen.opened("M1", [], others={})
     states: list[State] = ["rejected", "succeeded", "rejected"]
     for number, state in enumerate(states, 1):
-        screen.heard(Result(intent=kept(id=number, state="unknown"), end="resolved", state=state))
+        screen.noted(Result(intent=kept(id=number, state="unknown"), end="resolved", state=state))
         screen.ran(Report(resolved=1, rejected=state == "rejected"))
     screen.ran(Report())
-    screen.heard(Result(intent=kept(id=4, state="unknown"), end="resolved", state="rejected"))
-    screen.cut_short() if ending == "an error" else screen.closed([], None, interrupted=False)
+    screen.noted(Result(intent=kept(id=4, state="unknown"), end="resolved", state="rejected"))
+    screen.cut_short() if ending == "an error" else screen.closed(Left())
     told = [json.loads(line) for line in out.getvalue().splitlines()]
 
     assert [[1], [], [3], [4]] == [ids(each) for each in told]
@@ -635,13 +632,13 @@ def test_watching_holds_no_more_with_each_run(form: str, held: int) -> None:
     """Of what it has heard: the last hundred not done, each shown before, and in JSON none that a line has listed."""
     out = StringIO()
     screen = ReconcileScreen(
-        Address("pay.db"), json=form == "json", terminal=Console(file=out, width=200, highlight=False)
+        Address("pay.db"), watch=True, json=form == "json", terminal=Console(file=out, width=200, highlight=False)
     )
-    screen.opened("M1", [], others={}, watch=True)
+    screen.opened("M1", [], others={})
     heard = [each for number in range(1, 301) for each in hears_all(screen, number)]
 
     assert (1500, held) == (len(heard), sum(each() is not None for each in heard))
-    screen.closed([], None, interrupted=False)
+    screen.closed(Left())
     if form == "text":
         shown, _, last = out.getvalue().partition("Asked about 1500 writes.")
         assert 300 == shown.count("rejected")
@@ -654,7 +651,7 @@ def hears_all(screen: ReconcileScreen, number: int) -> Iterator[weakref.ref[Resu
     """Have a screen hear, in a run, of each outcome; yield what tells whether anybody still holds them."""
     for place, (end, state) in enumerate(OUTCOMES):
         result = Result(intent=kept(id=number + 1000 * place, state="unknown"), end=end, state=state)
-        screen.heard(result)
+        screen.noted(result)
         yield weakref.ref(result)
     screen.ran(Report(resolved=2, waiting=1, manual=1, lost=1, rejected=1))
 
@@ -662,16 +659,16 @@ def hears_all(screen: ReconcileScreen, number: int) -> Iterator[weakref.ref[Resu
 def test_who_watched_reads_how_the_writes_stand() -> None:
     """And not how often each was asked about, which is said by itself; the reasons are those of now."""
     out = StringIO()
-    screen = ReconcileScreen(Address("pay.db"), terminal=Console(file=out, width=200, highlight=False))
-    screen.opened("M1", [], others={}, watch=True)
+    screen = ReconcileScreen(Address("pay.db"), watch=True, terminal=Console(file=out, width=200, highlight=False))
+    screen.opened("M1", [], others={})
     for reason in ("HTTP 500", "HTTP 502", "HTTP 503"):
         for number in (1, 2):
-            screen.heard(Result(intent=kept(id=number), end="waiting", state="unknown", reason=f"{reason} {number}"))
+            screen.noted(Result(intent=kept(id=number), end="waiting", state="unknown", reason=f"{reason} {number}"))
         screen.ran(Report(waiting=2))
-    screen.heard(Result(intent=kept(id=2), end="manual", state="manual", reason="nothing names it"))
+    screen.noted(Result(intent=kept(id=2), end="manual", state="manual", reason="nothing names it"))
     screen.ran(Report(manual=1))
     screen.ran(Report())
-    screen.closed([], None, interrupted=False)
+    screen.closed(Left())
     lines = [" ".join(line.split()) for line in out.getvalue().partition("ends it.")[2].splitlines() if line.strip()]
 
     assert [
@@ -684,9 +681,10 @@ def test_who_watched_reads_how_the_writes_stand() -> None:
 def test_who_watches_hears_when_the_next_question_is() -> None:
     """Where nothing is due at the beginning; who does not watch reads it at the end."""
     out = StringIO()
-    screen = ReconcileScreen(Address("pay.db"), terminal=Console(file=out, width=200, highlight=False))
+    terminal = Console(file=out, width=200, highlight=False)
     for watch in (True, False):
-        screen.opened("M1", [], others={}, watch=watch, later=now() + timedelta(hours=5))
+        screen = ReconcileScreen(Address("pay.db"), watch=watch, terminal=terminal)
+        screen.opened("M1", [], others={}, ahead=Ahead(due=now() + timedelta(hours=5)))
     watched, once = [" ".join(line.split()) for line in out.getvalue().splitlines() if "Due" in line]
 
     assert ("Due nothing now; the next question in 5 h", "Due nothing") == (watched, once)
@@ -697,9 +695,9 @@ def test_json_says_what_is_still_to_come(seconds: float | None, next_in: int | N
     """How many are being sent, and the seconds after which something is due, rounded up: who waits so long finds it."""
     out = StringIO()
     screen = ReconcileScreen(Address("pay.db"), json=True, terminal=Console(file=out, width=1000))
-    screen.opened("M1", [], others={}, watch=False)
+    screen.opened("M1", [], others={})
     due = None if seconds is None else now() + timedelta(seconds=seconds)
-    screen.closed([], due, sending=[now() + timedelta(hours=5)] * 2, interrupted=False)
+    screen.closed(Left(ahead=Ahead(due=due, sending=[now() + timedelta(hours=5)] * 2)))
     facts = json.loads(out.getvalue())
 
     assert (2, next_in) == (facts["sending"], facts["next_in"])
@@ -713,70 +711,12 @@ def test_most_frequent_reasons_of_waiting() -> None:
     assert ["3: reason 0", "3: reason 1", "2: reason 2"] == [line for line in lines if ": reason" in line]
 
 
-SAID: Final = (
-    "2 open writes are of other merchants (A-MERCHANT-OF-A-LONG-NAME, ANOTHER-OF-A-LONG-NAME)",
-    "the service knows the refund",
-    "1: HTTP 500, and the service says that it is to be asked again tomorrow",
-    "1 write not done: tell whoever believes it was, or make it again, under its own number.",
-    "1000 writes are being sent, or were cut off: the first is asked about in 5 h",
-    "1 write queued, and not sent for some minutes: is a worker running? Why says what came of the last try.",
-)
-
-
-WAITS: Final = ("HTTP 503, the service failed", "HTTP 500, and the service says that it is to be asked again tomorrow")
-
-
-def watched(**console: Any) -> list[str]:
-    """Return the lines of a run that watches, and has as much to say as there can be."""
-    out = StringIO()
-    screen = ReconcileScreen(
-        Address("pay.db"), terminal=Console(file=out, highlight=False, color_system=None, **console)
-    )
-    intent = kept(state="unknown", reference="REFUND-2026-000002")
-    screen.opened("M1", [intent], others={"A-MERCHANT-OF-A-LONG-NAME": 1, "ANOTHER-OF-A-LONG-NAME": 1}, watch=True)
-    ends: list[tuple[State, str]] = [("succeeded", "the service knows the refund"), ("rejected", "never arrived")]
-    for state, why in ends:
-        screen.heard(Result(intent=intent, end="resolved", state=state, reason=why))
-    for number, why in enumerate(WAITS, 2):
-        screen.heard(Result(intent=evolve(intent, id=number), end="waiting", state="unknown", reason=why))
-    screen.ran(Report(resolved=2, waiting=2, rejected=1))
-    later = [now() + timedelta(hours=5)] * 1000
-    screen.closed([], None, sending=later, unsent=[evolve(intent, state="new", reason="no")], interrupted=False)
-    return [line for line in out.getvalue().splitlines() if "payasync journal resolve" not in line]
-
-
-@pytest.mark.parametrize("width", [72, 80, 100])
-def test_lines_fit(width: int) -> None:
-    """No word is broken, and what goes on below is indented; but a command stays whole, to be copied."""
-    lines = watched(width=width, force_terminal=True)
-    words = " ".join(" ".join(lines).split())
-
-    assert width >= max(map(len, lines))
-    assert [] == [sentence for sentence in SAID if sentence not in words]
-    assert [] == [line for line in lines[2:] if line and not line.startswith("  ")]
-
-
-@pytest.mark.parametrize("sentence", SAID)
-def test_line_in_a_file_is_one(sentence: str) -> None:
-    """Where nobody watches, whoever searches finds each as a whole."""
-    assert [line for line in watched(width=80) if sentence in line]
-
-
-def test_reason_stands_whole() -> None:
-    """While it watches, in 80 columns, a reason that has no room behind the state is below the name of the write."""
-    lines = watched(width=80, force_terminal=True)
-    place = next(place for place, line in enumerate(lines) if line.endswith("succeeded"))
-
-    assert lines[place].index("refunds.create") == lines[place + 1].index("the service knows the refund")
-    assert [line for line in watched(width=1000) if line.endswith("succeeded  the service knows the refund")]
-
-
 def closed(manual: Sequence[Intent] = (), unsent: Sequence[Intent] = (), *, json: bool = False) -> str:
     """Return what a screen shows at the end of a run that has asked nobody."""
     out = StringIO()
     screen = ReconcileScreen(Address("pay.db"), json=json, terminal=Console(file=out, width=200, highlight=False))
-    screen.opened("M1", [], others={}, watch=False)
-    screen.closed(manual, None, unsent=unsent, interrupted=False)
+    screen.opened("M1", [], others={})
+    screen.closed(Left(manual=manual, unsent=unsent))
     return out.getvalue()
 
 
@@ -785,10 +725,10 @@ def test_what_was_not_done_is_listed_whole() -> None:
     for cut in (False, True):
         out = StringIO()
         screen = ReconcileScreen(Address("pay.db"), terminal=Console(file=out, width=200, highlight=False))
-        screen.opened("M1", [], others={}, watch=False)
+        screen.opened("M1", [], others={})
         for number in range(1, 152):
-            screen.heard(Result(intent=kept(id=number), end="resolved", state="rejected"))
-        screen.cut_short() if cut else screen.closed([], None, interrupted=False)
+            screen.noted(Result(intent=kept(id=number), end="resolved", state="rejected"))
+        screen.cut_short() if cut else screen.closed(Left())
 
         assert list(range(1, 152)) == listed(out.getvalue())
         assert "151 writes not done" in out.getvalue()
@@ -818,10 +758,10 @@ def test_json_that_was_cut_short() -> None:
     """It has the same names, says so, and `null` for what only the journal could say; where nothing was heard, none."""
     out = StringIO()
     screen = ReconcileScreen(Address("pay.db"), json=True, terminal=Console(file=out, width=1000))
-    screen.opened("M1", [], others={"M2": 1}, watch=False)
+    screen.opened("M1", [], others={"M2": 1})
     screen.cut_short()
     before = out.getvalue()
-    screen.heard(Result(intent=kept(id=7), end="resolved", state="rejected"))
+    screen.noted(Result(intent=kept(id=7), end="resolved", state="rejected"))
     screen.cut_short()
     facts, whole = json.loads(out.getvalue()), json.loads(closed(json=True))
 
@@ -834,5 +774,5 @@ def test_json_that_was_cut_short() -> None:
 
 def test_silent_service_is_said() -> None:
     """Who reads it knows why others were not asked about."""
-    assert "The service answers nobody" in shown("waiting", silent=True)
-    assert "The service answers nobody" not in shown("waiting")
+    assert "The service does not answer" in shown("waiting", silent=True)
+    assert "The service does not answer" not in shown("waiting")

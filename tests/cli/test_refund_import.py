@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import io
 import signal
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
@@ -15,20 +16,46 @@ from attrs import evolve
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from payasync import RetryPolicy, Session, SortedPairs
+from payasync import (
+    AuthenticationError,
+    CreateRefund,
+    Done,
+    NotSentError,
+    OutcomeUnknownError,
+    PayasyncError,
+    RefundResponse,
+    Refused,
+    RetryPolicy,
+    ServiceError,
+    Session,
+    SortedPairs,
+)
 from payasync.cli import refund_import
 from payasync.cli.commands import payasync
-from payasync.cli.journal_option import Address
-from payasync.cli.refund_file import Row, Verdict, read
-from payasync.cli.refund_import import BROKEN_OFF, PATIENCE, Options, RefundSending, run
-from payasync.cli.refund_import_screen import RefundImportScreen
+from payasync.cli.options import Address, session_with
+from payasync.cli.refund_file import Resubmission, ResultFile, Row, Verdict, Word, read_rows
+from payasync.cli.refund_import import (
+    DENIED,
+    NO_ANSWER,
+    PATIENCE,
+    STOPPED_BY_SIGNAL,
+    WRONG_KEYS,
+    RefundImportScreen,
+    RefundSending,
+    StopConditions,
+    read_file,
+    run,
+)
 from payasync.errors import StorageError
 from payasync.journal import SqliteJournal
 from payasync.journal.intents import Draft, Intent
 from payasync.journal.reconciler import LONGEST, SILENT
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, ThreadedSandbox
+from payasync.session import Result as CallResult
+from payasync.session import Unknown
 from payasync.settings import Pace
+from payasync.wire.call import Reply
 from tests.journal.building import LEASE, START, Clock, draft
 
 HEADER: Final = "out_trade_no,out_refund_no,total_amt,refund_amt"
@@ -237,8 +264,10 @@ def test_wrong_keys_stop_it_early(sandbox: ThreadedSandbox, tmp_path: Path) -> N
     states = [state for state, _ in told(file).values()]
 
     assert 1 == ended.exit_code
-    assert "Stopping: the service does not take these keys.\n  Those under way end; two signals cut" in ended.output
-    assert "a second signal" not in ended.output
+    assert (
+        "Stopping: the service does not take these keys.\n  Waiting for the calls in flight; Ctrl-C twice"
+        in ended.output
+    )
     assert {"refused", "unsent"} == set(states)
     assert states.count("refused") <= 4
     assert 0 == sandbox.ledger.refunds()
@@ -269,18 +298,15 @@ def test_journal_that_was_lost_repeats_nothing(sandbox: ThreadedSandbox, tmp_pat
 
 
 def test_same_numbers_with_other_amounts_are_not_sent(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """Nothing is refunded; each row is told what its number was used for, and the summary tells it once for all."""
+    """Nothing is refunded; each row is told what its number was used for."""
     imported(sandbox, written(tmp_path, *GOOD))
     file = written(tmp_path, "T1,R1,450,20", "T1,R2,450,30")
     ended = imported(sandbox, file)
-    owed = "Only if both are owed, give this one a number of its own."
+    words = "R1 was already refunded (succeeded): refund_amt was 100 and is 20 in this row. Only if both are owed"
 
     assert (1, 150) == (ended.exit_code, sandbox.ledger.refunded("T1"))
-    assert (
-        f"R1 was already refunded: 100 (succeeded); this row says 20. {owed}" in file.with_name("out.csv").read_text()
-    )
-    assert 1 == ended.output.count(owed)
-    assert "make that one again" not in ended.output
+    assert words in file.with_name("out.csv").read_text()
+    assert words in " ".join(ended.output.split())
 
 
 def test_other_service_is_sent_nothing(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
@@ -301,12 +327,13 @@ def test_other_service_is_sent_nothing(sandbox: ThreadedSandbox, tmp_path: Path)
 
 def test_interrupted_while_it_reads(sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C ends it at once then, too, with the same exit code; nothing was sent."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def reading(*_: object) -> None:
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("it goes on")
 
-    monkeypatch.setattr(refund_import, "read", reading)
+    monkeypatch.setattr(refund_import, "read_rows", reading)
     ended = imported(sandbox, written(tmp_path, *GOOD))
 
     assert (130, "payasync refund import: interrupted; nothing was sent\n") == (ended.exit_code, ended.stderr)
@@ -431,12 +458,14 @@ async def waited(
     async def sleep(seconds: float) -> None:
         clock.advance(seconds)
 
-    kept = file.with_name("pay.db")
-    options = Options(file=file, address=Address(str(kept)), result=file.with_name("out.csv"))
+    kept, result = file.with_name("pay.db"), file.with_name("out.csv")
     terminal = Console(record=True, width=100, force_terminal=True, file=file.with_name("shown").open("w"))
-    screen = RefundImportScreen(file, options.address, service=sandbox.url, result=options.result, terminal=terminal)
+    screen = RefundImportScreen(file, Address(str(kept)), service=sandbox.url, result=result, terminal=terminal)
+    journal = kind(kept, clock=clock)
+    session = session_with(journal, profile=None, base_url=None)
     with terminal.file:
-        code = await run(options, screen, kind(kept, clock=clock), Pace(clock=clock, sleep=sleep))
+        pace = Pace(clock=clock, sleep=sleep)
+        code = await run(session, journal, read_file(file, session), screen, result=result, pace=pace)
         return code, terminal.export_text()
 
 
@@ -475,25 +504,23 @@ async def test_what_nobody_can_tell_is_listed(
     assert 2 == sandbox.ledger.refunds() == sent(sandbox)
 
 
-class Unwatched:
-    """Nobody who is told how far it is."""
+class Watched(RefundImportScreen):
+    """A screen that remembers what is waited for."""
 
-    def heard(self, verdict: Verdict) -> None:
-        """Pass over it."""
+    def __init__(self) -> None:
+        super().__init__(Path("r.csv"), Address("pay.db"), service="", terminal=Console(file=io.StringIO()))
+        self.waits: list[tuple[int, float, bool]] = []
 
-    def asking(self, count: int, seconds: float, *, silent: bool = False) -> None:
-        """Pass over it."""
-
-    def stopping(self, why: str) -> None:
-        """Pass over it."""
-
-    def looking_up(self, count: int) -> None:
-        """Pass over it."""
+    def asking(self, count: int, seconds: float = 0, *, silent: bool = False) -> None:
+        """Remember a wait."""
+        super().asking(count, seconds, silent=silent)
+        if seconds:
+            self.waits.append((count, seconds, silent))
 
 
 async def test_row_is_sent_again_once(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """A service that loses whatever it is sent is sent nothing a third time by the same run."""
-    rows = read(f"{HEADER}\nT1,R1,450,100", lambda _: None)
+    rows = read_rows(f"{HEADER}\nT1,R1,450,100", lambda _: None)
     losing, clock = sandbox.faults.reset_before("refunds.create", times=None), Clock()
     settings: Any = {"credentials": sandbox.credentials, "profile": PROFILE, "retry": RetryPolicy(attempts=1, quota=0)}
 
@@ -504,31 +531,13 @@ async def test_row_is_sent_again_once(sandbox: ThreadedSandbox, tmp_path: Path) 
         SqliteJournal(tmp_path / "pay.db", clock=clock) as journal,
         Session(sandbox.url, journal=journal, **settings) as pay,
     ):
-        sending = RefundSending(pay, journal, Unwatched(), limit=1, pace=Pace(clock=clock, sleep=sleep))
+        sending = RefundSending(pay, journal, Watched(), ResultFile(None), limit=1, pace=Pace(clock=clock, sleep=sleep))
         async with asyncio.timeout(SECONDS):
             await sending.run(rows, asyncio.Event())
         (kept,) = await journal.find("refunds.create", "R1")
 
     assert ("refused", "rejected", 2) == (sending.verdicts[2].state, kept.state, kept.attempts)
     assert losing.fired
-
-
-class Listening(Unwatched):
-    """Somebody who remembers what is waited for."""
-
-    def __init__(self) -> None:
-        self.waits: list[tuple[int, float, bool]] = []
-        self.verdicts = 0
-
-    def heard(self, verdict: Verdict) -> None:
-        """Count it."""
-        del verdict
-        self.verdicts += 1
-
-    def asking(self, count: int, seconds: float, *, silent: bool = False) -> None:
-        """Remember a wait."""
-        if seconds:
-            self.waits.append((count, seconds, silent))
 
 
 async def lost(journal: SqliteJournal, draft: Draft) -> None:
@@ -541,12 +550,12 @@ async def lost(journal: SqliteJournal, draft: Draft) -> None:
 async def doubtful(
     sandbox: ThreadedSandbox,
     folder: Path,
-    listening: Listening,
+    screen: Watched,
     clock: Clock,
     sleep: Callable[[float], Awaitable[None]],
 ) -> AsyncGenerator[tuple[RefundSending, Sequence[Row]]]:
     """Have an import of rows that are all in doubt from before."""
-    rows = read("\n".join([HEADER, *(f"T1,R{number},450,1" for number in range(DOUBTFUL))]), lambda _: None)
+    rows = read_rows("\n".join([HEADER, *(f"T1,R{number},450,1" for number in range(DOUBTFUL))]), lambda _: None)
     settings: Any = {"credentials": sandbox.credentials, "profile": PROFILE, "retry": RetryPolicy(attempts=1, quota=0)}
     async with (
         SqliteJournal(folder / "pay.db", clock=clock) as journal,
@@ -554,7 +563,7 @@ async def doubtful(
     ):
         await asyncio.gather(*(lost(journal, draft(row.request, merchant=pay.merchant_id)) for row in rows))
         pace = Pace(clock=clock, sleep=sleep, jitter=lambda bound: bound)
-        yield RefundSending(pay, journal, listening, limit=50, pace=pace), rows
+        yield RefundSending(pay, journal, screen, ResultFile(None), limit=50, pace=pace), rows
 
 
 def counted(sending: RefundSending) -> list[tuple[str, int]]:
@@ -565,19 +574,19 @@ def counted(sending: RefundSending) -> list[tuple[str, int]]:
 async def test_service_that_answers_nobody_is_left_in_peace(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """However much is in doubt, it gets a few questions in ten seconds, for three minutes; who waits is told why."""
     failing = sandbox.faults.server_error("refunds.status", times=None)
-    clock, listening, counts = Clock(), Listening(), [0]
+    clock, screen, counts = Clock(), Watched(), [0]
 
     async def sleep(seconds: float) -> None:
         counts.append(failing.fired)
         clock.advance(seconds)
 
-    async with doubtful(sandbox, tmp_path, listening, clock, sleep) as (sending, rows):
+    async with doubtful(sandbox, tmp_path, screen, clock, sleep) as (sending, rows):
         async with asyncio.timeout(SECONDS):
             await sending.run(rows, asyncio.Event())
     rounds = [after - before for before, after in pairwise([*counts, failing.fired])]
 
-    assert [(DOUBTFUL, LONGEST, True)] * 3 == listening.waits[:3]
-    assert all(seconds >= LONGEST for _, seconds, silent in listening.waits if silent)
+    assert [(DOUBTFUL, LONGEST, True)] * 3 == screen.waits[:3]
+    assert all(seconds >= LONGEST for _, seconds, silent in screen.waits if silent)
     assert SILENT <= max(rounds) < SILENT + AT_ONCE
     assert clock() - START.timestamp() <= PATIENCE
     assert [("unknown", DOUBTFUL)] == counted(sending)
@@ -593,7 +602,7 @@ async def test_ctrl_c_ends_a_wait_at_once(sandbox: ThreadedSandbox, tmp_path: Pa
         waits.set()
         await asyncio.Event().wait()
 
-    async with doubtful(sandbox, tmp_path, Listening(), Clock(), sleep) as (sending, rows):
+    async with doubtful(sandbox, tmp_path, Watched(), Clock(), sleep) as (sending, rows):
         running = asyncio.ensure_future(sending.run(rows, stop))
         async with asyncio.timeout(SECONDS):
             await waits.wait()
@@ -601,31 +610,8 @@ async def test_ctrl_c_ends_a_wait_at_once(sandbox: ThreadedSandbox, tmp_path: Pa
             stop.set()
             await running
 
-    assert (BROKEN_OFF, before) == (sending.stopped, failing.fired)
+    assert (STOPPED_BY_SIGNAL, before) == (sending.stopped, failing.fired)
     assert [("unknown", DOUBTFUL)] == counted(sending)
-
-
-async def test_whoever_stops_is_told_of_no_wait(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """After Ctrl-C nothing says that the service is asked again."""
-    failing, stop = sandbox.faults.server_error("refunds.status", times=None), asyncio.Event()
-
-    class Stopping(Listening):
-        def heard(self, verdict: Verdict) -> None:
-            super().heard(verdict)
-            if self.verdicts > DOUBTFUL:  # the first questions were asked
-                stop.set()
-
-    listening = Stopping()
-
-    async def sleep(_: float) -> None:
-        raise AssertionError("it waits")
-
-    async with doubtful(sandbox, tmp_path, listening, Clock(), sleep) as (sending, rows):
-        async with asyncio.timeout(SECONDS):
-            await sending.run(rows, stop)
-
-    assert (BROKEN_OFF, []) == (sending.stopped, listening.waits)
-    assert SILENT <= failing.fired
 
 
 class Unreadable(SqliteJournal):
@@ -646,3 +632,218 @@ async def test_journal_that_cannot_be_looked_into_leaves_doubt(
 
     assert (3, {"unknown"}) == (code, {state for state, _ in told(file).values()})
     assert "an earlier run may have sent it: the disk is gone" in " ".join(shown.split())
+
+
+def rows(count: int) -> tuple[Row, ...]:
+    """Return good rows of 10 each."""
+    lines = [f"T1,R{number},450,10" for number in range(count)]
+    return read_rows("\n".join(["out_trade_no,out_refund_no,total_amt,refund_amt", *lines]), lambda _: None)
+
+
+def closed(*verdicts: Verdict, why: str = "", unwritten: str = "") -> str:
+    """Return what is shown at the end."""
+    terminal = Console(file=io.StringIO(), width=100, record=True)
+    address = Address("postgresql://me:secret@db/pay")
+    screen = RefundImportScreen(Path("r.csv"), address, service="", result=Path("out.csv"), terminal=terminal)
+    screen.closed(verdicts, why=why, unwritten=unwritten)
+    return terminal.export_text()
+
+
+def verdicts(state: Word, count: int, message: str = "") -> list[Verdict]:
+    """Return the same end of many rows."""
+    return [Verdict(row=row, state=state, message=message) for row in rows(count)]
+
+
+def test_amounts_are_summed_by_state() -> None:
+    """Each state has its count and how much that is."""
+    shown = closed(*verdicts("succeeded", 1200), *verdicts("refused", 3, "no such order"))
+
+    assert ["succeeded", "1,200", "12,000"] == shown.splitlines()[0].split()
+    assert ["refused", "3", "30", "not", "done"] == shown.splitlines()[1].split()
+    assert ["3", "no", "such", "order"] == shown.splitlines()[2].split()
+    assert "out.csv" in shown
+
+
+def test_only_the_most_frequent_reasons_are_shown() -> None:
+    """A thousand different words do not hide what matters."""
+    shown = closed(*[verdicts("refused", 1, f"reason {number}")[0] for number in range(5)])
+
+    assert 3 == shown.count("1  reason")
+    assert "and 2 other reasons" in shown
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (1, "1 row is sent again: whoever heard that it was not done may have refunded by other means."),
+        (23, "23 rows are sent again: whoever heard that they were not done may have refunded by other means."),
+    ],
+)
+def test_what_is_sent_again_is_counted_and_listed(count: int, words: str) -> None:
+    """As far as it fits; where there is nothing of that kind, nothing is said."""
+    terminal = Console(file=io.StringIO(), width=100, record=True)
+    screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", terminal=terminal)
+    screen.resubmitted([])
+    nothing = terminal.export_text()
+    screen.resubmitted([Resubmission(row, "declined\x07") for row in rows(count)])
+    shown = terminal.export_text()
+
+    assert not nothing
+    assert words in shown
+    assert min(count, 20) == shown.count("declined?")
+    assert (count > 20) == ("and 3 more" in shown)
+
+
+def waiting(*waits: tuple[int, float], silent: Sequence[tuple[int, float]] = ()) -> str:
+    """Return what a file is told of such waits."""
+    terminal = Console(file=io.StringIO(), width=100, record=True)
+    screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", terminal=terminal)
+    with screen.progress(3):
+        for count, seconds in waits:
+            screen.asking(count, seconds)
+        for count, seconds in silent:
+            screen.asking(count, seconds, silent=True)
+    return terminal.export_text().strip()
+
+
+def test_long_wait_is_told_once() -> None:
+    """A file that stays as it is for a minute looks like a command that hangs."""
+    assert "1 row in doubt; the next question is in 57 s." == waiting((1, 0), (1, 57.0), (1, 30.0))
+    assert "2 rows in doubt; the next question is in 8 s." == waiting((2, 0.2), (2, 8.0))
+    assert not waiting((1, 0), (1, 1.0))
+
+
+def test_service_that_does_not_answer_is_told_once() -> None:
+    """Whoever reads the file knows what the command waits for, also where it waited for something else before."""
+    words = "The service does not answer: {} in doubt; the next question is in 10 s."
+
+    assert words.format("300 rows") == waiting(silent=[(300, 10.0), (280, 10.0)])
+    assert words.format("1 row") == waiting((3, 57.0), silent=[(1, 10.0)]).splitlines()[-1].strip()
+
+
+def test_stopping_is_told_and_leaves_the_terminal_as_it_was() -> None:
+    """Whoever presses Ctrl-C is told what a second one does, and has a cursor after it."""
+    seen, told = io.StringIO(), io.StringIO()
+    terminals = Console(file=seen, width=100, force_terminal=True), Console(file=told, width=100)
+    for terminal in terminals:
+        screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", terminal=terminal)
+        with screen.progress(3):
+            screen.stopping()
+            cursor = seen.getvalue().rindex("\x1b[?25h") - seen.getvalue().rindex("\x1b[?25l")
+
+            assert cursor > 0
+    for each in (seen, told):
+        assert "Waiting for the calls in flight; Ctrl-C again cuts them off." in each.getvalue()
+
+
+def test_who_stops_by_itself_speaks_of_no_first_signal() -> None:
+    """It says why, and what then cuts off the calls in flight."""
+    told = io.StringIO()
+    screen = RefundImportScreen(Path("r.csv"), Address("p"), service="", terminal=Console(file=told, width=80))
+    screen.stopping("the service does not take these keys")
+
+    assert "Stopping: the service does not take these keys.\n  Waiting for the calls in flight; Ctrl-C twice" in (
+        told.getvalue()
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "result", "words"),
+    [
+        (5, Path("out.csv"), "up to 5 rows may have been done. The results so far stand in out.csv.partial; the same"),
+        (1, None, "up to 1 row may have been done. The results so far stand in the journal; the same command goes on."),
+        (0, None, "nothing is in doubt."),
+    ],
+)
+def test_last_line_says_what_is_in_doubt_and_where_all_stands(count: int, result: Path | None, words: str) -> None:
+    """Whoever has cut it off knows how many may have been done, and that nothing is lost."""
+    terminal = Console(file=io.StringIO(), width=120, record=True)
+    screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", result=result, terminal=terminal)
+    with screen.progress(3):
+        screen.cut_off(count)
+
+    assert f"  Cut off: {words}" in terminal.export_text()
+
+
+def test_doubtful_ones_are_listed_with_what_to_do() -> None:
+    """What may have been done is listed, as far as it fits, and no password is shown."""
+    shown = closed(*verdicts("unknown", 24), *verdicts("manual", 1))
+
+    assert "and 5 more" in shown
+    assert "--state manual" in shown
+    assert "payasync reconcile --journal 'host=db dbname=pay user=me'" in shown
+    assert "secret" not in shown
+
+
+def test_result_that_could_not_be_written_is_told() -> None:
+    """Nobody looks into a file that is not there."""
+    shown = closed(*verdicts("succeeded", 1), unwritten="No space left on device")
+
+    assert "The result file could not be written: No space left on device" in shown
+    assert "out.csv" not in shown
+
+
+def test_words_of_others_do_not_rule_the_terminal() -> None:
+    """What the service said is shown without what a terminal would obey."""
+    assert "\x1b" not in closed(*verdicts("refused", 1, "\x1b[31mred\x07"))
+
+
+REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
+MOST: Final = 3
+
+
+def done(attempts: int = 1) -> CallResult[RefundResponse]:
+    """Return what the service has done, or the journal has answered."""
+    reply = Reply(status=200, headers={}, body=b"{}", attempts=attempts)
+    return Done(REFUND, RefundResponse(reply, PROFILE.answer, PROFILE.states))
+
+
+def refused(error: PayasyncError, attempts: int = 1) -> CallResult[RefundResponse]:
+    """Return what was not done."""
+    error.add(attempts=attempts)
+    return Refused(REFUND, error)
+
+
+def unanswered(attempts: int = 1) -> CallResult[RefundResponse]:
+    """Return what has no answer, or what the journal does not send, as it is in doubt."""
+    return Unknown(REFUND, OutcomeUnknownError("no answer", attempts=attempts))
+
+
+def denied(status: int = 403) -> CallResult[RefundResponse]:
+    """Return what these keys may not do."""
+    return refused(AuthenticationError(f"HTTP {status}", http_status=status))
+
+
+def heard(*results: CallResult[RefundResponse]) -> str:
+    """Return what is said to the last of several results."""
+    stops = StopConditions(MOST)
+    return [stops.reason(each) for each in results][-1]
+
+
+@pytest.mark.parametrize("result", [unanswered(), refused(NotSentError("no connection"))])
+def test_silent_service_is_left_in_peace(result: CallResult[RefundResponse]) -> None:
+    """So many rows without an answer, one after the other, and nothing more is sent."""
+    assert ["", NO_ANSWER] == [heard(*[result] * count) for count in (MOST - 1, MOST)]
+    assert not heard(result, result, done(), result)
+    assert not heard(result, result, refused(ServiceError("HTTP 400")), result)
+
+
+def test_what_the_journal_answers_says_nothing_of_the_service() -> None:
+    """After a killed run many rows are in doubt at once, and the service was not even asked."""
+    assert not heard(*[unanswered(attempts=0)] * MOST)
+    assert NO_ANSWER == heard(unanswered(), unanswered(), done(attempts=0), unanswered())
+
+
+def test_keys_that_are_not_known_stop_at_once() -> None:
+    """HTTP 401 is said of the keys, whatever was done before."""
+    assert WRONG_KEYS == heard(denied(401))
+    assert WRONG_KEYS == heard(done(), denied(401))
+
+
+def test_order_that_may_not_be_refunded_stops_nothing() -> None:
+    """HTTP 403 may be said of one order; of the keys it is only where nothing else is ever said."""
+    assert not heard(denied())
+    assert not heard(*[denied()] * (DENIED - 1))
+    assert WRONG_KEYS == heard(*[denied()] * DENIED)
+    assert not heard(done(), *[denied()] * DENIED)
+    assert not heard(refused(ServiceError("HTTP 400")), *[denied()] * DENIED)

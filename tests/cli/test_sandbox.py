@@ -1,7 +1,9 @@
 """`payasync sandbox`: the command as a process, from its start-up lines to its end."""
 
 import asyncio
+import io
 import json
+import logging
 import secrets
 import shlex
 import signal
@@ -10,22 +12,25 @@ import subprocess
 import sys
 import urllib.request
 from contextlib import ExitStack, closing, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
 from attrs import evolve
 from click.testing import CliRunner
+from rich.console import Console
 
 from payasync import Session, SortedPairs
 from payasync.cli.commands import payasync
-from payasync.cli.sandbox import refund_setting
+from payasync.cli.sandbox import LogScreen, SandboxScreen, refund_setting
 from payasync.sandbox import PROFILE
+from payasync.sandbox.model import Entry
 from payasync.sandbox.rules import RefundSetting
+from payasync.sandbox.webhooks import Delivery
 from tests.chaos.forked import Forked
 from tests.cli.sandbox_process import Ended, SandboxProcess, ended, order_paid, running, serving, started
 
@@ -91,7 +96,7 @@ def test_start_says_what_it_is_and_where() -> None:
     assert [f"{url}/openapi.json"] == facts["OpenAPI"]
     assert "payasync-sandbox, the sandbox's own" == " ".join(facts["Profile"])
     assert ["frozen"] == facts["Clock"]
-    assert ["succeed", "at", "once"] == facts["Refunds"]
+    assert ["succeed", "immediately"] == facts["Refunds"]
     assert ["in", "memory;"] == facts["Database"][:2]
     assert "\x1b" not in "".join(lines)
     assert [] == [line for line in lines if line.startswith("export ") and "=" not in line]
@@ -387,3 +392,85 @@ async def ended_by_an_operator(sandbox: SandboxProcess, end: str) -> tuple[list[
         ):
             pass
         return before, (await pay.refunds.status("R1")).state
+
+
+REFUSED: Final = Delivery(
+    event="payment.paid",
+    reference="L5",
+    status=None,
+    where="http://127.0.0.1:9999/notify/payment",
+    error="connection refused",
+    state="waiting",
+    tries=1,
+    wait=5.0,
+)
+TAKEN: Final = evolve(REFUSED, status=200, error="", state="delivered", wait=None)
+
+
+def screen(width: int | None = None) -> tuple[SandboxScreen, io.StringIO]:
+    """Return a screen of so many columns, or one that is redirected, and what is written to it."""
+    written = io.StringIO()
+    console = Console(file=written, width=width, force_terminal=width is not None, color_system=None, highlight=False)
+    return SandboxScreen(console=console), written
+
+
+def delivery_line(delivery: Delivery) -> str:
+    """Return the line of a delivery, without its time."""
+    told, written = screen()
+    told.notification(delivery)
+    return written.getvalue().rstrip("\n").partition("  ")[2]
+
+
+def test_one_that_failed() -> None:
+    """It says what went wrong, where, and when it comes again."""
+    told, written = screen()
+    before = datetime.now().astimezone()
+    told.notification(REFUSED)
+    after = datetime.now().astimezone()
+    again = {f"{moment + timedelta(seconds=5):%H:%M:%S}" for moment in (before, after)}
+
+    assert written.getvalue().partition("  ")[2] in {
+        f"-   notify payment.paid L5: connection refused; again at {at}  http://127.0.0.1:9999/notify/payment\n"
+        for at in again
+    }
+
+
+def test_one_that_was_taken() -> None:
+    """It stands in the columns of the requests, shortly."""
+    told, written = screen()
+    told.notification(TAKEN)
+    told.request(Entry(kind="request", name="orders.place", reference="L5", status=200, milliseconds=1.0))
+    lines = written.getvalue().splitlines()
+
+    assert "200 notify payment.paid                L5" == lines[0].partition("  ")[2]
+    assert lines[1].index("L5") == lines[0].index("L5")
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"state": "dead", "tries": 7, "wait": None}, "given up after 7 attempts"),
+        ({"wait": None}, "again when the clock is advanced"),
+        ({"state": "delivered", "wait": None}, "connection refused  http"),
+    ],
+    ids=["dead letter", "the clock stands", "taken before"],
+)
+def test_what_comes_next(facts: dict[str, Any], words: str) -> None:
+    """A dead letter is given up; a clock that stands must be advanced; a copy of what was taken is not sent again."""
+    assert words in delivery_line(evolve(REFUSED, **facts))
+
+
+def test_nothing_that_a_terminal_would_obey() -> None:
+    """Numbers and addresses are a merchant's own, and may hold anything."""
+    told = delivery_line(evolve(REFUSED, reference="\x1b[2J", where="http://a/\x1b]0;", error="no \x07"))
+
+    assert "\x1b" not in told
+    assert "?[2J: no ?;" in told
+
+
+def test_defect_of_our_own_is_shown_as_python_would(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is neither a request nor a notification goes to standard error, and breaks nothing."""
+    told, written = screen()
+    LogScreen(told).handle(logging.makeLogRecord({"msg": "Error handling request", "levelno": logging.ERROR}))
+
+    assert ("", "Error handling request\n") == (written.getvalue(), capsys.readouterr().err)

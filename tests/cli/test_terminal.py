@@ -1,13 +1,16 @@
 """Lines on a terminal, and where there is none."""
 
 import io
+import logging
+import subprocess
 import sys
+from typing import Final
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from payasync.cli.terminal import Lines, complain, plain
+from payasync.cli.terminal import Lines, complain, plain, stray_logs_dropped
 
 
 def terminal(width: int, *, watched: bool = True) -> tuple[Lines, io.StringIO]:
@@ -79,3 +82,27 @@ def test_complaint(capsys: pytest.CaptureFixture[str]) -> None:
 def test_plain() -> None:
     """What a terminal would obey is shown as `?`; letters of any script stay."""
     assert "T?1 Zoë" == plain("T\x071 Zoë")
+
+
+PROGRAM: Final = """
+import logging
+from payasync.cli.terminal import stray_logs_dropped
+with stray_logs_dropped():
+    logging.getLogger("payasync").warning("inside")
+logging.getLogger("payasync").warning("outside")
+"""
+
+
+def test_nothing_is_written_between_the_lines() -> None:
+    """Python writes warnings that nobody takes to standard error; afterwards it does so again."""
+    ended = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, check=True, text=True)
+
+    assert "outside\n" == ended.stderr
+
+
+def test_who_takes_log_lines_gets_them(caplog: pytest.LogCaptureFixture) -> None:
+    """A program that has set up logging hears all of it."""
+    with stray_logs_dropped():
+        logging.getLogger("payasync").warning("inside")
+
+    assert ["inside"] == [each.getMessage() for each in caplog.records]

@@ -1,6 +1,5 @@
 """`payasync verify-notification`: whether a notification in a file is from the service."""
 
-import io
 import json
 import time
 from collections.abc import Mapping
@@ -10,11 +9,13 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 from click.testing import CliRunner, Result
-from rich.console import Console
+from hypothesis import given
+from hypothesis import strategies as st
 
 from payasync import Credentials
 from payasync.cli.commands import payasync
-from payasync.cli.verify_notification import LONGEST, Finding, HttpMessage, VerificationScreen
+from payasync.cli.verify_notification import LONGEST, HttpMessage
+from payasync.errors import InvalidArgumentError
 from payasync.notifications.verification import sign_webhook
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.testing import Signed, sign_notification
@@ -54,7 +55,7 @@ def file(tmp_path: Path) -> Path:
 
 def message(notification: Signed, target: str = "/notify/payment") -> bytes:
     """Return a notification as `listen` stores it."""
-    return HttpMessage(notification.raw, tuple(notification.headers.items()), target).written()
+    return HttpMessage(notification.raw, tuple(notification.headers.items()), target).to_bytes()
 
 
 def run(*arguments: object, environ: Mapping[str, str | None] = {}, stdin: bytes = b"") -> Result:
@@ -191,20 +192,6 @@ def test_file_that_cannot_be_read(file: Path) -> None:
     assert "paid.http\ngenuine\n" in result.output
 
 
-@pytest.mark.parametrize(("columns", "lines"), [(80, 2), (120, 1)])
-def test_what_was_checked_fits(columns: int, lines: int) -> None:
-    """On a terminal no word of it is broken: it takes two lines, or one where there is room."""
-    checked = "webhook-signature over the body, by 1 of your keys; webhook-timestamp within 300 seconds"
-    written = io.StringIO()
-    console = Console(file=written, width=columns, force_terminal=True, color_system=None, highlight=False)
-    VerificationScreen(console).found(Finding("genuine", "", (("Checked", checked),)))
-    shown = written.getvalue().splitlines()[1:]
-
-    assert lines == len(shown)
-    assert checked.split() == " ".join(shown).split()[1:]
-    assert all(len(line) <= columns for line in shown)
-
-
 def test_standard_input(file: Path) -> None:
     """`-` reads from a pipe."""
     assert 0 == run("-", "--at", SENT, stdin=file.read_bytes()).exit_code
@@ -237,7 +224,7 @@ def test_what_is_no_notification(tmp_path: Path, raw: bytes) -> None:
     """Any file ends in a verdict, and never in a traceback."""
     file = tmp_path / "any"
     notification = HttpMessage(raw, tuple(webhook_headers(raw).items()), "/")
-    file.write_bytes(notification.written())
+    file.write_bytes(notification.to_bytes())
     result = run(file, "--at", SENT)
 
     assert 1 == result.exit_code
@@ -365,7 +352,7 @@ async def test_what_the_sandbox_sends(tmp_path: Path) -> None:
         sent = await shop.next()
     (key,) = sandbox.credentials.notification_keys
     file = tmp_path / "sent.http"
-    file.write_bytes(HttpMessage(sent.body.encode(), tuple(sent.headers.items()), "/notify").written())
+    file.write_bytes(HttpMessage(sent.body.encode(), tuple(sent.headers.items()), "/notify").to_bytes())
 
     assert 0 == run(file, environ={"PAYASYNC_NOTIFICATION_KEYS": key.reveal()}).exit_code
 
@@ -386,3 +373,93 @@ def test_file_without_an_end() -> None:
 
     assert 2 == result.exit_code
     assert f"the file must be {LONGEST} bytes long at most" in " ".join(result.output.split())
+
+
+NAMES = st.text(st.sampled_from("abcdefghijklmnopqrstuvwxyz-"), min_size=1, max_size=12).filter(
+    lambda name: name != "content-length"
+)
+VALUES = st.text(st.characters(min_codepoint=0x21, max_codepoint=0xFF, exclude_categories=["Cc", "Zs"]), max_size=20)
+
+
+@given(
+    body=st.binary(max_size=60),
+    headers=st.lists(st.tuples(NAMES, VALUES), max_size=4),
+    target=st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=20),
+)
+def test_what_is_written_is_read(body: bytes, headers: list[tuple[str, str]], target: str) -> None:
+    """Body, headers and path come back as they were, with the length beside them."""
+    message = HttpMessage(body, tuple(headers), target)
+    length = ("content-length", str(len(body)))
+
+    assert HttpMessage(body, (*headers, length), target) == HttpMessage.read(message.to_bytes())
+
+
+@pytest.mark.parametrize(
+    "raw", [b"{}", b'{"a": "POST / HTTP/1.1"}', b"GET / HTTP/1.1\r\n\r\n{}", b"POST \xff HTTP/1.1\n\n"]
+)
+def test_file_of_a_body_alone(raw: bytes) -> None:
+    """What does not begin as a POST request is the body, byte by byte."""
+    assert HttpMessage(raw) == HttpMessage.read(raw)
+
+
+@pytest.mark.parametrize("end", [b"\r\n", b"\n"])
+def test_line_ends(end: bytes) -> None:
+    """A file that was edited may have the line ends of its system; the body's own stay."""
+    raw = end.join([b"POST /notify/refund HTTP/1.1", b"X-A:  1 ", b"x-a: caf\xe9: 2", b"", b"{\r\n\n}"])
+    message = HttpMessage.read(raw)
+
+    assert (b"{\r\n\n}", "/notify/refund") == (message.body, message.target)
+    assert (("x-a", "1"), ("x-a", "café: 2")) == message.headers
+
+
+@pytest.mark.parametrize(
+    ("length", "body"),
+    [("2", b"{}"), ("2", b"{}\n"), ("2", b"{}\r\n\n"), ("many", b"{}\n"), ("\xb2", b"{}\n"), ("", b"{}\n")],
+)
+def test_body_is_as_long_as_its_header_says(length: str, body: bytes) -> None:
+    """An editor adds a line end, which goes; what is no length says nothing."""
+    message = HttpMessage.read(f"POST / HTTP/1.1\r\nContent-Length: {length}\r\n\r\n".encode("latin-1") + body)
+    expected = (2, b"{}") if length == "2" else (None, body)
+
+    assert expected == (message.length, message.body)
+
+
+def test_more_than_its_header_says_is_kept() -> None:
+    """Nothing but line ends is cut off in silence: what is longer was changed, and its length tells."""
+    message = HttpMessage.read(b"POST / HTTP/1.1\r\nContent-Length: 7\r\n\r\n" + b'{"a": 1}')
+
+    assert (7, b'{"a": 1}') == (message.length, message.body)
+
+
+@pytest.mark.parametrize("raw", [b"", b" \r\n"])
+def test_empty_file(raw: bytes) -> None:
+    """It is no body of anything."""
+    with pytest.raises(InvalidArgumentError, match="the file is empty"):
+        HttpMessage.read(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "wanted"),
+    [
+        (b"POST / HTTP/1.1\r\nx: 1\r\n", "an empty line"),
+        (b"POST / HTTP/1.1\r\n{}\r\n\r\n", "a colon in each"),
+        (
+            b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\n{}",
+            "a body of 3 bytes, as its Content-Length says: the file has 2",
+        ),
+        (b"POST / HTTP/1.1\r\nContent-Length: %b\r\n\r\n{}" % (b"9" * 5000), "a body of 9+ bytes"),
+    ],
+)
+def test_broken_messages(raw: bytes, wanted: str) -> None:
+    """What begins as a request and does not go on as one is refused: it was cut, or is something else."""
+    with pytest.raises(InvalidArgumentError, match=wanted) as refused:
+        HttpMessage.read(raw)
+
+    assert "file" == refused.value.field
+
+
+def test_other_headers() -> None:
+    """They replace those of the same name, in any case, and the others stay."""
+    message = HttpMessage(b"", (("Webhook-Id", "a"), ("X", "1"), ("webhook-id", "b")), "/")
+
+    assert (("x", "1"), ("webhook-id", "c")) == message.with_headers({"webhook-id": "c"}).headers

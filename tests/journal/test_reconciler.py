@@ -449,7 +449,7 @@ async def test_accepted_that_is_denied_is_shown_to_a_person(journal: Journal, cl
 async def test_accepted_payment_is_asked_about_by_the_service_s_number(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler
 ) -> None:
-    """A payment that was answered is known by the number of its answer (spec: Endpoints, rule 6)."""
+    """A payment that was answered is known by the number of its answer (docs/service.md#payments)."""
     payment = await pay.payments.create(amount=1000, currency="USD")
     before = await only(journal)
     await sandbox.customer.authorize(payment)

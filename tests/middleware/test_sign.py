@@ -269,7 +269,7 @@ SECRET_KEY: Final = Secret("sk_canary")
 
 
 async def test_key_travels_as_bearer() -> None:
-    """A call that the profile lists carries the secret key (spec: Authentication, 2), and stays a secret on its way."""
+    """A call that the profile lists carries the secret key, and stays a secret on its way."""
     end = way()
     await authorize(SECRET_KEY, end.send)(bare_call(CREATE_PAYMENT, bearer=True, headers={"X-A": "1"}))
     sent = end.calls[0]

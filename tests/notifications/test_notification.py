@@ -126,7 +126,7 @@ def test_copies_are_plain(copied: Any) -> None:
 
 
 async def test_payment_is_confirmed_by_its_order() -> None:
-    """Endpoint 3 says what the order is now, whatever the notification says (spec: Endpoints, rule 3)."""
+    """Endpoint 3 says what the order is now, whatever the notification says (docs/service.md#orders)."""
     async with Sandbox() as sandbox, sandbox.session() as pay:
         await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
         answer = await told(session=pay).confirm()
@@ -154,7 +154,7 @@ async def test_confirming_without_a_session() -> None:
     ],
 )
 def test_nothing_to_ask_about(facts: Any, words: str) -> None:
-    """Subscriptions have no query, and without a number there is no question (spec: Endpoints)."""
+    """Subscriptions have no query, and without a number there is no question (docs/service.md#queries)."""
     with pytest.raises(InvalidArgumentError, match=words):
         told(**facts).inquiry()
 

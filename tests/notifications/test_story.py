@@ -25,7 +25,7 @@ async def test_paid_on_the_page_and_handled_once(profile: Profile, tmp_path: Pat
 
 
 async def test_refunds_are_events_of_their_own(profile: Profile, tmp_path: Path) -> None:
-    """Each refund of one order is told and handled, and so is the order (spec: Events, 2)."""
+    """Each refund of one order is told and handled, and so is the order (docs/service.md#notifications)."""
     numbers = ["RA", "RB", "RC"]
     async with opened(profile, tmp_path) as shop:
         await shop.paid()
@@ -37,7 +37,7 @@ async def test_refunds_are_events_of_their_own(profile: Profile, tmp_path: Path)
 
 
 async def test_thirteen_renewals_are_thirteen_events(profile: Profile, tmp_path: Path) -> None:
-    """A subscription that is renewed month after month is credited for each of them (spec: Events, 3)."""
+    """A subscription that is renewed month after month is credited for each of them (docs/service.md#notifications)."""
     async with opened(profile, tmp_path) as shop:
         subscription = await shop.sandbox.given.subscription("monthly")
         await shop.sandbox.clock.advance(timedelta(days=397))

@@ -1,21 +1,36 @@
-"""A handler inside a transaction of the caller's own: its effect and its mark are committed together, once."""
+"""A handler inside the caller's own transaction: proven first, then effect and mark are committed together, once."""
 
 import asyncio
 import re
 import sqlite3
-from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import aiosqlite
+import psycopg
 import pytest
 from attrs import frozen
+from psycopg.conninfo import make_conninfo
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
+from sqlalchemy.orm import sessionmaker
+from sqlalchemy.pool import NullPool
 
 from payasync import ConfigurationError, Credentials
-from payasync.notifications import Notification
-from payasync.notifications.transactions import HandlerTransaction, build_insert, hash_mark
-from tests.notifications.databases import IN_POSTGRES, Database, by_sqlite3
+from payasync.notifications import Notification, transactions
+from payasync.notifications.transactions import TABLE, Begin, HandlerTransaction, build_insert, hash_mark, prove
+from tests.notifications.databases import (
+    IN_POSTGRES,
+    Database,
+    asyncpg_connection,
+    by_psycopg,
+    by_sqlite3,
+    connected,
+)
 from tests.notifications.merchant import PAID, Shop, opened
 
 AT: Final = datetime(2027, 1, 1, tzinfo=UTC)
@@ -235,8 +250,357 @@ def test_mark_is_a_literal() -> None:
     assert re.fullmatch("[0-9a-f]{64}", digits)
 
 
-def test_mark_is_of_one_handler_one_merchant_and_one_event() -> None:
-    """Two merchants may have orders of the same number, and keep their books in one database."""
-    marks = {hash_mark("a", "M1", "b"), hash_mark("a", "M1", "c"), hash_mark("b", "M1", "b"), hash_mark("a", "M2", "b")}
+LOST: Final = "is not there afterwards: its context manager must commit"
+LEFT: Final = "stays after an error, which must undo it"
 
-    assert 4 == len(marks)
+
+def async_sessions(path: Path) -> Begin:
+    """Return SQLAlchemy's factory itself, whose sessions commit nothing by themselves."""
+    return async_sessionmaker(create_async_engine(f"sqlite+aiosqlite:///{path}", poolclass=NullPool))
+
+
+def sessions(path: Path) -> Begin:
+    """Return the same of its plain sessions."""
+    return sessionmaker(create_engine(f"sqlite:///{path}", poolclass=NullPool))
+
+
+def aiosqlite_connections(path: Path) -> Begin:
+    """Return what gives a connection of aiosqlite's, and commits nothing."""
+    return lambda: aiosqlite.connect(path)
+
+
+def autocommit(path: Path) -> Begin:
+    """Return what gives a connection of Python's own driver that commits each statement."""
+
+    @contextmanager
+    def begin() -> Generator[sqlite3.Connection]:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            yield connection
+
+    return begin
+
+
+def committing_always(path: Path) -> Begin:
+    """Return what commits, whatever happened."""
+
+    @contextmanager
+    def begin() -> Generator[sqlite3.Connection]:
+        with closing(sqlite3.connect(path)) as connection:
+            try:
+                yield connection
+            finally:
+                connection.commit()
+
+    return begin
+
+
+def committing_what_is_cut_off(path: Path) -> Begin:
+    """Return what undoes errors, and takes a cancellation for none."""
+
+    @contextmanager
+    def begin() -> Generator[sqlite3.Connection]:
+        with closing(sqlite3.connect(path)) as connection:
+            try:
+                yield connection
+            except Exception:
+                connection.rollback()
+                raise
+            finally:
+                connection.commit()
+
+    return begin
+
+
+def swallowing(path: Path) -> Begin:
+    """Return what keeps every error to itself."""
+
+    @contextmanager
+    def begin() -> Generator[sqlite3.Connection]:
+        with suppress(Exception), connected(path) as connection:
+            yield connection
+
+    return begin
+
+
+def marked(path: Path) -> int:
+    """Return how many marks are in a file."""
+    with connected(path) as connection, suppress(sqlite3.OperationalError):  # there is no table
+        return int(connection.execute("SELECT count(*) FROM payasync_handled").fetchone()[0])
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (async_sessions, LOST),
+        (sessions, LOST),
+        (aiosqlite_connections, LOST),
+        (autocommit, LEFT),
+        (committing_always, LEFT),
+        (committing_what_is_cut_off, LEFT),
+        (swallowing, "swallowed an error"),
+    ],
+)
+@pytest.mark.parametrize("statement", [TABLE, ""], ids=["table is there", "table is missing"])
+async def test_what_is_no_transaction_is_told_apart(
+    wrong: Callable[[Path], Begin], says: str, statement: str, tmp_path: Path
+) -> None:
+    """An effect in it would be lost, or have its mark left behind: whatever is wrong is named, and leaves no mark."""
+    path = tmp_path / "shop.db"
+    with connected(path) as connection:
+        connection.execute(statement)
+    with pytest.raises(ConfigurationError, match=says) as caught:
+        await prove(wrong(path))
+
+    assert ("transaction", 0) == (caught.value.field, marked(path))
+
+
+async def test_one_connection_for_all_is_no_transaction(tmp_path: Path) -> None:
+    """What is done on it seems to be there, and is seen by nobody else: an error undoes nothing of it."""
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection, pytest.raises(ConfigurationError, match=LEFT):
+        await prove(lambda: nullcontext(connection))
+
+    assert 0 == marked(tmp_path / "shop.db")
+
+
+def autocommit_of_asyncpg(dsn: str) -> Begin:
+    """Return what gives a connection of asyncpg's, as its pool does: outside of a transaction."""
+
+    @asynccontextmanager
+    async def begin() -> AsyncGenerator[Any]:
+        connection = await asyncpg_connection(dsn)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+    return begin
+
+
+async def test_server_is_asked_no_less(postgres_dsn: str) -> None:
+    """The same of a PostgreSQL database."""
+    with pytest.raises(ConfigurationError, match=LEFT):
+        await prove(autocommit_of_asyncpg(postgres_dsn))
+    with psycopg.connect(postgres_dsn) as connection:
+        assert (0,) == connection.execute("SELECT count(*) FROM payasync_handled").fetchone()
+
+
+async def test_proof_leaves_nothing_behind(database: Database) -> None:
+    """A table for marks is there afterwards, as somebody may have made it before, and no mark is in it."""
+    for _ in range(2):
+        await prove(database.begin)
+
+    assert 0 == database.marks()
+
+
+async def test_error_may_be_told_in_other_words(tmp_path: Path) -> None:
+    """A context manager that raises an error of its own over the one that it was left with has undone all the same."""
+    path = tmp_path / "shop.db"
+
+    @contextmanager
+    def begin() -> Generator[sqlite3.Connection]:
+        try:
+            with connected(path) as connection:
+                yield connection
+        except Exception:  # noqa: BLE001 - the rule
+            raise RuntimeError("the books are as they were") from None
+
+    await prove(begin)
+
+    assert 0 == marked(path)
+
+
+@pytest.mark.parametrize("driver", IN_POSTGRES, ids=lambda driver: driver.__name__)
+async def test_many_processes_prove_at_once(driver: Callable[[str], Database], postgres_dsn: str) -> None:
+    """Each has a mark of its own, and all find the table that one of them makes."""
+    database = driver(postgres_dsn)
+    await asyncio.gather(*(prove(database.begin) for _ in range(8)))
+
+    assert 0 == database.marks()
+
+
+@pytest.fixture
+def role(postgres_dsn: str) -> Generator[str]:
+    """A role that may use what is in a database, and make nothing there."""
+    with psycopg.connect(postgres_dsn, autocommit=True) as owner:
+        name = f"shop_of_{owner.info.dbname}"
+        owner.execute(f'CREATE ROLE "{name}" LOGIN'.encode())
+        owner.execute(f'GRANT USAGE ON SCHEMA public TO "{name}"'.encode())
+        try:
+            yield name
+        finally:
+            owner.execute(f'DROP OWNED BY "{name}"'.encode())
+            owner.execute(f'DROP ROLE "{name}"'.encode())
+
+
+def granted(dsn: str, *statements: str) -> None:
+    """Execute what only a database's owner may."""
+    with psycopg.connect(dsn, autocommit=True) as owner:
+        for statement in statements:
+            owner.execute(statement.encode())
+
+
+@pytest.mark.parametrize("driver", IN_POSTGRES, ids=lambda driver: driver.__name__)
+async def test_role_that_may_make_nothing_has_effects(
+    driver: Callable[[str], Database], postgres_dsn: str, role: str
+) -> None:
+    """Where the table is there, nothing need be made: three rights on it are enough."""
+    owners = by_psycopg(postgres_dsn)
+    granted(postgres_dsn, TABLE, f'GRANT SELECT, INSERT, DELETE ON payasync_handled, effects TO "{role}"')
+    database = driver(make_conninfo(postgres_dsn, user=role))
+    done = await transactions.HandlerTransaction(database.begin).run_once("ab", AT, database.effect)
+
+    assert (True, 1, 1) == (done, owners.count(), owners.marks())
+
+
+@pytest.mark.parametrize("driver", IN_POSTGRES, ids=lambda driver: driver.__name__)
+@pytest.mark.parametrize("statement", ["", TABLE], ids=["no table", "no right"])
+async def test_role_that_may_not_is_told_what_to_execute(
+    driver: Callable[[str], Database], statement: str, postgres_dsn: str, role: str
+) -> None:
+    """Whether the table is missing or closed to it: the error has the statements for whoever owns the database."""
+    granted(postgres_dsn, statement)
+    database = driver(make_conninfo(postgres_dsn, user=role))
+    with pytest.raises(ConfigurationError) as caught:
+        await prove(database.begin)
+
+    assert "transaction" == caught.value.field
+    assert f"execute: {TABLE}; GRANT SELECT, INSERT, DELETE ON payasync_handled TO" in str(caught.value)
+
+
+class Books:
+    """A merchant's database that may be away.
+
+    Attributes:
+        away: What it raises as it is entered.
+        begun: How many transactions were begun.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.database = by_sqlite3(path)
+        self.away: Exception | None = None
+        self.begun = 0
+
+    @contextmanager
+    def begin(self) -> Generator[Any]:
+        """Begin a transaction."""
+        self.begun += 1
+        if self.away:
+            raise self.away
+        with self.database.begin() as connection:  # type: ignore[union-attr] # pyright: ignore[reportGeneralTypeIssues]
+            yield connection
+
+    def credit(self, shop: Shop) -> list[int]:
+        """Have a shop's payments credited; return the attempts that were made at it."""
+        tried = list[int]()
+
+        @shop.receiver.on("payment", transaction=self.begin)
+        async def credited(notification: Notification, connection: Any) -> None:
+            tried.append(notification.attempt)
+            await self.database.effect(connection)
+
+        return tried
+
+
+async def test_wrong_transaction_is_found_as_the_receiver_is_entered(shop: Shop, tmp_path: Path) -> None:
+    """The server does not start, and acknowledges nothing: that is kinder than the first payment."""
+
+    @shop.receiver.on("payment", transaction=sessions(tmp_path / "shop.db"))
+    async def credited(_: Notification, __: Any) -> None: ...
+
+    with pytest.raises(ConfigurationError, match=LOST):
+        await shop.receiver.__aenter__()
+    signed = shop.sign()
+    answer = await shop.receiver.receive(signed.raw, signed.headers)
+
+    assert 503 == answer.status
+
+
+async def test_wrong_transaction_calls_no_handler(tmp_path: Path) -> None:
+    """Where nobody enters the receiver, the first event finds it, and is tried again until it is dead: never done."""
+    async with opened(tmp_path, attempts=2) as shop:
+        called = list[Notification]()
+
+        @shop.receiver.on("payment", transaction=autocommit(tmp_path / "shop.db"))
+        async def credited(notification: Notification, _: Any) -> None:
+            called.append(notification)
+
+        first = await shop.handled()
+        shop.clock.advance(1)
+        second = await shop.last()
+
+        assert ("pending", "dead", []) == (first.state, second.state, called)
+        assert LEFT in second.reason
+
+
+@pytest.mark.parametrize("away", [ConnectionRefusedError("no server"), sqlite3.OperationalError("database is locked")])
+async def test_database_that_is_away_proves_nothing(
+    away: Exception, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The receiver starts, and takes what comes; once the database is back, its effect is had."""
+    books = Books(tmp_path / "shop.db")
+    books.away = away
+    async with opened(tmp_path) as shop:
+        tried = books.credit(shop)
+        await shop.receiver.__aenter__()
+        answer = await shop.take()
+        first = await shop.last()
+        books.away = None
+        shop.clock.advance(1)
+        second = await shop.last()
+
+        assert (200, "pending", "done", [2], 1) == (
+            answer.status,
+            first.state,
+            second.state,
+            tried,
+            books.database.count(),
+        )
+        assert f"a handler's transaction cannot be proven yet: {type(away).__name__}" in caplog.text
+
+
+async def test_database_that_hangs_holds_up_no_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The receiver waits a while for it, and starts without it: what comes is kept."""
+    monkeypatch.setattr(transactions, "PATIENCE", 0.0)
+
+    @asynccontextmanager
+    async def begin() -> AsyncGenerator[None]:
+        await asyncio.Event().wait()
+        yield
+
+    async with opened(tmp_path) as shop:
+
+        @shop.receiver.on("payment", transaction=begin)
+        async def credited(_: Notification, __: Any) -> None: ...
+
+        await shop.receiver.__aenter__()
+
+        assert 200 == (await shop.take()).status
+
+
+async def test_proof_is_had_once(tmp_path: Path) -> None:
+    """Each event has the one transaction that its effect needs."""
+    books = Books(tmp_path / "shop.db")
+    async with opened(tmp_path) as shop:
+        books.credit(shop)
+        await shop.receiver.__aenter__()
+        proven = books.begun
+        await shop.handled()
+        await shop.handled({"outTradeNo": "T2", "status": "SBX_PAID"})
+
+        assert (2, 2) == (books.begun - proven, books.database.count())
+
+
+async def test_proof_that_fails_midway_proves_nothing(tmp_path: Path) -> None:
+    """A database that goes away between two of its transactions is not called wrong."""
+    books = Books(tmp_path / "shop.db")
+    await prove(books.begin)
+    for number in range(1, 4):
+        ends = iter([None] * (number - 1) + [ConnectionResetError("the server ends")])
+        with pytest.raises(ConnectionResetError):
+            await prove(partial(_next_begin, books, ends))
+
+
+def _next_begin(books: Books, ends: Any) -> Any:
+    books.away = next(ends)
+    return books.begin()

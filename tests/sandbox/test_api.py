@@ -19,7 +19,7 @@ PLAN = {"billingFrequency": "monthly", "amount": 900, "startDate": "2999-01-31",
 
 
 async def test_place_order(foreign: Foreign) -> None:
-    """Endpoint 2 answers with the order and the address where its customer authorises it (spec: rule 2)."""
+    """Endpoint 2 answers with the order and the address where its customer authorises it (docs/service.md#orders)."""
     answer = await foreign.place("T1", subject="Coffee", body="", sceneType="JSAPI")
 
     assert (200, "SBX_OK", "T1", "SBX_PENDING", 450, "CAD") == (
@@ -30,7 +30,7 @@ async def test_place_order(foreign: Foreign) -> None:
 
 
 async def test_create_payment(foreign: Foreign, sandbox: Sandbox) -> None:
-    """Endpoint 1 makes a payment with numbers of its own; endpoint 6 knows it by both (spec: rules 1 and 6)."""
+    """Endpoint 1 makes a payment with numbers of its own; endpoint 6 knows it by both (docs/service.md#payments)."""
     made = await foreign.send(
         "POST", PAY, json={"amount": 1000, "currency": "USD", "description": "Invoice 42"}, headers=foreign.bearer
     )
@@ -46,7 +46,7 @@ async def test_create_payment(foreign: Foreign, sandbox: Sandbox) -> None:
 
 
 async def test_refund(foreign: Foreign, sandbox: Sandbox) -> None:
-    """Endpoint 5 gives money back, endpoint 7 says so (spec: rules 5 and 6)."""
+    """Endpoint 5 gives money back, endpoint 7 says so (docs/service.md#refunds)."""
     number = await sandbox.given.paid_order()
     made = await foreign.refund("R1", 200, out_trade_no=number, refundDesc="cold")
     found = await foreign.send("GET", "/payment/refund/status", params={"outRefundNo": "R1"}, headers=foreign.bearer)
@@ -153,7 +153,7 @@ async def test_every_endpoint_takes_what_the_client_sends(world: World, name: st
     "authorization", [None, "", "Bearer", "Bearer wrong", "Basic {}", "{}", "Bearer {} x", "Bearer \xe9"]
 )
 async def test_bearer_is_the_secret_key(world: World, authorization: str | None) -> None:
-    """What carries Bearer must carry the secret key (spec: Authentication, 2): 401."""
+    """What carries Bearer must carry the secret key (docs/service.md#authentication): 401."""
     key = world.sandbox.credentials.secret_key
     assert key
     header = authorization and authorization.format(key.reveal())
@@ -167,7 +167,7 @@ async def test_bearer_is_the_secret_key(world: World, authorization: str | None)
 @pytest.mark.parametrize("name", ["orders.place", "orders.query", "orders.close", "refunds.create"])
 @pytest.mark.parametrize("missing", [NONCE, SIGN, MERCHANT])
 async def test_signed_requests_carry_nonce_signature_and_merchant(world: World, name: str, missing: str) -> None:
-    """Endpoints 2 to 5 demand all three (spec: Authentication, 3): 422, and the field is named."""
+    """Endpoints 2 to 5 demand all three (docs/service.md#authentication): 422, and the field is named."""
     request = SAMPLES[name]
     told = await world.tell(request, fields=without(world.fields(request), missing))
 
@@ -218,7 +218,7 @@ async def test_signature_is_never_told(world: World) -> None:
 
 
 async def test_nonce_is_used_once(world: World) -> None:
-    """A request that was done is not done again: 403 (spec: Authentication, 3)."""
+    """A request that was done is not done again: 403 (docs/service.md#authentication)."""
     fields = world.fields(QUERYING)
     await world.tell(PLACING)
     first, second = [await world.tell(QUERYING, fields=fields) for _ in range(2)]

@@ -354,7 +354,7 @@ async def test_depth_and_unicode_that_are_taken(foreign: Foreign) -> None:
     ],
 )
 async def test_other_content_types(foreign: Foreign, content_type: str) -> None:
-    """Every body is sent as application/json (spec: What the service does)."""
+    """Every body is sent as application/json (docs/service.md#overview)."""
     body = json.dumps(foreign.signed(GOOD)).encode()
     answer = await foreign.send("POST", PLACE, data=body, headers={"Content-Type": content_type})
 

@@ -24,7 +24,7 @@ RETURN_URL = "https://shop.example/thanks?order=T1"
 
 
 async def test_new_order_is_pending(world: World) -> None:
-    """An order that was placed waits for its customer, at the address in its answer (spec: rule 2)."""
+    """An order that was placed waits for its customer, at the address in its answer (docs/service.md#orders)."""
     placed = await world.pay.send(order(out_trade_no="T1"))
     found = await world.pay.orders.query("T1")
 
@@ -34,7 +34,7 @@ async def test_new_order_is_pending(world: World) -> None:
 
 
 async def test_authorised_order_is_paid(world: World) -> None:
-    """Authorising pays: endpoints 3 and 6 say so (spec: rules 3 and 6)."""
+    """Authorising pays: endpoints 3 and 6 say so (docs/service.md#queries)."""
     placed = await world.pay.send(order(out_trade_no="T1"))
     await world.sandbox.customer.authorize(placed)
     found, status = await world.pay.orders.query("T1"), await world.pay.payments.status("T1")
@@ -63,7 +63,7 @@ async def test_declined_order_can_still_be_paid(world: World) -> None:
 
 
 async def test_cancelling_redirects_and_the_merchant_closes(world: World) -> None:
-    """Cancelling sends the customer back and changes nothing: the merchant closes the order (spec: rule 4)."""
+    """Cancelling sends the customer back and changes nothing: the merchant closes the order."""
     await world.pay.send(order(out_trade_no="T1", return_url=RETURN_URL))
     back = await world.sandbox.customer.cancel("T1")
     pending = await world.pay.orders.query("T1")
@@ -75,7 +75,7 @@ async def test_cancelling_redirects_and_the_merchant_closes(world: World) -> Non
 
 
 async def test_closed_again_gives_the_same_answer(world: World) -> None:
-    """Closing what is closed changes nothing, and is no error (spec: rule 4)."""
+    """Closing what is closed changes nothing, and is no error (docs/service.md#orders)."""
     await world.pay.send(order(out_trade_no="T1"))
     first, second = [await world.tell(CLOSE) for _ in range(2)]
 
@@ -128,7 +128,7 @@ async def test_unknown_order_is_absent(world: World) -> None:
 
 
 async def test_payment_has_numbers_of_its_own(world: World) -> None:
-    """Endpoint 1 makes a payment that endpoint 6 knows by the payment's own number (spec: rules 1 and 6)."""
+    """Endpoint 1 makes a payment that endpoint 6 knows by the payment's own number (docs/service.md#payments)."""
     made = await world.pay.payments.create(amount=1000, currency="USD", description="Invoice 42")
     found = await world.pay.payments.status(str(made.payment_id))
 
@@ -165,7 +165,7 @@ async def given_back(world: World, **changes: Any) -> RefundResponse:
 
 
 async def test_refund_of_a_part(world: World) -> None:
-    """Endpoint 5 gives money back, and endpoint 7 tells what became of it (spec: rules 5 and 6)."""
+    """Endpoint 5 gives money back, and endpoint 7 tells what became of it (docs/service.md#refunds)."""
     await world.sandbox.given.paid_order(out_trade_no="T1")
     made = await given_back(world)
     found = await world.pay.refunds.status("R1")
@@ -175,7 +175,7 @@ async def test_refund_of_a_part(world: World) -> None:
 
 
 async def test_total_must_be_the_orders(world: World) -> None:
-    """`totalAmt` is that of the original order (spec: Refund request): 422, and the field is named."""
+    """`totalAmt` is that of the original order (docs/service.md#refunds): 422, and the field is named."""
     await world.sandbox.given.paid_order(out_trade_no="T1")
     told = await world.tell(refund(total_amt=451))
 
@@ -297,7 +297,7 @@ async def test_subscription_waits_for_its_start(world: World) -> None:
 
 
 async def test_cancelled_at_once(world: World) -> None:
-    """A cancelled subscription is billed no more, and cannot be changed or cancelled again (spec: endpoint 10)."""
+    """A cancelled subscription is billed no more, and cannot be changed or cancelled again."""
     made = await begun(world)
     await world.sandbox.clock.advance(days=1)
     number = str(made.subscription_id)

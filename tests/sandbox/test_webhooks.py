@@ -587,7 +587,7 @@ async def paid(world: World, **given: Any) -> list[Notified]:
 
 
 async def test_payment_is_sent_with_any_profile(world: World) -> None:
-    """After authorisation the merchant's server is told, with the number and the state (spec: Events, 1)."""
+    """After authorisation the merchant's server is told, with the number and the state."""
     (told,) = await paid(world)
     kinds = world.profile.notification.kinds["payment"]
 
@@ -596,14 +596,14 @@ async def test_payment_is_sent_with_any_profile(world: World) -> None:
 
 
 async def test_notifications_go_to_the_address_of_the_order(world: World) -> None:
-    """`notifyUrl` goes before the account's own address (spec: Events, 1)."""
+    """`notifyUrl` goes before the account's own address (docs/service.md#notifications)."""
     await paid(world, notify_url=f"{world.receiver.url}?order=T1")
 
     assert [f"{world.receiver.url}?order=T1"] == [each.url for each in world.sandbox.ledger.deliveries()]
 
 
 async def test_refund_is_told(world: World) -> None:
-    """The end of a refund is told, with its number (spec: Events, 2)."""
+    """The end of a refund is told, with its number (docs/service.md#notifications)."""
     await paid(world)
     await world.pay.send(refund())
     await world.sandbox.settle()
@@ -613,7 +613,7 @@ async def test_refund_is_told(world: World) -> None:
 
 
 async def test_subscription_is_told(world: World) -> None:
-    """Cancelling is told to the account's address, with the subscription's number (spec: Events, 3)."""
+    """Cancelling is told to the account's address, with the subscription's number (docs/service.md#notifications)."""
     made = await world.tell(SAMPLES["subscriptions.create"])
     number = at(made.data, (world.profile.answer.subscription_id or ""))
     await world.pay.subscriptions.cancel(number)

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import aiohttp
 import pytest
-from aiohttp.abc import AbstractResolver, ResolveResult
 
 from payasync import Credentials, NotSentError, Profile, RetryPolicy, Session, Timeouts
 from payasync.endpoints import PLACE_ORDER
@@ -53,20 +52,6 @@ async def bounded(deadlines: Deadlines, deadline: float) -> None:
     """Wait within a deadline, and not for ever."""
     with Deadline(deadlines, call(deadline)):
         await turns(LONG)
-
-
-async def test_no_look_while_there_is_none(clock: StandingTime) -> None:
-    """The timer runs while there are deadlines, and again for a later one."""
-    deadlines = made(clock)
-    seen: list[bool] = []
-    for _ in range(2):
-        with Deadline(deadlines, call(clock.now + 1)):
-            await turns(LONG)
-            seen.append(deadlines.timer is not None)
-        await turns(LONG)
-        seen.append(deadlines.timer is not None)
-
-    assert [True, False, True, False] == seen
 
 
 async def test_cancelled_by_others(clock: StandingTime) -> None:
@@ -130,19 +115,6 @@ async def test_begins_in_a_task_that_was_cancelled_before(clock: StandingTime) -
     task.uncancel()
 
     assert attempt.progress.begun
-
-
-async def test_closing(clock: StandingTime) -> None:
-    """Who closes ends what others do within their deadlines, but not what it does itself."""
-    deadlines = made(clock)
-    other = asyncio.ensure_future(bounded(deadlines, clock.now + 1))
-    with Deadline(deadlines, call(clock.now + 1)):
-        await turns(1)
-        deadlines.close()
-        (ended,) = await asyncio.gather(other, return_exceptions=True)
-
-    assert isinstance(ended, TimeoutError)
-    assert deadlines.timer is None
 
 
 KEYS: Final = Credentials("M1", secret_key="sk_test")
@@ -237,21 +209,6 @@ async def test_a_free_connection_is_not_forgotten(*, lent: bool) -> None:
             await asyncio.gather(first, second, return_exceptions=True)
 
 
-class NoNames(AbstractResolver):
-    """A name server that never answers."""
-
-    def __init__(self) -> None:
-        self.asked: list[object] = []
-
-    async def resolve(self, *given: object, **_: object) -> list[ResolveResult]:
-        """Wait for ever."""
-        self.asked.append(given)
-        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return] # it never comes
-
-    async def close(self) -> None:
-        """Close nothing."""
-
-
 async def connecting(pay: Session, time: Time, far: Callable[[], object]) -> NotSentError:
     """Return what a call ends with that comes so far, and no farther, within `Timeouts.connect`."""
     call = asyncio.ensure_future(create(pay))
@@ -280,14 +237,6 @@ async def test_a_name_server_that_is_silent(time: Time, monkeypatch: pytest.Monk
         await connecting(pay, time, lambda: asked)
 
 
-async def test_a_lent_name_server_that_is_silent(time: Time) -> None:
-    """So it is where an injected session lends its connector, and with it its resolver."""
-    names = NoNames()
-    connector = aiohttp.TCPConnector(resolver=names)
-    async with aiohttp.ClientSession(connector=connector) as http, session("https://pay.example", http=http) as pay:
-        await connecting(pay, time, lambda: names.asked)
-
-
 @pytest.mark.parametrize("lent", [False, True], ids=["own pool", "lent connector"])
 async def test_a_handshake_that_never_ends(time: Time, *, lent: bool) -> None:
     """The TLS handshake is part of connecting."""
@@ -300,20 +249,16 @@ async def test_a_handshake_that_never_ends(time: Time, *, lent: bool) -> None:
     assert b"payments" not in service.received
 
 
-async def test_a_proxy_that_is_silent(time: Time) -> None:
-    """The way through a proxy is part of connecting, and no step of it begins the time anew."""
-    with Recorder([SILENT]) as proxy:
+@pytest.mark.parametrize("connected", [False, True])
+async def test_a_proxy_that_is_silent(time: Time, *, connected: bool) -> None:
+    """The way through a proxy is part of connecting, and no step of it begins the time anew, nor the handshake."""
+    with Recorder([Answer(b"HTTP/1.1 200 OK\r\n\r\n") if connected else SILENT]) as proxy:
         async with session("https://pay.example", proxy=proxy.url) as pay:
-            await connecting(pay, time, lambda: proxy.requests)
-
-    assert "CONNECT" == proxy.only.method
-
-
-async def test_a_proxy_that_connects_to_nowhere(time: Time) -> None:
-    """Nor does the handshake behind a proxy's CONNECT."""
-    with Recorder([Answer(b"HTTP/1.1 200 OK\r\n\r\n")]) as proxy:
-        async with session("https://pay.example", proxy=proxy.url) as pay:
-            await connecting(pay, time, lambda: b"pay.example" in proxy.received.partition(b"\r\n\r\n")[2])
+            await connecting(
+                pay,
+                time,
+                lambda: b"pay.example" in proxy.received.partition(b"\r\n\r\n")[2] if connected else proxy.requests,
+            )
 
     assert "CONNECT" == proxy.only.method
 

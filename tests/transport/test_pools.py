@@ -8,14 +8,13 @@ import subprocess
 import sys
 import threading
 import warnings
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from payasync import ConfigurationError, Credentials, NotSentError, Profile, Session, SessionClosedError
+from payasync import ConfigurationError, Credentials, Profile, Session, SessionClosedError
 from tests.foreign.certificates import authority, server_tls, trusting_tls
 from tests.foreign.recorder import Recorder
 
@@ -41,7 +40,10 @@ def amounts(service: Recorder) -> list[int]:
 
 @pytest.mark.parametrize("scheme", ["http", pytest.param("https", marks=pytest.mark.long)])
 def test_one_session_serves_loops_and_a_fork(scheme: str, tmp_path: Path) -> None:
-    """Each call of one session, over loops and a fork, is delivered exactly once; the parent's connection lives on."""
+    """Each call of one session, over loops and a fork, is delivered exactly once; the parent's connection lives on.
+
+    A loop that `asyncio.run` ends closes its connections, and nothing warns, though nobody closed the session.
+    """
     trusted = tmp_path / "authority.pem"
     authority().cert_pem.write_to_path(str(trusted))
     tls = server_tls() if scheme == "https" else None
@@ -77,18 +79,6 @@ def test_a_dead_loop_leaves_no_socket_open(scheme: str) -> None:
 
     assert [1, 2] == amounts(service)
     assert {"unclosed transport"} == {str(each.message).partition(" <")[0] for each in caught}
-
-
-def test_asyncio_run_closes_its_pool() -> None:
-    """A loop that `asyncio.run` ends closes its connections, and nothing warns, though nobody closed the session."""
-    with Recorder() as service:
-        pay = session(service)
-        for amount in (1, 2, 3):
-            asyncio.run(create(pay, amount))
-        service.wait_for_ends()
-        gc.collect()
-
-    assert [1, 2, 3] == amounts(service)
 
 
 def test_two_living_loops_have_a_pool_each() -> None:
@@ -209,23 +199,3 @@ async def test_idle_connection_is_reused_for_a_while(
             await pay.request("POST", "/bill", read=read)
 
     assert [1, 1 if reused else 2] == [request.connection for request in service.requests]
-
-
-@pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_who_is_trusted_is_read_for_https_only(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's authorities take a while to be read: a session with plain http does not wait for them."""
-    read: list[ssl.SSLContext] = []
-    made = ssl.create_default_context
-
-    def watched(*arguments: Any, **options: Any) -> ssl.SSLContext:
-        read.append(made(*arguments, **options))
-        return read[-1]
-
-    monkeypatch.setattr(ssl, "create_default_context", watched)
-    with Recorder(tls=server_tls() if scheme == "https" else None) as service:
-        async with session(service) as pay:
-            with suppress(NotSentError):  # nobody vouches for the test's authority
-                await create(pay)
-
-    assert (scheme == "https") == bool(read)
-    assert all(context.minimum_version == ssl.TLSVersion.TLSv1_2 for context in read)

@@ -2,8 +2,8 @@
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
@@ -14,7 +14,7 @@ import pytest
 from payasync import Credentials, Event, NotSentError, Response, Retrying, RetryPolicy, Session, Unknown
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.transport import request
-from payasync.transport.request import COMPARED, SHORT, OneShotBody, OwnRequest
+from payasync.transport.request import SHORT, OneShotBody, OwnRequest
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
 from tests.inside import idle, until
@@ -68,46 +68,6 @@ async def test_it_is_what_aiohttp_writes(method: str, content: bytes) -> None:
     assert content == second.body
 
 
-async def test_the_answer_is_made_as_aiohttp_makes_it() -> None:
-    """What aiohttp gives to its answers is given: all but the task, and what that still writes."""
-    given: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-
-    class Noted(aiohttp.ClientResponse):
-        """An answer that notes what it is made with."""
-
-        def __init__(self, *positions: Any, **names: Any) -> None:
-            super().__init__(*positions, **names)
-            same = {"session": names["session"] is http, "timer": type(names["timer"])}
-            given.append((positions, {**names, **same, "writer": None, "stream_writer": None}))
-
-    with Recorder() as service:
-        for kind in (Theirs, OwnRequest):
-            async with aiohttp.ClientSession(request_class=kind, response_class=Noted) as http:
-                await post(http, f"{service.url}/a?b=c")
-
-    assert given[0] == given[1]
-
-
-async def test_a_call_makes_no_task(theirs: list[str]) -> None:
-    """A request on a kept connection makes no task, with a body or without."""
-    made: list[object] = []
-
-    def factory(loop: asyncio.AbstractEventLoop, work: Any, **settings: Any) -> "asyncio.Task[Any]":
-        made.append(work)
-        return asyncio.Task(work, loop=loop, **settings)
-
-    with Recorder() as service:
-        async with aiohttp.ClientSession(request_class=OwnRequest) as http:
-            await post(http, service.url)
-            asyncio.get_running_loop().set_task_factory(factory)
-            await post(http, service.url)
-            await post(http, service.url, OneShotBody(b""))
-            asyncio.get_running_loop().set_task_factory(None)
-
-    assert 3 == len(service.requests)
-    assert not COMPARED or ([], []) == (made, theirs)
-
-
 @pytest.mark.parametrize(
     "large",
     [
@@ -136,31 +96,6 @@ async def test_another_aiohttp(monkeypatch: pytest.MonkeyPatch, theirs: list[str
             await post(http, f"{service.url}/unknown")
 
     assert ["/unknown"] == theirs
-
-
-async def test_what_begins_in_one_turn_leaves_together() -> None:
-    """The bodies of several calls are written one after the other, once all of them are ready."""
-    steps: list[str] = []
-
-    class Noted(aiohttp.ClientResponse):
-        """Made when a request is ready to be written."""
-
-        def __init__(self, *positions: Any, **names: Any) -> None:
-            steps.append("ready")
-            super().__init__(*positions, **names)
-
-    async def sent() -> None:
-        body = OneShotBody(CONTENT)
-        body.on_start = partial(steps.append, "written")
-        await post(http, service.url, body)
-
-    with Recorder() as service:
-        async with aiohttp.ClientSession(request_class=OwnRequest, response_class=Noted) as http:
-            await asyncio.gather(sent(), sent(), sent())
-            steps.clear()
-            await asyncio.gather(sent(), sent(), sent())
-
-    assert not COMPARED or ["ready"] * 3 + ["written"] * 3 == steps
 
 
 KINDS: Final = {"ours": OwnRequest, "aiohttp's": aiohttp.ClientRequest}
@@ -238,13 +173,11 @@ KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="signing key of M
 FAST: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
 
 CALLS: Final[dict[str, Callable[[Session, str], Awaitable[Response]]]] = {
-    "refund": lambda pay, number: pay.refunds.create(
-        out_trade_no="T1", out_refund_no=number, total_amt=2, refund_amt=1
-    ),
     "payment": lambda pay, number: pay.payments.create(amount=1, currency="USD", description=number),
     "order query": lambda pay, number: pay.orders.query(number),
-    "refund status": lambda pay, number: pay.refunds.status(number),
 }
+each_call = pytest.mark.parametrize("ask", CALLS.values(), ids=CALLS)
+each_pool = pytest.mark.parametrize("own", [True, False], ids=["own pool", "injected"])
 
 
 def said(who: str, status: int = 200, *headers: tuple[str, str]) -> Answer:
@@ -255,20 +188,12 @@ def said(who: str, status: int = 200, *headers: tuple[str, str]) -> Answer:
 STALE: Final = said("nobody").raw
 CLOSING: Final = said("nobody", 408, ("Connection", "close")).raw
 
-WRITE_AND_READ: Final = [
-    pytest.param(ask, id=name, marks=[] if name in {"payment", "order query"} else pytest.mark.long)
-    for name, ask in CALLS.items()
-]
-LENT: Final = [True, pytest.param(False, marks=pytest.mark.long)]
-
 UNASKED: Final = {
     "a second answer": STALE,
     "two more answers": STALE * 2,
-    "three more answers": STALE * 3,
     "a 408": said("nobody", 408).raw,
     "a 408, the last": CLOSING,
-    "a 503": said("nobody", 503).raw,
-    "a refusal": said("nobody", 400).raw,
+    "a 408, and the end": CLOSING + b"END",
     "the begin of one": STALE[:-5],
     "a head": STALE[: STALE.index(b"{")],
     "one without a body": b"HTTP/1.1 204 No Content\r\n\r\n",
@@ -278,25 +203,38 @@ UNASKED: Final = {
 }
 
 
-@pytest.mark.parametrize("own", LENT, ids=["own pool", "injected"])
+@asynccontextmanager
+async def stage(*, own: bool = True, secure: bool = False, **settings: Any) -> AsyncGenerator[tuple[Recorder, Session]]:
+    """Give a service that says which answer is the first, and a session with it."""
+    async with AsyncExitStack() as stack:
+        tls = server_tls() if secure else None
+        service = stack.enter_context(Recorder([said("first")], otherwise=said("second"), tls=tls))
+        http = None if own else await stack.enter_async_context(aiohttp.ClientSession())
+        chosen: dict[str, Any] = {"credentials": KEYS, "profile": PROFILE, "retry": FAST, "http": http, **settings}
+        pay = Session(service.url, tls=trusting_tls() if secure else None, **chosen)
+        yield service, await stack.enter_async_context(pay)
+
+
+async def say_unasked(service: Recorder, pay: Session, unasked: bytes) -> None:
+    """Let the service say something on its idle connection, and wait until it was read."""
+    (kept,) = idle(pay)
+    service.connections[0].stream.sendall(unasked.removesuffix(b"END"))
+    if unasked.endswith(b"END"):
+        service.connections[0].end()
+    await until(lambda: kept.should_close or not kept.is_connected())
+
+
+@each_pool
 @pytest.mark.parametrize("unasked", UNASKED.values(), ids=UNASKED)
-@pytest.mark.parametrize("ask", WRITE_AND_READ)
+@each_call
 async def test_answer_that_nobody_asked_for(
-    ask: Callable[[Session, str], Awaitable[Response]],
-    unasked: bytes,
-    own: bool,  # noqa: FBT001 - pytest gives it by name
+    ask: Callable[[Session, str], Awaitable[Response]], unasked: bytes, *, own: bool
 ) -> None:
     """What came after the first answer was whole is none to the next call, which reaches the service elsewhere."""
     told: list[Event] = []
-    async with AsyncExitStack() as stack:
-        service = stack.enter_context(Recorder([said("first")], otherwise=said("second")))
-        http = None if own else await stack.enter_async_context(aiohttp.ClientSession())
-        settings: dict[str, Any] = {"credentials": KEYS, "profile": PROFILE, "retry": FAST, "on_event": told.append}
-        pay = await stack.enter_async_context(Session(service.url, http=http, **settings))
+    async with stage(own=own, on_event=told.append) as (service, pay):
         first = await ask(pay, "N1")
-        (kept,) = idle(http or pay)
-        service.connections[0].stream.sendall(unasked)
-        await until(lambda: kept.should_close or not kept.is_connected())
+        await say_unasked(service, pay, unasked)
         second = await ask(pay, "N2")
         third = await ask(pay, "N3")
 
@@ -310,24 +248,19 @@ async def test_answer_that_nobody_asked_for(
 
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
 @pytest.mark.parametrize("unasked", [STALE, b""], ids=["an answer", "the end"])
-@pytest.mark.parametrize("ask", WRITE_AND_READ)
+@each_call
 async def test_what_the_loop_has_not_read_yet(
-    ask: Callable[[Session, str], Awaitable[Response]],
-    unasked: bytes,
-    secure: bool,  # noqa: FBT001 - pytest gives it by name
+    ask: Callable[[Session, str], Awaitable[Response]], unasked: bytes, *, secure: bool
 ) -> None:
     """What came in the very step before the call is none to it either, nor is a request lost to a closed connection."""
     told: list[Event] = []
-    tls = server_tls() if secure else None
-    with Recorder([said("first")], otherwise=said("second"), tls=tls) as service:
-        settings: dict[str, Any] = {"credentials": KEYS, "profile": PROFILE, "retry": FAST, "on_event": told.append}
-        async with Session(service.url, tls=trusting_tls() if secure else None, **settings) as pay:
-            await ask(pay, "N1")
-            await ask(pay, "N2")  # over TLS, tickets of the session have been read by now
-            kept = service.connections[0]
-            kept.stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # it leaves before the call, not with it
-            kept.stream.sendall(unasked) if unasked else kept.end()
-            third = await ask(pay, "N3")
+    async with stage(secure=secure, on_event=told.append) as (service, pay):
+        await ask(pay, "N1")
+        await ask(pay, "N2")  # over TLS, tickets of the session have been read by now
+        kept = service.connections[0]
+        kept.stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # it leaves before the call, not with it
+        kept.stream.sendall(unasked) if unasked else kept.end()
+        third = await ask(pay, "N3")
 
     assert "second" == third["for"]
     assert sum(isinstance(event, Retrying) for event in told) == third.attempts - 1
@@ -336,40 +269,13 @@ async def test_what_the_loop_has_not_read_yet(
     assert not [event for event in told if isinstance(event, Unknown)]
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["own pool", "injected"])
-@pytest.mark.parametrize("ask", WRITE_AND_READ)
-async def test_late_408_and_a_close(
-    ask: Callable[[Session, str], Awaitable[Response]],
-    own: bool,  # noqa: FBT001 - pytest gives it by name
-) -> None:
-    """Of a service that ends an idle connection with a word, the word is none to the next call."""
-    async with AsyncExitStack() as stack:
-        service = stack.enter_context(Recorder([said("first")], otherwise=said("second")))
-        http = None if own else await stack.enter_async_context(aiohttp.ClientSession())
-        settings: dict[str, Any] = {"credentials": KEYS, "profile": PROFILE, "retry": FAST}
-        pay = await stack.enter_async_context(Session(service.url, http=http, **settings))
-        await ask(pay, "N1")
-        (kept,) = idle(http or pay)
-        service.connections[0].stream.sendall(CLOSING)
-        service.connections[0].end()
-        await until(lambda: not kept.is_connected())
-        second = await ask(pay, "N2")
-
-    assert ("second", 1) == (second["for"], second.attempts)
-    assert [1, 2] == [request.connection for request in service.requests]
-
-
 async def test_without_a_retry_it_was_not_sent() -> None:
     """A call that met such an answer left no byte: what may not be tried again says that it was not sent."""
-    with Recorder([said("first")], otherwise=said("second")) as service:
-        once = RetryPolicy(attempts=1)
-        async with Session(service.url, credentials=KEYS, profile=PROFILE, retry=once) as pay:
-            await CALLS["payment"](pay, "N1")
-            (kept,) = idle(pay)
-            service.connections[0].stream.sendall(STALE)
-            await until(lambda: kept.should_close)
-            with pytest.raises(NotSentError) as caught:
-                await CALLS["payment"](pay, "N2")
+    async with stage(retry=RetryPolicy(attempts=1)) as (service, pay):
+        await CALLS["payment"](pay, "N1")
+        await say_unasked(service, pay, STALE)
+        with pytest.raises(NotSentError) as caught:
+            await CALLS["payment"](pay, "N2")
 
     assert caught.value.sent is False
     assert 1 == len(service.requests)

@@ -307,13 +307,21 @@ async def test_a_proxy_beside_a_lent_connector() -> None:
     assert ["Basic dTpw"] == proxy.only.header("Proxy-Authorization")
 
 
-async def test_a_session_that_was_closed_lends_nothing() -> None:
-    """A closed session has no connector: it is refused, and no connector of aiohttp's own making takes its place."""
+async def test_a_closed_session_lends_nothing() -> None:
+    """What cannot even begin was not sent; no error of aiohttp's escapes, and no connector of its own making comes in.
+
+    A session that was made with one that was closed before its first call is refused.
+    """
     with Recorder() as service:
         async with aiohttp.ClientSession() as http:
-            pay = session(service.url, http=http)
-        with pytest.raises(ConfigurationError, match="http is closed") as caught:
-            await create(pay)
+            unused = session(service.url, http=http)
+            used = session(service.url, http=http, retry=RetryPolicy(attempts=1))
+            await create(used)
+        with pytest.raises(ConfigurationError, match="http is closed") as rejected:
+            await create(unused)
+        with pytest.raises(NotSentError) as unsent:
+            await create(used)
+        await used.aclose()
 
-    assert ("http", False) == (caught.value.field, caught.value.sent)
-    assert [] == service.connections
+    assert ("http", False, False) == (rejected.value.field, rejected.value.sent, unsent.value.sent)
+    assert 1 == len(service.requests)

@@ -1,4 +1,4 @@
-"""The payment gateway, where the customer decides (spec: Endpoints, rule 2)."""
+"""The payment gateway, where the customer decides (docs/service.md#orders)."""
 
 from typing import Final, get_args
 from urllib.parse import parse_qsl, urlsplit

@@ -27,7 +27,9 @@ def test_without_the_extra_it_says_how_to_get_it(missing: str) -> None:
     """Installed without `[cli]`, the command ends with one line that names the extra."""
     program = WITHOUT.format(missing=missing)
 
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", program, "demo"], capture_output=True, text=True, timeout=30, check=False
+    )
 
     assert 1 == ended.returncode
     assert [
@@ -110,7 +112,9 @@ def test_a_defect_of_our_own_is_not_called_a_missing_extra() -> None:
     """A module of ours that is missing is an error as it stands."""
     program = WITHOUT.format(missing="payasync.cli.demo")
 
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", program, "demo"], capture_output=True, text=True, timeout=30, check=False
+    )
 
     assert "payasync.cli.demo" in ended.stderr
     assert "the command needs" not in ended.stderr
@@ -135,3 +139,17 @@ def test_help_lists_the_commands() -> None:
     assert re.search("reconcile +Ask the service what became of unknown writes", result.output)
     assert re.search("refund +Refund many orders from a file", result.output)
     assert re.search("listen +Receive notifications on this machine", result.output)
+
+
+def test_help_and_version_load_no_command() -> None:
+    """Whoever asks for a list of commands waits for none of them."""
+    program = """
+import sys
+from payasync.cli.commands import payasync
+for argument in ("--help", "--version"):
+    payasync([argument], standalone_mode=False)
+print(*({"aiohttp", "sqlite3", "psycopg", "rich", "payasync.cli.demo"} & set(sys.modules)), sep=",")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+
+    assert "" == ended.stdout.splitlines()[-1]

@@ -1,0 +1,219 @@
+"""Options that several commands have: the journal, the profile and the service's address."""
+
+import asyncio
+import os
+import re
+import shlex
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar
+
+import click
+from attrs import field, frozen
+
+from payasync.cli.terminal import existing_folder, fail
+from payasync.credentials import Environment, Hidden
+from payasync.errors import ConfigurationError, NotConfiguredError, PayasyncError
+from payasync.journal import Journal, SqliteJournal
+from payasync.profile.profile import Profile
+from payasync.session import PROFILE_PATH, Session
+
+T = TypeVar("T")
+
+BASE_URL: Final = "PAYASYNC_BASE_URL"
+NO_PROFILE: Final = "none given: what the service's document states, and nothing else"
+SANDBOX_PROFILE: Final = "the sandbox's own"
+
+_JOURNAL: Final = "PAYASYNC_JOURNAL"
+_POSTGRES: Final = ("postgresql://", "postgres://")
+_SCHEME: Final = re.compile(r"\s*[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_KEYWORDS: Final = re.compile(r"\s*\w+\s*=")
+_CREDENTIALS: Final = re.compile(r"@|passw|postgres.*:", re.IGNORECASE | re.DOTALL)
+_WRITTEN_AS_PATH: Final = re.compile(r"\.{1,2}[/\\].*|/(?!/)[^:]*", re.DOTALL)
+_FORMS: Final = "give the path of a file, or a PostgreSQL connection string, which is postgresql://… or host=… dbname=…"
+_MISSING: Final = "name the one that your program has; a Session makes its journal's file at its first write"
+
+profile_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--profile", metavar="FILE", help="The TOML file of the service; without it, what PAYASYNC_PROFILE names."
+)
+base_url_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--base-url", metavar="URL", help="The service's address; without it, PAYASYNC_BASE_URL."
+)
+
+
+@frozen
+class Address:
+    """Where a journal is.
+
+    Attributes:
+        text: The path of a file, or a PostgreSQL connection string, which may hold a password.
+    """
+
+    text: str = field(repr=False)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a path: neither a URL, nor the names and values that libpq reads; `./a=b` is one."""
+        return not self.text.startswith(_POSTGRES) and not _KEYWORDS.match(self.text)
+
+    @property
+    def shown(self) -> str:
+        """The address without a password."""
+        if self.is_file:
+            return self.text
+        try:
+            from payasync.storage.postgres import parse_dsn  # noqa: PLC0415 - the extra may be missing
+
+            return parse_dsn(Hidden(self.text)).shown
+        except (ImportError, ConfigurationError):
+            return _POSTGRES[0]
+
+    @property
+    def option(self) -> str:
+        """The option with which a command uses this journal; empty if the environment names it."""
+        return "" if os.environ.get(_JOURNAL) == self.text else f" --journal {shlex.quote(self.shown)}"
+
+    def open(self) -> Journal:
+        """Return the journal; nothing is read or written yet.
+
+        Raises:
+            ConfigurationError: The connection string is invalid, or the extra `[postgres]` is not installed.
+        """
+        if self.is_file:
+            return SqliteJournal(self.text)
+        from payasync.journal import PostgresJournal  # noqa: PLC0415 - the extra may be missing
+
+        return PostgresJournal(self.text)
+
+
+def journal_option(*, existing: bool, help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # noqa: A002
+    """Return the option `--journal`; a password is better kept in its environment variable than on a command line.
+
+    Args:
+        existing: Refuse a file that does not exist: a mistyped name would be an empty journal.
+        help: Its line of `--help`.
+    """
+
+    def address(context: click.Context, option: click.Parameter, text: str) -> Address:
+        found = Address(text)
+        if not found.is_file:
+            return found
+        if not text:
+            raise click.BadParameter(f"it is empty: {_FORMS}")
+        if scheme := _SCHEME.match(text):
+            raise click.BadParameter(f"no journal's address begins with {scheme[0]!r}: {_FORMS}")
+        path = Path(text)
+        try:
+            path.stat()
+        except OSError as error:
+            if _CREDENTIALS.search(text) and not _WRITTEN_AS_PATH.fullmatch(text):
+                raise click.BadParameter(
+                    f"there is no such file, and its name is not shown because it may hold a password: {_FORMS}. "
+                    "Write ./ before the name of a new file"
+                ) from None
+            if not isinstance(error, FileNotFoundError | NotADirectoryError):
+                raise click.BadParameter(f"{text!r} cannot be used: {error.strerror}. Name another file") from None
+            existing_folder(context, option, path)
+            if existing:
+                raise click.BadParameter(f"there is no file {text!r}: {_MISSING}") from None
+        click.Path(dir_okay=False).convert(text, option, context)
+        return found
+
+    return click.option(
+        "--journal",
+        "address",
+        required=True,
+        envvar=_JOURNAL,
+        show_envvar=True,
+        callback=address,
+        metavar="FILE|URL",
+        help=help,
+    )
+
+
+existing_journal = journal_option(
+    existing=True,
+    help="The file of a SqliteJournal, or a PostgreSQL connection string: postgresql://… or host=… dbname=….",
+)
+
+
+def profile_named(path: str | None, environ: Mapping[str, str] = os.environ) -> tuple[Profile, str]:
+    """Return the profile that a session would have, and where it comes from.
+
+    Args:
+        path: A TOML file; `None`: what `PAYASYNC_PROFILE` names.
+        environ: The environment.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or is not a valid profile.
+    """
+    named = path or Environment(environ).optional(PROFILE_PATH)
+    if named is None:
+        return Profile(), NO_PROFILE
+    if named.strip() == "sandbox" and path is None:
+        from payasync.profile.sandbox_profile import PROFILE  # noqa: PLC0415 - few look at it
+
+        return PROFILE, SANDBOX_PROFILE
+    return Profile.from_file(named.strip()), named.strip()
+
+
+def verifying_profile(path: str | None) -> tuple[Profile, str]:
+    """Return the profile by which notifications are verified, and where it comes from; as `profile_named`.
+
+    Raises:
+        NotConfiguredError: No profile is given, so nothing says how notifications are signed.
+    """
+    profile, source = profile_named(path)
+    if source == NO_PROFILE:
+        raise NotConfiguredError(
+            "no profile is given: --profile FILE, or PAYASYNC_PROFILE. Without one notification.verification is open: "
+            "nothing says how notifications are signed",
+            field="notification.verification",
+        )
+    return profile, source
+
+
+def session_with(journal: Journal, *, profile: str | None, base_url: str | None) -> Session:
+    """Return the session of the environment, with a journal.
+
+    Args:
+        journal: Keeps its writes.
+        profile: A TOML file; `None`: what `PAYASYNC_PROFILE` names.
+        base_url: The service's address; `None`: what `PAYASYNC_BASE_URL` says.
+
+    Raises:
+        ConfigurationError: A setting is invalid or missing. The profile is required: with an empty one the service
+            could be asked about nothing.
+    """
+    chosen, source = profile_named(profile)
+    if source == NO_PROFILE:
+        raise ConfigurationError(
+            f"the service's profile says how to ask it: give --profile, or set {PROFILE_PATH}", field=PROFILE_PATH
+        )
+    given: dict[str, Any] = {} if base_url is None else {"base_url": base_url}
+    return Session.from_env(profile=chosen, journal=journal, **given)
+
+
+def run_with_journal(address: Address, work: Callable[[Journal], Awaitable[T]], *, command: str) -> T:
+    """Return what `work` returns about a journal; on an error, say why in one line and end with exit code 2."""
+
+    async def run() -> T:
+        journal = address.open()
+        try:
+            return await work(journal)
+        finally:
+            await journal.aclose()
+
+    try:
+        return asyncio.run(run())
+    except PayasyncError as error:
+        fail_with_journal(command, error)
+
+
+def fail_with_journal(command: str, error: PayasyncError) -> NoReturn:
+    """Say why a command cannot go on, and end with exit code 2; an error of the journal's path names `--journal`."""
+    words = " ".join(str(error).split())
+    field = error.field if isinstance(error, ConfigurationError) else None
+    if field in {"path", "dsn"} and words.startswith(field):
+        words = f"--journal{words.removeprefix(field)}"
+    fail(command, words)

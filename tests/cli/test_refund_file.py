@@ -1,0 +1,679 @@
+"""The file of refunds, what becomes of each row, and the result file."""
+
+import os
+import resource
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from payasync import (
+    ABSENT,
+    ConfigurationError,
+    CreateRefund,
+    Done,
+    DuplicateError,
+    IntentConflictError,
+    InvalidArgumentError,
+    NotSentError,
+    OutcomeUnknownError,
+    PayasyncError,
+    Profile,
+    RefundResponse,
+    Refused,
+    ServiceError,
+    SessionClosedError,
+    StorageError,
+)
+from payasync.cli.refund_file import (
+    Resubmission,
+    ResultFile,
+    Row,
+    Verdict,
+    Word,
+    exit_code,
+    never_arrived,
+    read_rows,
+    resubmissions,
+    verdict_of_intent,
+    verdict_of_result,
+)
+from payasync.journal import Journal, Outcome, SqliteJournal
+from payasync.journal.intents import Intent, State
+from payasync.profile.sandbox_profile import PROFILE
+from payasync.session import Unknown
+from payasync.wire.call import Reply
+from payasync.wire.request import invalid_argument
+from tests.journal.building import LEASE, MERCHANT, START, Clock, draft, kept, refund
+
+HEADER = "out_trade_no,out_refund_no,total_amt,refund_amt"
+
+
+def rows(*lines: str, header: str = HEADER) -> tuple[Row, ...]:
+    """Read a file of these lines, which the service takes."""
+    return read_rows("\n".join([header, *lines]), lambda _: None)
+
+
+def wrong(*lines: str, header: str = HEADER) -> list[tuple[int, str]]:
+    """Return the bad rows of a file of these lines."""
+    return [(row.line, row.wrong) for row in rows(*lines, header=header) if row.wrong]
+
+
+def test_row_is_a_refund() -> None:
+    """Each row is one request, and an amount is the number that stands there."""
+    (row,) = rows("T1,R1,450,200")
+
+    assert (2, "R1", "") == (row.line, row.number, row.wrong)
+    assert CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200) == row.request
+
+
+def test_columns_come_in_any_order() -> None:
+    """Columns are known by their names; a cell that is empty was not given, where it need not be."""
+    (row, other) = rows(
+        "cold,200,https://a.example/r,R1,450,T1",
+        ",200,,R2,450,T1",
+        header="refund_desc,refund_amt,notify_url,out_refund_no,total_amt,out_trade_no",
+    )
+
+    assert row.request
+    assert ("cold", "https://a.example/r") == (row.request.refund_desc, row.request.notify_url)
+    assert other.request
+    assert (ABSENT, ABSENT) == (other.request.refund_desc, other.request.notify_url)
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ("", "'out_trade_no', 'out_refund_no', 'total_amt', 'refund_amt' are missing"),
+        ("out_trade_no,out_refund_no,total_amt", "'refund_amt' is missing"),
+        (f"{HEADER},currency", "'currency' is not known here"),
+        (f"{HEADER},refund_amt", "'refund_amt' is twice there"),
+        (HEADER.replace(",", ";"), "with commas between them"),
+        (HEADER.replace("refund_amt", " refund_amt"), "' refund_amt' is not known here"),
+    ],
+)
+def test_other_columns_are_refused(header: str, words: str) -> None:
+    """Nothing in the file is passed over: a column that nobody reads may have been meant."""
+    with pytest.raises(InvalidArgumentError, match=r"^line 1: the columns must be ") as caught:
+        read_rows(header, lambda _: None)
+
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("amount", ["4.5", "4,5", "-1", "+1", " 1", "1e3", "1_000", "٤", "0", "", "1" * 17])
+def test_amount_is_digits(amount: str) -> None:
+    """What a spreadsheet has made of an amount is not guessed at."""
+    ((line, words),) = wrong(f'T1,R1,450,"{amount}"')
+
+    assert 2 == line
+    assert words.startswith("refund_amt must be an int from 1 to ")
+    assert amount[:10] in words
+
+
+@pytest.mark.parametrize("line", ["T1,R1,450", "T1,R1,450,200,", "T1"])
+def test_cells_are_as_many_as_columns(line: str) -> None:
+    """A row that is short or long has its cells under other columns than was meant."""
+    assert [(2, f"{line.count(',') + 1} cells, and there are 4 columns")] == wrong(line)
+
+
+def test_all_rows_of_one_number_are_bad() -> None:
+    """Nobody can say which of them is meant, a bad one among them included."""
+    found = wrong("T1,R1,450,1", "T1,R2,450,1", "T1,R1,450,1", "T1,R2,450,x", "T1,R3,450,1")
+
+    assert [2, 3, 4, 5] == [line for line, _ in found]
+    assert "out_refund_no must be unique: 'R1' stands on lines 2 and 4" == found[0][1]
+    assert "out_refund_no must be unique: 'R2' stands on lines 3 and 5" == found[1][1]
+
+
+def test_line_is_where_a_row_begins() -> None:
+    """Empty lines, and cells of several lines, are counted as an editor counts them."""
+    found = rows("", 'T1,R1,450,1,"cold\nand late"', "", "T1,R2,450,x,", header=f"{HEADER},refund_desc")
+
+    assert [(3, ""), (6, "x")] == [(row.line, "x" if row.wrong else "") for row in found]
+
+
+@pytest.mark.parametrize("letter", ["\u2028", "\u0085", "\x0b"])
+def test_only_line_ends_end_a_row(letter: str) -> None:
+    """Other separators that Unicode has stand in words, as when they were copied from a page."""
+    (row,) = rows(f"T1,R1,450,1,cold{letter}late", header=f"{HEADER},refund_desc")
+
+    assert ("", f"cold{letter}late") == (row.wrong, row.cells["refund_desc"])
+
+
+def test_broken_quotes_are_told_with_their_line() -> None:
+    """What is no CSV is refused as a whole, and where it begins is told."""
+    with pytest.raises(InvalidArgumentError, match="line 3: not CSV"):
+        rows("T1,R1,450,1", 'T1,"R2"x,450,1')
+
+
+def test_what_the_service_does_not_take_is_bad() -> None:
+    """The profile's rules count, as for any other refund."""
+
+    def check(request: CreateRefund) -> None:
+        if request.out_trade_no == "T 1":
+            raise invalid_argument("out_trade_no", "a word", request.out_trade_no)
+
+    found = read_rows(f"{HEADER}\nT 1,R1,450,1\nT1,R2,450,1", check)
+
+    assert ["out_trade_no must be a word, not 'T 1'", ""] == [row.wrong for row in found]
+
+
+RESULT_HEADER = "line,out_trade_no,out_refund_no,refund_amt,state,code,message"
+
+
+def verdict(line: int = 2, *, number: str = "R1", **facts: Any) -> Verdict:
+    """Return what became of a row."""
+    row = Row(line=line, cells={"out_trade_no": "T1", "out_refund_no": number, "refund_amt": "200"})
+    given: dict[str, Any] = {"state": "succeeded", **facts}
+    return Verdict(row=row, **given)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the result is to be."""
+    return tmp_path / "out.csv"
+
+
+def beside(path: Path) -> Path:
+    """Return what grows while the import runs."""
+    return path.with_name("out.csv.partial")
+
+
+def test_rows_are_there_as_they_end(path: Path) -> None:
+    """Each row is on the disk, whole, as soon as it has ended; the file itself comes at the end, in order."""
+    with closing(ResultFile(path)) as result:
+        result.add(verdict(3, number="R2", state="refused", code="E1", message="no such order"))
+        partial = beside(path).read_text()
+        early = path.exists()
+        result.finish([verdict(), verdict(3, number="R2")])
+
+    assert [RESULT_HEADER, "3,T1,R2,200,refused,E1,no such order", ""] == partial.split("\n")
+    assert not early
+    assert [RESULT_HEADER, "2,T1,R1,200,succeeded,,", "3,T1,R2,200,succeeded,,", ""] == path.read_text().split("\n")
+    assert not beside(path).exists()
+
+
+def test_result_of_a_former_run_is_replaced_at_once(path: Path) -> None:
+    """Until the end, the former result stands."""
+    path.write_text(f"{RESULT_HEADER}\nold\n")
+    with closing(ResultFile(path)) as result:
+        before = path.read_text()
+        result.finish([])
+
+    assert f"{RESULT_HEADER}\nold\n" == before
+    assert f"{RESULT_HEADER}\n" == path.read_text()
+
+
+def test_another_file_is_left_alone(path: Path) -> None:
+    """A result never goes over the refunds, the journal, or whatever else is there."""
+    path.write_text("out_trade_no,out_refund_no\n")
+
+    with pytest.raises(ConfigurationError, match=r"no result of an import"):
+        ResultFile(path)
+
+    assert "out_trade_no,out_refund_no\n" == path.read_text()
+    assert [path] == list(path.parent.iterdir())
+
+
+def test_place_that_is_none_is_told(tmp_path: Path) -> None:
+    """What cannot be written is told before anything is sent."""
+    with pytest.raises(ConfigurationError, match="No such file"):
+        ResultFile(tmp_path / "none" / "out.csv")
+
+
+@contextmanager
+def full() -> Generator[None]:
+    """Let this process write nothing more into files, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_import_goes_on_where_it_cannot_be_written(path: Path) -> None:
+    """The journal has it all: a full disk stops no refund, and is told."""
+    with full(), pytest.raises(ConfigurationError, match="File too large"):
+        ResultFile(path)
+    with closing(ResultFile(path)) as result:
+        path.mkdir()
+        result.finish([verdict()])
+
+    assert "Is a directory" == result.failed
+    assert {path, beside(path)} == set(path.parent.iterdir())
+
+
+def test_without_a_path_nothing_is_written(tmp_path: Path) -> None:
+    """No result is wanted: none is made."""
+    with closing(ResultFile(None)) as result:
+        result.add(verdict())
+        result.finish([verdict()])
+
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_rows_that_ended_are_of_this_run_and_private(path: Path) -> None:
+    """What an interrupted run has left is begun anew, and nobody else reads it; another name of it keeps the old."""
+    with closing(ResultFile(path)) as result:
+        result.add(verdict())
+    former = beside(path).read_text()
+    os.link(beside(path), path.with_name("copy"))
+    ResultFile(path).close()
+
+    assert f"{RESULT_HEADER}\n" == beside(path).read_text()
+    assert former == path.with_name("copy").read_text()
+    assert 0o600 == stat.S_IMODE(beside(path).stat().st_mode)
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.csv.partial"])
+def test_symlink_costs_nobody_a_file(path: Path, name: str) -> None:
+    """Whoever can make a link beside the result must not choose the file that is emptied."""
+    target = path.with_name("target")
+    target.write_text(f"{RESULT_HEADER}\n2,T1,R1,200,succeeded,,\n")
+    path.with_name(name).symlink_to(target)
+    before = target.read_text()
+
+    with pytest.raises(ConfigurationError, match=f"'{name}' is a symbolic link, and links are not followed"):
+        ResultFile(path)
+
+    assert before == target.read_text()
+    assert {path.with_name(name), target} == set(path.parent.iterdir())
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.csv.partial"])
+def test_file_that_others_can_write_is_no_result(path: Path, name: str) -> None:
+    """Others could write into it that a refund was made."""
+    path.with_name(name).write_text(f"{RESULT_HEADER}\n")
+    path.with_name(name).chmod(0o664)
+
+    with pytest.raises(ConfigurationError, match=f"Run: chmod 600 {path.with_name(name)}"):
+        ResultFile(path)
+
+
+def test_numbers_are_found_again(path: Path) -> None:
+    """A number that begins with a hyphen is one that the default pattern allows: it is written as it is."""
+    with closing(ResultFile(path)) as result:
+        result.finish([verdict(number="-R1"), verdict(3, number="-A1+1"), verdict(4, number="=A1")])
+
+    assert ["2,T1,-R1,200,succeeded,,", "3,T1,'-A1+1,200,succeeded,,", "4,T1,'=A1,200,succeeded,,"] == (
+        path.read_text().splitlines()[1:]
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "written"),
+    [
+        ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
+        ("=A1", "'=A1"),
+        ("+A1", "'+A1"),
+        ("@A1", "'@A1"),
+        ("-A1", "'-A1"),
+        ("\t=A1", "'=A1"),
+        ("\r+A1", "'+A1"),
+        ("\x1b@A1", "?@A1"),
+        ("\uff1dA1", "'\uff1dA1"),
+        ("+1+1", "'+1+1"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("-2+3", "'-2+3"),
+        ("-32000", "-32000"),
+        ("-", "'-"),
+        ("a=A1", "a=A1"),
+        ("a\nb\x1b[31m", "a b?[31m"),
+        ('a,"b"', '"a,""b"""'),
+    ],
+)
+def test_words_of_others_are_harmless(path: Path, message: str, written: str) -> None:
+    """A spreadsheet reckons with nothing that the service said, and each row is one line."""
+    with closing(ResultFile(path)) as result:
+        result.finish([verdict(message=message)])
+
+    assert [RESULT_HEADER, f"2,T1,R1,200,succeeded,,{written}", ""] == path.read_text().split("\n")
+
+
+REFUND = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
+ROW = Row(line=2, cells={"out_refund_no": "R1"}, request=REFUND)
+
+
+def done(profile: Profile = PROFILE, body: bytes = b'{"code":"SBX_OK","message":"done"}') -> Done[RefundResponse]:
+    """Return what a refund that was taken comes to."""
+    reply = Reply(status=200, headers={}, body=body)
+    return Done(REFUND, RefundResponse(reply, profile.answer, profile.states))
+
+
+@pytest.mark.parametrize(("state", "word"), [("accepted", "accepted"), ("succeeded", "succeeded")])
+def test_journal_says_what_an_answer_means(state: State, word: Word) -> None:
+    """The state is the journal's; the code and the words are the service's."""
+    expected = Verdict(row=ROW, state=word, code="SBX_OK", message="done")
+
+    assert expected == verdict_of_result(ROW, done(), kept(state=state), PROFILE)
+
+
+DECLINED_BODY: Final = b'{"code":"SBX_OK","message":"done","status":"SBX_REFUND_FAILED"}'
+
+
+@pytest.mark.parametrize(
+    "intent",
+    [
+        kept(state="rejected", outcome=Outcome(status=200), reason="the refund's state is failed"),
+        None,
+    ],
+)
+def test_what_was_taken_and_declined_says_its_state(intent: Intent | None) -> None:
+    """It was refused, and the code and the words of the answer that tells it are those of a success: it has none."""
+    expected = Verdict(row=ROW, state="refused", message="the refund's state is failed")
+
+    assert expected == verdict_of_result(ROW, done(body=DECLINED_BODY), intent, PROFILE)
+
+
+def test_answer_without_a_journal_that_can_be_read_was_taken() -> None:
+    """What was answered is not in doubt, and where the profile says nothing of codes there are none."""
+    assert Verdict(row=ROW, state="accepted") == verdict_of_result(ROW, done(Profile()), None, Profile())
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ServiceError("HTTP 400", code=7, message="no such order"), ("refused", "7", "no such order")),
+        (ServiceError("HTTP 400, refused"), ("refused", "", "HTTP 400, refused")),
+        (NotSentError("no connection"), ("unsent", "", "no connection")),
+    ],
+)
+def test_refused_or_not_sent(error: PayasyncError, expected: tuple[str, str, str]) -> None:
+    """What the service refused is one thing, what never left another."""
+    found = verdict_of_result(ROW, Refused(REFUND, error), kept(state="rejected"), PROFILE)
+
+    assert expected == (found.state, found.code, found.message)
+
+
+JOURNAL: Final[list[tuple[Intent | None, Word]]] = [
+    (None, "unsent"),
+    (kept(state="new"), "unsent"),
+    (kept(state="rejected"), "unsent"),
+    (kept(state="rejected", sent_at=START, reason="never arrived"), "refused"),
+    (kept(state="sending"), "unknown"),
+    (kept(state="unknown"), "unknown"),
+    (kept(state="manual"), "manual"),
+    (kept(state="accepted"), "accepted"),
+    (kept(state="succeeded"), "succeeded"),
+]
+
+
+@pytest.mark.parametrize(("intent", "word"), JOURNAL)
+def test_what_this_run_did_not_send_an_earlier_one_may_have(intent: Intent | None, word: Word) -> None:
+    """Only what the journal does not have, or has as not done, is unsent: who pays it otherwise pays it once."""
+    for error in (StorageError("the journal is closed"), SessionClosedError("closed", sent=False)):
+        assert word == verdict_of_result(ROW, Refused(REFUND, error), intent, PROFILE).state
+
+
+def test_journal_that_cannot_be_read_leaves_doubt() -> None:
+    """Nobody knows then what an earlier run has sent, and nobody says that it was nothing."""
+    found = [
+        verdict_of_result(ROW, Refused(REFUND, error), None, PROFILE, unread="it is locked")
+        for error in (NotSentError("no connection"), SessionClosedError("closed", sent=False))
+    ]
+
+    assert ["unknown", "unknown"] == [each.state for each in found]
+    assert "no connection; an earlier run may have sent it: it is locked" == found[0].message
+    assert "not begun; an earlier run may have sent it: it is locked" == found[1].message
+
+
+@pytest.mark.parametrize(
+    ("intent", "expected"),
+    [
+        (None, ("unknown", "E9", "used before")),
+        (kept(state="unknown", reason="HTTP 409"), ("unknown", "E9", "used before")),
+        (kept(state="manual", reason="refundAmt is 1"), ("manual", "E9", "used before")),
+        (kept(state="accepted"), ("accepted", "", "")),
+    ],
+)
+def test_number_that_was_used_before_is_in_doubt(intent: Intent | None, expected: tuple[Word, str, str]) -> None:
+    """The service may have had this very refund under it: the row shows its words until the journal knows more."""
+    error = DuplicateError("HTTP 409", code="E9", message="used before")
+    found = verdict_of_result(ROW, Unknown(REFUND, error), intent, PROFILE)
+
+    assert expected == (found.state, found.code, found.message)
+
+
+def test_refusal_of_what_was_in_doubt_is_the_journals() -> None:
+    """What the journal gives to a person in spite of a refusal is a person's here, too."""
+    found = verdict_of_result(ROW, Refused(REFUND, ServiceError("HTTP 400")), kept(state="manual"), PROFILE)
+
+    assert "manual" == found.state
+
+
+@pytest.mark.parametrize(
+    ("state", "word", "already"),
+    [
+        ("succeeded", "refused", "was already refunded"),
+        ("accepted", "refused", "was already refunded"),
+        ("rejected", "refused", "was used before"),
+        ("sending", "unknown", "may have been refunded already"),
+        ("manual", "manual", "may have been refunded already"),
+    ],
+)
+def test_number_of_another_refund(state: State, word: Word, already: str) -> None:
+    """Who reads of a number that stands for another refund is not told to refund a second time."""
+    found = conflicting(state, refund_amt=20)
+    words = "refund_amt was 10 and is 20 in this row. Only if both are owed, give this row a new number."
+
+    assert (word, f"R1 {already} ({state}): {words}") == (found.state, found.message)
+
+
+def conflicting(state: State, **changes: Any) -> Verdict:
+    """Return what becomes of a row whose number stands for a refund of 10 of T1."""
+    before = kept(state=state, request={"out_trade_no": "T1", "total_amt": 450, "refund_amt": 10})
+    row = evolve(ROW, request=evolve(REFUND, **{"refund_amt": 10, **changes}))
+    return verdict_of_result(row, Refused(REFUND, IntentConflictError("another request")), before, PROFILE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"out_trade_no": "T2"}, "out_trade_no was T1 and is T2 in this row."),
+        ({"total_amt": 500}, "total_amt was 450 and is 500 in this row."),
+    ],
+)
+def test_what_makes_it_another_refund_is_told(changes: dict[str, Any], words: str) -> None:
+    """Two refunds of the same amount may be of two orders."""
+    assert words in conflicting("succeeded", **changes).message
+
+
+@pytest.mark.parametrize(
+    ("intent", "expected"),
+    [
+        (kept(state="sending"), ("unknown", "another process is at it")),
+        (kept(state="unknown", reason="no answer"), ("unknown", "no answer")),
+        (kept(state="manual", reason="asked 8 times"), ("manual", "asked 8 times")),
+        (None, ("unknown", "another process is at it")),
+    ],
+)
+def test_doubt_is_the_journals(intent: Any, expected: tuple[str, str]) -> None:
+    """What may have been done is unknown, or a person's; it is never called refused."""
+    result = Unknown(REFUND, OutcomeUnknownError("it may be", reason="another process is at it"))
+    found = verdict_of_result(ROW, result, intent, PROFILE)
+
+    assert expected == (found.state, found.message)
+
+
+def test_failed_after_doubt_was_refused() -> None:
+    """A refund that failed in the end is not done."""
+    assert "refused" == verdict_of_intent(ROW, kept(state="rejected", outcome=Outcome(status=200)), PROFILE).state
+
+
+def test_end_of_doubt_has_the_words_of_the_answer() -> None:
+    """A question found out that the refund was made: its answer has code and words."""
+    answer = Outcome(status=200, body=b'{"code":"SBX_OK","message":"done"}', recovered=True)
+    found = verdict_of_intent(ROW, kept(state="succeeded", outcome=answer), PROFILE)
+
+    assert ("succeeded", "SBX_OK", "done") == (found.state, found.code, found.message)
+
+
+def test_only_what_no_answer_refused_never_arrived() -> None:
+    """It is sent again without a person only where the service never had it."""
+    assert never_arrived(kept(state="rejected"))
+    assert not never_arrived(kept(state="rejected", outcome=Outcome(status=200)))
+    assert not never_arrived(kept(state="unknown"))
+    assert not never_arrived(None)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ((), 0),
+        (("succeeded", "accepted"), 0),
+        (("succeeded", "refused"), 1),
+        (("unsent",), 1),
+        (("left out", "succeeded"), 1),
+        (("refused", "unknown"), 3),
+        (("manual", "succeeded"), 3),
+    ],
+)
+def test_exit_code(words: tuple[Word, ...], code: int) -> None:
+    """The worst counts: what may have been done goes before what was not."""
+    assert code == exit_code(Verdict(row=ROW, state=word) for word in words)
+
+
+FAILED: Final = "the refund's state is failed"
+DECLINED: Final = Outcome(status=200, body=DECLINED_BODY)
+REFUNDS: Final = rows("T1,R1,450,200", "T1,R2,450,200")
+
+
+@pytest.fixture
+async def journal(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
+    """An empty journal."""
+    async with SqliteJournal(tmp_path / "pay.db", clock=clock) as journal:
+        yield journal
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that stands."""
+    return Clock()
+
+
+async def sent(journal: Journal) -> Intent:
+    """Send a refund, as far as the journal knows."""
+    return (await journal.begin(evolve(draft(), queued=False), LEASE)).intent
+
+
+async def asked(journal: Journal) -> Intent:
+    """Claim what is due, to ask about it."""
+    (held,) = await journal.ask(1, LEASE)
+    return held
+
+
+async def declined_at_once(journal: Journal) -> None:
+    """The service takes it, and declines it in the same answer."""
+    await journal.settle(await sent(journal), "rejected", outcome=DECLINED, reason=FAILED)
+
+
+async def declined_later(journal: Journal) -> None:
+    """A question finds out that what was accepted was declined."""
+    await journal.settle(await sent(journal), "accepted", outcome=Outcome(status=200))
+    await journal.settle(await asked(journal), "rejected", outcome=DECLINED, reason="the refund's state is failed")
+
+
+async def notified(journal: Journal) -> None:
+    """A notification says so of what was accepted, and had no answer that is kept."""
+    await journal.settle(await sent(journal), "accepted")
+    await journal.told("refunds.create", "R1", "failed", {}, merchant=MERCHANT)
+
+
+async def lost(journal: Journal) -> None:
+    """A question finds out that what was in doubt was not done."""
+    await journal.settle(await sent(journal), "unknown")
+    await journal.settle(await asked(journal), "rejected", reason="never arrived")
+
+
+async def given_up_in_doubt(journal: Journal) -> None:
+    """A person says that what was in doubt was not done."""
+    held = await sent(journal)
+    await journal.settle(held, "unknown")
+    await journal.resolve(held.id, as_="rejected", reason="asked the bank")
+
+
+async def given_up_after_a_contradiction(journal: Journal) -> None:
+    """A person says that what the service refused, and told to be done later, was not done."""
+    held = await sent(journal)
+    await journal.settle(held, "rejected", reason="no such order")
+    await journal.told("refunds.create", "R1", "succeeded", {}, merchant=MERCHANT)
+    await journal.resolve(held.id, as_="rejected", reason="asked the bank")
+
+
+async def given_up_unsent(journal: Journal) -> None:
+    """A person says that nobody is to send what was queued."""
+    intent_id = await journal.add(refund(), merchant=MERCHANT)
+    await journal.resolve(intent_id, as_="rejected", reason="paid in cash")
+
+
+async def refused(journal: Journal) -> None:
+    """The service refuses it."""
+    await journal.settle(await sent(journal), "rejected", reason="no such order")
+
+
+async def refused_twice(journal: Journal) -> None:
+    """The service refuses it, again and again."""
+    await refused(journal)
+    await refused(journal)
+
+
+async def not_sent(journal: Journal) -> None:
+    """It never left."""
+    await journal.settle(await sent(journal), "rejected", reason="no connection")
+
+
+Way = Callable[[Journal], Awaitable[None]]
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        declined_at_once,
+        declined_later,
+        notified,
+        lost,
+        given_up_in_doubt,
+        given_up_after_a_contradiction,
+        given_up_unsent,
+    ],
+)
+async def test_whoever_heard_of_it_is_warned(journal: SqliteJournal, way: Way) -> None:
+    """However a refund came to be known as not done, its row is told, with why, and no other row is."""
+    await way(journal)
+    (intent,) = await journal.find("refunds.create", "R1")
+
+    assert [Resubmission(REFUNDS[0], intent.reason)] == resubmissions(REFUNDS, [intent], MERCHANT)
+
+
+@pytest.mark.parametrize("way", [refused, refused_twice, not_sent])
+async def test_nobody_is_warned_of_what_its_own_call_has_told(journal: SqliteJournal, way: Way) -> None:
+    """A refusal, and what never left, is tried again without a word: whoever began it was told immediately."""
+    await way(journal)
+
+    assert not resubmissions(REFUNDS, await journal.list("rejected"), MERCHANT)
+
+
+@pytest.mark.parametrize("row", ["T1,R1,450,100", "T2,R1,450,200", "T1,R3,450,200"])
+async def test_what_is_not_sent_is_not_told(journal: SqliteJournal, row: str) -> None:
+    """A number that stands for another refund is refused later; another number was not heard of."""
+    await declined_later(journal)
+    rejected = await journal.list("rejected")
+
+    assert not resubmissions(rows(row), rejected, MERCHANT)
+    assert not resubmissions(REFUNDS, rejected, "M2")
+    assert not resubmissions(REFUNDS, [evolve(each, operation="orders.close") for each in rejected], MERCHANT)
+
+
+async def test_they_are_told_in_the_order_of_the_file(journal: SqliteJournal) -> None:
+    """In whatever order they were sent."""
+    for number in ("R2", "R1"):
+        begun = await journal.begin(draft(refund(number)), LEASE)
+        await journal.settle(begun.intent, "rejected", outcome=DECLINED, reason=FAILED)
+    found = resubmissions(REFUNDS, await journal.list("rejected"), MERCHANT)
+
+    assert [Resubmission(row, FAILED) for row in REFUNDS] == found
