@@ -64,7 +64,7 @@ from payasync.transport.pools import PoolSettings
 from payasync.transport.send import Transport
 from payasync.wire.call import Call, Entry, Layer, Reply, Send
 from payasync.wire.encode import Codec
-from payasync.wire.request import NOTHING, Request, check_word, invalid
+from payasync.wire.request import NOTHING, Request, check_word, invalid_argument
 from payasync.wire.response import Response
 
 if TYPE_CHECKING:
@@ -585,9 +585,9 @@ class Session:
         except ConfigurationError:
             timeouts = None
         if timeouts is None:
-            raise invalid("timeout", "a number of seconds above 0", seconds)
+            raise invalid_argument("timeout", "a number of seconds above 0", seconds)
         if self._options.is_too_long(seconds):
-            raise invalid("timeout", TOTAL_RULE, seconds)
+            raise invalid_argument("timeout", TOTAL_RULE, seconds)
         return timeouts
 
     @frameless
@@ -643,11 +643,13 @@ class Session:
         self._check_open()
         self._timeouts_within(timeout)
         if type(limit) is not int or limit < 1:
-            raise invalid("limit", "an int of 1 or more", limit)
+            raise invalid_argument("limit", "an int of 1 or more", limit)
         if on_progress is not None and (not callable(on_progress) or iscoroutinefunction(on_progress)):
-            raise invalid("on_progress", "a plain function of two numbers, or None", on_progress)
+            raise invalid_argument("on_progress", "a plain function of two numbers, or None", on_progress)
         if not isinstance(requests, Iterable) or isinstance(requests, str | bytes):
-            raise invalid("requests", "an iterable of request objects, such as [CreateRefund(...), ...]", requests)
+            raise invalid_argument(
+                "requests", "an iterable of request objects, such as [CreateRefund(...), ...]", requests
+            )
         checked = tuple(requests)
         _check_distinct(checked, self._check_sendable)
         return frameless_results(_run_bulk(checked, partial(self._result_of, timeout), limit, on_progress))
@@ -737,7 +739,7 @@ class Session:
         operation = custom_operation(method, path, read=read)
         for name, flag in (("bearer", bearer), ("signed", signed), ("read", read)):
             if not isinstance(flag, bool):
-                raise invalid(name, "True or False", flag, operation)
+                raise invalid_argument(name, "True or False", flag, operation)
         call = self._codec.custom(operation, fields, bearer=bearer, signed=signed)
         timeouts = self._timeouts_of(call, timeout, intent)
         deadline = asyncio.get_running_loop().time() + timeouts.total
@@ -811,7 +813,7 @@ class Session:
             InvalidArgumentError: The grace is no number of seconds of 0 or more; the session stays open.
         """
         if not is_number(grace) or not grace >= 0:
-            raise invalid("grace", "a number of seconds, 0 or more", grace)
+            raise invalid_argument("grace", "a number of seconds, 0 or more", grace)
         self._closed = True
         if not self._owner:
             return
@@ -852,7 +854,7 @@ def _service_url(address: str, profile: Profile) -> URL:
     url = parse_base_url(address)
     if _is_sandbox(profile) and not is_loopback(url):
         raise ConfigurationError(
-            f"profile is the sandbox's own, and {address!r} is not on this machine: its answers are not the "
+            f"profile is the sandbox's own, and {address!r} is not on this machine: its responses are not the "
             "service's; write a profile of the service",
             field="profile",
         )
@@ -888,7 +890,7 @@ def _profile_from(environment: Environment) -> Profile:
 
 def _check_request(name: str, request: object) -> None:
     if not isinstance(request, Request) or not hasattr(request, "operation"):
-        raise invalid(name, "a request object, such as CreateRefund(...)", request)
+        raise invalid_argument(name, "a request object, such as CreateRefund(...)", request)
 
 
 def _check_distinct(requests: Sequence[Request[R]], check: Callable[[Request[R]], object]) -> None:

@@ -21,7 +21,7 @@ from payasync.resources.refunds import CreateRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
 from payasync.wire.call import Call
 from payasync.wire.match import COMPARED_NAMES
-from payasync.wire.request import NOTHING, Request, check_word, invalid
+from payasync.wire.request import NOTHING, Request, check_word, invalid_argument
 from payasync.wire.response import Response
 
 COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -160,7 +160,7 @@ def entry_of_request(request: Request[Response], merchant: str, intent: str | No
         ConfigurationError: `keep` returns what cannot be kept.
     """
     if WRITES.get(request.operation.name if isinstance(request, Request) else "") is not type(request):
-        raise invalid("request", "a write, such as CreateRefund(...)", request)
+        raise invalid_argument("request", "a write, such as CreateRefund(...)", request)
     operation = request.operation
     given = {each.name: getattr(request, each.name) for each in fields(type(request))}
     arguments = {

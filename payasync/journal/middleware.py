@@ -25,7 +25,7 @@ from payasync.middleware.chain import GRACE, await_in_time
 from payasync.middleware.observe import Event, Unknown
 from payasync.middleware.outcome import unknown_error
 from payasync.wire.call import Call, Layer, Lease, Reply, Send
-from payasync.wire.request import Request, invalid
+from payasync.wire.request import Request, invalid_argument
 from payasync.wire.response import Response
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Recorder:
         """
         intent = await self._journal.get(intent_id)
         if intent is None:
-            raise invalid("intent_id", "the number of an intent in the journal", intent_id)
+            raise invalid_argument("intent_id", "the number of an intent in the journal", intent_id)
         if intent.merchant != merchant:
             rule = f"the number of an intent of merchant {merchant!r}"
             why = f"intent_id must be {rule}; {intent_id} is of {intent.merchant!r}"

@@ -45,7 +45,7 @@ from payasync.journal.policy import (
 )
 from payasync.session import Session
 from payasync.settings import Pace, RetryPolicy, is_number
-from payasync.wire.request import invalid
+from payasync.wire.request import invalid_argument
 
 logger = logging.getLogger("payasync")
 
@@ -192,7 +192,7 @@ class Reconciler:
                 waits, and the run goes on.
         """
         if on_result is not None and (not callable(on_result) or iscoroutinefunction(on_result)):
-            raise invalid("on_result", "a plain function of a result, or None", on_result)
+            raise invalid_argument("on_result", "a plain function of a result, or None", on_result)
         run = _Run(self._now(), on_result)
         try:
             async with asyncio.TaskGroup() as group:

@@ -38,7 +38,7 @@ from payasync.journal.replay import other_service_error
 from payasync.profile.profile import Profile
 from payasync.wire.call import Call, Comparison, Reply
 from payasync.wire.match import mismatch, names_number_and_amounts
-from payasync.wire.request import invalid
+from payasync.wire.request import invalid_argument
 from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response
 
 FOR_UPDATE: Final = "FOR UPDATE"
@@ -357,7 +357,7 @@ def settle(
     """
     check_transition(held.state, state)
     if state == "sending":
-        raise invalid("state", "an end of the claim: who holds an unknown one claims it with its fence", state)
+        raise invalid_argument("state", "an end of the claim: who holds an unknown one claims it with its fence", state)
     moments = {
         "now": now,
         "due": (due or now) if state in ASKED else None,
@@ -447,10 +447,10 @@ def resolve(
         raise _not_resolvable_error(kept)
     shown, attempts = seen
     if shown not in {None, kept.state, before}:
-        raise invalid("seen", f"what intent {intent_id} is by now, {before}: look at it again", shown)
+        raise invalid_argument("seen", f"what intent {intent_id} is by now, {before}: look at it again", shown)
     if attempts not in {None, kept.attempts}:
         rule = f"how often intent {intent_id} was sent by now, {kept.attempts}: look at it again"
-        raise invalid("attempts", rule, attempts)
+        raise invalid_argument("attempts", rule, attempts)
     check_transition(before, state)
     values = {"id": intent_id, "state": state, "reason": reason, "now": now, "queued": state != "rejected"}
     (resolved,) = yield from find_intents(statements.RESOLVE, values)
@@ -532,5 +532,5 @@ def _state_by_notice(kept: Intent, stands: State, end: State) -> State | None:
 def _get(intent_id: int) -> Transaction[Intent]:
     found = yield from find_intents(statements.INTENT, {"id": intent_id}, FOR_UPDATE)
     if not found:
-        raise invalid("intent_id", "the number of an intent in the journal", intent_id)
+        raise invalid_argument("intent_id", "the number of an intent in the journal", intent_id)
     return found[0]

@@ -36,14 +36,14 @@ class Outcome(enum.Enum):
     SUCCESS = "success"
     NOT_SENT = "not sent"
     NOT_SENDABLE = "not sent, and not worth another try"
-    NO_RESPONSE = "no answer"
-    UNRECOGNISED = "an answer that the profile does not recognise"
-    UNVERIFIED = "an answer that is not signed by the service"
+    NO_RESPONSE = "no response"
+    UNRECOGNISED = "a response that the profile does not recognise"
+    UNVERIFIED = "a response that is not signed by the service"
     REDIRECT = "a redirect, which is never followed"
     NOT_EXECUTED = "refused before it was done"
     ABSENT = "not found"
     DUPLICATE = "the number was used before"
-    UNLISTED = "an answer that the profile neither takes for success nor lists in its codes"
+    UNLISTED = "a response that the profile neither takes for success nor lists in its codes"
     RATE_LIMITED = "too many requests"
     SERVER_ERROR = "the service failed"
 
@@ -361,7 +361,7 @@ def _lost_response(call: Call, outcome: Outcome, reply: Reply) -> PayasyncError:
     if objection:
         words = f"a response that cannot be believed: {objection.words}"
     elif outcome is Outcome.UNVERIFIED and reply.doubt:
-        words = f"an answer whose signature cannot be checked: {reply.doubt}"
+        words = f"a response whose signature cannot be checked: {reply.doubt}"
     elif _was_refused(call, outcome):
         words = f"{outcome.value}, after an attempt that nobody knows the end of"
     elif outcome is Outcome.RATE_LIMITED:
@@ -377,7 +377,7 @@ def _lost_response(call: Call, outcome: Outcome, reply: Reply) -> PayasyncError:
 
 
 def _was_refused(call: Call, outcome: Outcome) -> bool:
-    """Return whether a response proves that nothing was done, or answers a read, where that hardly matters."""
+    """Return whether a response proves that nothing was done, or is for a read, where that hardly matters."""
     if outcome in {Outcome.NOT_EXECUTED, Outcome.ABSENT}:
         return True
     if outcome is Outcome.RATE_LIMITED:

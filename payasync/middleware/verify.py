@@ -107,7 +107,7 @@ def scheme_for_responses(call: Call, scheme: SignatureScheme) -> SignatureScheme
     """Return the scheme as it verifies the response to a call."""
     if not isinstance(scheme, SortedPairs):
         return scheme
-    return _for_answers(scheme, call.profile.answer.redirect_url.rpartition(".")[2])
+    return _for_responses(scheme, call.profile.answer.redirect_url.rpartition(".")[2])
 
 
 def is_signed_by_any(
@@ -150,7 +150,7 @@ def service_keys(credentials: Credentials, scheme: SignatureScheme, *, signed: s
 
 
 @lru_cache(maxsize=64)
-def _for_answers(scheme: SortedPairs, address: str) -> SortedPairs:
+def _for_responses(scheme: SortedPairs, address: str) -> SortedPairs:
     """Return a scheme that lets the delimiters stand in the redirect address, too: no request has that field."""
     if not address or address in IDENTIFIERS:
         return scheme
@@ -170,8 +170,8 @@ def verify(credentials: Credentials) -> Layer:
     async def layer(call: Call, send: Send) -> Reply:
         scheme = call.profile.signature
         if scheme is None:
-            raise not_configured("signature", "the scheme that the service signs its answers with")
-        keys = service_keys(credentials, scheme, signed="answers", point="answer.signature")
+            raise not_configured("signature", "the scheme that the service signs its responses with")
+        keys = service_keys(credentials, scheme, signed="responses", point="answer.signature")
         reply = await send(call)
         verified = verify_reply(call, reply, scheme, keys)
         doubt = unverifiable_field(call, reply, scheme) if verified is False else ""

@@ -10,7 +10,7 @@ from payasync.documents import ABSENT, Absent
 from payasync.endpoints import CLOSE_ORDER, PLACE_ORDER, QUERY_ORDER
 from payasync.errors import frameless_async
 from payasync.resources.polling import Namespace, wait
-from payasync.wire.request import NOTHING, Request, a_text, a_url, a_word, an_amount
+from payasync.wire.request import NOTHING, Request, validate_amount, validate_text, validate_url, validate_word
 from payasync.wire.response import OrderResponse
 
 
@@ -36,14 +36,14 @@ class PlaceOrder(Request[OrderResponse]):
     operation = PLACE_ORDER
     answer: ClassVar[type[OrderResponse]] = OrderResponse
 
-    total_amt: int = field(validator=an_amount)
-    currency: str = field(validator=a_word)
-    subject: str | Absent = field(default=ABSENT, validator=a_text)
-    body: str | Absent = field(default=ABSENT, validator=a_text)
-    notify_url: str | Absent = field(default=ABSENT, validator=a_url)
-    scene_type: str | Absent = field(default=ABSENT, validator=a_word)
-    return_url: str | Absent = field(default=ABSENT, validator=a_url)
-    out_trade_no: str | Absent = field(default=ABSENT, validator=a_word)
+    total_amt: int = field(validator=validate_amount)
+    currency: str = field(validator=validate_word)
+    subject: str | Absent = field(default=ABSENT, validator=validate_text)
+    body: str | Absent = field(default=ABSENT, validator=validate_text)
+    notify_url: str | Absent = field(default=ABSENT, validator=validate_url)
+    scene_type: str | Absent = field(default=ABSENT, validator=validate_word)
+    return_url: str | Absent = field(default=ABSENT, validator=validate_url)
+    out_trade_no: str | Absent = field(default=ABSENT, validator=validate_word)
 
 
 @frozen(kw_only=True)
@@ -61,7 +61,7 @@ class QueryOrder(Request[OrderResponse]):
     operation = QUERY_ORDER
     answer: ClassVar[type[OrderResponse]] = OrderResponse
 
-    out_trade_no: str = field(validator=a_word)
+    out_trade_no: str = field(validator=validate_word)
 
 
 @frozen(kw_only=True)
@@ -79,7 +79,7 @@ class CloseOrder(Request[OrderResponse]):
     operation = CLOSE_ORDER
     answer: ClassVar[type[OrderResponse]] = OrderResponse
 
-    out_trade_no: str = field(validator=a_word)
+    out_trade_no: str = field(validator=validate_word)
 
 
 class Orders(Namespace):

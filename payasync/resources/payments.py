@@ -10,7 +10,7 @@ from payasync.documents import ABSENT, Absent
 from payasync.endpoints import CREATE_PAYMENT, QUERY_PAYMENT
 from payasync.errors import frameless_async
 from payasync.resources.polling import Namespace, wait
-from payasync.wire.request import NOTHING, Request, a_text, a_word, an_amount
+from payasync.wire.request import NOTHING, Request, validate_amount, validate_text, validate_word
 from payasync.wire.response import PaymentResponse
 
 
@@ -31,9 +31,9 @@ class CreatePayment(Request[PaymentResponse]):
     operation = CREATE_PAYMENT
     answer: ClassVar[type[PaymentResponse]] = PaymentResponse
 
-    amount: int = field(validator=an_amount)
-    currency: str = field(validator=a_word)
-    description: str | Absent = field(default=ABSENT, validator=a_text)
+    amount: int = field(validator=validate_amount)
+    currency: str = field(validator=validate_word)
+    description: str | Absent = field(default=ABSENT, validator=validate_text)
 
 
 @frozen(kw_only=True)
@@ -51,7 +51,7 @@ class QueryPayment(Request[PaymentResponse]):
     operation = QUERY_PAYMENT
     answer: ClassVar[type[PaymentResponse]] = PaymentResponse
 
-    identifier: str = field(validator=a_word)
+    identifier: str = field(validator=validate_word)
 
 
 class Payments(Namespace):

@@ -12,7 +12,7 @@ from payasync.errors import NoAnswerError, NotSentError, RateLimitedError, WaitT
 from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import ORDER_STATES, REFUND_STATES
 from payasync.settings import Pace, is_number
-from payasync.wire.request import Request, invalid
+from payasync.wire.request import Request, invalid_argument
 from payasync.wire.response import Response
 
 R = TypeVar("R", bound=Response)
@@ -38,7 +38,7 @@ class Namespace:
 
 R_co = TypeVar("R_co", bound=Response, covariant=True)
 
-PLAIN_FUNCTION: Final = "a plain function of the answer, which says whether to wait no more"
+PLAIN_FUNCTION: Final = "a plain function of the response, which says whether to wait no more"
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 8.0
 _QUERIES: Final = {"order": QUERY_ORDER.name, "payment": QUERY_PAYMENT.name, "refund": QUERY_REFUND.name}
@@ -82,15 +82,15 @@ async def wait(
     pauses = _pauses(pace)
     while (left := end - pace.clock()) > 0:
         try:
-            answer = await query(timeout=left)
+            response = await query(timeout=left)
         except (NoAnswerError, NotSentError, RateLimitedError) as error:
             if getattr(error, "permanent", False):
                 raise
             missed.add(attempts=missed.attempts + error.attempts, retry_after=error.retry_after)
         else:
-            if reached(answer):
-                return answer
-            missed.add(attempts=missed.attempts + answer.attempts, response=answer, retry_after=None)
+            if reached(response):
+                return response
+            missed.add(attempts=missed.attempts + response.attempts, response=response, retry_after=None)
         left = end - pace.clock()
         if (missed.retry_after or 0.0) > left:
             break  # the service does not want to be asked again within the time
@@ -107,11 +107,11 @@ def _pauses(pace: Pace) -> Iterator[float]:
 
 def _reached(thing: str, until: str | Callable[[R], bool], profile: Profile) -> Callable[[R], bool]:
     if iscoroutinefunction(until):
-        raise invalid("until", PLAIN_FUNCTION, until)
+        raise invalid_argument("until", PLAIN_FUNCTION, until)
     if callable(until):
         return partial(_said_by, until)
     if until not in _NAMES[thing]:
-        raise invalid("until", f"one of {', '.join(_NAMES[thing])}, or a function of the answer", until)
+        raise invalid_argument("until", f"one of {', '.join(_NAMES[thing])}, or a function of the response", until)
     if until not in getattr(profile.states, thing):
         raise not_configured(f"states.{thing}", f"the service's values that mean {until!r}")
     if not getattr(profile.answer, f"{thing}_status"):
@@ -119,16 +119,16 @@ def _reached(thing: str, until: str | Callable[[R], bool], profile: Profile) -> 
     return lambda response: response.state == until
 
 
-def _said_by(until: Callable[[R], bool], answer: R) -> bool:
-    said = until(answer)
+def _said_by(until: Callable[[R], bool], response: R) -> bool:
+    said = until(response)
     if isawaitable(said):  # it would pass for true, whatever it comes to
         if iscoroutine(said):
             said.close()
-        raise invalid("until", PLAIN_FUNCTION, until)
+        raise invalid_argument("until", PLAIN_FUNCTION, until)
     return bool(said)
 
 
 def _seconds(timeout: object) -> float:
     if not is_number(timeout) or not 0 < timeout < float("inf"):
-        raise invalid("timeout", "a number of seconds above 0", timeout)
+        raise invalid_argument("timeout", "a number of seconds above 0", timeout)
     return float(timeout)

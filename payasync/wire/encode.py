@@ -26,7 +26,7 @@ from payasync.settings import Timeouts, is_header
 from payasync.signing.schemes import SignatureScheme, SortedPairs
 from payasync.wire.call import Call, Expected, Progress
 from payasync.wire.match import comparison_of
-from payasync.wire.request import NOTHING, Request, check_object, invalid
+from payasync.wire.request import NOTHING, Request, check_object, invalid_argument
 from payasync.wire.response import Response
 
 IDENTIFIERS: Final = ("out_trade_no", "out_refund_no", "subscription_id", "identifier")
@@ -209,7 +209,7 @@ class Codec:
                 value = getattr(request, name)
                 if value is not ABSENT and not matches(value):
                     rule = f"an identifier that matches {profile.identifier} (the profile's `identifier`)"
-                    raise invalid(name, rule, value)
+                    raise invalid_argument(name, rule, value)
             if profile.accept is not ANYTHING:
                 check_accepted(request, profile.accept)
             blank, fields = template.blank, template.writer.fields(request)
@@ -345,16 +345,16 @@ def check_accepted(request: Request[Response], accept: Accept) -> None:
     for name, allowed in (("currency", accept.currency), ("scene_type", accept.scene_type)):
         value = getattr(request, name, ABSENT)
         if allowed and value is not ABSENT and value not in allowed:
-            raise invalid(name, f"one of {', '.join(allowed)} (accept.{name})", value)
+            raise invalid_argument(name, f"one of {', '.join(allowed)} (accept.{name})", value)
     for name in AMOUNTS if accept.amount else ():
         least, most = accept.amount
         value = getattr(request, name, ABSENT)
         if value is not ABSENT and not least <= value <= most:
-            raise invalid(name, f"from {least} to {most} (accept.amount)", value)
+            raise invalid_argument(name, f"from {least} to {most} (accept.amount)", value)
     for name, longest in accept.length.items():
         value = getattr(request, name, ABSENT)
         if isinstance(value, str) and len(value) > longest:
-            raise invalid(name, f"at most {longest} characters long (accept.length)", value)
+            raise invalid_argument(name, f"at most {longest} characters long (accept.length)", value)
 
 
 _NOTHING: Final[Mapping[str, str]] = {}
@@ -395,10 +395,12 @@ def encode(call: Call) -> Encoded:
     if parameter.place == "header":
         if not is_header(parameter.name, identifier):
             rule = "of visible ASCII characters: it travels in a header"
-            raise invalid("identifier", rule, identifier, call.operation)
+            raise invalid_argument("identifier", rule, identifier, call.operation)
         return Encoded(path, query, {parameter.name: identifier}, b"")
     if identifier in {".", ".."}:
-        raise invalid("identifier", "no step between folders: it travels in the path", identifier, call.operation)
+        raise invalid_argument(
+            "identifier", "no step between folders: it travels in the path", identifier, call.operation
+        )
     return Encoded(f"{path}/{quote(identifier, safe='')}", query, _NOTHING, b"")
 
 

@@ -110,7 +110,7 @@ class Response:
         Raises:
             InvalidArgumentError: The data does not fit the class; the message says where.
         """
-        return structure_as(self.data, kind, "the answer")
+        return structure_as(self.data, kind, "the response")
 
     @property
     def state(self) -> str | None:
@@ -121,7 +121,7 @@ class Response:
     def _located(self, name: str) -> str | int | None:
         path = getattr(self._shape, name)
         if not path:
-            raise not_configured(f"answer.{name}", f"the path, inside the answer's data, of its {name}")
+            raise not_configured(f"answer.{name}", f"the path, inside the response's data, of its {name}")
         return scalar_at(payload(self._shape, self._reply.document), path)
 
 
@@ -139,7 +139,7 @@ def payload(shape: AnswerShape, document: Any) -> Any:
 
 
 def is_empty_envelope(shape: AnswerShape, document: Any) -> bool:
-    """Return whether the profile's envelope is empty: so some services answer who asks about what they do not know."""
+    """Return whether the profile's envelope is empty: some services respond so to a query about an unknown number."""
     return bool(shape.data) and not at(document, shape.data, None)
 
 

@@ -327,7 +327,7 @@ async def test_session_that_closes_under_a_request_that_is_being_written() -> No
             await task
         await asyncio.to_thread(service.wait_for_ends)
 
-    assert "the connection was closed before the answer" == caught.value.reason
+    assert "the connection was closed before the response" == caught.value.reason
 
 
 @pytest.mark.parametrize("ends", ["cancelled", "too late"])

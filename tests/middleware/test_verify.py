@@ -169,7 +169,7 @@ async def test_values_that_the_service_signs(options: dict[str, Any], text: str)
 async def test_other_values_are_forged(options: dict[str, Any], text: str) -> None:
     """What is allowed is signed nevertheless, a number digit by digit."""
     profile = evolve(SIGNED, signature=evolve(SCHEME, **options))
-    with pytest.raises(InvalidSignatureError, match="an answer that is not signed by the service"):
+    with pytest.raises(InvalidSignatureError, match="a response that is not signed by the service"):
         await queried(written(text), profile=profile)
 
 
@@ -201,7 +201,7 @@ async def test_value_that_the_profile_refuses_is_named(payload: str, what: str, 
                 await pay.orders.place(total_amt=1, currency="CAD")
 
     why = f"{what}, which the profile's signature refuses: if the service signs that, set {setting}"
-    assert f"an answer whose signature cannot be checked: {why}" in str(read.value)
+    assert f"a response whose signature cannot be checked: {why}" in str(read.value)
     assert isinstance(write.value.reason, InvalidSignatureError)
     assert why in str(write.value)
     assert why in str(write.value.reason)

@@ -293,7 +293,7 @@ def promised(_: Response) -> Any:
     return asyncio.get_running_loop().create_future()
 
 
-PLAIN: Final = "until must be a plain function of the answer, which says whether to wait no more, not "
+PLAIN: Final = "until must be a plain function of the response, which says whether to wait no more, not "
 
 
 @pytest.mark.parametrize("until", [paid_yet, partial(paid_yet)], ids=["function", "partial"])
