@@ -308,11 +308,17 @@ class Outgoing:
     refused: bool = False
 
 
-SAMPLE_ORDER: Final = Order(out_trade_no="T", payment_id="P", token="", origin="order", total_amt=1, currency="CAD")
-SAMPLE_REFUND: Final = Refund(out_refund_no="R", out_trade_no="T", total_amt=1, refund_amt=1, fingerprint="")
-SAMPLE_SUBSCRIPTION: Final = Subscription(
+_ORDER: Final = Order(out_trade_no="T", payment_id="P", token="", origin="order", total_amt=1, currency="CAD")
+_REFUND: Final = Refund(out_refund_no="R", out_trade_no="T", total_amt=1, refund_amt=1, fingerprint="")
+_SUBSCRIPTION: Final = Subscription(
     subscription_id="S", frequency="monthly", amount=1, start_date="2027-01-31", customer="{}"
 )
+SAMPLES: Final = (
+    Event(kind="payment", name="paid", subject=_ORDER, url=None),
+    Event(kind="refund", name="succeeded", subject=_REFUND, url=None),
+    Event(kind="subscription", name="renewed", subject=_SUBSCRIPTION, url=None),
+)
+"""One event of each kind, to see what notifications look like."""
 
 
 class Dialect:
@@ -388,10 +394,10 @@ class Dialect:
     def sample(self, thing: str, redirect_url: str = "") -> dict[str, Any]:
         """Return what responses about an order, payment, refund or subscription have as payload."""
         if thing == "refund":
-            return self.refund(SAMPLE_REFUND)
+            return self.refund(_REFUND)
         if thing == "subscription":
-            return self.subscription(SAMPLE_SUBSCRIPTION)
-        return self.order(SAMPLE_ORDER, redirect_url, "payment" if thing == "payment" else "order")
+            return self.subscription(_SUBSCRIPTION)
+        return self.order(_ORDER, redirect_url, "payment" if thing == "payment" else "order")
 
     def number(self, payload: Mapping[str, Any]) -> str:
         """Return the number of the order, payment or subscription of a payload."""
