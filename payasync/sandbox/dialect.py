@@ -173,8 +173,8 @@ class Vocabulary:
     def event(self, kind: Kind, name: str) -> str | None:
         """Return the service's name of an event; `None` if it has no such event.
 
-        The profile's names are taken in the order of the sandbox's own, and the last stands for the rest. Of orders and
-        payments only what has a name is sent: `trade.paid` must not stand for one that has expired.
+        The profile's names are used in the order of the sandbox's own, and the last one stands for the rest. Events of
+        orders need a name of their own: `trade.paid` must not stand for an order that has expired.
         """
         own = PROFILE.notification.kinds[kind]
         names = self.notification.kinds.get(kind) or own
@@ -238,8 +238,8 @@ def _collide(answer: AnswerShape, one: str, other: str) -> bool:
     things = {_THINGS[prefix] for point in (one, other) if (prefix := point.partition("_")[0]) in _THINGS}
     if len(things) > 1 or (one.endswith("_status") and other.endswith("_status")):
         return False
-    path, taken = (f"{locate_point(answer, point)}." for point in (one, other))
-    return taken.startswith(path) or (other != "data" and path.startswith(taken))
+    path, other_path = (f"{locate_point(answer, point)}." for point in (one, other))
+    return other_path.startswith(path) or (other != "data" and path.startswith(other_path))
 
 
 def _fill_notification(given: NotificationShape) -> NotificationShape:

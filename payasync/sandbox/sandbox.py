@@ -259,7 +259,7 @@ class Sandbox:
         """Listen, and deliver what is due.
 
         Raises:
-            ConfigurationError: The sandbox runs already, its port is taken, or its database cannot be used.
+            ConfigurationError: The sandbox runs already, its port is in use, or its database cannot be used.
         """
         if self._running:
             raise ConfigurationError("the sandbox runs already: close it first")

@@ -222,7 +222,7 @@ class ThreadedSandbox:
         """Start the thread, and the sandbox in it.
 
         Raises:
-            ConfigurationError: It runs already, its port is taken, or its database cannot be used.
+            ConfigurationError: It runs already, its port is in use, or its database cannot be used.
         """
         if self._thread:
             raise ConfigurationError("the sandbox runs already: close it first")

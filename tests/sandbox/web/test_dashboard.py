@@ -121,7 +121,7 @@ async def test_foreign_host_is_refused(operator: Operator, method: str, path: st
 
 
 async def test_get_changes_nothing(operator: Operator) -> None:
-    """A GET changes nothing: the actions answer only to POST."""
+    """A GET changes nothing: actions need POST."""
     await operator.sandbox.given.pending_order()
     before = operator.sandbox.timeline()
     statuses = [(await operator.get(f"/admin/{action}")).status for action in ACTIONS]
