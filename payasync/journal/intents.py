@@ -201,7 +201,7 @@ def check_queued(intent: Intent) -> None:
             turned out not to be done: it is sent for a caller who repeats it, and not for a queue with its number.
     """
     if not intent.queued:
-        rule = "the number of an intention that `journal.add` has kept"
+        rule = "the number of an intent that `journal.add` has kept"
         raise InvalidArgumentError(
             f"intent_id must be {rule}; {intent.id} was a direct call, or has been rejected since it was added: "
             "make it again, under the same number or intent",

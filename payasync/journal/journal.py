@@ -422,7 +422,7 @@ class Journal(ABC):
         changed, others = await self._run(lambda now: transactions.apply_notice(notice, now))
         for kept, why in others:
             words = " ".join(why.split())
-            logger.warning("intention %d is %s; what was told is of another: %s", kept.id, kept.state, words)
+            logger.warning("intent %d is %s; what was told is of another: %s", kept.id, kept.state, words)
         return changed
 
     async def prune(self, before: datetime) -> int:

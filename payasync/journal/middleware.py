@@ -84,9 +84,9 @@ class Recorder:
         """
         intent = await self._journal.get(intent_id)
         if intent is None:
-            raise invalid_argument("intent_id", "the number of an intention in the journal", intent_id)
+            raise invalid_argument("intent_id", "the number of an intent in the journal", intent_id)
         if intent.merchant != merchant:
-            rule = f"the number of an intention of merchant {merchant!r}"
+            rule = f"the number of an intent of merchant {merchant!r}"
             why = f"intent_id must be {rule}; {intent_id} is of {intent.merchant!r}"
             raise InvalidArgumentError(why, field="intent_id", rule=rule, value=intent_id)
         return request_of(intent)
@@ -207,9 +207,9 @@ class Recorder:
         try:
             held = await self._journal.settle(intent, state, **facts)
         except Exception:
-            logger.warning("intention %d is %s, which the journal could not keep", intent.id, state, exc_info=True)
+            logger.warning("intent %d is %s, which the journal could not keep", intent.id, state, exc_info=True)
         if held is False:
-            logger.warning("intention %d is %s, but its lease was over, and somebody took it", intent.id, state)
+            logger.warning("intent %d is %s, but its lease was over, and somebody took it", intent.id, state)
         # "Used before" is true of the number, whoever holds the claim.
         noted = held or not facts.get("answered") or await self._note_used(intent) is not None
         if not noted and intent.id not in self._not_noted:
@@ -221,7 +221,7 @@ class Recorder:
         try:
             return await self._journal.note_used(intent)
         except Exception:
-            logger.warning("the journal could not keep that intention %d was used before", intent.id, exc_info=True)
+            logger.warning("the journal could not keep that intent %d was used before", intent.id, exc_info=True)
             return None
 
     async def _note_used_later(self, intent: Intent) -> None:
@@ -239,7 +239,7 @@ class Recorder:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
         except Exception:
-            logger.warning("the journal cannot keep that intention %d was used before", intent.id, exc_info=True)
+            logger.warning("the journal cannot keep that intent %d was used before", intent.id, exc_info=True)
         finally:
             self._not_noted.pop(intent.id, None)
 

@@ -395,7 +395,7 @@ def notice(result: Result) -> str:
         return ""
     intent, what = result.intent, "was not done" if result.rejected else "needs a person"
     name, why = intent.reference or intent.intent or "-", " ".join(result.reason.split())
-    return f"intention {intent.id} ({intent.operation}, {name}) {what}: {why}"
+    return f"intent {intent.id} ({intent.operation}, {name}) {what}: {why}"
 
 
 def is_due(intent: Intent, now: datetime) -> bool:

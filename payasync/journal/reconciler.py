@@ -301,7 +301,7 @@ class Reconciler:
                 raise
             except Exception as error:
                 # Of a user's middleware, for example: this intent waits, and the run goes on.
-                logger.warning("intention %d cannot be asked about now", turn.held.id, exc_info=True)
+                logger.warning("intent %d cannot be asked about now", turn.held.id, exc_info=True)
                 evidence = evidence_of_failure(error)
                 # The error says nothing of whether the service answers.
                 result, finding = await self._keep(turn, self._decide(turn, evidence), evidence), Finding.UNASKABLE
@@ -354,9 +354,9 @@ class Reconciler:
         except (SessionClosedError, StorageError):
             raise
         except PayasyncError as error:
-            logger.debug("intention %d was sent again: %s", held.id, error)
+            logger.debug("intent %d was sent again: %s", held.id, error)
         except Exception as error:
-            logger.warning("intention %d was sent again, if at all, with an error", held.id, exc_info=True)
+            logger.warning("intent %d was sent again, if at all, with an error", held.id, exc_info=True)
             now = await self._journal.get(held.id)
             # With another fence it was begun, and the session has kept what became of it.
             return None if now is None or now.fence != held.fence else evidence_of_failure(error)

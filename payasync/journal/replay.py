@@ -33,7 +33,7 @@ def conflict_error(intent: Intent) -> IntentConflictError:
     """Return why a request is neither sent nor kept whose key stands for another intent."""
     keys = [f"intent {intent.intent!r}" if intent.intent else "", f"number {intent.reference}" if intent.number else ""]
     return IntentConflictError(
-        f"{' and '.join(filter(None, keys))} stands for another request: intention {intent.id} in the journal. Take "
+        f"{' and '.join(filter(None, keys))} stands for another request: intent {intent.id} in the journal. Take "
         "another number or intent for this one, or make that one again as it was",
         operation=intent.operation,
         reference=intent.reference,
@@ -51,7 +51,7 @@ def refusal_error(begun: Begun) -> PayasyncError:
     if begun.step is Step.WAIT:
         reason = AT_IT if intent.state == "sending" else TAKEN
     return OutcomeUnknownError(
-        f"intention {intent.id} in the journal is {intent.state}: {reason}; {_next_step(intent)}",
+        f"intent {intent.id} in the journal is {intent.state}: {reason}; {_next_step(intent)}",
         operation=intent.operation,
         reference=intent.reference,
         reason=reason,
@@ -69,7 +69,7 @@ def lost_lease_error(intent: Intent, error: PayasyncError) -> OutcomeUnknownErro
         error: Why nothing was sent.
     """
     return OutcomeUnknownError(
-        f"this call sent nothing, but its lease on intention {intent.id} in the journal is over, and another process "
+        f"this call sent nothing, but its lease on intent {intent.id} in the journal is over, and another process "
         "may have sent it. Ask for its state, or make the same call again: the journal answers it. Take no new number",
         operation=intent.operation,
         reference=intent.reference,

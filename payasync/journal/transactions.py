@@ -139,7 +139,7 @@ def move_service(old: str, new: str, *, unused: bool) -> Transaction[tuple[Seque
     """
     if unused and (done := (yield from change_intents(statements.DONE_THERE, {"old": old}))):
         rule = "a service that has done nothing, where it is the sandbox"
-        why = f"old must be {rule}: intention {done[0]} was done there, or may have been"
+        why = f"old must be {rule}: intent {done[0]} was done there, or may have been"
         raise InvalidArgumentError(why, field="old", rule=rule, value=old)
     merchants: Sequence[str] = yield Query(statements.MOVE, {"old": old, "new": new}, column="merchant")
     services: Sequence[str] = yield Query(statements.SERVICES, {"merchant": None}, column="service")
@@ -447,9 +447,9 @@ def resolve(
         raise _not_resolvable_error(kept)
     shown, attempts = seen
     if shown not in {None, kept.state, before}:
-        raise invalid_argument("seen", f"what intention {intent_id} is by now, {before}: look at it again", shown)
+        raise invalid_argument("seen", f"what intent {intent_id} is by now, {before}: look at it again", shown)
     if attempts not in {None, kept.attempts}:
-        rule = f"how often intention {intent_id} was sent by now, {kept.attempts}: look at it again"
+        rule = f"how often intent {intent_id} was sent by now, {kept.attempts}: look at it again"
         raise invalid_argument("attempts", rule, attempts)
     check_transition(before, state)
     values = {"id": intent_id, "state": state, "reason": reason, "now": now, "queued": state != "rejected"}
@@ -462,7 +462,7 @@ def _not_resolvable_error(kept: Intent) -> InvalidArgumentError:
     stands = f"{kept.state} already" if kept.state in ENDS else kept.state
     if kept.lease is not None:
         stands += f", and somebody's until {kept.lease.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC at the latest"
-    return InvalidArgumentError(f"intention {kept.id} is {stands}; {rule}", field="intent_id", rule=rule, value=kept.id)
+    return InvalidArgumentError(f"intent {kept.id} is {stands}; {rule}", field="intent_id", rule=rule, value=kept.id)
 
 
 @frozen
@@ -532,5 +532,5 @@ def _state_by_notice(kept: Intent, stands: State, end: State) -> State | None:
 def _get(intent_id: int) -> Transaction[Intent]:
     found = yield from find_intents(statements.INTENT, {"id": intent_id}, FOR_UPDATE)
     if not found:
-        raise invalid_argument("intent_id", "the number of an intention in the journal", intent_id)
+        raise invalid_argument("intent_id", "the number of an intent in the journal", intent_id)
     return found[0]

@@ -351,16 +351,6 @@ _DIGITS: Final = {
 """Currencies whose smallest unit is not a hundredth."""
 
 
-def format_order_amount(order: Order, unit: str) -> str:
-    """Return an order's amount with its currency.
-
-    Args:
-        order: Whose amount is an integer.
-        unit: `major` where that counts whole units of the currency, else the smallest ones.
-    """
-    return format_amount(order.total_amt, order.currency, unit)
-
-
 def format_amount(count: int, currency: str, unit: str) -> str:
     """Return an amount with its currency.
 

@@ -11,29 +11,32 @@ import importlib
 import inspect
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
-from attrs import evolve, fields_dict, frozen
+from attrs import evolve, frozen
 
 from payasync.credentials import Credentials, Secret
+from payasync.endpoints import camel
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
-from payasync.profile.schema import NONCE, AnswerShape
+from payasync.profile.schema import NONCE
+from payasync.profile.signed_fields import COMPARED
 from payasync.sandbox.dialect import (
-    NO_PATHS,
-    POINTS_OF,
+    SAMPLE_ORDER,
+    SAMPLE_REFUND,
+    SAMPLE_SUBSCRIPTION,
+    Dialect,
     Outgoing,
-    Vocabulary,
     format_time,
     join_path,
-    locate_point,
     set_at,
     table_at,
+    value_at,
 )
-from payasync.sandbox.model import MERCHANT_ID
+from payasync.sandbox.model import MERCHANT_ID, Event
 from payasync.signing.schemes import SignatureScheme, SortedPairs
 
 ASYMMETRIC: Final = frozenset({"rsa-sha256", "rsa-sha512", "ed25519"})
@@ -244,7 +247,7 @@ class ServiceSigner:
     The object that holds the signature is signed.
 
     Args:
-        words: The profile's.
+        dialect: The profile's.
         key: The service's.
         now: Wall time, which verifiers compare with theirs.
 
@@ -252,16 +255,32 @@ class ServiceSigner:
         ConfigurationError: What would be signed holds objects, which the profile's scheme refuses to sign.
     """
 
-    def __init__(self, words: Vocabulary, key: Secret, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(self, dialect: Dialect, key: Secret, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        words = dialect.words
         self._now: Final = now
         self._scheme: Final = words.signature
         self._answer: Final = words.answer
         self._notification: Final = words.notification
         self._key: Final = key
         if isinstance(self._scheme, SortedPairs) and self._scheme.nested == "refuse":
-            _check_flat("answer.signature", self._answer.signature, _answer_paths(words))
-            if self._notification.verification == "body":
-                _check_flat("notification.signature", self._notification.signature, _notification_paths(words))
+            self._check_samples(dialect, self._scheme.exclude)
+
+    def _check_samples(self, dialect: Dialect, exclude: Collection[str]) -> None:
+        carried = {camel(name): "" for name in COMPARED}
+        answers = [
+            dialect.answer(dialect.sample(thing, "-"), carried, "-").document
+            for thing in ("order", "payment", "refund", "subscription")
+        ]
+        _check_flat("answer.signature", self._answer.signature, answers, exclude)
+        if self._notification.verification == "body":
+            events = (
+                Event(kind="payment", name="paid", subject=SAMPLE_ORDER, url=None),
+                Event(kind="refund", name="succeeded", subject=SAMPLE_REFUND, url=None),
+                Event(kind="subscription", name="renewed", subject=SAMPLE_SUBSCRIPTION, url=None),
+            )
+            bodies = (dialect.notification(event, self._now()) for event in events)
+            documents = [json.loads(body) for body in bodies if body]
+            _check_flat("notification.signature", self._notification.signature, documents, exclude)
 
     async def sign_answer(self, outgoing: Outgoing, path: str) -> Outgoing:
         """Return a response with its signature, if the profile says that responses have one.
@@ -329,29 +348,15 @@ class ServiceSigner:
             signed[name] = _symmetric_signature(scheme, message, key)
 
 
-def _check_flat(point: str, at: str, paths: Iterator[str]) -> None:
+def _check_flat(point: str, at: str, documents: Iterable[Mapping[str, Any]], exclude: Collection[str]) -> None:
     above = at.rpartition(".")[0]
-    prefix = f"{above}." if above else ""
-    for path in paths if at else ():
-        if path.startswith(prefix) and "." in path.removeprefix(prefix):
-            raise ConfigurationError(
-                f"{point}: the object that holds {at} holds {path}, too, and signature.nested refuses to sign an "
-                "object inside it. Set nested to json or omit, or move one of the two",
-                field="signature.nested",
-            )
-
-
-def _answer_paths(words: Vocabulary) -> Iterator[str]:
-    """Yield the paths of what stands in responses."""
-    answer = words.answer
-    yield from (locate_point(answer, point) for point in fields_dict(AnswerShape) if point not in {"data", *NO_PATHS})
-    yield join_path(answer.data, words.path("out_trade_no"))
-
-
-def _notification_paths(words: Vocabulary) -> Iterator[str]:
-    """Yield the paths of what stands in notifications."""
-    shape, answer = words.notification, words.answer
-    yield from (shape.kind, shape.time)
-    paths = [getattr(answer, point) for point in POINTS_OF if point != "redirect_url"]
-    for path in (*paths, shape.out_trade_no, shape.out_refund_no, shape.subscription_id, words.path("out_trade_no")):
-        yield join_path(shape.data, path)
+    for document in documents if at else ():
+        signed = value_at(document, above) if above else document
+        for name, value in signed.items() if isinstance(signed, Mapping) else ():
+            if isinstance(value, dict) and name not in exclude:
+                raise ConfigurationError(
+                    f"{point}: the object that holds {at} holds the object {join_path(above, name)}, too, and "
+                    "signature.nested refuses to sign an object inside it. Set nested to json or omit, or move one of "
+                    "the two",
+                    field="signature.nested",
+                )

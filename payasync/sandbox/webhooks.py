@@ -20,8 +20,8 @@ from attrs import evolve, frozen
 
 from payasync.credentials import Secret
 from payasync.profile.sandbox_profile import PROFILE
-from payasync.profile.schema import NotificationShape
 from payasync.sandbox.clock import Clock, Happened
+from payasync.sandbox.dialect import Vocabulary
 from payasync.sandbox.faults.armed_faults import UNALTERED, ArmedFaults, DeliveryPlan, iterate_strings
 from payasync.sandbox.model import Attempt, Entry, Notification, NotificationState
 from payasync.sandbox.signatures import ServiceSigner
@@ -147,24 +147,20 @@ class Acknowledgement:
     bare: bool = False
 
     @classmethod
-    def of(cls, shape: NotificationShape, given: NotificationShape) -> Self:
+    def of(cls, words: Vocabulary) -> Self:
         """Return what acknowledges by a profile: exactly the status and the body that it names.
 
         If it names no status, or is the sandbox's own, any 2xx acknowledges. If the body is the sandbox's own, an
         empty one acknowledges, too.
-
-        Args:
-            shape: The profile's shape, with open points filled from the sandbox's own.
-            given: The profile's shape as it is.
         """
+        given = words.profile.notification
         own = given == PROFILE.notification
-        status = None if own else given.ack_status
-        return cls(status=status, body=shape.ack_body, bare=own or not given.ack_body)
+        body, bare = words.notification.ack_body, own or not given.ack_body
+        return cls(status=None if own else given.ack_status, body=body, bare=bare)
 
     def missing(self, status: int, body: str) -> str:
         """Return why a response does not acknowledge; empty if it does."""
-        taken = status == self.status if self.status else status // 100 == 2  # noqa: PLR2004 - any 2xx
-        if not taken:
+        if not (status == self.status if self.status else status // 100 == 2):  # noqa: PLR2004 - any 2xx
             return f"answered {status}, which does not acknowledge"
         if self.body and not (self.bare and not body) and not _same(self.body, body):
             return f"answered a body that does not acknowledge: it must be {self.body}"
@@ -205,7 +201,7 @@ MOST_AT_ONCE: Final = 32
 
 
 class Deliveries:
-    """Delivers the notifications that are due, and records each attempt; to loopback only, unless allowed.
+    """Delivers the notifications that are due, and records each attempt.
 
     Args:
         store: The outbox.
@@ -214,7 +210,7 @@ class Deliveries:
         secret: Signs in headers, by Standard Webhooks.
         signer: Signs in the body, where the profile says so.
         acknowledgement: Which response acknowledges.
-        allow_remote: Deliver beyond loopback, too.
+        http: Sends them; `close` closes it.
     """
 
     def __init__(
@@ -225,8 +221,8 @@ class Deliveries:
         *,
         secret: Secret,
         signer: ServiceSigner,
-        acknowledgement: "Acknowledgement",
-        allow_remote: bool,
+        acknowledgement: Acknowledgement,
+        http: aiohttp.ClientSession,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -234,7 +230,7 @@ class Deliveries:
         self._secret = secret
         self._signer = signer
         self._acknowledgement = acknowledgement
-        self._http = outgoing_client(allow_remote=allow_remote)
+        self._http = http
         self._busy = set[str]()
         self._held = set[str]()
         self._overtaken = list[Notification]()
@@ -301,7 +297,7 @@ class Deliveries:
 
     def _move(self, before: Notification, after: Notification) -> None:
         with self._store.transaction():
-            self._store.move_notification(before, after)
+            self._store.move(before, after)
 
     async def _attempt(self, notification: Notification, plan: DeliveryPlan) -> Notification:
         """Send a notification once, record the attempt, and return the notification after it."""
@@ -321,8 +317,8 @@ class Deliveries:
         with self._store.transaction():
             self._store.add(attempt)
             # If it was resent while this attempt was under way, it stays due.
-            if not self._store.move_notification(notification, after):
-                stored = self._store.notification(notification.notification_id) or after
+            if not self._store.move(notification, after):
+                stored = self._store.find(Notification, notification_id=notification.notification_id) or after
         self._log(attempt, stored)
         return after
 

@@ -126,7 +126,7 @@ async def unnamed(sandbox: Sandbox, path: Path) -> None:
 
 
 async def states(path: Path) -> list[str]:
-    """Return the state of each intention."""
+    """Return the state of each intent."""
     async with SqliteJournal(path) as journal:
         return [each.state for each in await journal.list()]
 

@@ -108,7 +108,7 @@ async def lost(pay: Session, request: CreateRefund) -> None:
 
 
 async def only(journal: Journal) -> Intent:
-    """Return the journal's only intention."""
+    """Return the journal's only intent."""
     (intent,) = await journal.list()
     return intent
 
@@ -304,7 +304,7 @@ async def test_second_send_that_is_declined_is_told(
 
     assert ([Report(sent=1, rejected=1), Report()], "rejected") == (reports, (await only(journal)).state)
     assert [(True, "the refund's state is failed")] == [(each.rejected, each.reason) for each in heard]
-    assert ["intention 1 (refunds.create, R1) was not done: the refund's state is failed"] == words
+    assert ["intent 1 (refunds.create, R1) was not done: the refund's state is failed"] == words
     assert 1 == len(calls)
 
 
@@ -965,8 +965,8 @@ async def test_what_somebody_must_hear_of_is_logged(
 
     assert [Report(resolved=1, waiting=1, manual=1), Report(resolved=1, rejected=1)] == reports
     assert [
-        f"intention 3 (payments.create, invoice-42) needs a person: {nameless}",
-        "intention 1 (refunds.create, R1) was not done: never arrived: the service does not know it",
+        f"intent 3 (payments.create, invoice-42) needs a person: {nameless}",
+        "intent 1 (refunds.create, R1) was not done: never arrived: the service does not know it",
     ] == words
 
 
@@ -1098,7 +1098,7 @@ async def lost_ones(sandbox: Sandbox, pay: Session, count: int) -> None:
 
 
 async def pause(journal: Journal, clock: Clock) -> float:
-    """Return how long the journal's only open intention waits."""
+    """Return how long the journal's only open intent waits."""
     due = await journal.next_due()
     assert due
     return (due - clock.now).total_seconds()

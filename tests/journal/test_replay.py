@@ -53,7 +53,7 @@ def test_persons_word_has_no_body() -> None:
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({"intent": "a"}, "intent 'a' and number R1 stands for another request: intention 7 in the journal"),
+        ({"intent": "a"}, "intent 'a' and number R1 stands for another request: intent 7 in the journal"),
         ({"intent": "a", "number": None}, "intent 'a' stands for another request"),
         ({}, "number R1 stands for another request"),
     ],
@@ -90,7 +90,7 @@ def test_unknown_says_what_to_ask_about(step: Step, state: str, reason: str, exp
         error.sent,
         error.attempts,
     )
-    assert f"intention 7 in the journal is {state}: {expected}; it may have been done" in str(error)
+    assert f"intent 7 in the journal is {state}: {expected}; it may have been done" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ def words(**parts: Any) -> Vocabulary:
         (AnswerShape(payment_id="status"), {"order_status", "payment_status"}),
         (AnswerShape(data="x", payment_id="code"), set[str]()),
         (AnswerShape(refund_status="paymentId"), set[str]()),
+        (AnswerShape(order_status="status"), set[str]()),
         (AnswerShape(request_id="header:code"), set[str]()),
     ],
 )

@@ -172,7 +172,7 @@ def signer_of(**parts: Any) -> ServiceSigner:
     """Return the signer of a profile with these parts."""
     now = datetime(2027, 1, 31, tzinfo=UTC)
     told: dict[str, Any] = {"signature": SCHEME, **parts}
-    return ServiceSigner(Dialect(Profile(**told)).words, SERVICE_KEY, now=lambda: now)
+    return ServiceSigner(Dialect(Profile(**told)), SERVICE_KEY, now=lambda: now)
 
 
 def outgoing(document: dict[str, Any]) -> Outgoing:

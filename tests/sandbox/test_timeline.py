@@ -2,7 +2,6 @@
 
 import logging
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,8 +12,8 @@ from attrs import evolve
 from payasync import SortedPairs
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.model import Entry
-from payasync.sandbox.store import Store
-from payasync.sandbox.timeline import MOST_ENTRIES, MOST_TEXT, Timeline, format_entry
+from payasync.sandbox.store import MOST_ENTRIES, MOST_TEXT, Store
+from payasync.sandbox.timeline import format_entry
 from tests.sandbox.foreign import PAY, Answer, Foreign, Receiver
 
 QUERY: Final = "/payment/orderquery"
@@ -178,28 +177,28 @@ async def test_each_request_is_one_record_of_the_log(foreign: Foreign, caplog: p
     ]
 
 
-def test_only_the_newest_are_kept(timeline: Timeline) -> None:
+def test_only_the_newest_are_kept(store: Store) -> None:
     """What is older than the newest ten thousand is forgotten."""
     for number in range(MOST_ENTRIES + 3):
-        timeline.add(Entry(kind="request", name=str(number)))
-    entries = timeline.entries()
+        store.add_entry(Entry(kind="request", name=str(number)))
+    entries = store.find_all(Entry)
 
     assert (MOST_ENTRIES, "3", str(MOST_ENTRIES + 2)) == (len(entries), entries[0].name, entries[-1].name)
 
 
-def test_texts_are_cut(timeline: Timeline) -> None:
+def test_texts_are_cut(store: Store) -> None:
     """However long a request was, its entry is short."""
-    timeline.add(Entry(kind="request", name="orders.place", expected="x" * (MOST_TEXT + 1)))
+    store.add_entry(Entry(kind="request", name="orders.place", expected="x" * (MOST_TEXT + 1)))
 
-    assert f"{'x' * MOST_TEXT}… ({MOST_TEXT + 1:,} characters)" == timeline.entries()[0].expected
+    assert f"{'x' * MOST_TEXT}… ({MOST_TEXT + 1:,} characters)" == store.find_all(Entry)[0].expected
 
 
-def test_entries_about_one_number(timeline: Timeline) -> None:
+def test_entries_about_one_number(store: Store) -> None:
     """What happened to one order can be asked for alone."""
     for reference in ("T1", "T2", "T1"):
-        timeline.add(Entry(kind="request", name="orders.query", reference=reference))
+        store.add_entry(Entry(kind="request", name="orders.query", reference=reference))
 
-    assert [1, 3] == [entry.seq for entry in timeline.entries("T1")]
+    assert [1, 3] == [entry.seq for entry in store.entries_about("T1")]
 
 
 def test_line_is_one_line() -> None:
@@ -207,11 +206,3 @@ def test_line_is_one_line() -> None:
     entry = Entry(kind="request", name="GET /\n\x1b[2J", reference="\u2028é", reason="a\tb\ud800")
 
     assert r"request  GET /\n\x1b[2J \u2028é -> no answer: a\tb\ud800" == format_entry(entry)
-
-
-@pytest.fixture
-def timeline() -> Iterator[Timeline]:
-    """A timeline without a sandbox."""
-    store = Store(":memory:")
-    yield Timeline(store)
-    store.close()

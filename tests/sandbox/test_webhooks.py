@@ -223,8 +223,7 @@ EXACT: Final = evolve(BODY, ack_status=200)
 )
 def test_what_acknowledges_by_a_profile(shape: NotificationShape, taken: list[tuple[int, str]]) -> None:
     """A status and a body that a profile names count exactly; what it leaves open is as generous as ours."""
-    filled = Vocabulary(evolve(PROFILE, notification=shape)).notification
-    acknowledgement = Acknowledgement.of(filled, shape)
+    acknowledgement = Acknowledgement.of(Vocabulary(evolve(PROFILE, notification=shape)))
     answers = [(status, body) for status in (200, 202) for body in (OWN.ack_body, "ok")]
 
     assert taken == [each for each in [*answers, (204, ""), (500, "ok")] if not acknowledgement.missing(*each)]

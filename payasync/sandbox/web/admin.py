@@ -16,15 +16,14 @@ from yarl import URL
 from payasync.credentials import Secret
 from payasync.errors import PayasyncError
 from payasync.sandbox.clock import Clock, Happened, Pace
-from payasync.sandbox.dialect import STATUSES, Vocabulary
+from payasync.sandbox.dialect import STATUSES
 from payasync.sandbox.faults.arming import Faults
 from payasync.sandbox.faults.catalogue import find_kind
 from payasync.sandbox.model import Decision, Entry, RefusedError
 from payasync.sandbox.server import read_body, read_object
 from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import Keys
-from payasync.sandbox.store import Store
-from payasync.sandbox.timeline import Timeline, format_entry
+from payasync.sandbox.timeline import format_entry
 from payasync.sandbox.web.dashboard import MAX_ADVANCE, UNITS, render_dashboard, render_timeline
 from payasync.sandbox.web.pages import TIMELINE, render_page
 
@@ -132,9 +131,6 @@ class Admin:
     Attributes:
         url: Where the sandbox listens.
         keys: With the admin token.
-        words: The profile's.
-        store: Holds what is shown.
-        timeline: Holds what was done.
         service: Moves orders and refunds.
         faults: Those that are armed.
         clock: Tells and advances the time.
@@ -143,9 +139,6 @@ class Admin:
 
     url: str
     keys: Keys
-    words: Vocabulary
-    store: Store
-    timeline: Timeline
     service: Service
     faults: Faults
     clock: Clock
@@ -207,25 +200,24 @@ class Admin:
         return response
 
     async def _show_dashboard(self, request: web.Request) -> web.Response:
-        notice = request.query.get("notice", "")
+        notice = _NOTICE.fullmatch(request.query.get("notice", ""))
         return render_dashboard(
             url=self.url,
             merchant_id=self.keys.merchant.merchant_id,
-            words=self.words,
-            store=self.store,
-            timeline=self.timeline,
+            words=self.service.dialect.words,
+            store=self.service.store,
             faults=self.faults,
             now=self.clock.now(),
             pace=self.pace,
-            notice=self.timeline.done(int(notice)) if _NOTICE.fullmatch(notice) else None,
+            notice=notice and self.service.store.find(Entry, seq=int(notice[0]), kind="admin"),
         )
 
     async def _show_timeline(self, request: web.Request) -> web.Response:
         about = request.query.get("about", "").strip()
-        return render_timeline(about, self.timeline.entries(about))
+        return render_timeline(about, self.service.store.entries_about(about))
 
     async def _list_timeline(self, _request: web.Request) -> web.Response:
-        return _json(200, {"timeline": [format_entry(entry) for entry in self.timeline.entries()]})
+        return _json(200, {"timeline": [format_entry(entry) for entry in self.service.store.find_all(Entry)]})
 
     def _run(self, name: str, do: Callable[[Fields], Awaitable[str]]) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -237,7 +229,9 @@ class Admin:
             except PayasyncError as error:
                 refused = RefusedError("invalid", str(error), field=getattr(error, "field", None) or "")
             reason = refused.message if refused else ""
-            notice = self.timeline.add(Entry(kind="admin", name=name, outcome=done or "not done", reason=reason))
+            with self.service.store.transaction():
+                entry = Entry(kind="admin", name=name, outcome=done or "not done", reason=reason)
+                notice = self.service.store.add_entry(entry)
             if not _is_script(request):
                 return _redirect(f"/?notice={notice}")
             return _refuse(refused) if refused else _json(200, {"done": done})
@@ -246,20 +240,20 @@ class Admin:
 
     async def _decide_order(self, fields: Fields) -> str:
         number, decision = _text(fields, "out_trade_no"), _choose(fields, "decision", _DECISIONS)
-        with self.store.transaction():
+        with self.service.store.transaction():
             order = self.service.decide(self.service.order(number), decision)
         return f"Order {number} is {order.state}."
 
     async def _settle_refund(self, fields: Fields) -> str:
         number = _text(fields, "out_refund_no")
         succeeded = _choose(fields, "state", {"succeeded": True, "failed": False})
-        with self.store.transaction():
+        with self.service.store.transaction():
             refund = self.service.settle_refund(self.service.refund(number), "succeeded" if succeeded else "failed")
         return f"Refund {number} has {refund.state}."
 
     async def _resend(self, fields: Fields) -> str:
         number = _text(fields, "notification_id")
-        with self.store.transaction():
+        with self.service.store.transaction():
             self.service.resend(number)
         return f"Notification {number} is sent again."
 

@@ -15,7 +15,7 @@ from payasync.sandbox.faults.arming import Faults
 from payasync.sandbox.faults.catalogue import KINDS, TRIGGER_OPTIONS
 from payasync.sandbox.model import Attempt, Entry, Notification, Order, Refund, Subscription
 from payasync.sandbox.store import Store
-from payasync.sandbox.timeline import Timeline, describe_outcome
+from payasync.sandbox.timeline import describe_outcome
 from payasync.sandbox.web.pages import render_page
 
 T = TypeVar("T")
@@ -45,7 +45,6 @@ def render_dashboard(
     merchant_id: str,
     words: Vocabulary,
     store: Store,
-    timeline: Timeline,
     faults: Faults,
     now: datetime,
     pace: Pace,
@@ -57,8 +56,7 @@ def render_dashboard(
         url: Where the sandbox listens.
         merchant_id: The merchant's number.
         words: The profile's.
-        store: Holds orders, refunds, subscriptions and notifications.
-        timeline: Holds the requests.
+        store: Holds what is shown.
         faults: Those that are armed.
         now: The sandbox's time.
         pace: How its time goes.
@@ -69,11 +67,11 @@ def render_dashboard(
         return _cut(store.newest(kind, MAX_LISTED + 1))
 
     def currency_of(refund: Refund) -> str:
-        order = store.order(refund.out_trade_no)
+        order = store.find(Order, out_trade_no=refund.out_trade_no)
         return order.currency if order else ""
 
     def attempts_of(notification: Notification) -> list[Attempt]:
-        return store.attempts_of(notification.notification_id)
+        return store.find_all(Attempt, notification_id=notification.notification_id)
 
     return render_page(
         "dashboard.html",
@@ -92,7 +90,7 @@ def render_dashboard(
         refunds=newest(Refund),
         subscriptions=newest(Subscription),
         notifications=newest(Notification),
-        requests=_cut(timeline.requests(MAX_LISTED + 1)),
+        requests=_cut(store.newest(Entry, MAX_LISTED + 1, kind="request")),
         currency_of=currency_of,
         attempts_of=attempts_of,
         armed=[str(fault) for fault in faults.armed()],

@@ -6,11 +6,10 @@ from urllib.parse import parse_qsl, urlsplit
 from aiohttp import web
 from yarl import URL
 
-from payasync.sandbox.model import Decision, Order, RefusedError, format_order_amount
+from payasync.sandbox.model import MERCHANT_ID, Decision, Order, RefusedError, format_amount
 from payasync.sandbox.rules import MOST_DECLINES
 from payasync.sandbox.server import read_body
 from payasync.sandbox.service import Service
-from payasync.sandbox.store import Store
 from payasync.sandbox.timeline import note
 from payasync.sandbox.web.pages import GATEWAY, gateway_path, render_page
 
@@ -25,16 +24,10 @@ class Gateway:
 
     Args:
         service: Decides orders.
-        store: Holds the transaction.
-        merchant: The merchant's name, as the customer reads it.
-        unit: What amounts count: `minor` or `major`.
     """
 
-    def __init__(self, *, service: Service, store: Store, merchant: str, unit: str) -> None:
+    def __init__(self, service: Service) -> None:
         self._service = service
-        self._store = store
-        self._merchant = merchant
-        self._unit = unit
 
     def routes(self) -> list[web.RouteDef]:
         """Return the page's routes."""
@@ -57,7 +50,7 @@ class Gateway:
         try:
             decision = _read_decision(await read_body(request, "application/x-www-form-urlencoded"))
             note(request, name=f"gateway.{decision}")
-            with self._store.transaction():
+            with self._service.store.transaction():
                 order = self._service.decide(self._service.at_gateway(token), decision)
         except RefusedError as refused:
             note(request, reason=refused.message)
@@ -73,14 +66,15 @@ class Gateway:
         return _redirect(build_return_url(order.return_url, cancelled=decision == "cancel"))
 
     def _render(self, order: Order, *, decisions: list[str] | None = None, status: int = 200) -> web.Response:
-        amount, _, currency = format_order_amount(order, self._unit).rpartition(" ")
+        unit = self._service.dialect.words.profile.amount_unit
+        amount, _, currency = format_amount(order.total_amt, order.currency, unit).rpartition(" ")
         return render_page(
             "gateway.html",
             style="gateway.css",
             status=status,
             form_action=_form_action(order.return_url) if decisions else "'none'",
             order=order,
-            merchant=self._merchant,
+            merchant=MERCHANT_ID,
             amount=amount,
             currency=currency,
             decisions=decisions,
