@@ -1,7 +1,6 @@
 """`pay.orders`: endpoints 2, 3 and 4."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, ClassVar
 
 from attrs import field, frozen
@@ -9,7 +8,7 @@ from attrs import field, frozen
 from payasync.documents import ABSENT, Absent
 from payasync.endpoints import CLOSE_ORDER, PLACE_ORDER, QUERY_ORDER
 from payasync.errors import frameless_async
-from payasync.resources.polling import Namespace, wait
+from payasync.resources.polling import Namespace
 from payasync.wire.request import NOTHING, Request, validate_amount, validate_text, validate_url, validate_word
 from payasync.wire.response import OrderResponse
 
@@ -209,7 +208,4 @@ class Orders(Namespace):
             WaitTimeoutError: The state did not come in time; `response` is the last response.
             ServiceError: The service refused the query, or knows no such order.
         """
-        query = partial(self.query, out_trade_no, extra=extra)
-        return await wait(
-            query, thing="order", reference=out_trade_no, until=until, timeout=timeout, profile=self._profile
-        )
+        return await self._wait(QueryOrder(out_trade_no=out_trade_no, extra=extra), until, timeout)

@@ -1,7 +1,6 @@
 """`pay.payments`: endpoints 1 and 6."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, ClassVar
 
 from attrs import field, frozen
@@ -9,7 +8,7 @@ from attrs import field, frozen
 from payasync.documents import ABSENT, Absent
 from payasync.endpoints import CREATE_PAYMENT, QUERY_PAYMENT
 from payasync.errors import frameless_async
-from payasync.resources.polling import Namespace, wait
+from payasync.resources.polling import Namespace
 from payasync.wire.request import NOTHING, Request, validate_amount, validate_text, validate_word
 from payasync.wire.response import PaymentResponse
 
@@ -130,7 +129,4 @@ class Payments(Namespace):
             WaitTimeoutError: The state did not come in time; `response` is the last response.
             ServiceError: The service refused the query, or knows no such payment.
         """
-        query = partial(self.status, identifier, extra=extra)
-        return await wait(
-            query, thing="payment", reference=identifier, until=until, timeout=timeout, profile=self._profile
-        )
+        return await self._wait(QueryPayment(identifier=identifier, extra=extra), until, timeout)

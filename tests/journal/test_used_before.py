@@ -173,18 +173,23 @@ async def test_second_send_that_is_said_to_have_failed(store: Journal, clock: Cl
 
 @pytest.mark.parametrize("queued", [False, True])
 async def test_second_send_whose_process_dies(store: Journal, clock: Clock, *, queued: bool) -> None:
-    """Before anything is asked, the journal has "used before" on the disk: SIGKILL then loses nothing."""
+    """The journal has "used before" on the disk before anything is asked: whoever asks later believes no "absent"."""
     async with serving(store, clock, LOST) as service:
         await never_arrived(service)
         began, before = service.sends, service.questions
         service.say(USED, SILENT)
         sending = asyncio.create_task(service.called(queued=queued))
         await until(lambda: service.questions > before)
-        found, sends = await service.kept(), service.sends - began
+        left = await service.kept()
+        service.say(query=ABSENT)
+        await service.reconciled(HOUR)
+        found = await asked_in_vain(service)
+        sends = service.sends - began
         sending.cancel()
         await asyncio.wait({sending})
 
-    assert ("sending", True, 1) == (found.state, found.answered, sends)
+    check_never_believed(found)
+    assert ("sending", True, 1) == (left.state, left.answered, sends)
 
 
 async def test_second_send_that_is_lost_within_the_call(store: Journal, clock: Clock) -> None:
@@ -357,20 +362,22 @@ async def test_who_asked_before_the_number_was_called_used(store: Journal, clock
     assert {"unknown", "manual"} == {each.state for each in found}
 
 
-@pytest.mark.parametrize(("end", "kept"), [("accepted", False), ("succeeded", False), ("rejected", True)])
-async def test_used_after_the_end_is_known(store: Journal, clock: Clock, end: State, *, kept: bool) -> None:
-    """What was done stays done; what was rejected by "absent" is remembered, also by who sends it again."""
+@pytest.mark.parametrize(
+    ("end", "noted"), [("accepted", False), ("succeeded", False), ("rejected", True), ("new", True), ("manual", True)]
+)
+async def test_used_after_the_end_is_known(store: Journal, clock: Clock, end: State, *, noted: bool) -> None:
+    """What was done stays done; of what was not, or may not be, the journal keeps it, also while it is sent again."""
     begun = await store.begin(draft(REFUND), LEASE)
     clock.advance(LEASE)
     (held,) = await store.ask(1, LEASE)
-    await store.settle(held, end)
+    await store.settle(held, "rejected" if end == "new" else end)
+    if end == "new":
+        await store.add(REFUND, merchant=held.merchant)
 
-    noted = await store.note_used(begun.intent)
+    assert noted == await store.note_used(begun.intent)
     (found,) = await store.list()
     again = await store.begin(draft(REFUND), LEASE)
-
-    assert (kept, end, kept) == (noted, found.state, found.answered)
-    assert kept == again.intent.answered
+    assert (end, noted, noted) == (found.state, found.answered, again.intent.answered)
 
 
 @pytest.mark.parametrize("state", ["unknown", "rejected"])

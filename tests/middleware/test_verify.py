@@ -280,7 +280,7 @@ def judged(
     call: Call = bare_call(PLACE_ORDER, profile=about)
     object_ = signed_object(fields)
     document = {"data": object_} if about.answer.signature.startswith("data.") else object_
-    return verify_reply(call, told(document), scheme, [Secret(key) for key in keys])
+    return verify_reply(call, told(document), scheme, [Secret(key) for key in keys]).verified
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
@@ -297,10 +297,9 @@ def test_changed_address_does_not_verify() -> None:
     """What may stand there is signed_object all the same."""
     object_ = signed_object({"payUrl": ADDRESS, "state": 0})
     forged = {**object_, "payUrl": ADDRESS.replace("gate", "evil")}
+    call = bare_call(PLACE_ORDER, profile=profile())
 
-    assert (
-        verify_reply(bare_call(PLACE_ORDER, profile=profile()), told({"data": forged}), PAIRS, [Secret(KEY)]) is False
-    )
+    assert verify_reply(call, told({"data": forged}), PAIRS, [Secret(KEY)]).verified is False
 
 
 def test_pair_that_moved_out_of_another_field_does_not_verify() -> None:
@@ -309,8 +308,8 @@ def test_pair_that_moved_out_of_another_field_does_not_verify() -> None:
     joined = {"note": "a&state=1", "sign": whole["sign"]}
     call = bare_call(PLACE_ORDER, profile=profile())
 
-    assert verify_reply(call, told({"data": whole}), PAIRS, [Secret(KEY)]) is True
-    assert verify_reply(call, told({"data": joined}), PAIRS, [Secret(KEY)]) is False
+    assert verify_reply(call, told({"data": whole}), PAIRS, [Secret(KEY)]).verified is True
+    assert verify_reply(call, told({"data": joined}), PAIRS, [Secret(KEY)]).verified is False
 
 
 @pytest.mark.parametrize("name", ["note", "state", "redirectUrl", "data.payUrl", *sorted(IDENTIFIERS)])
@@ -370,7 +369,7 @@ def test_any_scheme_of_pairs(options: dict[str, Any]) -> None:
     object_["sign"] = hmac.new(KEY.encode(), scheme.separator.join(pairs).encode(), hashlib.sha256).hexdigest()
     call = bare_call(PLACE_ORDER, profile=profile(scheme=scheme))
 
-    assert verify_reply(call, told({"data": object_}), scheme, [Secret(KEY)]) is True
+    assert verify_reply(call, told({"data": object_}), scheme, [Secret(KEY)]).verified is True
 
 
 class Own:
