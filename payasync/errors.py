@@ -100,7 +100,7 @@ class InvalidArgumentError(PayasyncError):
     Attributes:
         field: The argument.
         rule: What it must be.
-        value: What it was; of a mapping, such as a customer's details, its type.
+        value: The refused value. For a mapping, such as a customer's details, it is the type.
     """
 
     field: str | None = None

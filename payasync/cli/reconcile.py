@@ -422,8 +422,9 @@ class ReconcileScreen:
             "cut_short": left is None,
             "of_other_merchants": dict(self._others),
         }
-        unknown = dict.fromkeys(("unsent", "needs_a_person", "sending", "next_in"))
-        return json.dumps({**facts, **(_left_facts(left) if left else unknown)})
+        if left:
+            return json.dumps({**facts, **_left_facts(left)})
+        return json.dumps({**facts, **dict.fromkeys(("unsent", "needs_a_person", "sending", "next_in"))})
 
     def _plan_json(self, left: Left) -> str:
         due = [

@@ -151,7 +151,7 @@ def _classify_2xx(profile: Profile, reply: Reply) -> Outcome:
 
 
 def _classify_status(call: Call, reply: Reply) -> Outcome:
-    """Return what a response that is not 2xx means, whoever sends it and whatever it is about."""
+    """Return what a response with another status than 2xx means; its signature and subject are checked later."""
     status = reply.status
     if status == 429:
         return Outcome.RATE_LIMITED
@@ -234,7 +234,7 @@ def _objection_to_success(call: Call, reply: Reply) -> Objection | None:
 
 
 def _named_by(call: Call) -> Mapping[str, object]:
-    """Return what a response to a call is compared with: its fields, and those of the write that it asks about."""
+    """Return what a response is compared with: the fields of the call, and of the write that a query asks about."""
     asked = call.expected.asked
     return {**call.fields, **asked} if asked else call.fields
 
@@ -355,7 +355,7 @@ def final_error(call: Call, outcome: Outcome, result: AttemptResult, *, doubt: b
 
 
 def _lost_response(call: Call, outcome: Outcome, reply: Reply) -> PayasyncError:
-    """Return the error of a response that says nothing of what was done."""
+    """Return the error of a response that does not say what was done."""
     kind, hint = (NoAnswerError, REPEAT_HINT) if call.read else (OutcomeUnknownError, advice(call))
     objection = objection_to(call, reply) if outcome is Outcome.UNRECOGNISED else None
     if objection:
@@ -363,7 +363,7 @@ def _lost_response(call: Call, outcome: Outcome, reply: Reply) -> PayasyncError:
     elif outcome is Outcome.UNVERIFIED and reply.doubt:
         words = f"a response whose signature cannot be checked: {reply.doubt}"
     elif _was_refused(call, outcome):
-        words = f"{outcome.value}, after an attempt that nobody knows the end of"
+        words = f"{outcome.value}, after an attempt whose outcome is unknown"
     elif outcome is Outcome.RATE_LIMITED:
         key = "http.rate_limit_precedes_execution"
         words = f"{outcome.value}, which may have been executed (see {key} in the profile)"
@@ -476,11 +476,7 @@ def _facts(call: Call, reply: Reply) -> dict[str, Any]:
     }
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
-def parse_retry_after(value: str | None, now: Callable[[], datetime] = _utc_now) -> float | None:
+def parse_retry_after(value: str | None, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> float | None:
     """Return the seconds that a service asked to wait, or `None` if it did not say, or not clearly.
 
     Args:

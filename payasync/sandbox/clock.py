@@ -221,7 +221,7 @@ class Clock:
         finally:
             idle.cancel()
         if task.cancelled():
-            raise ConfigurationError("the sandbox was closed meanwhile")
+            raise ConfigurationError("the sandbox was closed before everything due was done")
         if task.done():
             task.result()
 

@@ -73,7 +73,7 @@ class Numbers:
         """
         number = self.find(name, named)
         if number is None:
-            raise _invalid(name, "a number as a text, or an answer of this sandbox that tells it", named)
+            raise _invalid(name, "a number as a text, or a response of this sandbox that contains it", named)
         return number
 
 
@@ -128,7 +128,7 @@ class Factories:
             given: `out_trade_no`, `subject`, `body`, `notify_url`, `return_url`.
 
         Raises:
-            InvalidArgumentError: The number is taken, or an argument is invalid; the error names it.
+            InvalidArgumentError: The number is in use, or an argument is invalid; the error names it.
         """
         with manual_change(self._service.store, out_trade_no=given.get("out_trade_no")):
             return self._place(total_amt=total_amt, currency=currency, **given).out_trade_no
@@ -142,7 +142,7 @@ class Factories:
             given: As for `pending_order`.
 
         Raises:
-            InvalidArgumentError: The number is taken, or an argument is invalid; the error names it.
+            InvalidArgumentError: The number is in use, or an argument is invalid; the error names it.
         """
         with manual_change(self._service.store, out_trade_no=given.get("out_trade_no")):
             order = self._place(total_amt=total_amt, currency=currency, **given)
@@ -303,7 +303,7 @@ class Customer:
             why = str(error) or type(error).__name__
         else:
             return None if location in {None, page_url.raw_path} else location
-        raise NoAnswerError(f"the gateway does not answer: {why}")
+        raise NoAnswerError(f"the gateway does not respond: {why}")
 
     def _address(self, order: Paying) -> str:
         # A response's document is read by the sandbox's own paths: the response may have no such attribute.
@@ -318,12 +318,12 @@ class Customer:
 
 
 def _unknown(order: Paying) -> InvalidArgumentError:
-    rule = "an answer of this sandbox about an order or a payment, the address in it, or the number of either"
+    rule = "a response of this sandbox about an order or a payment, the address in it, or the number of either"
     return _invalid("order", rule, order)
 
 
 class Ledger:
-    """Reads what the service really did, whatever a client was told; states are by our names, such as `paid`.
+    """Reads what the service really did, whatever its responses said; states are by our names, such as `paid`.
 
     A method that takes a number also takes a response that contains it, such as that of `orders.place`. An order is
     found by its payment's number, too. Anything else is an `InvalidArgumentError`.

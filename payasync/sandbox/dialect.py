@@ -173,8 +173,8 @@ class Vocabulary:
     def event(self, kind: Kind, name: str) -> str | None:
         """Return the service's name of an event; `None` if it has no such event.
 
-        The profile's names are taken in the order of the sandbox's own, and the last stands for the rest. Of orders and
-        payments only what has a name is sent: `trade.paid` must not stand for one that has expired.
+        The profile's names are used in the order of the sandbox's own, and the last one stands for the rest. Events of
+        orders need a name of their own: `trade.paid` must not stand for an order that has expired.
         """
         own = PROFILE.notification.kinds[kind]
         names = self.notification.kinds.get(kind) or own
@@ -238,8 +238,8 @@ def _collide(answer: AnswerShape, one: str, other: str) -> bool:
     things = {_THINGS[prefix] for point in (one, other) if (prefix := point.partition("_")[0]) in _THINGS}
     if len(things) > 1 or (one.endswith("_status") and other.endswith("_status")):
         return False
-    path, taken = (f"{locate_point(answer, point)}." for point in (one, other))
-    return taken.startswith(path) or (other != "data" and path.startswith(taken))
+    path, other_path = (f"{locate_point(answer, point)}." for point in (one, other))
+    return other_path.startswith(path) or (other != "data" and path.startswith(other_path))
 
 
 def _fill_notification(given: NotificationShape) -> NotificationShape:
@@ -308,11 +308,17 @@ class Outgoing:
     refused: bool = False
 
 
-SAMPLE_ORDER: Final = Order(out_trade_no="T", payment_id="P", token="", origin="order", total_amt=1, currency="CAD")
-SAMPLE_REFUND: Final = Refund(out_refund_no="R", out_trade_no="T", total_amt=1, refund_amt=1, fingerprint="")
-SAMPLE_SUBSCRIPTION: Final = Subscription(
+_ORDER: Final = Order(out_trade_no="T", payment_id="P", token="", origin="order", total_amt=1, currency="CAD")
+_REFUND: Final = Refund(out_refund_no="R", out_trade_no="T", total_amt=1, refund_amt=1, fingerprint="")
+_SUBSCRIPTION: Final = Subscription(
     subscription_id="S", frequency="monthly", amount=1, start_date="2027-01-31", customer="{}"
 )
+SAMPLES: Final = (
+    Event(kind="payment", name="paid", subject=_ORDER, url=None),
+    Event(kind="refund", name="succeeded", subject=_REFUND, url=None),
+    Event(kind="subscription", name="renewed", subject=_SUBSCRIPTION, url=None),
+)
+"""One event of each kind, to see what notifications look like."""
 
 
 class Dialect:
@@ -388,10 +394,10 @@ class Dialect:
     def sample(self, thing: str, redirect_url: str = "") -> dict[str, Any]:
         """Return what responses about an order, payment, refund or subscription have as payload."""
         if thing == "refund":
-            return self.refund(SAMPLE_REFUND)
+            return self.refund(_REFUND)
         if thing == "subscription":
-            return self.subscription(SAMPLE_SUBSCRIPTION)
-        return self.order(SAMPLE_ORDER, redirect_url, "payment" if thing == "payment" else "order")
+            return self.subscription(_SUBSCRIPTION)
+        return self.order(_ORDER, redirect_url, "payment" if thing == "payment" else "order")
 
     def number(self, payload: Mapping[str, Any]) -> str:
         """Return the number of the order, payment or subscription of a payload."""

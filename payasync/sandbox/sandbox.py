@@ -28,7 +28,7 @@ from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import Keys, ServiceSigner, make_keys
 from payasync.sandbox.store import MEMORY, Store, read_location
 from payasync.sandbox.timeline import Recorder, format_entry
-from payasync.sandbox.web.admin import Admin
+from payasync.sandbox.web.dashboard import Dashboard
 from payasync.sandbox.web.gateway import Gateway
 from payasync.sandbox.webhooks import Acknowledgement, Deliveries, outgoing_client
 from payasync.session import Session
@@ -259,7 +259,7 @@ class Sandbox:
         """Listen, and deliver what is due.
 
         Raises:
-            ConfigurationError: The sandbox runs already, its port is taken, or its database cannot be used.
+            ConfigurationError: The sandbox runs already, its port is in use, or its database cannot be used.
         """
         if self._running:
             raise ConfigurationError("the sandbox runs already: close it first")
@@ -299,9 +299,11 @@ class Sandbox:
         recorder = Recorder(store)
         injector = FaultInjector(self.faults.armed_faults, server=server, deliver=clock.settle)
         api = Api(service, credentials=keys.merchant, recorder=recorder, url=url, signer=signer, faults=injector)
-        admin = Admin(url=url, keys=keys, service=service, faults=self.faults, clock=clock, pace=self._pace)
-        application = web.Application(middlewares=[server.note, admin.check_host, recorder.note, api.shape_errors])
-        application.add_routes([*api.routes(), *Gateway(service).routes(), *admin.routes()])
+        dashboard = Dashboard(
+            url=url, token=keys.admin, service=service, faults=self.faults, clock=clock, pace=self._pace
+        )
+        application = web.Application(middlewares=[server.note, dashboard.check_host, recorder.note, api.shape_errors])
+        application.add_routes([*api.routes(), *Gateway(service).routes(), *dashboard.routes()])
         application.on_response_prepare.append(_mark)
         application.on_shutdown.append(injector.end)
         await _serve(application, server, stack)

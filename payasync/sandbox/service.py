@@ -179,7 +179,7 @@ class Service:
         if after == before:
             return before
         if not self.store.move(before, after):
-            raise RefusedError("wrong_state", "the order has changed meanwhile")
+            raise RefusedError("wrong_state", "the order has changed since it was read")
         if after.state != "pending":
             self.store.set_timer("expire", after.out_trade_no, None)
         self._notify(rules.order_event(before, after))
@@ -216,7 +216,7 @@ class Service:
         """
         settled = rules.settle(refund, state)
         if not self.store.move(refund, settled):
-            raise RefusedError("wrong_state", "the refund has ended meanwhile")
+            raise RefusedError("wrong_state", "the refund has already ended")
         self.store.set_timer("settle", refund.out_refund_no, None)
         if settled.state == "failed":
             self.store.release(refund.out_trade_no, refund.refund_amt)
@@ -288,7 +288,7 @@ class Service:
 
     def _move_subscription(self, before: Subscription, after: Subscription) -> Subscription:
         if not self.store.move(before, after):
-            raise RefusedError("wrong_state", "the subscription has changed meanwhile")
+            raise RefusedError("wrong_state", "the subscription has changed since it was read")
         self._bill(before, after)
         self._notify(rules.subscription_event(before, after))
         return after

@@ -25,9 +25,7 @@ from payasync.profile.profile import Profile
 from payasync.profile.schema import NONCE
 from payasync.profile.signed_fields import COMPARED
 from payasync.sandbox.dialect import (
-    SAMPLE_ORDER,
-    SAMPLE_REFUND,
-    SAMPLE_SUBSCRIPTION,
+    SAMPLES,
     Dialect,
     Outgoing,
     format_time,
@@ -36,7 +34,7 @@ from payasync.sandbox.dialect import (
     table_at,
     value_at,
 )
-from payasync.sandbox.model import MERCHANT_ID, Event
+from payasync.sandbox.model import MERCHANT_ID
 from payasync.signing.schemes import SignatureScheme, SortedPairs
 
 ASYMMETRIC: Final = frozenset({"rsa-sha256", "rsa-sha512", "ed25519"})
@@ -267,18 +265,11 @@ class ServiceSigner:
 
     def _check_samples(self, dialect: Dialect, exclude: Collection[str]) -> None:
         carried = {camel(name): "" for name in COMPARED}
-        answers = [
-            dialect.answer(dialect.sample(thing, "-"), carried, "-").document
-            for thing in ("order", "payment", "refund", "subscription")
-        ]
+        payloads = (dialect.sample(thing, "-") for thing in ("order", "payment", "refund", "subscription"))
+        answers = [dialect.answer(payload, carried, "-").document for payload in payloads]
         _check_flat("answer.signature", self._answer.signature, answers, exclude)
         if self._notification.verification == "body":
-            events = (
-                Event(kind="payment", name="paid", subject=SAMPLE_ORDER, url=None),
-                Event(kind="refund", name="succeeded", subject=SAMPLE_REFUND, url=None),
-                Event(kind="subscription", name="renewed", subject=SAMPLE_SUBSCRIPTION, url=None),
-            )
-            bodies = (dialect.notification(event, self._now()) for event in events)
+            bodies = (dialect.notification(event, self._now()) for event in SAMPLES)
             documents = [json.loads(body) for body in bodies if body]
             _check_flat("notification.signature", self._notification.signature, documents, exclude)
 

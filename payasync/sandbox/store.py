@@ -150,7 +150,7 @@ class Store:
             return cursor.lastrowid or 0
 
     def add_order(self, order: Order) -> bool:
-        """Insert an order; `False` if its number is taken."""
+        """Insert an order; `False` if its number is in use."""
         return self._change(_INSERTIONS[Order] + " ON CONFLICT (out_trade_no) DO NOTHING", **asdict(order))
 
     def find(self, kind: type[T], /, **values: Any) -> T | None:

@@ -34,7 +34,7 @@ def format_entry(entry: Entry) -> str:
 
 def describe_outcome(entry: Entry) -> str:
     """Return how an entry ended: status, outcome and duration."""
-    status = str(entry.status or ("no answer" if entry.kind in {"request", "delivery"} else ""))
+    status = str(entry.status or ("no response" if entry.kind in {"request", "delivery"} else ""))
     took = "" if entry.milliseconds is None else f"({entry.milliseconds:.1f} ms)"
     return " ".join(word for word in (status, entry.outcome, took) if word)
 

@@ -109,19 +109,14 @@ SECONDS: Final = 5.0
 class ElsewhereError(OSError):
     """The address is not on this machine."""
 
-    def __str__(self) -> str:
-        return "the address is not on this machine: the sandbox notifies loopback addresses only"
-
 
 def explain_failure(failure: Exception) -> str:
     """Return why there was no response; never with the address, which may hold secrets."""
     cause = getattr(failure, "os_error", failure)
     if isinstance(cause, ElsewhereError):
         return str(cause)
-    if isinstance(failure, aiohttp.ConnectionTimeoutError):
-        return f"no connection within {SECONDS:g} seconds"
     if isinstance(failure, TimeoutError):
-        return f"no answer within {SECONDS:g} seconds"
+        return f"no response within {SECONDS:g} seconds"
     if isinstance(failure, aiohttp.ClientConnectorCertificateError):
         return "its certificate cannot be trusted"
     return "the address cannot be used" if isinstance(failure, ValueError) else describe_failure(failure)
@@ -336,7 +331,7 @@ class Deliveries:
         LOGGER.info("%s", format_entry(delivery.entry), extra={"delivery": delivery})
 
     async def _send(self, notification: Notification, plan: DeliveryPlan) -> tuple[int | None, str, str]:
-        """Return the response's status and body, and why it does not acknowledge, or why there is none."""
+        """Return the response's status and body, and why it is missing or does not acknowledge."""
         headers = {"Content-Type": "application/json"}
         try:
             body = await self._signer.sign_notification(notification.body, plan.age)
@@ -383,7 +378,7 @@ def loopback_socket(address: Any) -> socket.socket:
     """
     host = address[4][0]
     if not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
-        raise ElsewhereError
+        raise ElsewhereError("the address is not on this machine: the sandbox notifies loopback addresses only")
     return _socket(address)
 
 

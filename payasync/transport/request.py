@@ -65,7 +65,7 @@ class OneShotBody(Payload):
 
     @property
     def consumed(self) -> bool:
-        """Always: another connection is another attempt, with a nonce of its own, and aiohttp would take one."""
+        """Always true, so that aiohttp does not send it again: each attempt needs a nonce of its own."""
         return True
 
     @property

@@ -108,7 +108,7 @@ def test_what_waits_behind_a_delivery_costs_nothing(tmp_path: Path) -> None:
 
 
 def test_each_thing_has_one_next_state(store: Store) -> None:
-    """Of two who saw the same order, refund or subscription, the first changes it; the other is told that it has."""
+    """Of two changes to the same order, refund or subscription, the first wins and the second is refused."""
     refund = Refund(out_refund_no="R1", out_trade_no="T1", total_amt=450, refund_amt=200, fingerprint="f")
     store.add_order(ORDER)
     store.add(refund)
@@ -131,7 +131,7 @@ def test_each_thing_has_one_next_state(store: Store) -> None:
     ("state", "amount", "fits"), [("paid", 450, True), ("paid", 451, False), ("pending", 1, False)]
 )
 def test_reserve(store: Store, state: OrderState, amount: int, *, fits: bool) -> None:
-    """A reservation is taken from what was paid, in one statement, or not at all."""
+    """A reservation fits into what was paid, or it is refused, in one statement."""
     order = evolve(ORDER, state=state)
     store.add_order(order)
 
@@ -160,7 +160,7 @@ def names(store: Store) -> list[str]:
 
 
 def test_transaction_is_all_or_nothing(store: Store) -> None:
-    """After an exception nothing is stored, and nobody hears of a commit."""
+    """After an exception nothing is stored, and `after` is not called."""
     told = list[str]()
     store.on_commit(after=lambda: told.append("committed"))
     with suppress(ZeroDivisionError), store.transaction():
@@ -213,7 +213,7 @@ def test_file_that_cannot_be_written(store: Store) -> None:
 
 
 def test_file_is_its_owners(path: Path) -> None:
-    """The keys stand in the file: nobody else reads it; it says whose it is, and of which schema."""
+    """Only its owner can read the file, which contains keys; its header names the program and the schema version."""
     Store(str(path)).close()
 
     with closing(sqlite3.connect(path)) as found:

@@ -394,9 +394,11 @@ NOT_PAID: Final = ("ServiceError", ["payments"])
 PERHAPS_PAID: Final = ("OutcomeUnknownError", ["payments"])
 
 
-def means(line: str, ask: Ask, with_it: object, without_it: object, *script: Answer, **facts: Any) -> Effect:
+def means(
+    line: str, ask: Ask, with_it: object, without_it: object, *script: Answer, base: str = CODED, **facts: Any
+) -> Effect:
     """Return what follows from a response with the line, and without it."""
-    return Effect(line, ask, course, (with_it, without_it), **{"base": CODED, "script": script, **facts})
+    return Effect(line, ask, course, (with_it, without_it), base=base, script=script, **facts)
 
 
 BY_SIGNATURE: Final = (
