@@ -258,10 +258,10 @@ def _names_another(draft: Draft, kept: Intent) -> bool:
     names = {*mine, *theirs}
     if (draft.named is None) != (kept.named is None):
         names = set(mine if draft.named is None else theirs)
-    return any(_differ(name, mine.get(name), theirs.get(name)) for name in names)
+    return any(_values_differ(name, mine.get(name), theirs.get(name)) for name in names)
 
 
-def _differ(name: str, mine: object, theirs: object) -> bool:
+def _values_differ(name: str, mine: object, theirs: object) -> bool:
     if name == MERCHANT and (mine is None or theirs is None):
         return False  # the key is one merchant's already, and a deployment may begin to send its number
     return str(mine).casefold() != str(theirs).casefold() if name == "currency" else str(mine) != str(theirs)

@@ -14,7 +14,7 @@ from payasync.errors import DuplicateError, InvalidArgumentError, OutcomeUnknown
 from payasync.journal.entries import Keep, beyond_arguments, entry_of_call, request_of
 from payasync.journal.intents import Begun, Intent, State, Step
 from payasync.journal.redaction import redact_text
-from payasync.journal.replay import TAKEN, lost_lease_error, recorded_reply, refusal_error
+from payasync.journal.replay import TAKEN_OVER, lost_lease_error, recorded_reply, refusal_error
 from payasync.journal.transactions import (
     may_be_of_an_earlier_attempt,
     state_of_error,
@@ -121,7 +121,7 @@ class Recorder:
             held = await self._settle_error(call, error, intent)
             taken = held is False or (held is None and lease.over)
             if taken and isinstance(error, PayasyncError) and error.sent is False:
-                _notify(tell, call, TAKEN)
+                _notify(tell, call, TAKEN_OVER)
                 raise lost_lease_error(intent, error) from None
             raise
         state, reason = state_of_response(call, reply)

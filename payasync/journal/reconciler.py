@@ -34,13 +34,13 @@ from payasync.journal.policy import (
     Report,
     Result,
     decide,
+    describe_for_person,
     evidence_of_error,
     evidence_of_failure,
     evidence_of_response,
     is_due,
     is_shown,
     names_of,
-    notice,
     query_for,
 )
 from payasync.session import Session
@@ -274,12 +274,12 @@ class Reconciler:
         except asyncio.CancelledError:
             await self._outlast(asyncio.ensure_future(self._give_back_claimed(run, asking)))
             raise
-        return next((_turn(run, held) for held in asking.result()), None)
+        return next((_make_turn(run, held) for held in asking.result()), None)
 
     async def _give_back_claimed(self, run: _Run, asking: Awaitable[Intents]) -> None:
         with suppress(PayasyncError):  # a claim that failed has nothing to give back
             for held in await asking:
-                await self._give_back(_turn(run, held))
+                await self._give_back(_make_turn(run, held))
 
     async def _outlast(self, task: asyncio.Task[None]) -> None:
         """Wait for a task, but not for long. It goes on by itself then, and its failure is logged."""
@@ -305,7 +305,7 @@ class Reconciler:
                 evidence = evidence_of_failure(error)
                 # The error says nothing of whether the service answers.
                 result, finding = await self._keep(turn, self._decide(turn, evidence), evidence), Finding.UNASKABLE
-            if words := notice(result):
+            if words := describe_for_person(result):
                 logger.warning("%s", words)
             run.add(result, finding)
         except BaseException:
@@ -399,7 +399,7 @@ class Reconciler:
         return datetime.fromtimestamp(self._pace.clock(), UTC)
 
 
-def _turn(run: _Run, held: Intent) -> _Turn:
+def _make_turn(run: _Run, held: Intent) -> _Turn:
     return _Turn(held, held.lease - timedelta(seconds=LEASE) if held.lease else run.started)
 
 

@@ -11,8 +11,8 @@ from payasync.journal.intents import Begun, Intent, Outcome, Step, asked_for
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.wire.call import Reply
 
-AT_IT: Final = "it is being sent, or whoever was sending it was cut off"
-TAKEN: Final = "somebody else has taken it, or ended it, meanwhile"
+BEING_SENT: Final = "it is being sent, or whoever was sending it was cut off"
+TAKEN_OVER: Final = "somebody else has taken it, or ended it, meanwhile"
 """The reason why a claim no longer counts."""
 
 
@@ -49,7 +49,7 @@ def refusal_error(begun: Begun) -> PayasyncError:
         return conflict_error(intent)
     reason = intent.reason or "an earlier attempt has no recognised answer"
     if begun.step is Step.WAIT:
-        reason = AT_IT if intent.state == "sending" else TAKEN
+        reason = BEING_SENT if intent.state == "sending" else TAKEN_OVER
     return OutcomeUnknownError(
         f"intent {intent.id} in the journal is {intent.state}: {reason}; {_next_step(intent)}",
         operation=intent.operation,
@@ -74,7 +74,7 @@ def lost_lease_error(intent: Intent, error: PayasyncError) -> OutcomeUnknownErro
         operation=intent.operation,
         reference=intent.reference,
         attempts=error.attempts,
-        reason=TAKEN,
+        reason=TAKEN_OVER,
         intent_id=intent.id,
         asked=asked_for(intent),
     )

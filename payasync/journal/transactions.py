@@ -315,7 +315,7 @@ def claim(
     named: Mapping[str, object] | None = None,
 ) -> Transaction[Begun]:
     """Make an intent *sending*, unless its state forbids it."""
-    kept = yield from _get(intent_id)
+    kept = yield from _lock_intent(intent_id)
     yield from bind_service(kept.merchant, where)
     begun = Begun(next_step(kept, now, fence=fence), kept)
     if begun.step is Step.SEND:
@@ -441,7 +441,7 @@ def resolve(
     intent_id: int, state: State, reason: str, seen: tuple[State | None, int | None], now: datetime
 ) -> Transaction[Intent]:
     """End an intent by a person's word. If it is rejected, no queue that has its number sends it."""
-    kept = yield from _get(intent_id)
+    kept = yield from _lock_intent(intent_id)
     before = state_now(kept, now)
     if before not in FOR_A_PERSON:
         raise _not_resolvable_error(kept)
@@ -529,7 +529,7 @@ def _state_by_notice(kept: Intent, stands: State, end: State) -> State | None:
     return "manual" if contradicted else None
 
 
-def _get(intent_id: int) -> Transaction[Intent]:
+def _lock_intent(intent_id: int) -> Transaction[Intent]:
     found = yield from find_intents(statements.INTENT, {"id": intent_id}, FOR_UPDATE)
     if not found:
         raise invalid_argument("intent_id", "the number of an intent in the journal", intent_id)

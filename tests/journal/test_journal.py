@@ -792,10 +792,12 @@ async def test_what_is_sent_again_is_not_answered_yet(journal: Journal) -> None:
 
 
 async def test_what_was_done_the_first_time_is_not_sent_again(journal: Journal) -> None:
-    """Its late notification ends what was added again after all, and its worker sends nothing."""
+    """A late notification ends what was added again only if it was done after all: a failure is that of before."""
     await in_state(journal, "rejected")
     intent_id = await journal.add(refund(), merchant=MERCHANT)
-    (ended,) = await journal.told("refunds.create", "R1", "succeeded", {"refundAmt": 200}, merchant=MERCHANT)
+    about: Any = {"data": {"refundAmt": 200}, "merchant": MERCHANT}
+    assert [] == await journal.told("refunds.create", "R1", "failed", **about)
+    (ended,) = await journal.told("refunds.create", "R1", "succeeded", **about)
 
     assert ("succeeded", Step.ANSWER) == (ended.state, (await journal.claim(intent_id, LEASE)).step)
 

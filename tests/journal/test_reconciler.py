@@ -528,6 +528,20 @@ async def test_only_its_own_merchant_is_asked_about(sandbox: Sandbox, journal: J
     assert "unknown" == (await only(journal)).state
 
 
+async def test_another_service_is_asked_about_nothing(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
+) -> None:
+    """A service that never received a write does not know it, and its "not found" would have the write sent again."""
+    await journal.bind(pay.merchant_id, "https://pay.example")
+    claimed = (await journal.claim(await queued(sandbox, pay, journal), 0.0)).intent
+    await journal.settle(claimed, "unknown")
+    passed(clock)
+    with pytest.raises(ConfigurationError, match=r"sent to https://pay\.example, and this session's service is"):
+        await reconciler.run_once()
+
+    assert ([], "unknown") == (sandbox.ledger.calls("refunds.status"), (await only(journal)).state)
+
+
 @both_stores
 async def test_several_share_the_work(
     sandbox: Sandbox, pay: Session, another: Callable[[], Journal], clock: Clock

@@ -22,6 +22,7 @@ from tests.journal.service import ABSENT, LOST, QUARANTINE, REFUND, SAYS, USED, 
 
 HOUR: Final = 3600.0
 USED_BODY: Final = b'{"code":"SBX_DUPLICATE"}'
+ABSENT_BODY: Final = b'{"code":"SBX_NOT_FOUND"}'
 FAILS: Final = """
 CREATE TRIGGER fails BEFORE UPDATE OF answered ON payasync_intents WHEN NEW.state = 'sending' AND NEW.answered
 BEGIN SELECT RAISE(ABORT, 'disk I/O error'); END"""
@@ -193,21 +194,23 @@ async def test_second_send_whose_process_dies(store: Journal, clock: Clock, *, q
 
 
 async def test_second_send_that_is_lost_within_the_call(store: Journal, clock: Clock) -> None:
-    """Also where both sends are of one call: the quarantine is over, it sends again, and hears "used before"."""
+    """Also if both sends are of one call, whose quarantine is over: after "used before" no "absent" is believed."""
     says = evolve(SAYS, recovery=Recovery(quarantine=0.0))
     async with serving(store, clock, LOST, says=says) as service:
-        absent = Event()
-        service.say(query=answer(404, b'{"code":"SBX_NOT_FOUND"}', after=absent))
+        first, second = Event(), Event()
+        service.say(query=answer(404, ABSENT_BODY, after=first))
         sending = asyncio.create_task(service.called())
         await until(lambda: service.questions == 1)
-        service.say(USED, SILENT)
-        absent.set()
+        service.say(USED, answer(404, ABSENT_BODY, after=second))
+        first.set()
         await until(lambda: service.questions == 2)
+        before = await service.kept()
+        second.set()
+        told = await sending
         found, sends = await service.kept(), service.sends
-        sending.cancel()
-        await asyncio.wait({sending})
 
-    assert ("sending", True, 2) == (found.state, found.answered, sends)
+    assert ("sending", True) == (before.state, before.answered)
+    assert (OutcomeUnknownError, "unknown", True, 2) == (type(told), found.state, found.answered, sends)
 
 
 @pytest.mark.parametrize(("write", "query"), [(said("PROCESSING"), ABSENT), (LOST, said("PROCESSING")), (USED, ABSENT)])
@@ -349,7 +352,7 @@ async def test_who_asked_before_the_number_was_called_used(store: Journal, clock
         await until(lambda: service.sends == 1)
         clock.advance(HOUR)
         await service.reconciled()
-        service.say(query=answer(404, b'{"code":"SBX_NOT_FOUND"}', after=absent))
+        service.say(query=answer(404, ABSENT_BODY, after=absent))
         asking = asyncio.create_task(service.reconciled(HOUR))
         await until(lambda: service.questions == 2)
         used.set()
