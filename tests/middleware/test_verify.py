@@ -343,14 +343,6 @@ def test_without_an_address_nothing_is_allowed() -> None:
     assert judged({"": "a&b"}, about) is False
 
 
-def test_requests_sign_as_before() -> None:
-    """What answers may hold changes nothing of the scheme that requests are signed_object with."""
-    judged({"payUrl": ADDRESS})
-
-    assert FREE_TEXT == PAIRS.allow_delimiters
-    assert profile().signature == PAIRS
-
-
 def test_two_services_are_kept_apart() -> None:
     """The address of one profile is not that of another."""
     other = profile(AnswerShape(data="data", signature="data.sign", redirect_url="goTo"))
