@@ -9,7 +9,6 @@ from attrs import evolve
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
-    DuplicateError,
     InvalidArgumentError,
     NotSentError,
     NotSentTimeoutError,
@@ -20,7 +19,7 @@ from payasync.errors import (
 )
 from payasync.journal import SqliteJournal
 from payasync.journal.intents import Begun, Draft, Intent, State, Step
-from payasync.journal.middleware import CANCELLED, EARLIER, LEASE_MARGIN, TOO_LATE
+from payasync.journal.middleware import EARLIER, LEASE_MARGIN, TOO_LATE
 from payasync.middleware.observe import Event, Unknown
 from payasync.profile.schema import AnswerShape, States
 from payasync.settings import Timeouts
@@ -86,17 +85,6 @@ async def test_service_that_has_moved_is_sent_no_more(journal: SqliteJournal, *,
     assert (0, 1) == (known.attempts, len(leads.calls))
 
 
-async def test_answer_is_kept_and_given(journal: SqliteJournal) -> None:
-    """The caller gets the service's own reply, and the journal what may be kept of it."""
-    came = reply({"state": "DONE", "sign": "canary"})
-    given = await sent(journal, way(came))
-    intent = await only(journal)
-
-    assert came is given
-    assert intent.outcome is not None
-    assert ("succeeded", b'{"state":"DONE"}', None) == (intent.state, intent.outcome.body, intent.lease)
-
-
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -120,18 +108,6 @@ async def test_error_is_kept_and_raised(journal: SqliteJournal, error: Exception
     assert expected == intent.state
     assert intent.reason in reasons[expected]
     assert (START if expected == "unknown" else None) == intent.sent_at
-
-
-async def test_number_used_before_after_a_doubt_is_unknown(journal: SqliteJournal) -> None:
-    """An attempt that was given up as never arrived, and arrived after all, is asked about, not repeated."""
-    with pytest.raises(OutcomeUnknownError):
-        await sent(journal, way(UNKNOWN))
-    (asked,) = await journal.ask(1, LEASE)
-    await journal.settle(asked, "rejected", reason="never arrived")
-    with pytest.raises(DuplicateError):
-        await sent(journal, way(DuplicateError("used before", sent=True)))
-
-    assert ("unknown", "used before") == ((await only(journal)).state, (await only(journal)).reason)
 
 
 async def test_nothing_is_sent_that_cannot_be_kept(journal: SqliteJournal) -> None:
@@ -276,37 +252,6 @@ async def test_what_is_added_while_it_is_sent_directly_is_not_lost(
     assert Step.SEND is (await journal.claim(kept.id, LEASE)).step
 
 
-async def test_what_was_taken_and_declined_says_so(journal: SqliteJournal) -> None:
-    """An answer that is no refusal, and says that it was not done, is the reason that a person reads."""
-    await sent(journal, way(FAILED), profile=TELLING)
-
-    assert ("rejected", "the refund's state is failed") == ((await only(journal)).state, (await only(journal)).reason)
-
-
-async def test_what_was_queued_and_used_before_is_a_persons_where_it_is_refused(
-    journal: SqliteJournal,
-) -> None:
-    """Its task has ended with the doubt: nobody else would hear of what becomes of it."""
-    intent_id = await journal.add(refund(), merchant=MERCHANT)
-    with pytest.raises(DuplicateError):
-        await sent(journal, way(DuplicateError("used before")), entry=Entry(intent_id))
-    (held,) = await journal.ask(1, LEASE)
-    with pytest.raises(ServiceError):
-        await sent(journal, way(ServiceError("no such order")), entry=Entry(intent_id, held.fence))
-
-    assert "manual" == (await only(journal)).state
-
-
-async def test_number_that_was_used_before_leaves_nothing_on_its_way(journal: SqliteJournal) -> None:
-    """What the service answers so is asked about, and what stands there counts at once."""
-    await sent(journal, way(FAILED), profile=TELLING)
-    with pytest.raises(DuplicateError):
-        await sent(journal, way(DuplicateError("used before")))
-    kept = await only(journal)
-
-    assert ("unknown", 2, START, True) == (kept.state, kept.attempts, kept.sent_at, kept.answered)
-
-
 async def test_recovered_refusal_of_what_failed_before_says_nothing(journal: SqliteJournal) -> None:
     """What is asked after a lost answer may be told the end of the attempt before: it is in doubt, not failed."""
     told = list[Event]()
@@ -397,42 +342,6 @@ def settling(journal: Any) -> int:
     return len(journal.recorder._settling)
 
 
-async def cancelled(journal: SqliteJournal, call: Call, *, begins: bool) -> bool:
-    """Cancel a call, once it has begun or before; return whether its caller hears of that."""
-    inside = asyncio.Event()
-
-    async def send(call: Call) -> Reply:
-        call.progress.begun = begins
-        inside.set()
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    task = asyncio.ensure_future(journal.recorder.layer(MERCHANT, SERVICE)(call, send))
-    await inside.wait()
-    task.cancel()
-    await asyncio.wait([task])
-    await until(lambda: not settling(journal))
-    return task.cancelled()
-
-
-async def test_cancelled_before_it_was_sent_is_not_in_doubt(journal: SqliteJournal) -> None:
-    """Of what a caller gave up before its first byte left everything is known: it may be done again."""
-    assert await cancelled(journal, call(), begins=False)
-    intent = await only(journal)
-    await sent(journal, way(reply({})))
-
-    assert ("rejected", CANCELLED, None) == (intent.state, intent.reason, intent.sent_at)
-    assert "succeeded" == (await only(journal)).state
-
-
-async def test_queued_that_was_cancelled_before_it_was_sent_is_new(journal: SqliteJournal) -> None:
-    """A worker that is stopped leaves it to another."""
-    intent_id = await journal.add(refund(), merchant=MERCHANT)
-
-    assert await cancelled(journal, call(entry=Entry(intent_id)), begins=False)
-    assert ("new", CANCELLED) == ((await only(journal)).state, (await only(journal)).reason)
-
-
 async def test_cancelled_does_not_wait_for_the_journal(path: Any, clock: Clock) -> None:
     """Who is cancelled is so at once; what is known of its write is kept behind."""
     inside = asyncio.Event()
@@ -475,34 +384,6 @@ async def test_queued_that_was_not_done_waits_for_a_worker(
     assert ("new", tried, str(error)) == (intent.state, intent.updated, intent.reason)
     assert (1, None, None) == (intent.attempts, intent.lease, intent.sent_at)
     assert ("succeeded", 2) == (after.state, after.attempts)
-
-
-async def test_queued_that_may_have_arrived_is_never_new(journal: SqliteJournal) -> None:
-    """That a second attempt did not leave says nothing of the first one, which nobody has found the end of."""
-    intent_id = await journal.add(refund(), merchant=MERCHANT)
-    with pytest.raises(OutcomeUnknownError):
-        await sent(journal, way(UNKNOWN), entry=Entry(intent_id))
-    (asked,) = await journal.ask(1, LEASE)
-    with pytest.raises(NotSentError):
-        await sent(journal, way(NotSentError("no")), entry=Entry(intent_id, asked.fence))
-
-    assert "unknown" == (await only(journal)).state
-
-
-async def test_unknown_is_sent_again_by_who_holds_it(journal: SqliteJournal) -> None:
-    """Who has found out that a queued intent never arrived sends it; any other is told that it is unknown."""
-    intent_id = await journal.add(refund(), merchant=MERCHANT)
-    with pytest.raises(OutcomeUnknownError):
-        await sent(journal, way(UNKNOWN), entry=Entry(intent_id))
-    (asked,) = await journal.ask(1, LEASE)
-    leads = way(reply({}))
-    for entry in (Entry(intent_id), Entry(intent_id, asked.fence - 1)):
-        with pytest.raises(OutcomeUnknownError):
-            await sent(journal, leads, entry=entry)
-    before = len(leads.calls)
-    await sent(journal, leads, entry=Entry(intent_id, asked.fence))
-
-    assert (0, 1, "succeeded") == (before, len(leads.calls), (await only(journal)).state)
 
 
 @pytest.mark.parametrize(

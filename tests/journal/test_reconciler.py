@@ -32,7 +32,7 @@ from payasync.journal import (
     SqliteJournal,
 )
 from payasync.journal import reconciler as module
-from payasync.journal.intents import Intent, State
+from payasync.journal.intents import Intent
 from payasync.journal.reconciler import SILENT
 from payasync.profile.schema import Accept, Recovery
 from payasync.resources.refunds import CreateRefund
@@ -199,25 +199,6 @@ async def test_what_was_queued_is_sent_again(
     assert 200 == sandbox.ledger.refunded(str(done.request["out_trade_no"]))
 
 
-async def test_what_arrives_late_is_not_sent_again(
-    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
-) -> None:
-    """A service that takes its time has done it when the quarantine is over: it is found, and there is one refund."""
-    request = await refund(sandbox)
-    number = await journal.add(request, merchant=pay.merchant_id)
-    sandbox.faults.reset_before("refunds.create")
-    await executed(pay, number)
-    reports = [await reconciler.run_once()]
-    async with sandbox.session() as late:
-        await late.send(request)
-    passed(clock)
-    reports.append(await reconciler.run_once())
-
-    assert [Report(waiting=1), Report(resolved=1)] == reports
-    assert ("succeeded", 1) == ((await only(journal)).state, (await only(journal)).attempts)
-    assert 1 == len(sandbox.ledger.calls("refunds.create"))
-
-
 async def test_what_never_arrives_is_given_to_a_person(
     sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock
 ) -> None:
@@ -375,23 +356,6 @@ async def test_queued_that_no_worker_could_send_is_counted(
     assert 1 == sandbox.ledger.refunds()
 
 
-async def test_what_is_added_again_has_five_minutes_anew(
-    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
-) -> None:
-    """What was rejected long ago, and is queued again just now, was not tried since: it has no reason of before."""
-    request = await refund(sandbox)
-    intent_id = await journal.add(request, merchant=pay.merchant_id)
-    await journal.resolve(intent_id, as_="rejected", reason="nobody wanted it")
-    passed(clock, 86_400)
-    await journal.add(request, merchant=pay.merchant_id)
-    passed(clock, 299)
-    early = await reconciler.unsent()
-    passed(clock, 1)
-
-    assert ([], "") == (early, (await only(journal)).reason)
-    assert [intent_id] == [each.id for each in await reconciler.unsent()]
-
-
 @both_stores
 async def test_accepted_is_asked_about_until_it_ends(journal: Journal, clock: Clock) -> None:
     """A refund that the service has taken waits, with growing pauses, until that has ended it."""
@@ -443,9 +407,6 @@ async def test_accepted_that_is_denied_is_shown_to_a_person(journal: Journal, cl
     assert (1, "rejected") == (len(calls), resolved.state)
 
 
-"""A profile that does not say what a refund that is under way is in."""
-
-
 async def test_accepted_payment_is_asked_about_by_the_service_s_number(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler
 ) -> None:
@@ -456,34 +417,6 @@ async def test_accepted_payment_is_asked_about_by_the_service_s_number(
 
     assert ("accepted", Report(resolved=1)) == (before.state, await reconciler.run_once())
     assert "succeeded" == (await only(journal)).state
-
-
-@pytest.mark.parametrize(("closed", "expected"), [(True, "succeeded"), (False, "rejected")])
-async def test_lost_close(
-    sandbox: Sandbox,
-    pay: Session,
-    journal: Journal,
-    reconciler: Reconciler,
-    *,
-    clock: Clock,
-    closed: bool,
-    expected: State,
-) -> None:
-    """An order that is closed was; one that is still pending after the quarantine was not."""
-    order = await sandbox.given.pending_order()
-    if closed:
-        sandbox.faults.reset_after_commit("orders.close")
-    else:
-        sandbox.faults.reset_before("orders.close")
-    with pytest.raises(OutcomeUnknownError):
-        await pay.orders.close(order)
-    await reconciler.run_once()
-    passed(clock)
-    await reconciler.run_once()
-    intent = await only(journal)
-
-    assert expected == intent.state
-    assert ("the order's state is closed" if closed else "never arrived: the order's state is pending") == intent.reason
 
 
 async def test_quarantine_that_is_given(sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock) -> None:
@@ -790,27 +723,6 @@ async def test_interrupted_run_forgets_nothing(
     assert before == evolve(await only(journal), asked=before.asked, fence=before.fence)
 
 
-async def test_interrupted_second_send_is_asked_about(
-    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
-) -> None:
-    """Who is cancelled while it sends again leaves *sending*: that is asked about when its lease is over."""
-    number = await queued(sandbox, pay, journal)
-    sandbox.faults.reset_before("refunds.create")
-    await executed(pay, number)
-    passed(clock)
-    hanging = sandbox.faults.hang("refunds.create", phase="after")
-    run = asyncio.ensure_future(reconciler.run_once())
-    await until(lambda: hanging.fired)
-    run.cancel()
-    await asyncio.wait({run})
-    sending = (await only(journal)).state
-    passed(clock, 3600)
-
-    assert "sending" == sending
-    assert Report(resolved=1) == await reconciler.run_once()
-    assert ("succeeded", 1) == ((await only(journal)).state, sandbox.ledger.refunds())
-
-
 async def test_journal_that_fails_ends_the_run(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler
 ) -> None:
@@ -821,33 +733,6 @@ async def test_journal_that_fails_ends_the_run(
         await reconciler.run_once()
 
     assert [] == sandbox.ledger.calls("refunds.status")
-
-
-async def test_journal_that_fails_before_a_second_send(
-    sandbox: Sandbox,
-    pay: Session,
-    journal: Journal,
-    *,
-    reconciler: Reconciler,
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What cannot be kept as *sending* is not sent: the run ends, and the next one sends it."""
-
-    async def full(*_: Any, **__: Any) -> None:
-        raise StorageError("the journal is full")
-
-    number = await queued(sandbox, pay, journal)
-    sandbox.faults.reset_before("refunds.create")
-    await executed(pay, number)
-    passed(clock)
-    with monkeypatch.context() as patch:
-        patch.setattr(journal, "claim", full)
-        with pytest.raises(StorageError):
-            await reconciler.run_once()
-    before = sandbox.ledger.refunds()
-
-    assert (0, Report(sent=1), 1) == (before, await reconciler.run_once(), sandbox.ledger.refunds())
 
 
 async def test_session_that_cannot_ask_ends_the_run(

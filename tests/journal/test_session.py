@@ -1,9 +1,7 @@
 """A session with a journal, and a real service behind it whose ledger is the truth."""
 
 import asyncio
-import resource
-from collections.abc import AsyncIterator, Coroutine, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Coroutine
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +10,6 @@ import pytest
 from attrs import evolve
 
 from payasync import (
-    AuthenticationError,
     ConfigurationError,
     Credentials,
     IntentConflictError,
@@ -23,7 +20,6 @@ from payasync import (
     ServiceError,
     Session,
     SortedPairs,
-    StorageError,
     Timeouts,
 )
 from payasync.journal import SqliteJournal
@@ -34,14 +30,13 @@ from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.signatures import new_private_key
 from payasync.wire.call import Call, Reply, Send
 from tests.inside import turns, until
-from tests.journal.building import overwrite, refund
+from tests.journal.building import refund
 
 REAL: Final = evolve(PROFILE, name="real", recovery=Recovery(quarantine=9.0))
 """A profile that is not the sandbox's own: its service is one by its address."""
 ONE_TRY: Final = RetryPolicy(attempts=1)
 QUICK: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
 REFUND: Final[dict[str, Any]] = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 200}
-SECOND: Final[dict[str, Any]] = {**REFUND, "out_refund_no": "R2"}
 
 
 @pytest.fixture
@@ -142,16 +137,6 @@ async def test_lost_answer_that_stays_lost_is_unknown(sandbox: Sandbox, pay: Ses
     assert (1, "processing") == (sandbox.ledger.refunds(), found.state)
 
 
-async def test_keyless_write_in_doubt_is_unknown(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
-    """A payment whose answer was lost is listed, with its own word for it where the caller gave one."""
-    sandbox.faults.reset_after_commit("payments.create")
-    for _ in range(2):
-        with pytest.raises(OutcomeUnknownError):
-            await pay.payments.create(amount=1000, currency="USD", intent="invoice-42")
-
-    assert (1, "unknown") == (sandbox.ledger.payments(), (await only(journal)).state)
-
-
 async def test_refused_is_sent_again(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
     """A refusal is no end of the intent: what stood in its way may be mended."""
     order: dict[str, Any] = {**REFUND, "out_trade_no": "T9"}
@@ -162,27 +147,6 @@ async def test_refused_is_sent_again(sandbox: Sandbox, pay: Session, journal: Sq
     await pay.refunds.create(**order)
 
     assert ("rejected", "accepted") == (before.state, (await only(journal)).state)
-
-
-async def test_queued_that_nobody_hears_is_still_to_be_sent(
-    sandbox: Sandbox, pay: Session, journal: SqliteJournal
-) -> None:
-    """What was queued and provably never left waits for a worker, and so does what was refused for its key alone."""
-    wrong = Credentials(pay.merchant_id, secret_key="wrong", signing_key="another signing key")
-    intent_id = await journal.add(refund(), merchant=pay.merchant_id)
-    fault = sandbox.faults.refuse()
-    with pytest.raises(NotSentError):
-        await pay.execute(intent_id)
-    fault.disarm()
-    states = [(await only(journal)).state]
-    async with sandbox.session(journal=journal, retry=ONE_TRY, credentials=wrong) as other:
-        with pytest.raises(AuthenticationError):
-            await other.execute(intent_id)
-    states.append((await only(journal)).state)
-    await pay.execute(intent_id)
-
-    assert ["new", "new", "accepted"] == [*states, (await only(journal)).state]
-    assert 1 == sandbox.ledger.refunds()
 
 
 async def given_up(call: Coroutine[Any, Any, object], ready: asyncio.Event) -> None:
@@ -236,38 +200,6 @@ async def test_given_up_after_a_later_attempt_left_is_in_doubt(sandbox: Sandbox,
 
     assert "sending" == (await only(journal)).state
     assert 1 == sandbox.ledger.payments()
-
-
-async def test_full_disk_stops_the_send(sandbox: Sandbox, pay: Session, path: Path) -> None:
-    """Where *sending* cannot be written down, the service hears nothing; with room again, it does."""
-    await pay.refunds.create(**REFUND)
-    with full_disk(path), pytest.raises(StorageError, match="disk"):
-        await pay.refunds.create(**SECOND, intent="c" * 100_000)
-    before = sent(sandbox)
-    await pay.refunds.create(**SECOND)
-
-    assert (1, 2) == (before, sandbox.ledger.refunds())
-
-
-@contextmanager
-def full_disk(path: Path) -> Generator[None]:
-    """Let no file of this process grow beyond the size of this one."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-async def test_corrupt_journal_stops_the_send(sandbox: Sandbox, path: Any) -> None:
-    """A journal that cannot be read is no reason to send without one."""
-    overwrite(path, b"My passwords")
-    async with SqliteJournal(path) as journal, sandbox.session(journal=journal) as pay:
-        with pytest.raises(ConfigurationError, match=r"cannot use .* as the journal"):
-            await pay.refunds.create(**REFUND)
-
-    assert 0 == sent(sandbox)
 
 
 @pytest.mark.parametrize("algorithm", ["hmac-sha256", "ed25519"])
@@ -353,21 +285,6 @@ async def test_other_service_is_not_answered_for(sandbox: Sandbox, pay: Session,
     assert ["accepted", "new"] == [each.state for each in await journal.list()]
 
 
-async def test_service_at_a_new_address(journal: SqliteJournal) -> None:
-    """Once a person has said that the service has moved, the journal answers for it there."""
-    async with Sandbox(REAL) as sandbox, sandbox.session(journal=journal) as pay:
-        await sandbox.given.paid_order(out_trade_no="T1")
-        await pay.refunds.create(**REFUND)
-        old = sandbox.url
-    async with Sandbox(REAL) as other, other.session(journal=journal) as moved:
-        with pytest.raises(ConfigurationError, match=f"payasync journal move {old} {other.url}"):
-            await moved.refunds.create(**REFUND)
-        await journal.move(old, other.url)
-        answer = await moved.refunds.create(**REFUND)
-
-        assert (0, []) == (answer.attempts, list(other.ledger.calls("refunds.create")))
-
-
 async def test_sandboxes_are_one_service(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
     """One that is started anew, at another port, goes on with the journal that it had."""
     await pay.refunds.create(**REFUND)
@@ -404,20 +321,6 @@ async def test_copy_with_another_journal(sandbox: Sandbox, pay: Session, path: P
 
     assert ["R1"] == kept
     assert 1 == sent(sandbox)
-
-
-async def test_cancelled_refund_is_asked_about(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
-    """Who is cancelled after the service has it finds *sending*, and nothing is sent again."""
-    sandbox.faults.hang("refunds.create", phase="after")
-    task = asyncio.ensure_future(pay.refunds.create(**REFUND))
-    await until(sandbox.ledger.refunds)
-    task.cancel()
-    await asyncio.wait([task])
-    with pytest.raises(OutcomeUnknownError, match=r"is being sent, or .* interrupted; .* payasync reconcile asks from"):
-        await pay.refunds.create(**REFUND)
-
-    assert task.cancelled()
-    assert (1, "sending") == (sandbox.ledger.refunds(), (await only(journal)).state)
 
 
 async def test_shielded_refund_is_kept(sandbox: Sandbox, journal: SqliteJournal) -> None:
